@@ -15,10 +15,11 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.explaining import explain
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query, ResolvedQuery
-from turret.service.ranking.selecting import Conditions, Ranked, Selection, select
+from turret.service.ranking.selecting import Selection, select
 from turret.service.schemas.cursor import Cursor
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.versions.loaded_model import LoadedModel
+from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import EncodingError, EngineError, FilterError
 from turret.tower.retrieval.retriever import Ranking
 from turret.tower.times import Times
@@ -44,19 +45,14 @@ def recommend(
     stages = {} if stages is None else stages
     begun = perf_counter()
     model.bundle.encoder.check([query.request.features for query in queries])
-    item_view = ItemView(model.bundle, fresh)
-    resolved = [_resolve(model, item_view, position, query) for position, query in enumerate(queries)]
-    known = [position for position, entry in enumerate(resolved) if len(entry.rows)]
+    view = ItemView(model.bundle, fresh)
+    resolved = [_resolve(view, position, query) for position, query in enumerate(queries)]
     looked_up = perf_counter()
-    by_position = dict(zip(known, _encode(item_view, resolved, known), strict=True)) if known else {}
-    vectors = [by_position.get(position) for position in range(len(resolved))]
+    vectors = _encode(view, resolved)
     encoded = perf_counter()
-    selections = [
-        _select(model, fresh, item_view, entry, vector)
-        for entry, vector in zip(resolved, vectors, strict=True)
-    ]
+    selections = [_select(model, view, *pair) for pair in zip(resolved, vectors, strict=True)]
     searched = perf_counter()
-    answers = [_answer(model, item_view, *pair) for pair in zip(resolved, selections, strict=True)]
+    answers = [_answer(view, *pair) for pair in zip(resolved, selections, strict=True)]
     stages |= {
         "rows": looked_up - begun,
         "encode": encoded - looked_up,
@@ -68,7 +64,7 @@ def recommend(
     for answer, entry, selection, vector in zip(answers, resolved, selections, vectors, strict=True):
         if entry.query.request.explain:
             took = {stage: round(seconds * 1e3, 4) for stage, seconds in stages.items()}
-            explanation = explain(model, item_view, entry, vector, selection.ranking)
+            explanation = explain(view, entry, vector, selection.ranking)
             answer["explanation"] = {**explanation, "milliseconds": took}
     return answers
 
@@ -76,12 +72,12 @@ def recommend(
 def similar(model: LoadedModel, fresh: FreshItems, row: int, k: int) -> Answer:
     """Answer with the `k` nearest items of the item at `row`."""
     ranking = searching.similar(model, fresh, row, k)
-    return _ranked(model, ItemView(model.bundle, fresh), Selection(ranking, len(ranking.rows) < k), "towers")
+    return _ranked(ItemView(model.bundle, fresh), Selection(ranking, len(ranking.rows) < k), "towers")
 
 
-def _resolve(model: LoadedModel, item_view: ItemView, position: int, query: Query) -> ResolvedQuery:
+def _resolve(view: ItemView, position: int, query: Query) -> ResolvedQuery:
     try:
-        return _in_rows(model, item_view, query)
+        return _in_rows(view, query)
     except RequestError as error:
         error.position = position
         raise
@@ -91,116 +87,107 @@ def _resolve(model: LoadedModel, item_view: ItemView, position: int, query: Quer
         raise refused from None
 
 
-def _in_rows(model: LoadedModel, item_view: ItemView, query: Query) -> ResolvedQuery:
-    request = query.request
-    if query.after is not None and query.after.version != model.version:
+def _in_rows(view: ItemView, query: Query) -> ResolvedQuery:
+    request, manifest = query.request, view.bundle.manifest
+    if query.after is not None and query.after.version != manifest.version:
         version = query.after.version
         message = f"this cursor is of version {version}, which is no longer live; request the first page"
         raise ConflictError("cursor", None, message)
     for name in request.cap:
-        item_view.check_field(name, f"cap.{name}")
-    rows, unknown = item_view.known_rows(query.history)
-    excluded = item_view.known_rows(request.exclude)[0] if request.exclude else _NOTHING
-    if request.excludes_seen(model.bundle.manifest.exclude_seen):
+        view.check_field(name, f"cap.{name}")
+    rows, unknown = view.known_rows(query.history)
+    excluded = view.known_rows(request.exclude)[0] if request.exclude else _NOTHING
+    if request.excludes_seen(manifest.exclude_seen):
         excluded = np.concatenate([excluded, rows]) if len(excluded) else rows
-    filtering = item_view.filtering(request.filter) if request.filter else None
-    return ResolvedQuery(query, rows, _times(model, item_view, query), unknown, excluded, filtering)
+    filtering = compile_filter(request.filter, view.bundle.catalog) if request.filter else None
+    return ResolvedQuery(query, rows, _times(view, query), unknown, excluded, filtering)
 
 
-def _times(model: LoadedModel, item_view: ItemView, query: Query) -> Times | None:
+def _times(view: ItemView, query: Query) -> Times | None:
     """The times of the known items of the history, if the user tower reads them."""
-    if query.times is None or not model.bundle.manifest.reads_times:
+    if query.times is None or not view.bundle.manifest.reads_times:
         return None
-    is_known = [item_view.row(item) is not None for item in query.history]
+    is_known = [view.row(item) is not None for item in query.history]
     events = np.array(query.times, dtype=np.float64)[is_known]
     return Times(events / 1000.0, query.request_time / 1000.0)
 
 
-def _encode(
-    item_view: ItemView, resolved: Sequence[ResolvedQuery], positions: Sequence[int]
-) -> NDArray[np.float32]:
+def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> list[NDArray[np.float32] | None]:
+    """The user vectors [D]; None for a history without known items."""
+    vectors: list[NDArray[np.float32] | None] = [None] * len(resolved)
+    positions = [position for position, entry in enumerate(resolved) if len(entry.rows)]
+    if not positions:
+        return vectors
     chosen = [resolved[position] for position in positions]
     try:
-        return item_view.encode(
+        encoded = view.encode(
             [entry.rows for entry in chosen],
             [entry.query.request.features for entry in chosen],
             [entry.times for entry in chosen],
         )
     except EncodingError as error:
         raise EncodingError(positions[error.position], error.field, error.value, str(error)) from None
+    for position, vector in zip(positions, encoded, strict=True):
+        vectors[position] = vector
+    return vectors
 
 
 def _select(
-    model: LoadedModel,
-    fresh: FreshItems,
-    item_view: ItemView,
-    entry: ResolvedQuery,
-    vector: NDArray[np.float32] | None,
+    model: LoadedModel, view: ItemView, entry: ResolvedQuery, vector: NDArray[np.float32] | None
 ) -> Selection:
-
     def ranked(count: int) -> Ranking:
         if vector is None:
-            return searching.popular(model, fresh, count, entry.excluded, entry.filtering)
-        return searching.nearest(model, fresh, vector, count, entry.excluded, entry.filtering)
+            return searching.popular(model, view.fresh, count, entry.excluded, entry.filtering)
+        return searching.nearest(model, view.fresh, vector, count, entry.excluded, entry.filtering)
 
     try:
-        return _selected(ranked, entry, item_view, vector is not None)
+        if not entry.query.is_plain:
+            return select(ranked, entry.query, view, by_towers=vector is not None)
+        ranking = ranked(entry.query.request.k)
+        return Selection(ranking, len(ranking.rows) < entry.query.request.k)
     except EngineError:  # of an index without a fallback
-        return _select(model, fresh, item_view, entry, None)
+        return _select(model, view, entry, None)
 
 
-def _selected(ranked: Ranked, entry: ResolvedQuery, item_view: ItemView, by_towers: bool) -> Selection:
-    request = entry.query.request
-
-    if request.is_plain and entry.query.after is None:
-        ranking = ranked(request.k)
-        return Selection(ranking, len(ranking.rows) < request.k)
-    # `min_score` is on the scale of the towers; the score of a popular item is a count.
-    minimum = request.min_score if by_towers else None
-    conditions = Conditions(request.k, entry.query.after, minimum, request.diversity, request.cap)
-    return select(ranked, conditions, item_view)
-
-
-def _answer(model: LoadedModel, item_view: ItemView, entry: ResolvedQuery, selection: Selection) -> Answer:
+def _answer(view: ItemView, entry: ResolvedQuery, selection: Selection) -> Answer:
     kind = selection.ranking.plan.kind
-    answer = _ranked(model, item_view, selection, "popular" if kind == "popularity" else "towers")
+    answer = _ranked(view, selection, "popular" if kind == "popularity" else "towers")
     answer["degraded"] = list(entry.query.degraded)
     if kind == "fallback" or (kind == "popularity" and len(entry.rows)):
         answer["degraded"].append("engine")
     if entry.unknown:
         answer["unknown_items"] = list(dict.fromkeys(entry.unknown))[-HISTORY_LIMIT:]
     if not selection.exhausted and entry.query.request.is_in_order:
-        answer["cursor"] = _cursor(model, entry.query, selection.ranking).text()
+        answer["cursor"] = _cursor(view, entry.query, selection.ranking).text()
     return answer
 
 
 def _record(
     fresh: FreshItems, entry: ResolvedQuery, selection: Selection, vector: NDArray[np.float32] | None
 ) -> AnswerRecord:
-    request, (rows, scores, *_) = entry.query.request, selection.ranking
+    rows, scores, plan = selection.ranking
     known, unknown = len(entry.rows), len(entry.unknown)
-    source = "popular" if selection.ranking.plan.kind == "popularity" else "towers"
+    source = "popular" if plan.kind == "popularity" else "towers"
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
         source = "fresh"
-    # Only the first page of a plain request is the unchanged result of the index.
-    plain = vector if request.is_plain and entry.query.after is None else None
+    plain = vector if entry.query.is_plain else None
     excluded, allowed = searching.left_out(fresh, entry.excluded, entry.filtering)
     mask = None if allowed is None else allowed.mask
-    return AnswerRecord(source, request.k, known, unknown, plain, excluded, mask, rows, scores)
+    k = entry.query.request.k
+    return AnswerRecord(source, k, known, unknown, plain, excluded, mask, rows, scores)
 
 
-def _cursor(model: LoadedModel, query: Query, ranking: Ranking) -> Cursor:
-    shown = query.after.shown if query.after else 0
+def _cursor(view: ItemView, query: Query, ranking: Ranking) -> Cursor:
+    manifest, shown = view.bundle.manifest, query.after.shown if query.after else 0
     last = float(ranking.scores[-1]), int(ranking.rows[-1])
     # Without the time, equal requests have equal answers.
-    depends_on_time = query.is_stored or model.bundle.manifest.reads_times
-    until = query.until if depends_on_time else 0
-    return Cursor(model.version, until, shown + len(ranking.rows), *last)
+    until = query.until if query.is_stored or manifest.reads_times else 0
+    return Cursor(manifest.version, until, shown + len(ranking.rows), *last)
 
 
-def _ranked(model: LoadedModel, item_view: ItemView, selection: Selection, source: str) -> Answer:
-    items = orjson.Fragment(item_view.ranked_json(selection.ranking, source))
-    answer: Answer = {"version": model.version, "items": items}
+def _ranked(view: ItemView, selection: Selection, source: str) -> Answer:
+    items = orjson.Fragment(view.ranked_json(selection.ranking, source))
+    answer: Answer = {"version": view.bundle.manifest.version, "items": items}
     if selection.exhausted:
         answer["exhausted"] = True
     return answer

@@ -26,30 +26,25 @@ NO_HISTORY = History((), ())
 
 @dataclass(frozen=True)
 class Query:
-    """A request with its history.
-
-    Attributes:
-        request: the request.
-        history: item ids, oldest first.
-        times: when each item of the history was used, in milliseconds since 1970, if known.
-        request_time: the time for which the answer is requested, in milliseconds since 1970.
-        until: the latest time at which stored events count, in milliseconds since 1970.
-        degraded: names of the parts that the answer has to do without.
-        after: the end of the previous page.
-    """
+    """A request with its history. Times are in milliseconds since 1970."""
 
     request: RecommendRequest
-    history: Sequence[int | str]
-    times: Sequence[int] | None
-    request_time: int
-    until: int
-    degraded: tuple[str, ...] = ()
-    after: Cursor | None = None
+    history: Sequence[int | str]  # item ids, oldest first
+    times: Sequence[int] | None  # when each item of the history was used, if known
+    request_time: int  # for which the answer is requested
+    until: int  # the latest time at which stored events count
+    degraded: tuple[str, ...] = ()  # names of the parts that the answer has to do without
+    after: Cursor | None = None  # the end of the previous page
 
     @property
     def is_stored(self) -> bool:
         """Whether the stored history of a user counts."""
         return self.request.history is None and self.request.user_id is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the answer is the beginning of the ranking, without further conditions."""
+        return self.request.is_plain and self.after is None
 
 
 @dataclass(frozen=True)

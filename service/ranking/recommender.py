@@ -13,7 +13,7 @@ from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answers import Answer, Stages, recommend, similar
-from turret.service.ranking.item_status import item_status
+from turret.service.ranking.item_view import item_status
 from turret.service.ranking.micro_batcher import MicroBatcher, RecordAnswers, recommend_timed
 from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.schemas.cursor import read_cursor

@@ -1,14 +1,16 @@
 """Selection from a ranking: pages, minimum scores, diversity and caps."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.service.ranking.item_view import ItemView
+from turret.service.ranking.query import Query
 from turret.service.schemas.cursor import Cursor
+from turret.service.schemas.requests import RecommendRequest
 from turret.tower.retrieval.diversity import Cap, marginal_relevance
 from turret.tower.retrieval.retriever import Ranking
 
@@ -20,25 +22,6 @@ POOL, POOL_PER_ITEM = 100, 4
 _TOLERANCE = 1e-5
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """The conditions of a request on a ranking.
-
-    Attributes:
-        k: the number of items.
-        after: the end of the previous page.
-        min_score: the least score.
-        diversity: the weight of `marginal_relevance`.
-        cap: the most items for each value of these fields.
-    """
-
-    k: int
-    after: Cursor | None = None
-    min_score: float | None = None
-    diversity: float = 0.0
-    cap: Mapping[str, int] | None = None
-
-
 class Selection(NamedTuple):
     """Items, and whether no others follow them."""
 
@@ -46,32 +29,29 @@ class Selection(NamedTuple):
     exhausted: bool
 
 
-def select(ranked: Ranked, conditions: Conditions, item_view: ItemView) -> Selection:
-    """Select the first `conditions.k` items that meet the conditions; fewer only if no more exist."""
-    fetch = conditions.k + (conditions.after.shown if conditions.after else 0)
-    if conditions.diversity:
-        fetch = _pool(conditions.k)
+def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True) -> Selection:
+    """Select the first k items that meet the conditions of a query; fewer only if no more exist.
+
+    The least score of the request is one of the towers: unless the ranking is `by_towers`, it doesn't count.
+    """
+    request, after = query.request, query.after
+    minimum = None if request.min_score is None or not by_towers else np.float32(request.min_score)
+    fetch = _pool(request.k) if request.diversity else request.k + (after.shown if after else 0)
     while True:
         ranking = ranked(fetch)
         is_whole = len(ranking.rows) < fetch
-        indices = _matching(ranking, conditions)
-        # Items after one below the least score are below it too.
-        is_whole |= _ends_below(ranking, conditions)
-        chosen = _chosen(
-            Ranking(ranking.rows[indices], ranking.scores[indices], ranking.plan), conditions, item_view
-        )
-        if len(chosen.rows) == conditions.k or is_whole:
-            return Selection(chosen, len(chosen.rows) < conditions.k)
+        keep = np.ones(len(ranking.rows), dtype=np.bool_)
+        if after is not None:
+            keep &= _comes_after(ranking, after)
+        if minimum is not None:
+            keep &= ranking.scores >= minimum
+            # Items after one below the least score are below it too.
+            is_whole |= len(ranking.scores) > 0 and bool(ranking.scores[-1] < minimum)
+        kept = Ranking(ranking.rows[keep], ranking.scores[keep], ranking.plan)
+        chosen = _chosen(kept, request, view)
+        if len(chosen.rows) == request.k or is_whole:
+            return Selection(chosen, len(chosen.rows) < request.k)
         fetch *= POOL_PER_ITEM
-
-
-def _matching(ranking: Ranking, conditions: Conditions) -> NDArray[np.int64]:
-    keep = np.ones(len(ranking.rows), dtype=np.bool_)
-    if conditions.after is not None:
-        keep &= _comes_after(ranking, conditions.after)
-    if conditions.min_score is not None:
-        keep &= ranking.scores >= np.float32(conditions.min_score)
-    return np.flatnonzero(keep)
 
 
 def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:
@@ -90,39 +70,25 @@ def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:
     return comes
 
 
-def _ends_below(ranking: Ranking, conditions: Conditions) -> bool:
-    minimum = conditions.min_score
-    return minimum is not None and len(ranking.scores) > 0 and bool(ranking.scores[-1] < np.float32(minimum))
-
-
-def _chosen(ranking: Ranking, conditions: Conditions, item_view: ItemView) -> Ranking:
-    if not conditions.diversity and not conditions.cap:
-        return Ranking(ranking.rows[: conditions.k], ranking.scores[: conditions.k], ranking.plan)
-    cap = Cap(conditions.cap or {})
+def _chosen(ranking: Ranking, request: RecommendRequest, view: ItemView) -> Ranking:
+    """The first k of a ranking, as far as diversity and caps allow."""
+    if request.is_in_order:
+        return Ranking(ranking.rows[: request.k], ranking.scores[: request.k], ranking.plan)
+    cap = Cap(request.cap)
 
     def take(position: int) -> bool:
-        return not conditions.cap or cap.take(item_view.fields(int(ranking.rows[position])))
+        return not request.cap or cap.take(view.fields(int(ranking.rows[position])))
 
     order: list[int] = []
-    pool = min(_pool(conditions.k), len(ranking.rows)) if conditions.diversity else 0
+    pool = min(_pool(request.k), len(ranking.rows)) if request.diversity else 0
     if pool:
-        directions = item_view.directions(ranking.rows[:pool])
-        order = marginal_relevance(
-            ranking.scores[:pool], directions, conditions.k, conditions.diversity, take
-        ).tolist()
-    order += _first(range(pool, len(ranking.rows)), conditions.k - len(order), take)
+        directions = view.directions(ranking.rows[:pool])
+        scores = ranking.scores[:pool]
+        order = marginal_relevance(scores, directions, request.k, request.diversity, take).tolist()
+    others = filter(take, range(pool, len(ranking.rows)))
+    order += islice(others, request.k - len(order))
     return Ranking(ranking.rows[order], ranking.scores[order], ranking.plan)
 
 
 def _pool(k: int) -> int:
     return max(POOL, POOL_PER_ITEM * k)
-
-
-def _first(positions: Iterable[int], count: int, take: Callable[[int], bool]) -> list[int]:
-    order: list[int] = []
-    for position in positions:
-        if len(order) == count:
-            break
-        if take(position):
-            order.append(position)
-    return order

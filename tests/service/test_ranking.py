@@ -21,7 +21,7 @@ from turret.service.ranking.answers import recommend
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.micro_batcher import MicroBatcher
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
-from turret.service.ranking.selecting import POOL, POOL_PER_ITEM, Conditions, Ranked, Selection, select
+from turret.service.ranking.selecting import POOL, POOL_PER_ITEM, Ranked, Selection, select
 from turret.service.schemas.cursor import Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
@@ -121,8 +121,13 @@ def fixed(order: list[int], scores: list[float]) -> Ranked:
     return lambda k: Ranking(rows_of[:k], scores_of[:k])
 
 
-def chosen(conditions: Conditions, ranked: Ranked | None = None, overlay: Shelf | None = None) -> Selection:
-    return select(ranked or ranking(), conditions, overlay or Shelf())  # type: ignore[arg-type]
+def conditions(k: int, after: Cursor | None = None, **more: Any) -> Query:
+    """A query for the `k` best items after those of a page."""
+    return Query(RecommendRequest(k=k, **more), (), None, 0, 0, (), after)
+
+
+def chosen(query: Query, ranked: Ranked | None = None, overlay: Shelf | None = None) -> Selection:
+    return select(ranked or ranking(), query, overlay or Shelf())  # type: ignore[arg-type]
 
 
 def rows(selection: Selection) -> list[int]:
@@ -135,7 +140,7 @@ def test_pages_follow_each_other_without_gaps_or_repeats(k: int) -> None:
     seen: list[int] = []
     after = None
     while True:
-        page = chosen(Conditions(k, after))
+        page = chosen(conditions(k, after))
         seen += rows(page)
         if page.exhausted or not len(page.ranking.rows):
             break
@@ -169,33 +174,33 @@ def test_a_page_is_found_though_the_ranking_has_changed(
     cursor: tuple[int, float, int], ranked: Ranked | None, k: int, expected: list[int]
 ) -> None:
     shown, score, row = cursor
-    assert rows(chosen(Conditions(k, Cursor("v1", 0, shown, float(score), row)), ranked)) == expected
+    assert rows(chosen(conditions(k, Cursor("v1", 0, shown, float(score), row)), ranked)) == expected
 
 
 @pytest.mark.parametrize(
-    ("conditions", "count", "expected", "exhausted"),
+    ("query", "count", "expected", "exhausted"),
     [
-        (Conditions(10, min_score=499.0), COUNT, [0, 1, 2, 3], True),
-        (Conditions(4, min_score=499.0), COUNT, [0, 1, 2, 3], False),
-        (Conditions(4, min_score=1e9), COUNT, [], True),
-        (Conditions(100, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10)), False),
-        (Conditions(101, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10)), True),
-        (Conditions(5, cap={"brand": 2, "tags": 3}), COUNT, [0, 1, 10], True),
-        (Conditions(3), 2, [0, 1], True),
-        (Conditions(3), COUNT, [0, 1, 2], False),
-        (Conditions(3), 0, [], True),
+        (conditions(10, min_score=499.0), COUNT, [0, 1, 2, 3], True),
+        (conditions(4, min_score=499.0), COUNT, [0, 1, 2, 3], False),
+        (conditions(4, min_score=1e9), COUNT, [], True),
+        (conditions(100, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10)), False),
+        (conditions(101, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10)), True),
+        (conditions(5, cap={"brand": 2, "tags": 3}), COUNT, [0, 1, 10], True),
+        (conditions(3), 2, [0, 1], True),
+        (conditions(3), COUNT, [0, 1, 2], False),
+        (conditions(3), 0, [], True),
     ],
 )
 def test_all_that_meet_the_conditions_are_found_however_far_down(
-    conditions: Conditions, count: int, expected: list[int], exhausted: bool
+    query: Query, count: int, expected: list[int], exhausted: bool
 ) -> None:
-    page = chosen(conditions, ranking(count=count))
+    page = chosen(query, ranking(count=count))
     assert (rows(page), page.exhausted) == (expected, exhausted)
 
 
 def test_diversity_chooses_from_the_best_alone() -> None:
     calls: list[int] = []
-    page = chosen(Conditions(10, diversity=0.5), ranking(calls))
+    page = chosen(conditions(10, diversity=0.5), ranking(calls))
     assert calls == [POOL]
     assert rows(page) != list(range(10))
     assert rows(page)[0] == 0
@@ -206,7 +211,7 @@ def test_a_cap_that_keeps_nearly_all_out_has_no_more_items_compared_with_each_ot
     """Beyond the best, what fits under the cap comes by its score: the work doesn't grow with the square."""
     overlay = Shelf()
     for k in (10, 100):
-        page = chosen(Conditions(k, diversity=0.3, cap={"brand": 1}), overlay=overlay)
+        page = chosen(conditions(k, diversity=0.3, cap={"brand": 1}), overlay=overlay)
         assert (len({row // 10 for row in rows(page)}), page.exhausted) == (k, False)
     assert max(overlay.compared) <= POOL_PER_ITEM * 100
 
