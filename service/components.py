@@ -120,7 +120,9 @@ class Components:
         stores = stores or open_stores(settings)
         self.histories = guarded(stores.histories, settings)
         self.items = stores.items
-        self.overlay = ItemOverlayCache(self.items, self._items_number, settings.write_timeout)
+        self.overlay = ItemOverlayCache(
+            self.items, self._items_number, settings.write_timeout, settings.history_timeout
+        )
         self.model_holder.prepare = self.overlay.of
         self.catalog_search = CatalogSearch()
         self.observation = self._observe()
@@ -134,15 +136,12 @@ class Components:
             self.follower.announce,
         )
         queries = QueryReader(self.histories, self.overlay, settings)
-        self.comparison = Comparison(
-            self.model_holder, self.activator, self.overlay, queries, self.histories, settings.history_timeout
-        )
+        self.comparison = Comparison(self.model_holder, self.activator, self.overlay, queries, self.histories)
         self.recommender = Recommender(
             self.model_holder,
             self.overlay,
             queries,
             Shadow(self.model_holder, self.metrics),
-            settings,
             self.observation.answered,
         )
 

@@ -112,7 +112,7 @@ async def _start(components: Components) -> None:
     live = holder.live if holder.version is not None else None
     for model in (live, holder.traffic.canary, holder.traffic.shadow):
         if model is not None:
-            await components.overlay.within(model.bundle, components.settings.history_timeout)
+            await components.overlay.for_answer(model.bundle)
     background.start("record", components.follower.follow)
     background.start("metrics", components.observation.follow)
     background.start("files", components.observation.watch_files)

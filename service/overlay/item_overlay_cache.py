@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -40,15 +40,22 @@ class ItemOverlayCache:
 
     When the `number` of the last change differs, the next `current` asks for the store, so answers have each
     acknowledged change of all members. `watch` sees all others within `POLL_SECONDS`. The store has `seconds`
-    to answer for each page. `was_read`: whether an overlay has been read to its end; until then withdrawn
-    items may be recommended.
+    to answer for each page, and an answer waits `patience` seconds. `was_read`: whether an overlay has been
+    read to its end; until then withdrawn items may be recommended.
     """
 
     POLL_SECONDS = 1.0
     PAGE = CHANGES_PAGE
 
-    def __init__(self, store: ItemStore, number: ItemsNumber | None = None, seconds: float = 1.0) -> None:
+    def __init__(
+        self,
+        store: ItemStore,
+        number: ItemsNumber | None = None,
+        seconds: float = 1.0,
+        patience: float = 1.0,
+    ) -> None:
         self._store = store
+        self._patience = patience
         self._number = number or ItemsNumber()
         self._seconds = seconds
         self._entries: WeakKeyDictionary[Bundle, _Entry] = WeakKeyDictionary()
@@ -84,10 +91,10 @@ class ItemOverlayCache:
             _log.exception("the item store can't be read")
         return self.last_read(bundle)
 
-    async def within(self, bundle: Bundle, seconds: float) -> tuple[FreshItems, bool]:
-        """The overlay of a bundle, and whether it may lack changes as the store can't be read.
+    async def for_answer(self, bundle: Bundle) -> tuple[FreshItems, Sequence[str]]:
+        """The overlay of a bundle, and the parts that an answer misses: `items` if it may lack changes.
 
-        If the store takes longer than `seconds`, it is the previous overlay.
+        That is the previous overlay, where the store can't be read or takes longer than `patience`.
         """
         fresh, number = self.current(bundle), self._number.value
         if fresh is None:
@@ -95,12 +102,12 @@ class ItemOverlayCache:
             if reading is None or reading.done() or begun != number:
                 reading = asyncio.create_task(self.of(bundle))
                 self._reads[bundle] = number, reading
-            await asyncio.wait({reading}, timeout=seconds)
+            await asyncio.wait({reading}, timeout=self._patience)
             if not reading.done():
-                return self.last_read(bundle), True
+                return self.last_read(bundle), ("items",)
             fresh = reading.result()
         entry = self._entries.get(bundle)
-        return fresh, entry is None or entry.is_behind
+        return fresh, ("items",) if entry is None or entry.is_behind else ()
 
     async def changed(self, bundle: Bundle, number: int) -> FreshItems:
         """Read change `number`, that this process has made.

@@ -73,8 +73,7 @@ class Side(NamedTuple):
 class Comparison:
     """Compares the candidate with the live version.
 
-    Both rank in a thread of low priority, so that no comparison delays requests. The item store has
-    `overlay_seconds` to answer, then items may be missing.
+    Both rank in a thread of low priority, so that no comparison delays requests.
     """
 
     def __init__(
@@ -84,7 +83,6 @@ class Comparison:
         overlay: ItemOverlayCache,
         queries: QueryReader,
         histories: HistoryStore,
-        overlay_seconds: float,
     ) -> None:
         self._model_holder = model_holder
         self._activator = activator
@@ -92,7 +90,6 @@ class Comparison:
         self._queries = queries
         self._histories = histories
         self._thread = ThreadPoolExecutor(1, "comparison", os.nice, (10,))  # Linux: of this thread alone
-        self._overlay_seconds = overlay_seconds
 
     async def open(self, version: str) -> dict[str, Any]:
         """Open a version in every worker, in place of any other, and describe the comparison.
@@ -165,11 +162,8 @@ class Comparison:
         if candidate is None:
             message = "no version is open for comparison; open one with POST /admin/comparison"
             raise ConflictError("version", None, message)
-        sides = []
-        for model in (self._model_holder.live, candidate):
-            fresh, is_behind = await self._overlay.within(model.bundle, self._overlay_seconds)
-            sides.append(Side(model, fresh, ("items",) if is_behind else ()))
-        return sides
+        models = (self._model_holder.live, candidate)
+        return [Side(model, *await self._overlay.for_answer(model.bundle)) for model in models]
 
     async def _compare(self, version: str | None) -> None:
         try:

@@ -18,7 +18,6 @@ from turret.service.ranking.micro_batcher import MicroBatcher, RecordAnswers, re
 from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.schemas.cursor import read_cursor
 from turret.service.schemas.requests import RecommendRequest
-from turret.service.settings import Settings
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.shadow import Shadow
@@ -44,7 +43,6 @@ class Recommender:
         overlay: ItemOverlayCache,
         queries: QueryReader,
         shadow: Shadow,
-        settings: Settings,
         record: RecordAnswers,
     ) -> None:
         self._model_holder = model_holder
@@ -56,7 +54,6 @@ class Recommender:
         self._threads = ThreadPoolExecutor(_RANKING_THREADS, "ranking")
         # These wait for another process; the interpreter starts as many as are needed.
         self._waiting_threads = ThreadPoolExecutor(_WAITING_THREADS, "waiting")
-        self._overlay_seconds = settings.history_timeout
 
     async def recommend_one(self, request: RecommendRequest, facts: dict[str, Any]) -> bytes:
         """Answer a request in JSON.
@@ -69,7 +66,7 @@ class Recommender:
         begun = time.perf_counter()
         query = await self._queries.read(request, model, _now())
         stages["history"] = time.perf_counter() - begun
-        fresh, missing = await self._fresh(model)
+        fresh, missing = await self._overlay.for_answer(model.bundle)
         if _is_long(model, fresh, query):
             # A copy: the thread goes on writing to it after the client has given up and `facts` are logged.
             shares = dict(stages)
@@ -91,7 +88,7 @@ class Recommender:
                     await self._model_holder.live_at_least(request.min_version, _MIN_VERSION_SECONDS)
         model = self._model_holder.answering
         queries = await self._queries.read_all(requests, model, _now())
-        fresh, missing = await self._fresh(model)
+        fresh, missing = await self._overlay.for_answer(model.bundle)
         answers = await self._in_thread(model, fresh, queries, {})
         for answer in answers:
             answer["degraded"] += missing
@@ -100,7 +97,7 @@ class Recommender:
     async def similar_to(self, item: str, k: int) -> Answer:
         """Answer with the nearest items of an item. Raises NotFoundError for an unknown one."""
         model = self._model_holder.answering
-        fresh, _ = await self._fresh(model)
+        fresh, _ = await self._overlay.for_answer(model.bundle)
         row = fresh.row(item)
         if row is None:
             raise NotFoundError("id", item, f"version {model.version} has no such item; check the id")
@@ -112,7 +109,7 @@ class Recommender:
     async def item(self, item: str) -> Answer:
         """Describe an item as the live version and its overlay know it. Raises NotFoundError."""
         model, canary = self._model_holder.answering, self._model_holder.traffic.canary
-        fresh, missing = await self._fresh(model)
+        fresh, missing = await self._overlay.for_answer(model.bundle)
         return {**item_status(model, fresh, item, (canary,) if canary else ()), "degraded": missing}
 
     async def close(self) -> None:
@@ -123,11 +120,6 @@ class Recommender:
 
     def _threads_of(self, model: LoadedModel) -> ThreadPoolExecutor:
         return self._waiting_threads if model.bundle.manifest.index.is_remote else self._threads
-
-    async def _fresh(self, model: LoadedModel) -> tuple[FreshItems, Sequence[str]]:
-        """The overlay of a version, and the parts that an answer misses if its store can't be read."""
-        fresh, is_behind = await self._overlay.within(model.bundle, self._overlay_seconds)
-        return fresh, ("items",) if is_behind else ()
 
     async def _model_for(self, request: RecommendRequest, request_id: str | None) -> LoadedModel:
         """Choose the version: by `min_version`, else that of the previous page, else by the user."""

@@ -397,7 +397,7 @@ async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
     store.failing = range(1000)
     with pytest.raises(ItemsUnavailableError):
         await overlay.changed(bundle, await store.withdraw("901", 0))
-    assert (await overlay.within(bundle, 1.0))[1] is True
+    assert (await overlay.for_answer(bundle))[1] == ("items",)
     reads = store.reads
     for _ in range(10):
         assert (await overlay.of(bundle)).row("900") == 60
@@ -405,7 +405,7 @@ async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
     store.failing = ()
     await store.withdraw("900", 1)
     await overlay.poll()
-    assert (await overlay.within(bundle, 1.0))[1] is False
+    assert (await overlay.for_answer(bundle))[1] == ()
     assert (await overlay.of(bundle)).row("900") is None
 
 
@@ -418,8 +418,8 @@ async def test_damage_that_no_check_expects_ends_no_answer(
             return Changes(1, [cast(Change, None)])
 
     overlay = ItemOverlayCache(Damaged())
-    found, is_behind = await overlay.within(bundle, 1.0)
-    assert (len(found), is_behind, overlay.was_read) == (0, True, False)
+    found, missing = await overlay.for_answer(bundle)
+    assert (len(found), missing, overlay.was_read) == (0, ("items",), False)
     assert "the item store can't be read" in caplog.text
 
 
@@ -446,34 +446,34 @@ async def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bund
 async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
     """Requests use the previous overlay and say so; the read continues."""
     store, number = Watched(), ItemsNumber()
-    overlay = ItemOverlayCache(store, number, seconds=0.5)
-    fresh, lacks = await overlay.within(bundle, 1.0)
-    assert (len(fresh), lacks) == (0, False)
+    overlay = ItemOverlayCache(store, number, seconds=0.5, patience=0.05)
+    fresh, missing = await overlay.for_answer(bundle)
+    assert (len(fresh), missing) == (0, ())
     await overlay.changed(bundle, await put_fresh(store, "900"))
     store.seconds = 3600
     number.raise_to(number.value + 1)
     reads = store.reads
-    found = await asyncio.gather(*(overlay.within(bundle, 0.05) for _ in range(50)))
+    found = await asyncio.gather(*(overlay.for_answer(bundle) for _ in range(50)))
     assert asyncio.get_running_loop().time() == 0.05
-    assert {(len(fresh), lacks) for fresh, lacks in found} == {(1, True)}
+    assert {(len(fresh), missing) for fresh, missing in found} == {(1, ("items",))}
     await asyncio.sleep(0.5)
-    fresh, lacks = await overlay.within(bundle, 0.05)
-    assert (len(fresh), lacks, store.reads) == (1, True, reads + 1), "nobody waits for it any more"
+    fresh, missing = await overlay.for_answer(bundle)
+    assert (len(fresh), missing, store.reads) == (1, ("items",), reads + 1), "nobody waits for it any more"
     store.seconds = 0
     await overlay.poll()
-    assert (await overlay.within(bundle, 0.05))[1] is False
+    assert (await overlay.for_answer(bundle))[1] == ()
 
 
 @in_virtual_time
 async def test_a_request_does_not_wait_for_a_read_that_began_before_the_last_change(bundle: Bundle) -> None:
     store, number = Watched(), ItemsNumber()
-    overlay = ItemOverlayCache(store, number, seconds=5)
+    overlay = ItemOverlayCache(store, number, seconds=5, patience=9)
     store.seconds = 1
-    reading = asyncio.create_task(overlay.within(bundle, 9.0))
+    reading = asyncio.create_task(overlay.for_answer(bundle))
     await asyncio.sleep(0.5)
     number.raise_to(await put_fresh(store, "900"))
-    fresh, lacks = await overlay.within(bundle, 9.0)
-    assert (len(fresh), lacks) == (1, False)
+    fresh, missing = await overlay.for_answer(bundle)
+    assert (len(fresh), missing) == (1, ())
     await reading
 
 
@@ -499,13 +499,13 @@ async def test_pages_that_were_read_are_kept_when_a_later_one_fails(bundle: Bund
     for number in range(8):
         await store.withdraw(str(100 + number), 0)
     store.failing = (2, 4)
-    found, is_behind = await overlay.within(bundle, 1.0)
-    assert (found.withdrawn.tolist(), is_behind, overlay.was_read) == ([0, 1, 2], True, False)
+    found, missing = await overlay.for_answer(bundle)
+    assert (found.withdrawn.tolist(), missing, overlay.was_read) == ([0, 1, 2], ("items",), False)
     await overlay.poll()
     assert overlay.last_read(bundle).withdrawn.tolist() == list(range(6))
     await overlay.poll()
-    found, is_behind = await overlay.within(bundle, 1.0)
-    assert (found.withdrawn.tolist(), is_behind, overlay.was_read) == (list(range(8)), False, True)
+    found, missing = await overlay.for_answer(bundle)
+    assert (found.withdrawn.tolist(), missing, overlay.was_read) == (list(range(8)), (), True)
     assert store.reads == 5
 
 

@@ -216,7 +216,7 @@ def comparison(core: Any) -> Iterator[Comparison]:
     stores = open_stores(settings)
     histories, overlay = guarded(stores.histories, settings), ItemOverlayCache(stores.items)
     queries = QueryReader(histories, overlay, settings)
-    made = Comparison(core, core, overlay, queries, histories, overlay_seconds=60.0)
+    made = Comparison(core, core, overlay, queries, histories)
     yield made
     asyncio.run(made.close())
     asyncio.run(stores.close())

@@ -43,7 +43,7 @@ async def find_items(
     """
     start = int(cursor or 0)
     bundle = parts.model_holder.answering.bundle
-    fresh, _ = await parts.overlay.within(bundle, parts.settings.history_timeout)
+    fresh, _ = await parts.overlay.for_answer(bundle)
     if id is not None:
         if query is not None:
             raise InvalidFieldError("id", id, "send `query` or `id`, not both")
@@ -138,7 +138,7 @@ async def map_items(
     """Return the items of some points, or the points of some items; unknown items are left out."""
     bundle = parts.model_holder.answering.bundle
     count = len(map_of(bundle).points)
-    fresh, _ = await parts.overlay.within(bundle, parts.settings.history_timeout)
+    fresh, _ = await parts.overlay.for_answer(bundle)
     if (point is None) == (id is None):
         raise InvalidFieldError("point", point, "send `point` or `id`, one of them, up to 100 times")
     if point and (largest := max(point)) >= count:
