@@ -187,7 +187,7 @@ class Revision(NamedTuple):
     """The numbers of a record's state, by which members notice changes.
 
     `record` differs after each replacement of the record (0: there is none). `items` is the number of the
-    last change of an item (0: none, -1: damaged).
+    last change of an item (0: none).
     """
 
     record: int

@@ -20,7 +20,7 @@ from tests.support.redis_server import RedisServer, own_redis
 from tests.support.service_calls import activate, admin, answered_versions, ask, children, damage, metric
 from tests.support.service_process import Process
 from tests.support.until import until
-from turret.service.stores.redis.address import KeyNames
+from turret.service.stores.redis.address import read_address
 from turret.tower.bundle.publish import publish
 
 Begin = Callable[..., Process]
@@ -283,7 +283,7 @@ def test_replicas_on_a_cluster_survive_the_master_of_their_record(
             until_known(service, 2)
         assert activate(a, root, "v2").status_code == 200
         assert store(a, 1)
-        master = cluster.master_of(KeyNames("turret:", is_cluster=True).shared("items:number"))
+        master = cluster.master_of(read_address(cluster.address).shared("items"))
         master.kill()
         assert versions(a, b) == {"v2"}  # nothing of an answer needs the record
         master.start()

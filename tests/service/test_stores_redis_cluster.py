@@ -13,12 +13,12 @@ from tests.support.redis_work import EVENT, refused, work_with
 from tests.support.until import eventually, until
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.contract import Event, History
-from turret.service.stores.redis.address import KeyNames
+from turret.service.stores.redis.address import read_address
 from turret.service.stores.redis.histories import RedisHistory
 
-NAMES = KeyNames("turret:", is_cluster=True)
+NAMES = read_address("redis+cluster://host")
 SLOT = key_slot(NAMES.events("u").encode())
-KEYS = NAMES.append_keys(["u"])
+KEYS = [NAMES.events("u"), NAMES.ids("u")]
 
 
 pytestmark = pytest.mark.nightly

@@ -96,7 +96,7 @@ def test_replicas_confirm_what_is_acknowledged(own: RedisServer, tmp_path: Path)
         with own_redis(tmp_path / "replica", replicaof=f"127.0.0.1 {own.port}") as replica:
             await eventually(lambda: "online" in str(own.ask("INFO", "replication")), "the replica follows")
             assert await store.append([EVENT]) == 1
-            assert replica.ask("ZCARD", "turret:user:u") == 1
+            assert replica.ask("ZCARD", "turret:user{:u}") == 1
         assert "fewer than 1 replicas" in await refused(store.append([EVENT._replace(event_id="f")]))
         assert (await store.events("u", 10))[0] == 2
 
@@ -107,18 +107,17 @@ def test_replicas_confirm_what_is_acknowledged(own: RedisServer, tmp_path: Path)
 def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server: RedisServer) -> None:
     """The server deletes what has expired, also of a user who never comes back."""
     now = time.time_ns() // 1_000_000
-    left = [b"turret:arrival"]
 
     async def forgotten(store: RedisHistory) -> None:
         await store.append([EVENT, Event("f", "u", 2, 2)])
-        assert sorted(server.ask("KEYS", "*")) == [*left, b"turret:ids:u", b"turret:user:u"]
-        assert {server.ask("PTTL", key) for key in ("turret:ids:u", "turret:user:u")} == {-1}
+        assert sorted(server.ask("KEYS", "*")) == [b"turret:ids{:u}", b"turret:user{:u}"]
+        assert {server.ask("PTTL", key) for key in ("turret:ids{:u}", "turret:user{:u}")} == {-1}
         await store.forget("u")
-        assert server.ask("KEYS", "*") == left
+        assert server.ask("KEYS", "*") == []
 
     async def expired(store: RedisHistory) -> None:
         await store.append([EVENT._replace(time=now), Event("old", "u", 2, now - 400)])
-        await eventually(lambda: server.ask("KEYS", "*") == left, "the keys have expired")
+        await eventually(lambda: server.ask("KEYS", "*") == [], "the keys have expired")
 
     work_with(server.address, forgotten)
     work_with(server.address, expired, max_age=700)
@@ -183,7 +182,8 @@ def test_a_server_with_tls_has_to_have_a_known_certificate(
         async def work() -> list[object]:
             connections = RedisClient(read_address(f"rediss://{host}:{port}/0"), 1, 5.0)
             try:
-                return await connections.execute([["PING"], ["NONSENSE"], ["ECHO", "x"]])
+                node = connections.masters()
+                return await connections.ask((await node)[0], [["PING"], ["NONSENSE"], ["ECHO", "x"]])
             finally:
                 await connections.close()
 
@@ -240,10 +240,7 @@ def test_a_random_user_is_looked_for_at_a_bounded_cost_however_much_else_there_i
         server.ask("CONFIG", "RESETSTAT")
         await store.append([EVENT])
         assert await store.random_user() in ("u", None)
-        calls = server.ask("INFO", "commandstats")
-        asked = {name: calls[f"cmdstat_{name}"]["calls"] for name in ("randomkey", "scan")}
-        assert asked["randomkey"] == 20
-        assert asked["scan"] <= 20
+        assert server.ask("INFO", "commandstats")["cmdstat_scan"]["calls"] <= 4
         server.ask("FLUSHALL")
         await store.append([EVENT])
         assert await store.random_user() == "u"
@@ -251,12 +248,14 @@ def test_a_random_user_is_looked_for_at_a_bounded_cost_however_much_else_there_i
     work_with(server.address, work, seconds=5.0)
 
 
-# Keys with foreign data, and keys that Redis has evicted
+# Keys with foreign data
 
 
 @nightly
 @pytest.mark.parametrize(
-    "foreign", [("RPUSH", "turret:user:u", "x"), ("ZADD", "turret:user:u", "5", "x")], ids=["list", "member"]
+    "foreign",
+    [("RPUSH", "turret:user{:u}", "x"), ("ZADD", "turret:user{:u}", "5", "x")],
+    ids=["list", "member"],
 )
 def test_foreign_data_is_no_history(server: RedisServer, foreign: tuple[str, ...]) -> None:
     """The error says so in a sentence; other users are not affected."""
@@ -276,12 +275,9 @@ def test_foreign_data_is_no_history(server: RedisServer, foreign: tuple[str, ...
 @pytest.mark.parametrize(
     "foreign",
     [
-        ("SET", "turret:user:v", "x"),
-        ("SET", "turret:ids:v", "x"),
-        ("RPUSH", "turret:ids:v", "x"),
-        ("ZADD", "turret:user:v", "5", "x"),
-        ("SET", "turret:arrival", "x"),
-        ("RPUSH", "turret:arrival", "x"),
+        ("SET", "turret:user{:v}", "x"),
+        ("SET", "turret:ids{:v}", "x"),
+        ("RPUSH", "turret:ids{:v}", "x"),
     ],
 )
 def test_nothing_of_a_call_is_stored_where_one_of_its_keys_is_foreign(
@@ -312,10 +308,9 @@ def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_
         last, page = await store.changes(14, 7)
         assert (last, [change.number for change in page]) == (20, [*range(15, 21)])
         for member, kept in ((b"\xff\xfe", b"x"), (b"b", b"{}"), (b"gone", None)):
-            server.ask("ZADD", "turret:items:order", 27, member)
-            server.ask("SET", "turret:items:number", 27)
+            server.ask("ZADD", "turret:{shared}:items:order", 27, member)
             if kept:
-                server.ask("HSET", "turret:items", member, kept)
+                server.ask("HSET", "turret:{shared}:items", member, kept)
         found = {change.item: change for change in (await store.changes(19)).items}
         assert found.pop("19") == Change("19", 20, 5, b"{}", b"{}")
         assert set(found) == {"\\xff\\xfe", "b", "gone"}
@@ -325,28 +320,19 @@ def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("number", ["4611686018427387903", "x", "nan", "-5"])
+@pytest.mark.parametrize("number", ["4611686018427387903", "inf", "-5"])
 def test_a_damaged_counter_is_said_with_the_way_back(server: RedisServer, number: str) -> None:
     """Numbers beyond 2^53 have neighbours of one score in a sorted set, so that changes were lost unseen."""
 
     async def work(histories: RedisHistory) -> None:
         items = RedisItems(server.address)
-        await items.put("a", b"{}", b"{}", 0)
-        await histories.append([EVENT])
-        for key in ("turret:items:number", "turret:arrival"):
-            server.ask("SET", key, number)
+        server.ask("ZADD", "turret:{shared}:items:order", number, "a")
         for call in (items.put("b", b"{}", b"{}", 0), items.changes(0)):
-            with pytest.raises(ItemsUnavailableError, match=r":number holds no number .* delete it"):
+            with pytest.raises(ItemsUnavailableError, match=r":order has the score .* delete the members"):
                 await call
-        late = EVENT._replace(event_id="late")
-        assert "turret:arrival holds no number of arrivals; delete it" in await refused(
-            histories.append([late])
-        )
-        server.ask("DEL", "turret:items:number", "turret:arrival")
-        assert await items.put("b", b"{}", b"{}", 0) == 2
-        assert [change.item for change in (await items.changes(0)).items] == ["a", "b"]
-        assert await histories.append([late]) == 1
-        assert (await histories.events("u", 5))[0] == 2
+        assert await histories.append([EVENT]) == 1
+        server.ask("ZREM", "turret:{shared}:items:order", "a")
+        assert await items.put("b", b"{}", b"{}", 0) == 1
         await items.close()
 
     work_with(server.address, work)
@@ -375,11 +361,11 @@ def test_a_record_that_was_lost_and_written_again_has_another_revision(server: R
         for _ in range(3):
             await records.swap(b"", b"one")
             revisions.append((await records.poll()).record)
-            server.ask("DEL", "turret:replicas:default:record")
+            server.ask("DEL", "turret:{shared}:replicas:default:record")
             assert (await records.poll()).record == 0
             assert await records.read() == b""
         assert len(set(revisions)) == 3
-        server.ask("HSET", "turret:replicas:default:record", "revision", 2**53 - 9)
+        server.ask("HSET", "turret:{shared}:replicas:default:record", "revision", 2**53 - 9)
         await records.swap(b"", b"one")
         assert (await records.poll()).record == 2**53 - 8
 
@@ -389,18 +375,18 @@ def test_a_record_that_was_lost_and_written_again_has_another_revision(server: R
 @pytest.mark.parametrize(
     "damage",
     [
-        ("SET", "turret:replicas:default:record", "x"),
-        ("HSET", "turret:replicas:default:record", "revision", "x"),
-        ("HSET", "turret:replicas:default:record", "revision", "9" * 5_000),
+        ("SET", "turret:{shared}:replicas:default:record", "x"),
+        ("HSET", "turret:{shared}:replicas:default:record", "revision", "x"),
+        ("HSET", "turret:{shared}:replicas:default:record", "revision", "9" * 5_000),
     ],
     ids=["type", "text", "number"],
 )
 def test_a_damaged_record_is_said_with_the_way_back(server: RedisServer, damage: tuple[str, ...]) -> None:
     async def work(records: RedisRecords) -> None:
         server.ask(*damage)
-        with pytest.raises(ReplicasUnavailableError, match=r"turret:replicas:default:record.* delete"):
+        with pytest.raises(ReplicasUnavailableError, match=r":replicas:default:record.* delete"):
             await records.poll()
-        server.ask("DEL", "turret:replicas:default:record")
+        server.ask("DEL", "turret:{shared}:replicas:default:record")
         assert await records.swap(b"", b"one") == b"one"
         assert (await records.poll()).record > 0
 
@@ -408,21 +394,16 @@ def test_a_damaged_record_is_said_with_the_way_back(server: RedisServer, damage:
 
 
 @nightly
-def test_a_foreign_list_of_members_and_a_foreign_lease_are_said_and_one_without_an_end_is_nobodys(
+def test_a_foreign_list_of_members_and_a_foreign_lease_are_said(
     server: RedisServer,
 ) -> None:
     async def work(records: RedisRecords) -> None:
-        for part in ("reports", "times"):
-            server.ask("SET", f"turret:replicas:default:{part}", "x")
-            with pytest.raises(ReplicasUnavailableError, match=f"another service .*{part}.*; delete it"):
-                await records.members("a", b"", 60)
-            server.ask("FLUSHALL")
-        server.ask("RPUSH", "turret:replicas:default:lease", "x")
+        server.ask("SET", "turret:{shared}:replicas:default:reports", "x")
+        with pytest.raises(ReplicasUnavailableError, match=r"another service .*reports.*; delete it"):
+            await records.members("a", b"", 60)
+        server.ask("RPUSH", "turret:{shared}:replicas:default:lease", "x")
         with pytest.raises(ReplicasUnavailableError, match=r"another service .*lease.*; delete it"):
             await records.take_lease("a", 60)
-        server.ask("SET", "turret:replicas:default:lease", "a")
-        assert await records.take_lease("b", 60)
-        assert not await records.take_lease("a", 60)
 
     work_with_records(server.address, work)
 
@@ -430,7 +411,8 @@ def test_a_foreign_list_of_members_and_a_foreign_lease_are_said_and_one_without_
 @nightly
 def test_a_report_that_is_dated_in_the_future_is_not_waited_for(server: RedisServer) -> None:
     async def work(records: RedisRecords) -> None:
-        server.ask("ZADD", "turret:replicas:default:times", f"{(time.time() + 3600) * 1000:.0f}", "c")
+        key = "turret:{shared}:replicas:default:reports"
+        server.ask("HSET", key, "c", f"{(time.time() + 3600) * 1000:.0f} report")
         assert [(one.name, one.age > 3000) for one in await records.members()] == [("c", True)]
 
     work_with_records(server.address, work)
@@ -440,7 +422,7 @@ def test_a_report_that_is_dated_in_the_future_is_not_waited_for(server: RedisSer
 def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_their_own(
     server: RedisServer,
 ) -> None:
-    """As have prefixes. A damaged number is none of the record's."""
+    """As have prefixes."""
 
     async def work(records: RedisRecords) -> None:
         items = RedisItems(server.address)
@@ -454,12 +436,6 @@ def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_the
             other = RedisRecords(address, group, 0.5)
             assert await other.read() == b""
             await other.close()
-        for damaged in ("x", "-5", "nan"):
-            server.ask("SET", "turret:items:number", damaged)
-            assert (await records.poll()).items == -1
-        server.ask("DEL", "turret:items:number")
-        server.ask("RPUSH", "turret:items:number", "1")
-        assert (await records.poll()).items == -1
 
     work_with_records(server.address, work)
 

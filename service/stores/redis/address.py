@@ -1,9 +1,9 @@
-"""Where things are: the address of a Redis or of a Redis Cluster, and the names of its keys."""
+"""Where things are: the address of a Redis or of a Redis Cluster, and the names of the keys there."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from turret.data.errors import without_credentials
@@ -17,7 +17,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 class Node(NamedTuple):
-    """Where a server listens."""
+    """The place where a server listens."""
 
     host: str
     port: int
@@ -30,23 +30,43 @@ class Node(NamedTuple):
 class RedisAddress:
     """A parsed address: `prefix` starts all keys, `replicas` must confirm a write.
 
-    `nodes` are those of a cluster that are asked for the others; none: it is a single Redis.
+    `nodes` are the Redis, or those of a cluster that are asked for the others. `options` are further ones of
+    `redis.asyncio.Redis`.
+
+    A cluster hashes the text between the first `{` and the next `}` of a key. The colon of a user's keys is
+    inside the braces, so that this text is never empty; as the id is the rest of the key up to its last `}`,
+    ids with braces need no escape, and still have all their keys in one slot.
     """
 
-    host: str
-    port: int
-    database: int
-    tls: bool
-    username: str | None = field(repr=False)
-    password: str | None = field(repr=False)
-    prefix: str = "turret:"
-    replicas: int = 0
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[Node, ...]
+    is_cluster: bool
+    prefix: str
+    replicas: int
+    options: Mapping[str, Any] = field(repr=False)
 
     def __str__(self) -> str:
-        if self.nodes:
-            return f"redis{'s' * self.tls}+cluster://{','.join(map(str, self.nodes))}"
-        return f"redis{'s' * self.tls}://{Node(self.host, self.port)}/{self.database}"
+        scheme = f"redis{'s' * self.options['ssl']}"
+        if self.is_cluster:
+            return f"{scheme}+cluster://{','.join(map(str, self.nodes))}"
+        return f"{scheme}://{self.nodes[0]}/{self.options['db']}"
+
+    def events(self, user: str) -> str:
+        """The sorted set of a user's events."""
+        return f"{self.prefix}user{{:{user}}}"
+
+    def ids(self, user: str) -> str:
+        """The sorted set of a user's event ids."""
+        return f"{self.prefix}ids{{:{user}}}"
+
+    def user_of(self, key: bytes) -> str | None:
+        """The user whose events a key has; None for another key."""
+        begin, end = self.events("\n").split("\n")
+        text = key.decode("utf-8", "replace")
+        return text[len(begin) : -len(end)] if text.startswith(begin) and text.endswith(end) else None
+
+    def shared(self, name: str) -> str:
+        """A key of the items or of the members' record, which are in one slot."""
+        return f"{self.prefix}{{shared}}:{name}"
 
 
 def read_address(address: str) -> RedisAddress:
@@ -54,87 +74,34 @@ def read_address(address: str) -> RedisAddress:
 
     Raises ServiceError, without the password.
     """
+    scheme = address.partition(":")[0]
+    is_cluster = scheme.endswith("+cluster")
     try:
         url = urlsplit(address)
         credentials, _, hosts = url.netloc.rpartition("@")
         username, _, password = credentials.partition(":")
-        nodes = tuple(_node(host) for host in hosts.split(","))
+        nodes = tuple(map(_node, hosts.split(",")))
         database = int(url.path.removeprefix("/") or "0")
         query = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
         prefix, replicas = query.pop("prefix", "turret:"), int(query.pop("replicas", "0"))
+        if query or url.fragment or database < 0 or replicas < 0 or not _PREFIX.fullmatch(prefix):
+            raise ValueError
+        if database if is_cluster else len(nodes) > 1:  # a cluster has no databases
+            raise ValueError
     except ValueError:
-        raise _refusal(address) from None
-    is_cluster = url.scheme.endswith("+cluster")
-    if query or url.fragment or database < 0 or replicas < 0 or not _PREFIX.fullmatch(prefix):
-        raise _refusal(address)
-    if database if is_cluster else len(nodes) > 1:  # a cluster has no databases
-        raise _refusal(address)
-    return RedisAddress(
-        host=nodes[0].host,
-        port=nodes[0].port,
-        database=database,
-        tls=url.scheme.startswith("rediss"),
-        username=unquote(username) or None,
-        password=unquote(password) or None,
-        prefix=prefix,
-        replicas=replicas,
-        nodes=nodes if is_cluster else (),
-    )
-
-
-@dataclass(frozen=True)
-class KeyNames:
-    """The keys under `prefix` in one Redis, or with hash tags in a cluster.
-
-    A cluster hashes the text between the first `{` and the next `}` of a key, if it is not empty, else the
-    whole key. There the colon is inside the braces, so that the text is never empty; as the id is the rest of
-    the key up to its last `}`, ids with braces need no escape, and still have all their keys in one slot.
-    """
-
-    prefix: str
-    is_cluster: bool = False
-
-    def events(self, user: str) -> str:
-        """The sorted set of a user's events."""
-        return self._of_user("user", user)
-
-    def ids(self, user: str) -> str:
-        """The set of a user's event ids."""
-        return self._of_user("ids", user)
-
-    def arrival(self, user: str) -> str:
-        """The counter of arrivals: one for all users, in a cluster one for each."""
-        return self._of_user("arrival", user) if self.is_cluster else f"{self.prefix}arrival"
-
-    def append_groups(self, users: Sequence[str]) -> list[Sequence[str]]:
-        """Divide users into those whose events one script may write: all, in a cluster each alone."""
-        return [[user] for user in users] if self.is_cluster else [users]
-
-    def append_keys(self, users: Sequence[str]) -> list[str]:
-        """The keys of APPEND for one group of users."""
-        return [
-            self.arrival(users[0]),
-            *(key for user in users for key in (self.events(user), self.ids(user))),
-        ]
-
-    def forget_keys(self, user: str) -> list[str]:
-        """The keys that only this user has."""
-        own_counter = [self.arrival(user)] if self.is_cluster else []
-        return [self.events(user), self.ids(user), *own_counter]
-
-    def shared(self, name: str) -> str:
-        """A key of the items or of the replicas' record; in a cluster all of them are in one slot."""
-        return f"{self.prefix}{{shared}}:{name}" if self.is_cluster else f"{self.prefix}{name}"
-
-    def user_of(self, key: str) -> str | None:
-        """The user whose events a key has; None for another key."""
-        begin, end = self.events("\n").split("\n")
-        if not (key.startswith(begin) and key.endswith(end)):
-            return None
-        return key[len(begin) : len(key) - len(end)]
-
-    def _of_user(self, kind: str, user: str) -> str:
-        return f"{self.prefix}{kind}{{:{user}}}" if self.is_cluster else f"{self.prefix}{kind}:{user}"
+        raise ServiceError(
+            f"{without_credentials(address)!r} is no Redis address; "
+            f"write {CLUSTER_EXAMPLE if is_cluster else EXAMPLE} "
+            f"({'rediss+cluster' if is_cluster else 'rediss'}:// for TLS; "
+            "percent-encode special characters of a password, @ as %40)"
+        ) from None
+    options = {
+        "db": database,
+        "ssl": scheme.startswith("rediss"),
+        "username": unquote(username) or None,
+        "password": unquote(password) or None,
+    }
+    return RedisAddress(nodes, is_cluster, prefix, replicas, options)
 
 
 def _node(text: str) -> Node:
@@ -142,13 +109,3 @@ def _node(text: str) -> Node:
     if not parts.hostname or parts.netloc != text:
         raise ValueError("no host")
     return Node(parts.hostname, parts.port or 6379)
-
-
-def _refusal(address: str) -> ServiceError:
-    is_cluster = "+cluster:" in address.partition("//")[0]
-    return ServiceError(
-        f"{without_credentials(address)!r} is no Redis address; "
-        f"write {CLUSTER_EXAMPLE if is_cluster else EXAMPLE} "
-        f"({'rediss+cluster' if is_cluster else 'rediss'}:// for TLS; "
-        "percent-encode special characters of a password, @ as %40)"
-    )

@@ -6,13 +6,11 @@ of another master.
 """
 
 import asyncio
-import hashlib
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from redis import exceptions
 from redis.asyncio import Redis
@@ -23,17 +21,13 @@ from redis.crc import key_slot
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.stores.redis.address import Node, RedisAddress
 
+Result = TypeVar("Result")
 Command = Sequence[bytes | str | int]
-Call = tuple[Sequence[str], Command]  # the keys and the values of one run of a script
 
 # What a client raises of a server that is not there, hangs, or is no Redis.
 _FAILURES = (exceptions.RedisError, OSError, EOFError, ValueError)
-_OF_CLUSTER = (
-    exceptions.AskError,  # MovedError is one
-    exceptions.ClusterCrossSlotError,
-    exceptions.ClusterDownError,
-    exceptions.TryAgainError,
-)
+# Replies of a cluster that sends a command elsewhere, or asks for patience; MovedError is an AskError.
+_REDIRECTIONS = (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError)
 _SLOTS = 16_384
 _AT_ONCE = 2  # rounds without a pause: to the old master and to the new one
 _LEAST_PAUSE, _MOST_PAUSE = 0.02, 0.2
@@ -52,18 +46,15 @@ class Failures(NamedTuple):
 HISTORIES = Failures(HistoryUnavailableError, HistoryDamagedError, "that is no history")
 
 
-_UNSENT = TimeoutError()
-
-
 @dataclass(eq=False, slots=True)
 class _Request:
     """One command: where it goes, and its reply, or why it has to be sent again."""
 
-    slot: int
     command: Command
+    slot: int
     asking: Node | None = None  # where this slot is being moved to, for this request alone
     reply: Any = None
-    problem: Exception | None = _UNSENT
+    problem: Exception | None = None
 
 
 class RedisClient:
@@ -84,80 +75,41 @@ class RedisClient:
         self._failures = failures
         self._servers: dict[Node, Redis] = {}
         self._free: defaultdict[Node, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(size))
-        self._known = {*address.nodes}  # who may be asked for the map
-        self._owners = {0: Node(address.host, address.port)}  # the master of each slot, one of a single Redis
-        self._is_stale = bool(address.nodes)
-        self._failed: Node | None = None  # who is asked last for the next map
+        self._owners = {0: address.nodes[0]}  # the master of each slot, one of a single Redis
+        self._is_stale = address.is_cluster
+        self._failed: Node | None = None  # asked last for the next map
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
 
-    async def execute(
-        self, commands: Sequence[Command], before: Sequence[Command] = (), after: Sequence[Command] = ()
-    ) -> list[Any]:
-        """Send commands and return their replies; an error reply is returned as a value.
+    async def execute(self, commands: Sequence[Command], is_write: bool = False) -> list[Any]:
+        """Send commands and return their replies; the first error reply is raised.
 
-        The key is the second word of each, or the first key of a script. `before` and `after` are sent on the
-        same connections; the reply to `after` is the number of replicas that have confirmed.
+        The key is the second word of each, or the first key of a script. A write is confirmed by the
+        address's number of replicas; too few are an error. After an error any of the commands may have run.
         """
-        pending = requests = [_Request(self._slot(command), command) for command in commands]
-        rounds = 0
-        try:
-            async with asyncio.timeout(self._seconds):
-                while pending:
-                    if rounds >= _AT_ONCE:
-                        await asyncio.sleep(min(_LEAST_PAUSE * 2 ** (rounds - _AT_ONCE), _MOST_PAUSE))
-                    await self._send(pending, before, after)
-                    pending = [request for request in pending if request.problem]
-                    rounds += 1
-        except TimeoutError as error:
-            raise self.unavailable(next(filter(None, (one.problem for one in pending)), error)) from None
-        except _FAILURES as error:
-            raise self.unavailable(error) from None
-        return [request.reply for request in requests]
-
-    async def run_all(self, script: str, calls: Sequence[Call], is_write: bool = True) -> list[Any]:
-        """Run a Lua script for each of `calls`, each atomically, and return the replies.
-
-        In a cluster the keys of a call are in one slot. A write is confirmed by the address's number of
-        replicas; too few are an error. After an error any of the calls may have run.
-        """
-        # A server may have restarted since it was told the script, so it is told each time.
-        before: list[Command] = [["SCRIPT", "LOAD", script]] if len(calls) > 1 else []
-        run = ["EVALSHA", _digest(script)] if before else ["EVAL", script]
-        commands: list[Command] = [[*run, len(keys), *keys, *values] for keys, values in calls]
         replicas = self._address.replicas if is_write else 0
-        wait: list[Command] = [["WAIT", replicas, round(self._seconds * 500)]] if replicas else []
-        replies = await self.execute(commands, before, wait)
+        requests = [_Request(command, self._slot(command)) for command in commands]
+        await self._within_time(self._send_all(requests, replicas), requests)
+        replies = [request.reply for request in requests]
         self.raise_for_errors(replies)
         return replies
 
     async def run(self, script: str, keys: Sequence[str], values: Command, is_write: bool = True) -> Any:
-        """Run a Lua script once; see `run_all`."""
-        return (await self.run_all(script, [(keys, values)], is_write))[0]
+        """Run a Lua script, atomically, and return its reply."""
+        return (await self.execute([script_run(script, keys, values)], is_write))[0]
 
-    async def masters(self) -> Mapping[Node, set[int]]:
-        """The servers that hold all keys, each with its slots as they are now."""
-        self._is_stale = bool(self._address.nodes)
-        try:
-            async with asyncio.timeout(self._seconds):
-                owners = await self._map()
-        except _FAILURES as error:
-            raise self.unavailable(error) from None
+    async def masters(self) -> list[Node]:
+        """The servers that hold all keys, as they are now."""
+        self._is_stale = self._address.is_cluster
+        owners = await self._within_time(self._map())
         missing = _SLOTS - len(owners)
-        if missing and self._address.nodes:
+        if missing and self._address.is_cluster:
             raise self.unavailable(exceptions.ClusterDownError(f"no node serves {missing} of its slots"))
-        slots: defaultdict[Node, set[int]] = defaultdict(set)
-        for slot, node in owners.items():
-            slots[node].add(slot)
-        return slots
+        return [*dict.fromkeys(owners.values())]
 
     async def ask(self, master: Node, commands: Sequence[Command]) -> list[Any]:
-        """Like `execute`, but all commands go to one of the `masters`."""
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await self._exchange(master, commands)
-        except _FAILURES as error:
-            raise self.unavailable(error) from None
+        """Send commands to one of the `masters` and return the replies; an error reply is a value."""
+        return await self._within_time(self._exchange(master, commands))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -167,10 +119,11 @@ class RedisClient:
     def unavailable(self, error: Exception) -> ServiceError:
         """Make the error of a failed call; WRONGTYPE concerns one key, not the server."""
         reason = " ".join(str(error).split())
-        if reason.startswith("WRONGTYPE"):
+        if "WRONGTYPE" in reason:
             return self.damaged()
-        scheme = f"redis{'s' * self._address.tls}"
-        if isinstance(error, _OF_CLUSTER) and not self._address.nodes:
+        scheme = f"redis{'s' * self._address.options['ssl']}"
+        of_cluster = (*_REDIRECTIONS, exceptions.ClusterCrossSlotError)
+        if isinstance(error, of_cluster) and not self._address.is_cluster:
             reason = f"it is a node of a Redis Cluster; name it {scheme}+cluster://HOST:PORT"
         elif "cluster support disabled" in reason:
             reason = f"it is no Redis Cluster but a single Redis; name it {scheme}://HOST:PORT"
@@ -181,7 +134,7 @@ class RedisClient:
         """Make the error of a key with foreign data."""
         return self._failures.damaged(
             f"{self._address} has a key {self._address.prefix}* {self._failures.foreign}; delete it, or "
-            f"choose another {'' if self._address.nodes else 'database or '}prefix"
+            f"choose another {'' if self._address.is_cluster else 'database or '}prefix"
         )
 
     def raise_for_errors(self, replies: Sequence[Any]) -> None:
@@ -190,53 +143,74 @@ class RedisClient:
             if isinstance(reply, Exception):
                 raise self.unavailable(reply)
 
+    async def _within_time(
+        self, call: Coroutine[Any, Any, Result], requests: Sequence[_Request] = ()
+    ) -> Result:
+        """Wait for a call; at the end of the time the error is the problem of a request, if one has any."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await call
+        except TimeoutError as error:
+            problems = [request.problem for request in requests if request.problem]
+            raise self.unavailable(problems[0] if problems else error) from None
+        except _FAILURES as error:
+            raise self.unavailable(error) from None
+
     def _slot(self, command: Command) -> int:
-        if not self._address.nodes:
+        if not self._address.is_cluster:
             return 0
-        key = command[3] if command[0] in ("EVAL", "EVALSHA") else command[1]
-        return key_slot(str(key).encode())
+        return key_slot(str(command[3 if command[0] == "EVAL" else 1]).encode())
 
     async def _map(self) -> Mapping[int, Node]:
         """The master of each slot. Raises one of _FAILURES if no node tells it."""
+        if not self._is_stale:
+            return self._owners
         async with self._reading:
             loop = asyncio.get_running_loop()
             if self._is_stale and loop.time() - self._read_at >= _LEAST_AGE:
-                await self._read_map()
+                self._owners = await self._read_map()
                 self._is_stale, self._failed, self._read_at = False, None, loop.time()
             return self._owners
 
-    async def _read_map(self) -> None:
+    async def _read_map(self) -> dict[int, Node]:
         problem: Exception = TimeoutError()
-        for node in sorted(self._known, key=lambda node: (node == self._failed, random.random())):
+        known = {*self._address.nodes, *self._owners.values()}
+        for node in sorted(known, key=lambda node: (node == self._failed, random.random())):
             try:
                 async with asyncio.timeout(self._seconds / 4):
                     (reply,) = await self._exchange(node, [["CLUSTER", "SLOTS"]])
+                if not isinstance(reply, Exception):
+                    return {
+                        slot: Node(host.decode() if host else node.host, port)
+                        for first, last, (host, port, *_), *_ in reply
+                        for slot in range(first, last + 1)
+                    }
+                problem = reply
             except _FAILURES as error:
                 problem = error
-                continue
-            if isinstance(reply, Exception):
-                problem = reply
-                continue
-            self._owners, self._known = {}, {*self._address.nodes}
-            for first, last, *served in reply:
-                nodes = [Node(host.decode() if host else node.host, port) for host, port, *_ in served]
-                self._owners |= dict.fromkeys(range(first, last + 1), nodes[0])
-                self._known.update(nodes)
-            return
         raise problem
 
-    async def _send(
-        self, requests: Sequence[_Request], before: Sequence[Command], after: Sequence[Command]
-    ) -> None:
+    async def _send_all(self, requests: Sequence[_Request], replicas: int) -> None:
+        """Send requests until none has to be sent again."""
+        rounds = 0
+        while requests:
+            if rounds >= _AT_ONCE:
+                await asyncio.sleep(min(_LEAST_PAUSE * 2 ** (rounds - _AT_ONCE), _MOST_PAUSE))
+            await self._send(requests, replicas)
+            requests = [request for request in requests if request.problem]
+            rounds += 1
+
+    async def _send(self, requests: Sequence[_Request], replicas: int) -> None:
         """Send requests once, to all servers at the same time; all end before an error is raised."""
-        owners = await self._map() if self._is_stale else self._owners
+        owners = await self._map()
         groups: defaultdict[Node, list[_Request]] = defaultdict(list)
         for request in requests:
             if node := request.asking or owners.get(request.slot):
                 groups[node].append(request)
             else:
-                self._send_later(request, exceptions.ClusterDownError(f"no node serves slot {request.slot}"))
-        sending = [self._send_to(node, group, before, after) for node, group in groups.items()]
+                request.problem = exceptions.ClusterDownError(f"no node serves slot {request.slot}")
+                self._is_stale = True
+        sending = [self._send_to(node, group, replicas) for node, group in groups.items()]
         if len(sending) == 1:  # without the cost of a task
             await sending[0]
             return
@@ -244,94 +218,88 @@ class RedisClient:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _send_to(
-        self, node: Node, requests: Sequence[_Request], before: Sequence[Command], after: Sequence[Command]
-    ) -> None:
-        """Send requests over one connection, between `before` and `after`, and take the replies."""
-        commands = list(before)
+    async def _send_to(self, node: Node, requests: Sequence[_Request], replicas: int) -> None:
+        """Send requests over one connection, and take the replies."""
+        commands: list[Command] = []
         places = []
         for request in requests:
             commands += [["ASKING"]] if request.asking else []
             places.append(len(commands))
             commands.append(request.command)
+        wait: list[Command] = [["WAIT", replicas, round(self._seconds * 500)]] if replicas else []
         try:
-            replies = await self._exchange(node, [*commands, *after])
-        except asyncio.CancelledError:  # it hangs, perhaps: whoever calls next looks for its successor
-            self._is_stale, self._failed = bool(self._address.nodes), node
+            replies = await self._exchange(node, [*commands, *wait])
+        except asyncio.CancelledError:  # it hangs, perhaps: the next call looks for its successor
+            self._failed, self._is_stale = node, self._address.is_cluster
             raise
         except _FAILURES as error:
-            if isinstance(error, exceptions.AuthenticationError):  # sending again would not help
+            # Sending again would not help after a refused password; a single Redis has no successor.
+            if isinstance(error, exceptions.AuthenticationError) or not self._address.is_cluster:
                 raise
-            self._failed = node
+            self._failed, self._is_stale = node, True
             for request in requests:
-                self._send_later(request, error)
+                request.asking, request.problem = None, error
             return
-        self.raise_for_errors(replies[: len(before)])
         for request, place in zip(requests, places, strict=True):
             self._take(request, replies[place], node)
         answered = [request for request in requests if not request.problem]
-        if not after or not answered:
-            return
-        self.raise_for_errors([request.reply for request in answered])
-        if isinstance(replies[-1], Exception):  # the master was demoted while it waited
-            for request in answered:  # its successor may not have the writes
-                self._send_later(request, replies[-1])
-        elif replies[-1] < self._address.replicas:
-            raise self._failures.unavailable(
-                f"{self._address} has stored it, but fewer than {self._address.replicas} replicas have "
-                "confirmed"
-            )
-
-    def _send_later(self, request: _Request, problem: Exception) -> None:
-        """Send a request again, to whoever has its slot then; a single Redis has no successor."""
-        if not self._address.nodes:
-            raise self.unavailable(problem)
-        self._is_stale = True
-        request.asking, request.problem = None, problem
+        if wait and answered:
+            self.raise_for_errors([request.reply for request in answered])
+            self._check_confirmed(answered, replies[-1], replicas)
 
     def _take(self, request: _Request, reply: Any, node: Node) -> None:
-        """Take the reply to a request, or note where and how to send it again."""
-        request.reply, request.problem = reply, None
-        if not self._address.nodes:
+        """Take the reply to a request, or note where and why to send it again."""
+        request.reply, request.problem, request.asking = reply, None, None
+        if not self._address.is_cluster or not isinstance(reply, _REDIRECTIONS):
             return
+        request.problem = reply
         if isinstance(reply, exceptions.AskError):
-            request.problem = exceptions.ClusterError(f"slot {request.slot} is being moved")
-            request.asking = Node(reply.host or node.host, reply.port)
-            if isinstance(reply, exceptions.MovedError):
-                self._owners[request.slot] = request.asking
-                request.asking, self._is_stale = None, True
-        elif isinstance(reply, (exceptions.TryAgainError, exceptions.ClusterDownError)):
-            self._send_later(request, reply)
+            target = Node(reply.host or node.host, reply.port)
+            request.problem = exceptions.ClusterError(f"slot {request.slot} is being moved to {target}")
+            if not isinstance(reply, exceptions.MovedError):
+                request.asking = target
+                return
+            self._owners[request.slot] = target
+        self._is_stale = True
+
+    def _check_confirmed(self, answered: Sequence[_Request], confirmed: Any, replicas: int) -> None:
+        """Check the number of replicas that have confirmed the writes of one master."""
+        if isinstance(confirmed, Exception) and self._address.is_cluster:
+            self._is_stale = True  # the master was demoted, and its successor may not have the writes
+            for request in answered:
+                request.problem = confirmed
+            return
+        self.raise_for_errors([confirmed])
+        if confirmed < replicas:
+            raise self._failures.unavailable(
+                f"{self._address} has stored it, but fewer than {replicas} replicas have confirmed"
+            )
 
     async def _exchange(self, node: Node, commands: Sequence[Command]) -> list[Any]:
         """Send commands to a server and return the replies. Raises one of _FAILURES."""
-        server = self._server(node)
-        pipeline = server.pipeline(transaction=False)
+        if node not in self._servers:
+            self._servers[node] = self._connect(node)
+        pipeline = self._servers[node].pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
         async with self._free[node]:
             return await pipeline.execute(raise_on_error=False)
 
-    def _server(self, node: Node) -> Redis:
-        if node not in self._servers:
-            server = Redis(
-                host=node.host,
-                port=node.port,
-                db=self._address.database,
-                username=self._address.username,
-                password=self._address.password,
-                retry=Retry(NoBackoff(), 1),
-                socket_timeout=None,  # each call has a timeout
-                socket_connect_timeout=None,
-                max_connections=2 * self._size,  # one of a cancelled call is returned late
-                ssl=self._address.tls,
-                protocol=2,
-            )
-            server.response_callbacks.clear()  # one that fails leaves replies on the connection
-            self._servers[node] = server
-        return self._servers[node]
+    def _connect(self, node: Node) -> Redis:
+        server = Redis(
+            host=node.host,
+            port=node.port,
+            retry=Retry(NoBackoff(), 1),
+            socket_timeout=None,  # each call has a timeout
+            socket_connect_timeout=None,
+            max_connections=2 * self._size,  # one of a cancelled call is returned late
+            protocol=2,
+            **self._address.options,
+        )
+        server.response_callbacks.clear()  # one that fails leaves replies on the connection
+        return server
 
 
-@cache
-def _digest(script: str) -> str:
-    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+def script_run(script: str, keys: Sequence[str], values: Command) -> Command:
+    """The command that runs a Lua script; in a cluster its keys are in one slot."""
+    return ["EVAL", script, len(keys), *keys, *values]

@@ -2,9 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 from turret.service.settings import Settings
@@ -18,9 +17,8 @@ from turret.service.stores.contract import (
     drop_expired,
     oldest_kept,
 )
-from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, KeyNames, Node, read_address
-from turret.service.stores.redis.client import Call, Command, RedisClient
-from turret.service.stores.redis.durability import QUESTIONS, durability_warnings, replica_warnings
+from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, Node, read_address
+from turret.service.stores.redis.client import Command, RedisClient, script_run
 from turret.service.stores.redis.events import APPEND, FORGET, decode_events, decode_history, encode_event
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords
@@ -30,8 +28,7 @@ Result = TypeVar("Result")
 _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a thread, as it takes milliseconds
 # Of one read of `scan`: keys to look at, half of which are of events, and events of a user.
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
-_RANDOM_KEYS = 20  # about half of them are of events, unless the database holds much else
-_RANDOM_SCANS, _RANDOM_SCAN_KEYS = 20, 1_000  # then as many reads of a server visit as many keys each
+_RANDOM_KEYS = (100, 1_000, 10_000, 10_000)  # of each read of `random_user`, until one finds a user
 
 
 class RedisHistory:
@@ -53,74 +50,58 @@ class RedisHistory:
     ) -> None:
         self._address = read_address(address)
         self._max_age = max_age
-        self._keys = KeyNames(self._address.prefix, bool(self._address.nodes))
         self._redis = RedisClient(self._address, connections, seconds)
 
     async def append(self, events: Sequence[Event]) -> int:
-        """Store events in one step of the server; see HistoryStore."""
-        oldest = oldest_kept(self._max_age)
-        unexpired = drop_expired(events, oldest)
-        if not unexpired:
-            return 0
         users: dict[str, list[Event]] = {}
-        for event in unexpired:
+        for event in drop_expired(events, oldest_kept(self._max_age)):
             users.setdefault(event.user, []).append(event)
-        groups = self._keys.append_groups(list(users))
-        calls = [self._appending({user: users[user] for user in group}, oldest) for group in groups]
-        return sum(await self._redis.run_all(APPEND, calls))
+        # One script writes those of all users; in a cluster of one, as its keys have to be in one slot.
+        groups = [[user] for user in users] if self._address.is_cluster else [list(users)]
+        scripts = [self._appending(group, [users[user] for user in group]) for group in groups if group]
+        return sum(await self._redis.execute(scripts, is_write=True))
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
-        """Return users' newest events; see HistoryStore."""
-        if not users:
-            return {}
         replies = await self._redis.execute([self._newest(user, limit) for user in users])
-        if sum(len(reply) for reply in replies if isinstance(reply, list)) > _LONG:
-            return await asyncio.to_thread(self._histories, users, replies)
-        return self._histories(users, replies)
 
-    def _histories(self, users: Sequence[str], replies: Sequence[Any]) -> dict[str, History]:
-        return {user: self._decode(decode_history, reply) for user, reply in zip(users, replies, strict=True)}
+        def decode() -> dict[str, History]:
+            return {
+                user: self._decode(decode_history, reply) for user, reply in zip(users, replies, strict=True)
+            }
+
+        return await asyncio.to_thread(decode) if sum(map(len, replies)) > _LONG else decode()
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
-        """Return a user's count and newest events; see HistoryStore."""
         total, newest = await self._redis.execute([self._counted(user), self._newest(user, limit)])
-        events = self._decode(partial(decode_events, user), newest)
-        return min(total, COUNT_LIMIT), events
+        return min(total, COUNT_LIMIT), self._events(user, newest)[::-1]
 
     async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
-        """Iterate over the events of a range of times; see HistoryStore.
-
-        This process holds the ids of the users, as SCAN may return a key twice.
-        """
+        # This process holds the ids of the users, as SCAN may return a key twice.
         seen: set[str] = set()
-        masters: Mapping[Node, set[int]] = {}
-        # Where slots have moved meanwhile, a master may have been read before it got the keys of others.
-        while masters != (current := await self._redis.masters()):
-            masters = current
-            for master in masters:
-                async for users in self._users_of(master):
-                    new = [user for user in dict.fromkeys(users) if user not in seen]
-                    seen.update(new)
-                    async for events in self._scan_users(new, first, last):
-                        yield events
+        first = max(first, oldest_kept(self._max_age))
+        for master in await self._redis.masters():
+            cursor = None
+            while cursor != 0:
+                cursor, users = await self._users_after(master, cursor or 0, _SCAN_KEYS)
+                new = [user for user in users if user not in seen]
+                seen.update(new)
+                async for events in self._scan_users(new, first, last):
+                    yield events
 
-    async def _users_of(self, master: Node, count: int = _SCAN_KEYS) -> AsyncIterator[list[str]]:
-        """Iterate over the users whose events a server has; one may come twice."""
-        cursor: bytes | str = "0"
-        pattern = self._keys.events("*")
-        while cursor != b"0":
-            command: Command = ["SCAN", cursor, "MATCH", pattern, "COUNT", count, "TYPE", "zset"]
-            replies = await self._redis.ask(master, [command])
-            self._redis.raise_for_errors(replies)
-            ((cursor, keys),) = replies
-            yield self._users(keys)
+    async def _users_after(self, master: Node, cursor: int, count: int) -> tuple[int, list[str]]:
+        """Look at some keys of a server; return the next cursor, 0 at the end, and users with events."""
+        command: Command = ["SCAN", cursor, "MATCH", self._address.events("*"), "COUNT", count]
+        replies = await self._redis.ask(master, [command])
+        self._redis.raise_for_errors(replies)
+        ((cursor_after, keys),) = replies
+        users = dict.fromkeys(map(self._address.user_of, keys))
+        return int(cursor_after), [user for user in users if user is not None]
 
     async def _scan_users(self, users: Sequence[str], first: int, last: int) -> AsyncIterator[list[Event]]:
         """Iterate over the events of some users; the first ones of all are read together."""
-        first = max(first, oldest_kept(self._max_age))
         replies = await self._redis.execute([self._in_range(user, first, 0, last) for user in users])
         for user, reply in zip(users, replies, strict=True):
-            events = self._ascending(user, reply)
+            events = self._events(user, reply)
             start, skipped = first, 0
             while events:
                 yield events
@@ -130,91 +111,111 @@ class RedisHistory:
                 start = newest
                 is_more = len(events) == _SCAN_EVENTS
                 command = self._in_range(user, start, skipped, last)
-                events = self._ascending(user, (await self._redis.execute([command]))[0]) if is_more else []
+                events = self._events(user, (await self._redis.execute([command]))[0]) if is_more else []
 
     async def random_user(self) -> str | None:
-        """Return a user with events: of some random keys, else of the first keys that a scan visits."""
-        masters = list(await self._redis.masters())
+        masters = await self._redis.masters()
         random.shuffle(masters)
         for master in masters:
-            keys = await self._redis.ask(master, [["RANDOMKEY"]] * _RANDOM_KEYS)
-            users = self._users(key for key in dict.fromkeys(keys) if isinstance(key, bytes))
-            if (user := await self._first_with_events(users)) is not None:
-                return user
-        for master in masters:
-            pages = 0
-            async for users in self._users_of(master, _RANDOM_SCAN_KEYS):
-                if (user := await self._first_with_events(users)) is not None:
-                    return user
-                pages += 1
-                if pages == _RANDOM_SCANS:
-                    break
+            cursor = random.getrandbits(48)  # somewhere in the table of keys
+            for count in _RANDOM_KEYS:
+                cursor, users = await self._users_after(master, cursor, count)
+                counts = await self._redis.execute([self._counted(user) for user in users])
+                if found := [user for user, count in zip(users, counts, strict=True) if count]:
+                    return random.choice(found)
         return None
 
-    def _users(self, keys: Iterable[bytes]) -> list[str]:
-        """The users whose events some of the keys have."""
-        users = (self._keys.user_of(key.decode("utf-8", "replace")) for key in keys)
-        return [user for user in users if user is not None]
-
-    async def _first_with_events(self, users: Sequence[str]) -> str | None:
-        """The first of some users whose events have not all expired."""
-        counts = await self._redis.execute([self._counted(user) for user in users])
-        self._redis.raise_for_errors(counts)
-        return next((user for user, count in zip(users, counts, strict=True) if count), None)
-
     async def forget(self, user: str) -> int:
-        """Delete a user's events; see HistoryStore."""
-        deleted: int = await self._redis.run(FORGET, self._keys.forget_keys(user), [self._oldest()])
+        keys = [self._address.events(user), self._address.ids(user)]
+        deleted: int = await self._redis.run(FORGET, keys, [self._oldest()])
         return deleted
 
     async def health_warnings(self) -> list[str]:
-        """Warn of server settings that lose acknowledged events."""
         warnings = []
         for master in await self._redis.masters():
-            replies = await self._redis.ask(master, QUESTIONS)
-            warnings += durability_warnings(f"{master}", replies)
-            if self._address.nodes:
-                warnings += replica_warnings(f"{master}", self._address.replicas, replies)
+            info, sync = await self._redis.ask(master, [["INFO"], ["CONFIG", "GET", "appendfsync"]])
+            replicas = self._address.replicas if self._address.is_cluster else None
+            warnings += [f"{master} {warning}" for warning in _warnings(info, sync, replicas)]
         return warnings
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._redis.close()
 
-    def _appending(self, users: Mapping[str, Sequence[Event]], oldest: int) -> Call:
-        """The keys and values of APPEND for the events of some users."""
-        values: list[bytes | str | int] = [
-            "" if self._max_age is None else oldest,
-            int(self._keys.is_cluster),
-        ]
-        for index, events in enumerate(users.values(), 1):
+    def _appending(self, users: Sequence[str], histories: Sequence[Sequence[Event]]) -> Command:
+        keys = [key for user in users for key in (self._address.events(user), self._address.ids(user))]
+        values: list[bytes | str | int] = [self._oldest()]
+        for index, events in enumerate(histories, 1):
             for event in events:
                 values += [index, event.time, event.event_id, encode_event(event)]
-        return self._keys.append_keys(list(users)), values
-
-    def _ascending(self, user: str, reply: Any) -> list[Event]:
-        return self._decode(partial(decode_events, user, is_ascending=True), reply)
+        return script_run(APPEND, keys, values)
 
     def _in_range(self, user: str, first: int, skipped: int, last: int) -> Command:
-        key, end = self._keys.events(user), f"({last}"
+        key, end = self._address.events(user), f"({last}"
         return ["ZRANGEBYSCORE", key, first, end, "WITHSCORES", "LIMIT", skipped, _SCAN_EVENTS]
 
     def _counted(self, user: str) -> Command:
-        return ["ZCOUNT", self._keys.events(user), self._oldest(), "+inf"]
+        return ["ZCOUNT", self._address.events(user), self._oldest(), "+inf"]
 
     def _newest(self, user: str, limit: int) -> Command:
-        key, oldest = self._keys.events(user), self._oldest()
+        key, oldest = self._address.events(user), self._oldest()
         return ["ZREVRANGEBYSCORE", key, "+inf", oldest, "WITHSCORES", "LIMIT", 0, limit]
 
-    def _oldest(self) -> int:
-        return oldest_kept(self._max_age)
+    def _oldest(self) -> str | int:
+        return "-inf" if self._max_age is None else oldest_kept(self._max_age)
+
+    def _events(self, user: str, reply: Any) -> list[Event]:
+        return self._decode(lambda reply: decode_events(user, reply), reply)
 
     def _decode(self, decode: Callable[[Any], Result], reply: Any) -> Result:
-        self._redis.raise_for_errors([reply])
         try:
             return decode(reply)
-        except ValueError:
+        except (ValueError, TypeError, OverflowError):
             raise self._redis.damaged() from None
+
+
+def _warnings(info: object, appendfsync: object, replicas: int | None) -> list[str]:
+    """Name the settings of a server that lose acknowledged events.
+
+    `info` and `appendfsync` are its replies; `replicas` have to confirm a write to a master of a cluster.
+    """
+    text = info.decode("utf-8", "replace") if isinstance(info, bytes) else ""
+    values = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    online = sum(value.count("state=online") for name, value in values.items() if name.startswith("slave"))
+    if "redis_version" not in values:
+        return [
+            "doesn't tell whether it keeps histories over a restart (INFO is not allowed); make sure that it "
+            "has appendonly yes and maxmemory-policy noeviction"
+        ]
+    warnings = []
+    if values.get("role") == "slave":
+        warnings.append("is a replica, which can't store events; name its primary")
+    elif values.get("aof_enabled") != "1":
+        warnings.append(
+            "has no append-only file, so acknowledged events are lost when it stops; set appendonly yes "
+            "(and appendfsync always, unless a power failure may lose the last second)"
+        )
+    elif appendfsync == [b"appendfsync", b"no"]:
+        warnings.append(
+            "leaves syncing to the system (appendfsync no), so a power failure loses about half a minute of "
+            "acknowledged events; set appendfsync everysec or always"
+        )
+    policy = values.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and values.get("maxmemory", "0") != "0":
+        warnings.append(
+            f"evicts keys when its memory is full (maxmemory-policy {policy}), histories too; set "
+            "maxmemory-policy noeviction, which refuses new events instead"
+        )
+    if replicas is not None and online < replicas:
+        warnings.append(
+            f"has fewer than {replicas} replicas online, so it refuses events; start its replicas, or lower "
+            "replicas in the address"
+        )
+    if replicas == 0 and online:
+        warnings.append(
+            "acknowledges events before its replicas have them, so a failover loses some; add ?replicas=1 to "
+            "the address"
+        )
+    return warnings
 
 
 def _open(settings: Settings) -> Stores:

@@ -2,27 +2,26 @@
 
 from turret.service.errors import ItemsUnavailableError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
-from turret.service.stores.redis.address import KeyNames, read_address
+from turret.service.stores.redis.address import read_address
 from turret.service.stores.redis.client import Failures, RedisClient
 
 _CONNECTIONS = 4
 
-# KEYS: the last number, the values by id, the ids by number. A lost number is that of the last id. Scores are
-# exact to 2^53; beyond, changes would share one and be hidden.
+# KEYS: the values by id, the ids by number. Scores are exact to 2^53; beyond, changes would share one and be
+# hidden.
 _LAST = """
-local order = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
-local last = tonumber(redis.call('GET', KEYS[1]) or order[2] or '0')
-if not last or not (last >= 0 and last < 9007199254740991) then
-  return redis.error_reply('ERR ' .. KEYS[1] .. ' holds no number of changes; delete it, and the members ' ..
-    'of ' .. KEYS[3] .. ' whose score is 2^53 - 1 or more')
+local order = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+local last = tonumber(order[2] or '0')
+if not (last >= 0 and last < 9007199254740991) then
+  return redis.error_reply('ERR the last member of ' .. KEYS[2] .. ' has the score ' .. order[2] ..
+    ', which is no number of a change; delete the members with a negative one, or 2^53 - 1 or more')
 end
 """
 
 # ARGV: the id, its value. Returns the number.
 CHANGE = f"""{_LAST}
-redis.call('SET', KEYS[1], string.format('%.0f', last + 1))
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
-redis.call('ZADD', KEYS[3], last + 1, ARGV[1])
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZADD', KEYS[2], string.format('%.0f', last + 1), ARGV[1])
 return last + 1
 """
 
@@ -30,11 +29,11 @@ return last + 1
 # and the value.
 SINCE = f"""{_LAST}
 local result = {{last}}
-order = redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+order = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
 for index = 1, #order, 2 do
   result[#result + 1] = order[index]
   result[#result + 1] = tonumber(order[index + 1])
-  result[#result + 1] = redis.call('HGET', KEYS[2], order[index]) or ''
+  result[#result + 1] = redis.call('HGET', KEYS[1], order[index]) or ''
 end
 return result
 """
@@ -48,28 +47,23 @@ class RedisItems:
 
     def __init__(self, address: str, seconds: float = 5.0) -> None:
         parsed = read_address(address)
-        names = KeyNames(parsed.prefix, bool(parsed.nodes))
-        self._keys = [names.shared(f"items{part}") for part in (":number", "", ":order")]
+        self._keys = [parsed.shared("items"), parsed.shared("items:order")]
         foreign = f"that holds no items (one of {', '.join(self._keys)})"
         failures = Failures(ItemsUnavailableError, ItemsUnavailableError, foreign)
         self._redis = RedisClient(parsed, _CONNECTIONS, seconds, failures)
 
     async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
-        """Store an item; see ItemStore."""
         return await self._change(item, b"%d\n%s\n%s" % (time, features, fields))
 
     async def withdraw(self, item: str, time: int) -> int:
-        """Withdraw an item; see ItemStore."""
         return await self._change(item, b"%d" % time)
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
-        """Return the changes; see ItemStore."""
         last, *rest = await self._redis.run(SINCE, self._keys, [since, limit], is_write=False)
         page = [_read(*rest[first : first + 3]) for first in range(0, len(rest), 3)]
         return Changes(page[-1].number if len(page) == limit else last, page)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._redis.close()
 
     async def _change(self, item: str, value: bytes) -> int:

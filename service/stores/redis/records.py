@@ -1,10 +1,8 @@
 """The common record of a service's members in a Redis, and the list of live members."""
 
-from typing import Any
-
 from turret.service.errors import ReplicasUnavailableError
 from turret.service.stores.contract import Member, Revision
-from turret.service.stores.redis.address import KeyNames, read_address
+from turret.service.stores.redis.address import read_address
 from turret.service.stores.redis.client import Command, Failures, RedisClient
 
 _CONNECTIONS = 4
@@ -26,26 +24,27 @@ redis.call('HSET', KEYS[1], 'record', ARGV[2], 'revision', string.format('%.0f',
 return ARGV[2]
 """
 
-# KEYS: the reports by member, the time of each in milliseconds. ARGV: the member ('' writes nothing), its
+# KEYS: the reports by member, each after its time in milliseconds. ARGV: the member ('' writes nothing), its
 # report, the milliseconds after which a silent one is forgotten. Returns for each member the name, its age in
 # milliseconds and the report.
 MEMBERS = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if ARGV[1] ~= '' then
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-  redis.call('ZADD', KEYS[2], now, ARGV[1])
-  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now - ARGV[3])) do
-    redis.call('HDEL', KEYS[1], gone)
-    redis.call('ZREM', KEYS[2], gone)
-  end
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', now) .. ARGV[2])
 end
 local result = {}
-local members = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
-for index = 1, #members, 2 do
-  result[#result + 1] = members[index]
-  result[#result + 1] = now - tonumber(members[index + 1])
-  result[#result + 1] = redis.call('HGET', KEYS[1], members[index]) or ''
+local reports = redis.call('HGETALL', KEYS[1])
+for index = 1, #reports, 2 do
+  local reported, report = string.match(reports[index + 1], '^(%d+) (.*)$')
+  local age = now - (tonumber(reported) or 0)
+  if ARGV[1] ~= '' and age > tonumber(ARGV[3]) then
+    redis.call('HDEL', KEYS[1], reports[index])
+  else
+    result[#result + 1] = reports[index]
+    result[#result + 1] = age
+    result[#result + 1] = report or ''
+  end
 end
 return result
 """
@@ -54,8 +53,8 @@ return result
 # Returns 1 if it is, or was, held.
 LEASE = """
 local holder = redis.call('GET', KEYS[1])
-if not holder or redis.call('PTTL', KEYS[1]) == -1 then -- one without an end is damage, and nobody's
-  holder = ARGV[3] == '1' and ARGV[1]
+if not holder and ARGV[3] == '1' then
+  holder = ARGV[1]
 end
 if holder ~= ARGV[1] then
   return 0
@@ -77,44 +76,36 @@ class RedisRecords:
 
     def __init__(self, address: str, group: str, seconds: float) -> None:
         self._address = read_address(address)
-        names = KeyNames(self._address.prefix, bool(self._address.nodes))
-        parts = ("record", "reports", "times", "lease")
-        keys = [names.shared(f"replicas:{group}:{part}") for part in parts]
-        self._record, self._reports, self._times, self._lease = keys
-        self._items = names.shared("items:number")
-        foreign = f"of another service (one of {', '.join(keys)})"
+        parts = ("record", "reports", "lease")
+        keys = [self._address.shared(f"replicas:{group}:{part}") for part in parts]
+        self._record, self._reports, self._lease = keys
+        self._items = self._address.shared("items:order")
+        foreign = f"of another service (one of {', '.join(keys)}, {self._items})"
         failures = Failures(ReplicasUnavailableError, ReplicasUnavailableError, foreign)
         self._redis = RedisClient(self._address, _CONNECTIONS, seconds, failures)
 
     async def poll(self) -> Revision:
-        """Return the numbers by which changes are noticed; see RecordStore."""
-        replies = await self._redis.execute([["HGET", self._record, "revision"], ["GET", self._items]])
-        self._redis.raise_for_errors(replies[:1])  # the items' own store says what is wrong with theirs
-        record, items = map(_number, replies)
-        if record < 0:
-            raise ReplicasUnavailableError(
-                f"{self._address} has a key {self._record} whose revision is no number; delete the key, and "
-                "the service writes it again"
-            )
-        return Revision(record, items)
+        revision, last = await self._redis.execute(
+            [["HGET", self._record, "revision"], ["ZRANGE", self._items, -1, -1, "WITHSCORES"]]
+        )
+        try:
+            return Revision(int(revision or 0), int(float(last[-1])) if last else 0)
+        except (ValueError, OverflowError):
+            raise self._redis.damaged() from None
 
     async def read(self) -> bytes:
-        """Return the record; see RecordStore."""
-        replies = await self._redis.execute([["HGET", self._record, "record"]])
-        self._redis.raise_for_errors(replies)
-        return replies[0] or b""
+        (record,) = await self._redis.execute([["HGET", self._record, "record"]])
+        return record or b""
 
     async def swap(self, before: bytes, after: bytes) -> bytes:
-        """Replace the record if it is `before`; see RecordStore."""
         record: bytes = await self._redis.run(SWAP, [self._record], [before, after])
         return record
 
     async def members(
         self, name: str = "", report: bytes = b"", forget_after: float = 0
     ) -> tuple[Member, ...]:
-        """Return the last report of each member; see RecordStore."""
         values: Command = [name, report, round(forget_after * 1000)]
-        reply = await self._redis.run(MEMBERS, [self._reports, self._times], values, is_write=False)
+        reply = await self._redis.run(MEMBERS, [self._reports], values, is_write=False)
         return tuple(
             # A report that is dated in the future is as old as it is early: nobody waits for it.
             Member(member.decode("utf-8", "replace"), abs(age) / 1000, said)
@@ -122,34 +113,20 @@ class RedisRecords:
         )
 
     async def leave(self, name: str) -> None:
-        """Forget a member that ends; see RecordStore."""
-        # A report without a time would never be forgotten, so the time is deleted first.
-        commands = [["ZREM", self._times, name], ["HDEL", self._reports, name]]
-        self._redis.raise_for_errors(await self._redis.execute(commands))
+        await self._redis.execute([["HDEL", self._reports, name]])
 
     async def announce(self, items: int) -> None:
         """Nothing: `poll` reads the number of the items, which are in the same Redis."""
 
     async def take_lease(self, holder: str, seconds: float) -> bool:
-        """Take or prolong the lease; see RecordStore."""
         return await self._set_lease(holder, seconds, takes=True)
 
     async def prolong_lease(self, holder: str, seconds: float) -> bool:
-        """Prolong the lease, or return it with 0; see RecordStore."""
         return await self._set_lease(holder, seconds, takes=False)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._redis.close()
 
     async def _set_lease(self, holder: str, seconds: float, takes: bool) -> bool:
         values: Command = [holder, round(seconds * 1000), int(takes)]
         return bool(await self._redis.run(LEASE, [self._lease], values, is_write=False))
-
-
-def _number(reply: Any) -> int:
-    """Parse a number, 0 for a missing one and -1 for a damaged one."""
-    try:
-        return max(int(reply or 0), -1)
-    except (TypeError, ValueError):
-        return -1
