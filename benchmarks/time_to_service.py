@@ -15,8 +15,7 @@ from benchmarks.selection_curve import TARGET, Point, outcome
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.service.client.client import call, wait_until_ready
-from turret.service.client.commands import activate_version
+from turret.service.client import activate_version, call, wait_until_ready
 from turret.training.commands import export_run
 from turret.training.config.experiment import EvaluationConfig, load_experiment
 from turret.training.evaluation.evaluation import evaluate

@@ -3,6 +3,7 @@
 __all__ = [
     "calls",
     "cli",
+    "client",
     "components",
     "error_responses",
     "errors",

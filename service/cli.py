@@ -52,7 +52,7 @@ def versions(bundles: Bundles = BUNDLES, as_json: AsJson = False) -> None:
 
     Example: `turret versions --bundles var/bundles`
     """
-    from turret.service.client.commands import print_versions
+    from turret.service.client import print_versions
 
     print_versions(bundles, as_json)
 
@@ -66,6 +66,6 @@ def rollback(
 
     Example: `turret rollback --url http://127.0.0.1:8001`
     """
-    from turret.service.client.commands import roll_back
+    from turret.service.client import roll_back
 
     print(roll_back(bundles, url))

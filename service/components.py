@@ -20,7 +20,8 @@ from turret.service.ranking.recommender import Recommender
 from turret.service.search.catalog_search import CatalogSearch
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
-from turret.service.stores.registry import guarded, open_stores, store_kind
+from turret.service.stores.guarded import Breaker
+from turret.service.stores.registry import open_stores, store_kind
 from turret.service.versions.activation import Activator
 from turret.service.versions.engine import engine_access
 from turret.service.versions.folder import make_folder, record_of
@@ -118,7 +119,7 @@ class Components:
             settings.keys, admin_key(settings), settings.require_keys
         )
         stores = stores or open_stores(settings)
-        self.histories = guarded(stores.histories, settings)
+        self.histories = Breaker(stores.histories, settings.history_timeout, settings.write_timeout)
         self.items = stores.items
         self.overlay = ItemOverlayCache(
             self.items, self._items_number, settings.write_timeout, settings.history_timeout

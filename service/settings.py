@@ -21,12 +21,6 @@ _OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 
 
-def _port_after(values: dict[str, Any]) -> int:
-    """The port after `port`; with 0, another free one."""
-    port: int = values.get("port", 0)
-    return port + 1 if port else 0
-
-
 class Settings(BaseSettings):
     """All settings; the environment is read at construction.
 
@@ -56,8 +50,6 @@ class Settings(BaseSettings):
     - `fresh_items_limit`: the most items added to the live version, and the most of its own items with
       replaced fields.
     - `history_timeout`, `write_timeout`: seconds to wait for the store in reads and in writes.
-    - `breaker_seconds`: for how long five failures in a row open the circuit of a store or an engine.
-    - `redis_connections`: connections of each process to a Redis, at most.
     - `replica_group`: services on one Redis that are replicas of each other, and serve one version; services
       with other bundles need another group.
     - `keep_days`: the retention period of events; unlimited by default.
@@ -93,7 +85,10 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     admin_host: str = "127.0.0.1"
-    admin_port: int | None = Field(default_factory=_port_after, ge=0, le=65535)
+    # The port after `port`; with 0, another free one.
+    admin_port: int | None = Field(
+        default_factory=lambda given: given.get("port", 0) and given["port"] + 1, ge=0, le=65535
+    )
     store: str = Field(default="sqlite:///var/history.sqlite", repr=False)
     admin_key: SecretStr | None = None
     admin_key_file: Path = Field(default_factory=lambda values: values.get("bundles", Path()) / "admin.key")
@@ -110,8 +105,6 @@ class Settings(BaseSettings):
     fresh_items_limit: int = Field(default=10_000, ge=0)
     history_timeout: float = Field(default=1.0, gt=0)
     write_timeout: float = Field(default=5.0, gt=0)
-    breaker_seconds: float = Field(default=2.0, gt=0)
-    redis_connections: int = Field(default=16, ge=1, le=1000)
     replica_group: str = Field(default="default", pattern="^[A-Za-z0-9._-]{1,64}$")
     keep_days: int | None = Field(default=None, ge=1, le=36_500)
     workers: int = Field(default=1, ge=1, le=64)
@@ -141,17 +134,16 @@ class Settings(BaseSettings):
 
     @field_validator("page_pictures", mode="before")
     @classmethod
-    def _origins(cls, text: object) -> object:
-        origins = (
-            [part.strip() for part in text.split(",") if part.strip()] if isinstance(text, str) else text
-        )
-        for origin in origins if isinstance(origins, list | tuple) else ():
-            if not _ORIGIN.fullmatch(str(origin)):
-                raise PydanticCustomError(
-                    "origin",
-                    "{origin} is not an origin; send scheme and host, as in https://img.example.com",
-                    {"origin": str(origin)},
-                )
+    def _parts(cls, text: object) -> object:
+        return text.replace(",", " ").split() if isinstance(text, str) else text
+
+    @field_validator("page_pictures")
+    @classmethod
+    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not _ORIGIN.fullmatch(origin):
+                message = "{origin} is not an origin; send scheme and host, as in https://img.example.com"
+                raise PydanticCustomError("origin", message, {"origin": origin})
         return origins
 
 

@@ -77,7 +77,7 @@ def recommend(
 
     Example: `turret recommend --user u00042 --data var/prepared -k 5`
     """
-    from turret.service.client import commands
+    from turret.service import client
 
     items: list[int | str] | None = list(history) if history else None
     words = list(history or [])
@@ -86,11 +86,11 @@ def recommend(
 
         known = look_up(data, user, limit=1000)
         user, items = str(known.user), known.items
-        words = [commands.item_text(*shown) for shown in zip(known.items, known.fields, strict=True)]
-    answer = commands.recommend(url, k, user, items, wait)
+        words = [client.item_text(*shown) for shown in zip(known.items, known.fields, strict=True)]
+    answer = client.recommend(url, k, user, items, wait)
     if items is None and user is not None:
-        words = commands.stored_history(url, user)
-    commands.print_recommendations(answer, words, as_json)
+        words = client.stored_history(url, user)
+    client.print_recommendations(answer, words, as_json)
 
 
 def main() -> None:

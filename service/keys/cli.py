@@ -21,9 +21,6 @@ Name = Annotated[
 ]
 
 
-_MOST_DAYS = 36_500
-
-
 @app.command()
 def new(
     name: Name,
@@ -32,7 +29,9 @@ def new(
     ],
     rate: Annotated[float | None, typer.Option(help="Most requests a second (no limit).")] = None,
     burst: Annotated[float | None, typer.Option(help="Most requests at once (those of a second).")] = None,
-    days: Annotated[float | None, typer.Option(help="Days until it expires (never).")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=36_500, help="Days until it expires (never).")
+    ] = None,
     file: File = None,
 ) -> None:
     """Make a key and print it once; the file has only its hash.
@@ -46,8 +45,6 @@ def new(
     from turret.service.errors import ServiceError
     from turret.service.keys.keys import add_key, new_key, record
 
-    if days is not None and not 0 < days <= _MOST_DAYS:
-        raise ServiceError(f"--days {days:g} is out of range; give more than 0, at most {_MOST_DAYS:,}")
     expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
     key = new_key(name)
     try:

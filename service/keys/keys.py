@@ -11,14 +11,13 @@ import os
 import re
 import secrets
 import stat
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from turret.data.files.locks import locked
 from turret.data.files.staging import new_file
@@ -26,8 +25,6 @@ from turret.service.calls import Scope
 from turret.service.errors import ServiceError
 
 MIN_LENGTH = 32  # characters of a key without its name
-# Bytes of the file, some 3,400 keys. Parsing holds the interpreter, also in a thread: some 10 ms a megabyte.
-_LIMIT = 1_000_000
 
 
 class Key(BaseModel):
@@ -59,14 +56,6 @@ class KeyFile(BaseModel):
 
     format_version: Literal[1] = 1
     keys: tuple[Key, ...] = ()
-
-    @field_validator("keys")
-    @classmethod
-    def _have_names_of_their_own(cls, keys: tuple[Key, ...]) -> tuple[Key, ...]:
-        for name, count in Counter(key.name for key in keys).items():
-            if count > 1:
-                raise ValueError(f"two keys are named {name}")
-        return keys
 
 
 def new_key(name: str) -> str:
@@ -136,11 +125,8 @@ def stat_of(path: Path) -> os.stat_result:
 
 def read_keys(path: Path) -> tuple[Key, ...]:
     """Read the keys of the file. Raises the errors of `stat_of`, and ServiceError for an invalid file."""
-    found = stat_of(path)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(stat_of(path).st_mode):
         raise _unreadable(path, "it is no regular file; put one there")
-    if found.st_size > _LIMIT:
-        raise _unreadable(path, f"it is larger than {_LIMIT:,} bytes; revoke keys that nobody uses")
     try:
         return KeyFile.model_validate_json(path.read_bytes()).keys
     except OSError as error:
@@ -190,10 +176,6 @@ def _changing(path: Path) -> Iterator[dict[str, Key]]:
                 keys = {}
             yield keys
             text = KeyFile(keys=tuple(keys.values())).model_dump_json(indent=2) + "\n"
-            if len(text) > _LIMIT:
-                raise ServiceError(
-                    f"{path} would be larger than {_LIMIT:,} bytes; revoke keys that nobody uses"
-                )
             with new_file(path, mode=0o600) as fresh:
                 fresh.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -7,9 +7,7 @@ from turret.data.entry_points import load
 from turret.data.errors import without_credentials
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings
-from turret.service.stores.contract import HistoryStore, StoreKind, Stores
-from turret.service.stores.guarded import Breaker
-from turret.tower.engines.circuit import Circuit
+from turret.service.stores.contract import StoreKind, Stores
 
 GROUP = "turret.stores"
 # Loaded by name, as others' are: only services on a Redis pay for its client (a tenth of a second).
@@ -46,16 +44,6 @@ def store_kind(address: str) -> StoreKind:
         packages = " and ".join(sorted(entry.value for entry in entries))
         raise ServiceError(f"{packages} both add a store for {scheme}://; uninstall one of the packages")
     return _load(entries[0])
-
-
-def guarded(histories: HistoryStore, settings: Settings) -> Breaker:
-    """Wrap a store in the timeouts and circuit breakers of `settings`."""
-    return Breaker(
-        histories,
-        settings.history_timeout,
-        settings.write_timeout,
-        lambda: Circuit(seconds=settings.breaker_seconds),
-    )
 
 
 def _load(entry: EntryPoint) -> StoreKind:

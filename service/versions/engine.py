@@ -16,7 +16,6 @@ def engine_access(settings: Settings) -> Access:
     return Access(
         settings.engine,
         settings.engine_seconds,
-        pause=settings.breaker_seconds,
         fallback=settings.engine_fallback,
     )
 

@@ -35,7 +35,7 @@ def settings_of(root: Path, version: str) -> EngineSettings:
 def test_an_engine_that_dies_is_replaced_until_it_is_back(
     versions: Path, server: Server, fallback: str
 ) -> None:
-    with serving(versions, engine_fallback=fallback, breaker_seconds=0.05) as client:
+    with serving(versions, engine_fallback=fallback) as client:
         healthy = recommended(client, **QUESTION)
         assert healthy["degraded"] == []
         server.fault = "down"

@@ -238,7 +238,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.fault(10)
 def test_on_a_full_disk_events_are_refused_and_answers_go_on(start: Start, disk: Path) -> None:
     """Also after a restart on the full disk; with room again, events are stored again."""
-    settings = {"store": f"sqlite:///{disk}/history.sqlite", "breaker_seconds": 0.2}
+    settings = {"store": f"sqlite:///{disk}/history.sqlite"}
     (disk / "other").write_bytes(bytes(300_000))
     service = start(**settings)
     kept, refused = fill(service)

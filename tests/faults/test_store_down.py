@@ -12,7 +12,7 @@ from tests.support.service_process import Process, Start
 from tests.support.until import until
 
 pytestmark = pytest.mark.fault(23)
-SETTINGS = {"history_timeout": 0.4, "write_timeout": 0.4, "breaker_seconds": 1.0}
+SETTINGS = {"history_timeout": 0.4, "write_timeout": 0.4}
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import contents
-from turret.service.client import client, commands
-from turret.service.client.client import call, wait_until_ready
+from turret.service import client
+from turret.service.client import call, wait_until_ready
 from turret.service.errors import AnswerError, ServiceError
 from turret.service.versions.gate import read_report
 from turret.tower.bundle.publish import publish
@@ -218,14 +218,14 @@ def test_a_history_that_is_given_stands_for_the_user(
     server: Server, user: str | None, history: list[int | str] | None, body: dict[str, Any]
 ) -> None:
     """And the service is waited for first."""
-    commands.recommend(URL, 5, user, history, 2.5)
+    client.recommend(URL, 5, user, history, 2.5)
     assert server.requests == [("GET", "/readyz", None, None), ("POST", "/v1/recommend", body, None)]
 
 
 def test_a_stored_history_is_requested_by_an_id_of_any_letters(server: Server) -> None:
     """Slashes, blanks, question marks and accents are part of the id, not of the address."""
     server.answers = [(200, b'{"events": [{"item_id": 3}, {"item_id": "x"}]}')]
-    assert commands.stored_history(URL, "a/b c?é") == ["3", "x"]
+    assert client.stored_history(URL, "a/b c?é") == ["3", "x"]
     assert server.requests == [("GET", "/v1/users/a%2Fb%20c%3F%C3%A9", None, None)]
 
 
@@ -234,10 +234,10 @@ def test_a_key_that_may_only_ask_shows_no_stored_history(
 ) -> None:
     """The recommendation is shown without the history; other errors are raised."""
     server.answers = [(403, b"{}"), (401, b"{}")]
-    assert commands.stored_history(URL, "ann") == []
+    assert client.stored_history(URL, "ann") == []
     assert "scope write" in capsys.readouterr().err
     with pytest.raises(AnswerError):
-        commands.stored_history(URL, "ann")
+        client.stored_history(URL, "ann")
 
 
 def cells(printed: str) -> list[list[str]]:
@@ -248,7 +248,7 @@ def cells(printed: str) -> list[list[str]]:
 def test_the_answer_stands_beside_the_newest_of_the_history(capsys: pytest.CaptureFixture[str]) -> None:
     """Ten of it at most, the newest first, and the number of all; what the version doesn't know is named."""
     answer = {**ANSWER, "unknown_items": [3, "x"]}
-    commands.print_recommendations(answer, [f"old {n}" for n in range(12)], as_json=False)
+    client.print_recommendations(answer, [f"old {n}" for n in range(12)], as_json=False)
     shown = capsys.readouterr().out
     assert cells(shown)[:2] == [
         ["old 11", "Amélie (drama, war) [7]", "1.26", "towers"],
@@ -258,9 +258,9 @@ def test_the_answer_stands_beside_the_newest_of_the_history(capsys: pytest.Captu
     assert "version v1" in shown
     assert "(12 items)" in shown
     assert shown.endswith("not in this version's catalog: 3, x\n")
-    commands.print_recommendations(ANSWER, [], as_json=False)
+    client.print_recommendations(ANSWER, [], as_json=False)
     assert [row[0] for row in cells(capsys.readouterr().out)] == ["", ""]
-    commands.print_recommendations(ANSWER, ["something"], as_json=True)
+    client.print_recommendations(ANSWER, ["something"], as_json=True)
     shown = capsys.readouterr().out
     assert json.loads(shown) == ANSWER
     assert "Amélie" in shown
@@ -279,22 +279,22 @@ def test_the_table_of_versions_marks_the_current_one_and_the_broken_ones(
     publish(bundles, replace(contents("v2", seed=3), metrics=measured, data_until=UNTIL))
     publish(bundles, contents("v3", seed=4))
     (bundles / "v3" / "manifest.json").unlink()
-    commands.print_versions(bundles, as_json=False)
+    client.print_versions(bundles, as_json=False)
     rows = cells(capsys.readouterr().out)
     first, second = (next(row for row in rows if row[1] == name) for name in ("v1", "v2"))
-    assert (first[0], *first[3:]) == ("*", "", "60", "not evaluated", "current")
-    assert (second[0], *second[3:]) == ("", UNTIL[:16], "60", "0.1235", "")
+    assert (first[0], *first[3:]) == ("*", "", "60", "not evaluated", "current", "")
+    assert (second[0], *second[3:]) == ("", UNTIL[:16], "60", "0.1235", "", "")
     broken = [row for row in rows if row not in (first, second)]
     assert broken[0][:6] == ["", "v3", "", "", "", "not evaluated"]
     assert "can't be read" in " ".join(row[6] for row in broken)
-    commands.print_versions(bundles, as_json=True)
+    client.print_versions(bundles, as_json=True)
     listed = {one["version"]: one for one in json.loads(capsys.readouterr().out)}
     assert (listed["v1"]["is_current"], listed["v1"]["item_count"]) == (True, 60)
 
 
 def test_activating_in_a_folder_moves_its_pointer(bundles: Path) -> None:
     publish(bundles, contents("v2", seed=3))
-    said = commands.activate_version("v2", bundles, None)
+    said = client.activate_version("v2", bundles, None)
     assert current(bundles) == "v2"
     assert said.startswith("v2 is current")
     assert "--url" in said
@@ -304,12 +304,12 @@ def test_a_folder_has_the_gate_of_a_service(bundles: Path) -> None:
     """Answers that have nothing in common with the current ones are refused there too, unless forced."""
     publish(bundles, contents("v2", ids=range(200, 240), seed=1))
     with pytest.raises(BundleError, match=r"in common.*force"):
-        commands.activate_version("v2", bundles, None)
+        client.activate_version("v2", bundles, None)
     assert current(bundles) == "v1"
     report = read_report(bundles, "v2")
     assert report is not None
     assert report.reason == "overlap"
-    commands.activate_version("v2", bundles, None, force=True)
+    client.activate_version("v2", bundles, None, force=True)
     assert current(bundles) == "v2"
     forced = read_report(bundles, "v2")
     assert forced is not None
@@ -328,12 +328,12 @@ def test_a_running_service_gets_its_key(
         monkeypatch.setenv("TURRET_ADMIN_KEY_FILE", str(tmp_path / "elsewhere.key"))
     elif place == "environment":
         monkeypatch.setenv("TURRET_ADMIN_KEY", "of environment")
-    said = commands.activate_version("v2", tmp_path, URL)
+    said = client.activate_version("v2", tmp_path, URL)
     assert server.requests == [("POST", "/admin/activate", {"version": "v2"}, f"Bearer of {place}")]
     assert said == f"{URL} serves v2 now (before: v1)."
 
 
 def test_without_a_key_it_is_said_where_one_would_be(server: Server, tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match=r"admin\.key.*TURRET_ADMIN_KEY.*--bundles"):
-        commands.activate_version("v2", tmp_path, URL)
+        client.activate_version("v2", tmp_path, URL)
     assert server.requests == []

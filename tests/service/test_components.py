@@ -23,6 +23,7 @@ from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.loaded_model import LatencyEstimate, open_live
 from turret.service.versions.record import Route, Routes
+from turret.tower.engines.circuit import Circuit
 from turret.tower.format.index_settings import FlatSettings
 
 EVENT = {"event_id": 1, "user_id": 7, "item_id": 101}
@@ -89,8 +90,9 @@ def test_users_can_not_be_shown_or_forgotten_without_the_store(settings: Setting
 
 def test_a_store_that_goes_on_failing_is_not_waited_for(settings: Settings) -> None:
     """After a few that waited, until the breaker lets one call through again; the answer says how long."""
-    with with_store(settings, Stuck(), breaker_seconds=3600.0) as client:
+    with with_store(settings, Stuck()) as client:
         circuits = client.app.state.components.histories.circuits  # type: ignore[attr-defined]
+        circuits |= {name: Circuit(seconds=3600.0) for name in circuits}
         for _ in range(6):
             answer = client.post("/v1/events", json={"events": [EVENT]})
             assert answer.status_code == 503

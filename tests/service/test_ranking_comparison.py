@@ -34,7 +34,8 @@ from turret.service.ranking.query import Query, QueryReader, make_query
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event, History
-from turret.service.stores.registry import guarded, open_stores
+from turret.service.stores.guarded import Breaker
+from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.versions.activation import RefusedError
 from turret.service.versions.gate import overlap_between
@@ -214,7 +215,7 @@ def core(bundles: Path, make_contents: Make) -> Core:
 def comparison(core: Any) -> Iterator[Comparison]:
     settings = Settings.model_validate({"bundles": core.root, "store": "memory://"})
     stores = open_stores(settings)
-    histories, overlay = guarded(stores.histories, settings), ItemOverlayCache(stores.items)
+    histories, overlay = Breaker(stores.histories), ItemOverlayCache(stores.items)
     queries = QueryReader(histories, overlay, settings)
     made = Comparison(core, core, overlay, queries, histories)
     yield made

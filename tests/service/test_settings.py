@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import commands
-from turret.service.client.commands import _from_environment
+from turret.service.client import _from_environment
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings, read_settings
 from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
@@ -76,9 +76,10 @@ def test_a_service_and_a_folder_ask_the_same_of_a_version(monkeypatch: pytest.Mo
         ("overlap_minimum", OVERLAP_MINIMUM),
         ("recall_minimum", RECALL_MINIMUM),
     ):
-        assert getattr(Settings(), name) == _from_environment(name, usual) == usual
-        monkeypatch.setenv(f"TURRET_{name.upper()}", "0.25")
-        assert getattr(Settings(), name) == _from_environment(name, usual) == 0.25
+        variable = f"TURRET_{name.upper()}"
+        assert getattr(Settings(), name) == _from_environment(variable, usual) == usual
+        monkeypatch.setenv(variable, "0.25")
+        assert getattr(Settings(), name) == _from_environment(variable, usual) == 0.25
     monkeypatch.setenv("TURRET_RECALL_MINIMUM", "much")
     with pytest.raises(ServiceError, match=r"TURRET_RECALL_MINIMUM can't be 'much'.*0\.95"):
-        _from_environment("recall_minimum", RECALL_MINIMUM)
+        _from_environment("TURRET_RECALL_MINIMUM", RECALL_MINIMUM)

@@ -6,7 +6,7 @@ from pathlib import Path
 from turret.activation.not_worse import MARGIN, METRIC, compare_versions
 from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
-from turret.service.client.commands import activate_version, live_version
+from turret.service.client import activate_version, live_version
 
 _DATA = Path("var/prepared")
 LIVE = "live"

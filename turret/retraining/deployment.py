@@ -9,7 +9,7 @@ from turret.retraining.progress import report
 from turret.retraining.record import Decision, EndedCanary, Figures, RetrainRecord
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import RunState
-from turret.service.client.commands import activate_version, live_version, read_routes, set_routes
+from turret.service.client import activate_version, live_version, read_routes, set_routes
 from turret.service.errors import AnswerError
 from turret.tower.errors import BundleError
 

@@ -11,7 +11,7 @@ from turret.data.files.staging import sweep
 from turret.retraining.progress import report
 from turret.retraining.record import RetrainRecord
 from turret.retraining.settings import RetrainSettings
-from turret.service.client.commands import read_routes
+from turret.service.client import read_routes
 from turret.service.versions.folder import activation_lock, kept_record
 from turret.service.versions.gate import FOLDER as GATE
 from turret.tower.engines.collections import drop_unneeded

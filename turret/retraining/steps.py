@@ -27,7 +27,7 @@ from turret.retraining.rule import Situation, choose_mode
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import RunState, iso, record_of
 from turret.retraining.training import evaluate_run, publish_run, train_run
-from turret.service.client.commands import live_version
+from turret.service.client import live_version
 
 
 @dataclass(frozen=True)

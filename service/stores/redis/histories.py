@@ -220,7 +220,7 @@ def _warnings(info: object, appendfsync: object, replicas: int | None) -> list[s
 
 def _open(settings: Settings) -> Stores:
     seconds = max(settings.history_timeout, settings.write_timeout)
-    histories = RedisHistory(settings.store, settings.redis_connections, seconds, days(settings.keep_days))
+    histories = RedisHistory(settings.store, seconds=seconds, max_age=days(settings.keep_days))
     return Stores(histories, RedisItems(settings.store))
 
 

@@ -1,19 +1,24 @@
-"""The commands `turret recommend`, `versions`, `activate` and `rollback`."""
+"""The calls of the command line to a running service, and the same on a folder of bundles."""
 
 import json
 import os
+import re
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from http.client import HTTPException, InvalidURL
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.error import HTTPError
+from urllib.parse import quote, urlsplit
+from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 from rich.console import Console
 from rich.table import Table
 
-from turret.service.client.client import call, wait_until_ready
+from turret.data.errors import without_credentials
 from turret.service.errors import AnswerError, ServiceError
 from turret.service.versions.folder import activation_lock
 from turret.service.versions.gate import GateReport, GateRequest, checked_versions, run_gate
@@ -25,6 +30,73 @@ from turret.tower.format.pointer import current, point
 
 SHOWN_HISTORY = 10
 WIDTH = 110
+TIMEOUT = 30.0
+# The answer comes after the checks and the loading: TURRET_GATE_SECONDS, TURRET_ACTIVATION_SECONDS.
+ADMIN_TIMEOUT = 600.0
+
+
+def call(url: str, path: str, body: dict[str, Any] | None = None, key: str | None = None) -> dict[str, Any]:
+    """GET `path`, or POST a JSON `body` to it, and return the JSON answer.
+
+    Raises ServiceError if no service answers, AnswerError with the service's message if it refuses.
+    """
+    if not re.fullmatch(r"https?://[^@\s]+", url):
+        raise ServiceError(
+            f"--url {without_credentials(url)!r} is not an address without user and password; give one like "
+            "http://127.0.0.1:8000, and the key of the service as TURRET_API_KEY or TURRET_ADMIN_KEY"
+        )
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    content = None if body is None else json.dumps(body).encode()
+    seconds = ADMIN_TIMEOUT if path.startswith("/admin") else TIMEOUT
+    try:
+        request = Request(url.rstrip("/") + path, content, headers)
+        with _opener(url).open(request, timeout=seconds) as response:
+            answer = response.read()
+    except HTTPError as error:
+        with error:
+            raise AnswerError(f"{url} answered {error.code}: {_message(error)}", error.code) from None
+    except (ValueError, InvalidURL):  # whose text may have a part of a password
+        raise ServiceError(
+            f"--url {url}, or http_proxy, is not an address; give one like http://127.0.0.1:8000"
+        ) from None
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise ServiceError(
+            f"{url}: no service answers there ({reason}); start one with `turret serve`, or name its --url"
+        ) from None
+    with suppress(ValueError):
+        if isinstance(found := json.loads(answer), dict):
+            return found
+    raise ServiceError(f"{url} answers, but not with a JSON object; is it a Turret service?")
+
+
+def _opener(url: str) -> OpenerDirector:
+    """Bypass the proxy for a service on this machine."""
+    is_here = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    return build_opener(ProxyHandler({})) if is_here else build_opener()
+
+
+def wait_until_ready(url: str, seconds: float) -> None:
+    """Wait until the service is ready. Raises ServiceError after `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            call(url, "/readyz")
+            return
+        except ServiceError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(0.1)
+
+
+def _message(refusal: HTTPError) -> str:
+    """The message of an error response, with its field."""
+    try:
+        error = json.load(refusal)["error"]
+        field = f"{error['field']}: " if error.get("field") else ""
+        return f"{field}{error['message']}"
+    except (OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError):
+        return "it did not say why; is it a Turret service?"
 
 
 def recommend(
@@ -37,7 +109,7 @@ def recommend(
         body["history"] = list(history)
     elif user is not None:
         body["user_id"] = user
-    return call(url, "/v1/recommend", body, key=_api_key())
+    return call(url, "/v1/recommend", body, key=os.environ.get("TURRET_API_KEY"))
 
 
 def print_recommendations(answer: dict[str, Any], history: Sequence[str], as_json: bool) -> None:
@@ -45,19 +117,15 @@ def print_recommendations(answer: dict[str, Any], history: Sequence[str], as_jso
     if as_json:
         print(json.dumps(answer, indent=2, ensure_ascii=False))
         return
-    table = Table(title=f"version {answer['version']}")
-    table.add_column(f"history, newest first ({len(history)} items)")
-    table.add_column("what next?")
-    table.add_column("score", justify="right")
-    table.add_column("source")
+    headings = f"history, newest first ({len(history)} items)", "what next?", "score", "source"
+    table = Table(*headings, title=f"version {answer['version']}")
+    table.columns[2].justify = "right"
     newest = list(reversed(history))[:SHOWN_HISTORY]
     for used, item in zip_longest(newest, answer["items"]):
-        if item is None:
-            table.add_row(used, "", "", "")
-        else:
-            table.add_row(
-                used or "", item_text(item["id"], item["fields"]), f"{item['score']:.2f}", item["source"]
-            )
+        of_item = ("", "", "")
+        if item is not None:
+            of_item = item_text(item["id"], item["fields"]), f"{item['score']:.2f}", item["source"]
+        table.add_row(used or "", *of_item)
     Console(width=WIDTH, markup=False).print(table)
     if answer.get("unknown_items"):
         print(f"not in this version's catalog: {', '.join(map(str, answer['unknown_items']))}")
@@ -73,7 +141,9 @@ def item_text(item: int | str, fields: dict[str, Any]) -> str:
 def stored_history(url: str, user: str) -> list[str]:
     """The ids of a user's stored history, oldest first; empty, with a notice, if the key may not read it."""
     try:
-        events = call(url, f"/v1/users/{quote(user, safe='')}", key=_api_key())["events"]
+        events = call(url, f"/v1/users/{quote(user, safe='')}", key=os.environ.get("TURRET_API_KEY"))[
+            "events"
+        ]
     except AnswerError as error:
         if error.status != 403:
             raise
@@ -88,11 +158,7 @@ def print_versions(bundles: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
         return
-    table = Table()
-    is_checked = any(summary.gate for summary in summaries)
-    headings = ["", "version", "created", "data until", "items", "ndcg@10", "state"]
-    for heading in (*headings, *(["gate"] if is_checked else [])):
-        table.add_column(heading)
+    table = Table("", "version", "created", "data until", "items", "ndcg@10", "state", "gate")
     for summary in summaries:
         ndcg = summary.metrics.get("test", {}).get("towers", {}).get("ndcg@10", {}).get("mean")
         table.add_row(
@@ -103,7 +169,7 @@ def print_versions(bundles: Path, as_json: bool) -> None:
             f"{summary.item_count:,}" if summary.item_count else "",
             "not evaluated" if ndcg is None else f"{ndcg:.4f}",
             summary.error or ("current" if summary.is_current else ""),
-            *([_gate_text(summary.gate)] if is_checked else []),
+            _gate_text(summary.gate),
         )
     Console(width=WIDTH, markup=False).print(table)
 
@@ -149,25 +215,22 @@ def set_routes(bundles: Path, url: str, changes: dict[str, Any]) -> dict[str, An
 
 def _pass_gate(version: str, bundles: Path, force: bool) -> None:
     """Check a version against the current one, as a service does. Raises BundleError."""
-    before = None
-    with suppress(BundleError):  # the activation repairs a damaged pointer
-        before = current(bundles)
     request = GateRequest(
         root=bundles,
         version=version,
-        live=before,
         force=force,
-        overlap_minimum=_from_environment("overlap_minimum", OVERLAP_MINIMUM),
-        recall_minimum=_from_environment("recall_minimum", RECALL_MINIMUM),
+        overlap_minimum=_from_environment("TURRET_OVERLAP_MINIMUM", OVERLAP_MINIMUM),
+        recall_minimum=_from_environment("TURRET_RECALL_MINIMUM", RECALL_MINIMUM),
     )
+    with suppress(BundleError):  # the activation repairs a damaged pointer
+        request = request.model_copy(update={"live": current(bundles)})
     report = run_gate(request)
     if not report.passed:
         raise BundleError(report.refusal)
 
 
-def _from_environment(name: str, default: float) -> float:
+def _from_environment(variable: str, default: float) -> float:
     # Not `Settings`: a trainer activates versions too, and its image lacks pydantic-settings.
-    variable = f"TURRET_{name.upper()}"
     value = os.environ.get(variable, str(default))
     try:
         return float(value)
@@ -187,10 +250,6 @@ def _swapped(url: str, answer: dict[str, Any]) -> str:
     warning = f" Warning: {answer['warning']}." if answer.get("warning") else ""
     before = answer["previous"] or "nothing"
     return f"{url} serves {answer['version']} now (before: {before}).{behind}{replicas}{warning}"
-
-
-def _api_key() -> str | None:
-    return os.environ.get("TURRET_API_KEY") or None
 
 
 def _admin_key(bundles: Path) -> str:

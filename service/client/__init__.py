@@ -1,3 +1,0 @@
-"""Commands that call a running service."""
-
-__all__ = ["commands"]
