@@ -22,7 +22,7 @@ from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.settings import Settings
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.versions.catch_up import Stops
+from turret.service.versions.follower import Stops
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import compile_filter
@@ -83,7 +83,7 @@ def main() -> None:
     line, log_end = of_blocked_log()
     figures = {
         "filter_ms": 1e3 * of_filter(),
-        "look_us": 1e6 * best(lambda: stops.are_pending, 10_000),
+        "look_us": 1e6 * best(lambda: stops.count, 10_000),
         "overlay_look_us": 1e6 * asyncio.run(of_overlay()),
         "note_us": 1e6 * asyncio.run(of_note()),
         "log_put_us": 1e6 * line,

@@ -23,16 +23,14 @@ from turret.service.stores.contract import Stores
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores, store_kind
 from turret.service.versions.activation import Activator
-from turret.service.versions.engine import engine_access
 from turret.service.versions.folder import make_folder, record_of
-from turret.service.versions.follower import Follower
+from turret.service.versions.follower import Follower, open_records
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.gate_process import run_gate_in_process
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber, Record
 from turret.service.versions.shadow import Shadow
-from turret.service.versions.start import open_records
-from turret.tower.engines.access import set_access
+from turret.tower.engines.access import Access, set_access
 from turret.tower.errors import BundleError
 
 RESTART_SECONDS = 2.0  # from the failure of a background task to its next start
@@ -112,7 +110,8 @@ class Components:
         self.background = BackgroundTasks()
         self.context = context or WorkerContext()
         self.admin_port = self.context.admin_port or settings.admin_port
-        set_access(engine_access(settings))
+        access = Access(settings.engine, settings.engine_seconds, fallback=settings.engine_fallback)
+        set_access(access)
         self.model_holder = self._hold()
         self._items_number = ItemsNumber()
         self.keyring = self.context.keyring or Keyring(

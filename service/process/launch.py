@@ -17,15 +17,11 @@ _ENVIRONMENT = {
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM, finish running requests, and return.
 
-    Raises ServiceError or BundleError when a port is taken or no version can be served, and EngineError when
-    `TURRET_ENGINE` names no engine.
+    Raises ServiceError or BundleError when a port is taken or no version can be served.
     """
     os.environ.update(_ENVIRONMENT)
     from turret.service.process.supervisor import Supervisor
-    from turret.service.versions.engine import engine_access
     from turret.service.versions.memory import few_arenas
-    from turret.tower.engines.access import set_access
 
     few_arenas()
-    set_access(engine_access(settings))
     Supervisor(settings).run()

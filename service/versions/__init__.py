@@ -2,8 +2,6 @@
 
 __all__ = [
     "activation",
-    "catch_up",
-    "engine",
     "folder",
     "follower",
     "gate",
@@ -13,5 +11,4 @@ __all__ = [
     "memory",
     "record",
     "shadow",
-    "start",
 ]

@@ -1,6 +1,7 @@
 """Activation of a version for all workers and replicas: check, open, replace the record, wait for all."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -11,7 +12,6 @@ from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceEr
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
 from turret.service.stores.contract import RecordStore
-from turret.service.versions.engine import switch_engine
 from turret.service.versions.folder import activation_turn, add_line, keep_record
 from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest
@@ -19,7 +19,10 @@ from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.service.versions.memory import give_back
 from turret.service.versions.record import Activation, Candidate, Record, Route, Routes, new_activation
-from turret.tower.errors import BundleError
+from turret.tower.engines.access import current_access
+from turret.tower.engines.live import check_loaded, live_alias, move_alias
+from turret.tower.errors import BundleError, EngineError
+from turret.tower.format.manifest import Manifest
 
 _LEASE_SECONDS = 10.0
 _RENEW_SECONDS = 2.0
@@ -28,6 +31,7 @@ COMPARISON_SECONDS = 1800.0  # that a version stays open for comparison
 # A version with few answers in common, or of low recall, may be compared.
 _WORTH_A_LOOK = frozenset({"overlap", "recall"})
 RunGate = Callable[[GateRequest], Awaitable[GateReport]]
+_log = logging.getLogger("turret.activation")
 Changed = TypeVar("Changed")
 
 
@@ -290,6 +294,45 @@ async def _uncancelled(change: Awaitable[Changed]) -> Changed:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
+
+
+def switch_engine(live: Manifest, replaced: Manifest | None) -> str | None:
+    """Move the alias in the engine of `live` to its collection; return a warning where that is impossible.
+
+    An activation is refused by the gate for an incomplete collection, a rollback is not: the version that it
+    leaves is worse than the fallback, which answers as long as the engine doesn't. Nothing but other programs
+    reads the alias: searches of the service name the collection.
+    """
+    _log_alias_left(live, replaced)
+    try:
+        check_loaded(live)
+    except BundleError as error:
+        fallback = current_access().fallback
+        return _warned(
+            f"the fallback ({fallback}) answers for {live.version}, which its engine doesn't hold: {error}"
+        )
+    try:
+        move_alias(live)
+    except EngineError as error:
+        return _warned(f"the engine's alias names another version than {live.version}: {error}")
+    return None
+
+
+def _warned(message: str) -> str:
+    _log.warning("%s", message)
+    return message
+
+
+def _log_alias_left(live: Manifest, replaced: Manifest | None) -> None:
+    """Say so where the alias of the replaced version stays, as the new one is elsewhere."""
+    left = live_alias(replaced) if replaced else None
+    if replaced and left and left != live_alias(live):
+        _log.warning(
+            "%s is not on the engine at %s: the alias %s goes on naming %s, the last live version there",
+            live.version,
+            *left,
+            replaced.version,
+        )
 
 
 def reason_of(error: BundleError) -> str:

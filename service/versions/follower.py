@@ -1,18 +1,21 @@
-"""Follows the record that all workers and replicas share, and reports what this worker has of it."""
+"""The record that all workers and replicas share: its begin, who follows it, and what each member reports."""
 
 import asyncio
 import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.observing.metrics import Metrics
+from turret.service.settings import Settings
 from turret.service.stores.contract import Member, RecordStore
-from turret.service.versions.catch_up import CatchUp, Stops
+from turret.service.stores.registry import store_kind
+from turret.service.stores.sqlite.records import SqliteRecords
 from turret.service.versions.folder import keep, record_of
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import open_live
@@ -24,16 +27,77 @@ from turret.service.versions.record import (
     read_record,
     read_report,
 )
-from turret.service.versions.start import unconfirmed
 from turret.tower.errors import BundleError
+from turret.tower.format.pointer import current
 
 POLL_SECONDS = 0.05
 SILENT_SECONDS = 3.0  # a member without a report for this long is not waited for
 CUT_OFF_SECONDS = 2.0  # without the record, after which a worker may be silent to the others
 FORGET_SECONDS = 600.0  # after which a member that ended without a word is no longer named
+STOPPED_SECONDS = 1.0
+_TICK_SECONDS = 0.2
 _BEAT_SECONDS = 1.0
 _FIRST_SECONDS = 0.5
+_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 8.0
+_START_SECONDS, _START_PAUSE = 3.0, 0.2  # in which a Redis that is just starting has to answer
 _log = logging.getLogger("turret.replicas")
+
+
+def open_records(settings: Settings, folder: Path) -> RecordStore:
+    """Open the record that all members share: in their store, or else in a file of `folder`, for one machine.
+
+    Raises ServiceError for a faulty address, and for a file that can't be opened.
+    """
+    opener = store_kind(settings.store).open_records
+    return opener(settings) if opener else SqliteRecords(folder / "record.sqlite")
+
+
+async def first_record(root: Path, records: RecordStore, waits: bool = False) -> Record | None:
+    """Read the record of a service, or make it from the folder; closes `records`.
+
+    None if there is none yet, and the service `waits` for a version; the folder's version, unconfirmed, while
+    the record can't be read. Raises ServiceError without a version.
+    """
+    try:
+        stored = await _read_patiently(records)
+        if (record := read_record(stored)) is not None:
+            _tell_pointer(root, record)
+            return record
+        if waits:  # a worker looks for a version that can be loaded
+            return None
+        record = record_of(root)
+        record = read_record(await records.swap(stored, record.encoded())) or record
+        keep(root, record)
+        return record
+    except ReplicasUnavailableError as error:
+        message = "%s; serving the current version of the folder until the replicas' record is read"
+        _log.warning(message, error)
+        return None if waits else record_of(root).unconfirmed()
+    finally:
+        await records.close()
+
+
+async def _read_patiently(records: RecordStore) -> bytes:
+    end = monotonic() + _START_SECONDS
+    while True:
+        try:
+            return await records.read()
+        except ReplicasUnavailableError:
+            if monotonic() >= end:
+                raise
+        await asyncio.sleep(_START_PAUSE)
+
+
+def _tell_pointer(root: Path, record: Record) -> None:
+    with suppress(BundleError):
+        if (pointed := current(root)) not in (None, record.live.version):
+            _log.warning(
+                "%s names version %s, but the live version of all replicas is %s; activate %s to serve it",
+                root / "current",
+                pointed,
+                record.live.version,
+                pointed,
+            )
 
 
 class Follower:
@@ -55,7 +119,7 @@ class Follower:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.name = name
-        self.is_shared = is_shared
+        self._is_shared = is_shared
         self._holder = holder
         self._records = records
         self._items = items
@@ -63,13 +127,15 @@ class Follower:
         self._clock = clock
         self._stored: bytes | None = None  # the record as it was last read
         self._revision = 0
+        self._reading = asyncio.Lock()
+        self._looked = clock()
         self._reported: tuple[bytes, float] = (b"", float("-inf"))
         self._kept: Record | None = None  # the record that the folder has
-        self._reading = asyncio.Lock()
-        self._catch_up = CatchUp(holder.follow, clock)
-        self._stops = Stops(clock)
-        self._looked = clock()
         self._tried_first = float("-inf")
+        self._opening: asyncio.Task[None] | None = None
+        self._wanted: tuple[int, int] | None = None  # the numbers of the last attempt to open
+        self._pause, self._retry = _RETRY_SECONDS, float("-inf")
+        self._stops, self._caught_up = Stops(clock), 0
         self._trouble = ""
 
     async def join(self) -> None:
@@ -79,11 +145,9 @@ class Follower:
         """
         self._stops.watch()
         await self._step_safely()
-        if self._holder.has_fallen_back and not self.is_shared:
+        if self._holder.has_fallen_back and not self._is_shared:
             await self._activate_fallback()
-        with suppress(BundleError):  # tried again, and logged, by `follow`
-            if self._holder.is_behind and not self._holder.has_fallen_back:
-                await self._holder.follow()
+        await self._open_new()
 
     async def follow(self) -> None:
         """Follow and report until cancelled."""
@@ -101,22 +165,20 @@ class Follower:
     @property
     def was_stopped(self) -> bool:
         """Whether this process did not run for more than a second, and has not read the record since."""
-        return self._stops.are_pending
+        return self._stops.count > self._caught_up
 
     async def refresh(self) -> None:
         """Read the record, and open what is new. An unavailable store changes nothing."""
         with suppress(ReplicasUnavailableError):
             await self.look()
-        if self._holder.is_behind and not self._holder.has_fallen_back:
-            with suppress(BundleError):
-                await self._holder.follow()
+        await self._open_new()
 
     async def look(self, again: bool = False) -> bytes:
         """Read the numbers of the record, and the record if they have changed, or `again`; return it.
 
         A record that is lost, or older than this worker's, is written again. Raises ReplicasUnavailableError.
         """
-        stops = self._stops.seen
+        stops = self._stops.count
         try:
             async with self._reading:
                 stored = await self._look(again)
@@ -126,7 +188,7 @@ class Follower:
             self._holder.is_cut_off = self._clock() - self._looked > CUT_OFF_SECONDS
             raise
         finally:
-            self._stops.caught_up(stops)
+            self._caught_up = max(self._caught_up, stops)
 
     async def replace(self, before: bytes, record: Record) -> None:
         """Replace the record `before`, that `look` has returned.
@@ -144,10 +206,8 @@ class Follower:
                 ) from None
             if after != record.encoded():
                 other = read_record(after)
-                raise BusyError(
-                    f"another replica has activated version {other.live.version if other else 'none'} "
-                    "meanwhile; retry"
-                )
+                version = other.live.version if other else "none"
+                raise BusyError(f"another replica has activated version {version} meanwhile; retry")
             self._stored, self._holder.record = after, record
 
     async def late(self, has: Callable[[Report], bool], seconds: float) -> tuple[list[int], list[str]]:
@@ -164,13 +224,8 @@ class Follower:
                 members = await self._records.members()
             except ReplicasUnavailableError as error:
                 _log.warning("other members may be behind: %s", error)
-            late = [
-                member
-                for member in members
-                if member.name != self.name
-                and not self._is_gone(member)
-                and not has(read_report(member.report))
-            ]
+            others = (one for one in members if one.name != self.name and not self._is_gone(one))
+            late = [member for member in others if not has(read_report(member.report))]
             if all(member.age > SILENT_SECONDS for member in late) or loop.time() >= end:
                 processes = {member.name: self._process(member) for member in late}
                 hosts = {_host(name) for name, process in processes.items() if process is None}
@@ -188,103 +243,43 @@ class Follower:
             _log.warning("the other workers learn of a changed item a second later: %s", error)
         return (await self.late(lambda report: report.items >= number, seconds))[1]
 
-    def report(self) -> Report:
-        """What this worker has."""
-        return Report(number=self._holder.number, routes=self._holder.routes_number, items=self._items.value)
-
     async def _step_safely(self) -> None:
+        """Follow once; log a trouble once, and its end."""
+        trouble, unexpected = "", None
         try:
             await self._step()
         except ReplicasUnavailableError as error:
-            self._tell(f"{error}; the live version stays, and activations are refused")
+            trouble = f"{error}; the live version stays, and activations are refused"
+            self._holder.others_serve = False
+            self._metrics.replicas.set(0)
+            self._metrics.replicas_behind.set(0)
         except Exception as error:  # answers continue with the live version
-            self._tell(f"the record of the live version can't be followed: {error!r}", error)
-        else:
-            if self._trouble:
-                _log.warning("the record of the live version is followed again")
-            self._trouble = ""
+            trouble, unexpected = f"the record of the live version can't be followed: {error!r}", error
+        if trouble != self._trouble:
+            message = trouble or "the record of the live version is followed again"
+            _log.warning("%s", message, exc_info=unexpected)
+        self._trouble = trouble
 
     async def _step(self) -> None:
         holder = self._holder
         try:
             await self.look()
-        except ReplicasUnavailableError:
-            self._metrics.replicas.set(0)
-            self._metrics.replicas_behind.set(0)
-            holder.others_serve = False
-            raise
         finally:
             if holder.is_behind:
-                record = holder.record
-                self._catch_up.begin(record and (record.number, record.routes_number))
+                self._begin_opening()
             elif holder.record is None:
                 await self._look_for_first()
             holder.end_candidate()
         await self._keep()
         await self._beat()
 
-    async def _beat(self) -> None:
-        """Report what is new, and once a second that this worker lives."""
-        report = self.report().model_dump_json().encode()
-        last, at = self._reported
-        if report == last and self._clock() - at < _BEAT_SECONDS:
-            return
-        members = await self._records.members(self.name, report, FORGET_SECONDS)
-        for member in members:
-            if self._is_gone(member):  # a worker whose successor this may be
-                await self._records.leave(member.name)
-        self._reported = report, self._clock()
-        self._watch(members)
-
-    def _watch(self, members: tuple[Member, ...]) -> None:
-        """Count the replicas, and those that serve the live version and its routes in all their workers."""
-        if not self.is_shared:
-            return
+    async def _keep(self) -> None:
+        """Let the folder follow: the member that took the call has usually done it already."""
         record = self._holder.record
-        number, routes = (record.number, record.routes_number) if record else (0, 0)
-        present, behind = set(), set()
-        for member in members:
-            report, host = read_report(member.report), _host(member.name)
-            if member.age < SILENT_SECONDS:
-                present.add(host)
-            if member.age >= SILENT_SECONDS or report.number < number or report.routes < routes:
-                behind.add(host)
-        self._metrics.replicas.set(len(present))
-        self._metrics.replicas_behind.set(len(behind))
-        self._holder.others_serve = bool(present - behind - {_host(self.name)})
-
-    async def _look_for_first(self) -> None:
-        """Make the folder's version the first one, as there is none; tried twice a second."""
-        if self._clock() - self._tried_first < _FIRST_SECONDS:
+        if record is None or not record.is_confirmed or record == self._kept:
             return
-        self._tried_first = self._clock()
-        try:
-            record = await asyncio.to_thread(_first, self._holder)
-        except (BundleError, ServiceError) as error:
-            self._holder.why_empty = str(error)
-            return
-        if self._stored is None:  # the store can't be read
-            self._holder.record = unconfirmed(record)
-        else:
-            with suppress(BusyError):  # another member was first
-                await self.replace(b"", record)
-
-    async def _activate_fallback(self) -> None:
-        """Activate the version that stands in, in all workers of this service."""
-        holder, record, live = self._holder, self._holder.record, self._holder.live
-        if record is None:
-            return
-        activation = new_activation(
-            live.version,
-            "fallback",
-            manifest=live.bundle.snapshot.manifest,
-            words=f"version {record.live.version} can't be opened",
-        )
-        with suppress(BusyError, ReplicasUnavailableError):  # another worker has done it
-            before, after = await self.look(), record.activated(activation)
-            if holder.record == record:
-                await self.replace(before, after)
-            await holder.follow()
+        if await asyncio.to_thread(keep, self._holder.root, record):
+            self._kept = record
 
     async def _look(self, again: bool) -> bytes:
         revision = await self._records.poll()
@@ -312,13 +307,95 @@ class Follower:
             _log.warning(message, was, own.live.version)
         return read_record(self._stored)
 
-    async def _keep(self) -> None:
-        """Let the folder follow: the member that took the call has usually done it already."""
-        record = self._holder.record
-        if record is None or not record.is_confirmed or record == self._kept:
+    async def _look_for_first(self) -> None:
+        """Make the folder's version the first one, as there is none; tried twice a second."""
+        if self._clock() - self._tried_first < _FIRST_SECONDS:
             return
-        if await asyncio.to_thread(keep, self._holder.root, record):
-            self._kept = record
+        self._tried_first = self._clock()
+        holder = self._holder
+        try:
+            record = await asyncio.to_thread(record_of, holder.root)
+            await asyncio.to_thread(open_live, holder.root, record.live.version)
+        except (BundleError, ServiceError) as error:
+            holder.why_empty = str(error)
+            return
+        if self._stored is None:  # the store can't be read
+            holder.record = record.unconfirmed()
+        else:
+            with suppress(BusyError):  # another member was first
+                await self.replace(b"", record)
+
+    async def _open_new(self) -> None:
+        with suppress(BundleError):  # tried again, and logged, by `follow`
+            if self._holder.is_behind and not self._holder.has_fallen_back:
+                await self._holder.follow()
+
+    def _begin_opening(self) -> None:
+        """Begin to open what the record has, unless that is under way, or failed a moment ago."""
+        if self._opening is not None and not self._opening.done():
+            return
+        record = self._holder.record
+        wanted = record.order if record else None
+        if wanted != self._wanted:
+            self._wanted, self._pause, self._retry = wanted, _RETRY_SECONDS, float("-inf")
+        if self._clock() >= self._retry:
+            self._opening = asyncio.create_task(self._open())
+
+    async def _open(self) -> None:
+        """Open it. A failure doubles the pause until the next attempt: memory may be short."""
+        try:
+            await self._holder.follow()
+        except Exception as error:
+            trace = None if isinstance(error, BundleError) else error
+            message = "this worker can't open the active version; retrying in %g seconds: %s"
+            _log.error(message, self._pause, str(error) or repr(error), exc_info=trace)
+            self._retry = self._clock() + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_RETRY_SECONDS)
+
+    async def _activate_fallback(self) -> None:
+        """Activate the version that stands in, in all workers of this service."""
+        holder, record, live = self._holder, self._holder.record, self._holder.live
+        if record is None:
+            return
+        words = f"version {record.live.version} can't be opened"
+        manifest = live.bundle.snapshot.manifest
+        activation = new_activation(live.version, "fallback", manifest=manifest, words=words)
+        with suppress(BusyError, ReplicasUnavailableError):  # another worker has done it
+            before, after = await self.look(), record.activated(activation)
+            if holder.record == record:
+                await self.replace(before, after)
+            await holder.follow()
+
+    async def _beat(self) -> None:
+        """Report what is new, and once a second that this worker lives."""
+        holder = self._holder
+        numbers = Report(number=holder.number, routes=holder.routes_number, items=self._items.value)
+        report = numbers.model_dump_json().encode()
+        last, at = self._reported
+        if report == last and self._clock() - at < _BEAT_SECONDS:
+            return
+        members = await self._records.members(self.name, report, FORGET_SECONDS)
+        for member in members:
+            if self._is_gone(member):  # a worker whose successor this may be
+                await self._records.leave(member.name)
+        self._reported = report, self._clock()
+        if self._is_shared:
+            self._count_replicas(members)
+
+    def _count_replicas(self, members: tuple[Member, ...]) -> None:
+        """Count the replicas, and those that serve the live version and its routes in all their workers."""
+        record = self._holder.record
+        number, routes = record.order if record else (0, 0)
+        present, behind = set(), set()
+        for member in members:
+            report, host = read_report(member.report), _host(member.name)
+            if member.age < SILENT_SECONDS:
+                present.add(host)
+            if member.age >= SILENT_SECONDS or report.number < number or report.routes < routes:
+                behind.add(host)
+        self._metrics.replicas.set(len(present))
+        self._metrics.replicas_behind.set(len(behind))
+        self._holder.others_serve = bool(present - behind - {_host(self.name)})
 
     def _is_gone(self, member: Member) -> bool:
         """Whether a worker of this service has ended without a word."""
@@ -337,21 +414,44 @@ class Follower:
         host, _, process = member.name.rpartition("/")
         return int(process) if host == _host(self.name) and process.isdecimal() else None
 
-    def _tell(self, trouble: str, error: Exception | None = None) -> None:
-        """Log once why this worker cannot follow."""
-        if trouble != self._trouble:
-            _log.warning("%s", trouble, exc_info=error)
-        self._trouble = trouble
-
 
 def _host(member: str) -> str:
     return member.rpartition("/")[0]
 
 
-def _first(holder: ModelHolder) -> Record:
-    record = record_of(holder.root)
-    open_live(holder.root, record.live.version)
-    return record
+class Stops:
+    """Counts how often this process did not run for more than a second, by a monotonic clock.
+
+    A stopped process may have missed an activation that all others have reported.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._ran = clock()
+        self._count = 0
+        self._next: asyncio.TimerHandle | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of stops until now."""
+        self._note()
+        return self._count
+
+    def watch(self) -> None:
+        """Notice stops on the running event loop."""
+        self._note()
+        self._ran = self._clock()
+        self._next = asyncio.get_running_loop().call_later(_TICK_SECONDS, self.watch)
+
+    def close(self) -> None:
+        """Notice no more stops."""
+        if self._next is not None:
+            self._next.cancel()
+
+    def _note(self) -> None:
+        if self._clock() - self._ran > STOPPED_SECONDS:
+            self._count += 1
+            self._ran = self._clock()
 
 
 class UpToDate:

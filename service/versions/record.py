@@ -153,13 +153,15 @@ class Record(BaseModel):
         routes = salted(routes, self.routes)
         return self.model_copy(update={"routes": routes, "routes_number": self.routes_number + 1})
 
+    def unconfirmed(self) -> "Record":
+        """The record of a folder, which any record of the replicas replaces."""
+        return self.model_copy(update={"live": self.live.model_copy(update={"number": 0})})
+
     def renumbered(self, other: "Record | None") -> "Record":
         """This record, to replace `other`, which is older or has other content of the same number."""
-        live = self.live.model_copy(update={"number": max(self.number, 1)})
-        routes_number = self.routes_number
-        if other is not None:
-            live = live.model_copy(update={"number": max(live.number or 0, other.number + 1)})
-            routes_number = max(routes_number, other.routes_number)
+        number, routes_number = other.order if other else (0, 0)
+        live = self.live.model_copy(update={"number": max(self.number, number + 1)})
+        routes_number = max(self.routes_number, routes_number)
         return self.model_copy(update={"live": live, "routes_number": routes_number})
 
     def is_behind(self, other: "Record") -> bool:

@@ -13,7 +13,6 @@ from turret.service.errors import ServiceError
 from turret.service.process.server import connection_limit, reserve, share, url_of
 from turret.service.process.supervisor import SPARE_SECONDS, Order, Shutdown
 from turret.service.settings import Settings
-from turret.service.versions.catch_up import CatchUp
 
 
 class Clock:
@@ -158,26 +157,6 @@ def test_too_few_descriptors_for_anything_are_refused() -> None:
 
 
 # ---- What a worker does beside its requests
-
-
-@in_virtual_time
-async def test_a_failed_catch_up_waits_longer_and_longer_and_another_version_is_opened_at_once() -> None:
-    """A whole bundle is read at each attempt, and one may have failed for want of memory."""
-    clock = asyncio.get_running_loop().time
-    attempts: list[float] = []
-
-    async def follow() -> None:
-        attempts.append(clock())
-        raise MemoryError
-
-    catch_up = CatchUp(follow, clock)
-    for _ in range(100):  # ten seconds
-        catch_up.begin((2, 0))
-        await asyncio.sleep(0.1)
-    assert [round(attempt) for attempt in attempts] == [0, 1, 3, 7]
-    catch_up.begin((3, 0))
-    await asyncio.sleep(0.1)
-    assert round(attempts[-1]) == 10
 
 
 @in_virtual_time
