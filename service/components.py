@@ -110,8 +110,7 @@ class Components:
         self.background = BackgroundTasks()
         self.context = context or WorkerContext()
         self.admin_port = self.context.admin_port or settings.admin_port
-        access = Access(settings.engine, settings.engine_seconds, fallback=settings.engine_fallback)
-        set_access(access)
+        set_access(Access(settings.engine, settings.engine_seconds, fallback=settings.engine_fallback))
         self.model_holder = self._hold()
         self._items_number = ItemsNumber()
         self.keyring = self.context.keyring or Keyring(
