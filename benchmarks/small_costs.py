@@ -56,7 +56,7 @@ async def of_overlay() -> float:
 
 async def of_note() -> float:
     """The seconds of noting an answer of ten items."""
-    observation = Observation(Settings(), lambda: None)
+    observation = Observation(Settings(), lambda: None, {})
     rows = np.arange(10)
     note = AnswerRecord("towers", 10, 50, 0, np.ones(8, np.float32), rows, None, rows, np.ones(10))
     return best(lambda: observation.answered(None, [note]), 1000)  # type: ignore[arg-type]

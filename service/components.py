@@ -190,10 +190,10 @@ class Components:
         observation = Observation(
             self.settings,
             lambda: self.model_holder.live.bundle if self.model_holder.version else None,
+            self.histories.circuits,
             self.context.folder,
             self.context.number,
         )
-        observation.follow_circuits(self.histories.circuits)
         observation.metrics.refresh_with(self._count_items)
         return observation
 

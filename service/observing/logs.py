@@ -29,7 +29,7 @@ _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a
 
 
 class LineWriter(logging.Handler):
-    """Writes a line for each record, in the format `form` (`auto`: text at a terminal).
+    """Writes a line for each record to a descriptor, in the format `form` (`auto`: text at a terminal).
 
     Without `may_wait` it drops lines that would block. `drop` is called for each dropped line.
     """
@@ -53,7 +53,8 @@ class LineWriter(logging.Handler):
         try:
             line = self._line(record)
             if not self._may_wait:
-                self._check_room()
+                if not select.select([], [self._descriptor], [], 0)[1]:
+                    raise BlockingIOError
                 # A pipe that can be written to takes this much without blocking (POSIX: PIPE_BUF).
                 line = line[: select.PIPE_BUF]
             while line:
@@ -61,16 +62,9 @@ class LineWriter(logging.Handler):
         except Exception:  # counted: there is no other place to tell it
             self._drop()
 
-    def _check_room(self) -> None:
-        """Raise BlockingIOError if a write would block. Uses poll: select has a limit of 1024."""
-        room = select.poll()
-        room.register(self._descriptor, select.POLLOUT)
-        if not any(events & select.POLLOUT for _, events in room.poll(0)):
-            raise BlockingIOError
-
 
 class Logs(QueueHandler):
-    """Writes all log lines of a worker to standard error, in a thread that also formats them.
+    """Writes all log lines of a worker, in a thread that also formats them.
 
     `level` is the lowest level written, `access` whether answered requests are logged. While the descriptor
     is blocked, `QUEUED` records wait; further ones are dropped. Bodies and keys are never logged.
@@ -89,25 +83,25 @@ class Logs(QueueHandler):
         self._access = access
         self._drop = drop
         self._writer = LineWriter(form, descriptor, drop=drop)
-        self._writing: _Listener | None = None
+        self._listener: _Listener | None = None
 
     def start(self) -> None:
         """Start writing and handle the messages of `logging`; call it after a fork."""
         handle(self, self._lowest)
         ACCESS.disabled = not self._access
-        self._writing = _Listener(self.queue, self._writer)
-        self._writing.start()
+        self._listener = _Listener(self.queue, self._writer)
+        self._listener.start()
 
     def close(self, seconds: float = 1.0) -> None:
         """Write the queued lines, within `seconds`."""
-        listener, self._writing = self._writing, None
-        if listener is not None:
+        if self._listener is not None:
             logging.getLogger().removeHandler(self)
             _OWN.setLevel(logging.NOTSET)
             ACCESS.disabled = False
-            stopping = threading.Thread(target=listener.stop, daemon=True)
+            stopping = threading.Thread(target=self._listener.stop, daemon=True)
             stopping.start()
             stopping.join(seconds)
+            self._listener = None
         super().close()
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:

@@ -18,7 +18,6 @@ from prometheus_client import (
 )
 from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import Collector
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
@@ -48,7 +47,7 @@ class Metrics:
         else:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
             values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
-            self.registry.register(_Workers(folder))
+            _Workers(self.registry, str(folder))  # type: ignore[no-untyped-call]
         own: dict[str, Any] = {"registry": self.registry if folder is None else None}
         self._declare_requests(own)
         self._declare_state(own)
@@ -163,22 +162,17 @@ def _begin(counter: Counter, labels: Iterable[str]) -> None:
         counter.labels(label)
 
 
-class _Workers(Collector):
-    """The metrics of all workers, without the files that a worker is about to begin, which are empty.
+class _Workers(MultiProcessCollector):
+    """The metrics of all workers, without the files that a worker is about to begin.
 
-    prometheus_client's own collector raises an error for an empty file.
+    Those are empty, for which the library raises an error.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
     def collect(self) -> Iterable[Metric]:
-        files = [str(file) for file in self._folder.glob("*.db") if _has_content(file)]
-        merged: Iterable[Metric] = MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
+        files = []
+        for file in Path(self._path).glob("*.db"):
+            with suppress(FileNotFoundError):  # gauges of a worker that has ended
+                if file.stat().st_size:
+                    files.append(str(file))
+        merged: Iterable[Metric] = self.merge(files)  # type: ignore[no-untyped-call]
         return merged
-
-
-def _has_content(file: Path) -> bool:
-    with suppress(FileNotFoundError):  # gauges of a worker that has ended
-        return file.stat().st_size > 0
-    return False

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from turret.service.observing.metrics import SOURCES, Metrics
 from turret.service.observing.quality import AnswerRecord, Drift, RecallSampler
 from turret.service.settings import Settings
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.engines.circuit import Circuit, CircuitState
+from turret.tower.engines.circuit import Circuit
 
 if TYPE_CHECKING:
     from turret.service.observing.traces import Traces
@@ -33,19 +32,21 @@ _files = logging.getLogger("turret.files")
 class Observation:
     """Collects the metrics, log and traces of a worker process.
 
-    `live` returns the bundle of the live version or None; `metrics_folder` and `worker` are those of
-    `Metrics`. Raises ServiceError when traces are configured without OpenTelemetry.
+    `live` returns the bundle of the live version or None; `circuits` are those of the store of histories;
+    `metrics_folder` and `worker` are those of `Metrics`. Raises ServiceError as `open_traces`.
     """
 
     def __init__(
         self,
         settings: Settings,
         live: Callable[[], Bundle | None],
+        circuits: Mapping[str, Circuit],
         metrics_folder: Path | None = None,
         worker: int = 0,
     ) -> None:
         self._get_live = live
-        self._open_circuits: set[str] = set()
+        self._circuits = circuits
+        self._unavailable: set[str] = set()
         self.metrics = Metrics(metrics_folder, worker)
         # `labels` costs as much as counting.
         self._answers = {source: self.metrics.answers.labels(source) for source in SOURCES}
@@ -86,12 +87,6 @@ class Observation:
                     self.metrics.changed_files.inc()
                     _files.error("version %s: %s", live.manifest.version, message)
 
-    def follow_circuits(self, circuits: Mapping[str, Circuit]) -> None:
-        """Record when the circuits of the store open and close."""
-        for name, circuit in circuits.items():
-            self.metrics.breaker_open.labels(name).set(0)
-            circuit.on_change = partial(self._on_circuit, name)
-
     def answered(self, live: Bundle, records: Sequence[AnswerRecord]) -> None:
         """Count the answers of a call and sample recall and drift, in the event loop's thread."""
         metrics = self.metrics
@@ -106,21 +101,19 @@ class Observation:
             if record.vector is not None and record.allowed is None:
                 self.drift.offer(live, record.rows, record.scores)
 
-    def _on_circuit(self, name: str, state: CircuitState) -> None:
-        gauge = self.metrics.breaker_open.labels(name)
-        if state == "open" and name not in self._open_circuits:  # else a failed trial
-            self._open_circuits.add(name)
-            gauge.set(1)
-            self.metrics.breaker_openings.labels(name).inc()
-            _log.warning("history store unavailable: %s circuit open", name)
-        elif state == "closed":
-            self._open_circuits.discard(name)
-            gauge.set(0)
-            _log.warning("history store available again: %s circuit closed", name)
-
     def _refresh(self) -> None:
         live = self._get_live()
         self.metrics.serves(None if live is None else live.manifest.version)
+        for name, circuit in self._circuits.items():
+            is_open = circuit.state != "closed"
+            self.metrics.breaker_open.labels(name).set(is_open)
+            if is_open and name not in self._unavailable:
+                self._unavailable.add(name)
+                self.metrics.breaker_openings.labels(name).inc()
+                _log.warning("history store unavailable: %s circuit open", name)
+            elif not is_open and name in self._unavailable:
+                self._unavailable.remove(name)
+                _log.warning("history store available again: %s circuit closed", name)
 
 
 def open_traces(settings: Settings, drop: Callable[[int], None]) -> "Traces | None":

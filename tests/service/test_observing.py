@@ -167,12 +167,15 @@ def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) ->
     assert {name: sample(text, name) for name in expected} == expected
 
 
-def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -> None:
-    clock, observation = Clock(), Observation(settings, lambda: None)
+def test_a_store_that_fails_is_told_until_it_answers_again(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
     circuit = Circuit(failures=2, seconds=1.0, clock=clock)
-    observation.follow_circuits({"read": circuit})
+    observation = Observation(settings, lambda: None, {"read": circuit})
 
     def opened(name: str = "turret_breaker_open") -> float | None:
+        observation.metrics.refresh()
         return observation.metrics.registry.get_sample_value(name, {"circuit": "read"})
 
     def admitted() -> object:
@@ -191,6 +194,10 @@ def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -
     circuit.succeed(admitted())
     assert opened() == 0
     assert opened("turret_breaker_openings_total") == 1
+    assert [record.message for record in caplog.records] == [
+        "history store unavailable: read circuit open",
+        "history store available again: read circuit closed",
+    ]
 
 
 # --- Lines of the log
