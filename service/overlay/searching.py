@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.service.overlay.fresh import FreshItems, Mask
+from turret.service.overlay.fresh import FreshItems
 from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
@@ -28,24 +28,21 @@ def nearest(
     filtering: Filter | None = None,
 ) -> Ranking:
     """The k items, of the bundle and fresh ones, with the highest scores for a user vector [D]."""
-    out, allowed = left_out(fresh, excluded, filtering)
-    ranking = model.retriever.nearest(vector, k, out, allowed)
+    ranking = model.retriever.nearest(vector, k, *left_out(fresh, excluded, filtering))
     if not len(fresh):
         return ranking
     scores = fresh_scores(vector, fresh, model.bundle.manifest.scoring)
-    return _merged(ranking, scores, fresh, k, excluded, filtering)
+    return merge(ranking, scores, fresh, k, excluded, filtering)
 
 
 def popular(
     model: LoadedModel, fresh: FreshItems, k: int, excluded: Rows, filtering: Filter | None = None
 ) -> Ranking:
     """The k items with the most training events; fresh items have none and come last."""
-    out, allowed = left_out(fresh, excluded, filtering)
-    ranking = model.retriever.popular(k, out, allowed)
+    ranking = model.retriever.popular(k, *left_out(fresh, excluded, filtering))
     if not len(fresh):
         return ranking
-    scores = np.zeros(len(fresh), dtype=np.float32)
-    return _merged(ranking, scores, fresh, k, excluded, filtering)
+    return merge(ranking, np.zeros(len(fresh), np.float32), fresh, k, excluded, filtering)
 
 
 def similar(model: LoadedModel, fresh: FreshItems, row: int, k: int) -> Ranking:
@@ -67,23 +64,6 @@ def left_out(fresh: FreshItems, excluded: Rows, filtering: Filter | None) -> tup
     return np.concatenate([excluded, fresh.withdrawn]), None
 
 
-def _merged(
-    ranking: Ranking,
-    scores: Scores,
-    fresh: FreshItems,
-    k: int,
-    excluded: Rows,
-    filtering: Filter | None,
-) -> Ranking:
-    """Merge both, and add the fresh items to the counts of the plan."""
-    mask = None if filtering is None else fresh.fresh_allowed(filtering)
-    scanned = len(fresh) if mask is None else int(np.count_nonzero(mask))
-    plan = ranking.plan
-    allowed = None if plan.allowed is None else plan.allowed + scanned
-    merged = merge(ranking, scores, fresh, k, excluded, mask)
-    return merged._replace(plan=plan._replace(allowed=allowed, fetched=plan.fetched + scanned))
-
-
 def fresh_scores(vector: NDArray[np.float32], fresh: FreshItems, scoring: Scoring) -> Scores:
     """Scores [M] of the fresh items for a user vector [D], computed as in `tower.retrieval.retriever`."""
     products: Scores = fresh.vectors @ vector
@@ -98,23 +78,26 @@ def merge(
     fresh: FreshItems,
     k: int,
     excluded: Rows,
-    allowed: Mask | None = None,
+    filtering: Filter | None = None,
 ) -> Ranking:
-    """The `k` best of the `k` best rows of a bundle and of its fresh items.
+    """The `k` best of the `k` best rows of a bundle and of its fresh items, which the plan counts too.
 
     Higher scores come first, then lower rows: on a tie, rows of the bundle come before fresh ones. `scores`
-    [M] are those of the fresh items on the same scale (for popularity, zeros), `excluded` the rows to leave
-    out, those below N are ignored, and `allowed` [M] the fresh items that a filter allows; None for all.
+    [M] are those of the fresh items on the same scale; of the `excluded` rows, those below N are ignored.
     """
+    mask = None if filtering is None else fresh.fresh_allowed(filtering)
+    scanned = len(fresh) if mask is None else int(np.count_nonzero(mask))
+    allowed, fetched = ranking.plan.allowed, ranking.plan.fetched + scanned
+    plan = ranking.plan._replace(allowed=None if allowed is None else allowed + scanned, fetched=fetched)
     # Mostly a few can be among the best, so that little is sorted.
     can = np.full(len(scores), True) if len(ranking.rows) < k else scores > ranking.scores[k - 1]
-    positions = np.flatnonzero(can if allowed is None else can & allowed)
+    positions = np.flatnonzero(can if mask is None else can & mask)
     if len(positions) and len(excluded):
         positions = positions[~np.isin(positions + fresh.first_row, excluded)]
     if not len(positions):
-        return ranking
+        return ranking._replace(plan=plan)
     rows = np.concatenate([ranking.rows, positions + fresh.first_row])
     both = np.concatenate([ranking.scores, scores[positions]])
     # Stable: rows of the bundle with equal scores keep the order of their inner products.
     order = np.argsort(-both, kind="stable")[:k]
-    return ranking._replace(rows=rows[order], scores=both[order])
+    return Ranking(rows[order], both[order], plan)

@@ -40,8 +40,8 @@ def an_older_copy_of_the_store_is_taken_for_no_change(original: Function) -> Fun
 
 @planted("turret.service.overlay.searching:merge", "service/test_overlay.py")
 def an_excluded_fresh_item_is_recommended(original: Function) -> Function:
-    def merge(ranking: Any, scores: Any, fresh: Any, k: int, excluded: Any, allowed: Any = None) -> Any:
-        return original(ranking, scores, fresh, k, excluded[:0], allowed)
+    def merge(ranking: Any, scores: Any, fresh: Any, k: int, excluded: Any, filtering: Any = None) -> Any:
+        return original(ranking, scores, fresh, k, excluded[:0], filtering)
 
     return merge
 

@@ -270,6 +270,16 @@ def ranking(scores: list[float]) -> Ranking:
 few = st.sampled_from([-1.0, 0.0, 0.5, 1.0])
 
 
+@dataclass
+class Allows(Filter):
+    """Allows these fresh items."""
+
+    mask: NDArray[np.bool_]
+
+    def cached(self, rows: Hashable, make: Callable[[], NDArray[np.bool_]]) -> RowMask:
+        return RowMask(self.mask)
+
+
 @given(
     main=st.lists(few, min_size=N, max_size=N),
     others=st.lists(few, max_size=5),
@@ -286,7 +296,8 @@ def test_the_ranking_is_what_one_catalog_would_give(
     kept = [row for row in ranking(main).rows.tolist() if row not in excluded]
     answer = Ranking(np.array(kept[:k], np.int64), np.array([main[row] for row in kept[:k]], np.float32))
     scores = np.array(others, np.float32)
-    found = merge(answer, scores, drawn(len(others)), k, np.array(sorted(excluded), int), allowed)
+    filtering = None if allowed is None else Allows(allowed)
+    found = merge(answer, scores, drawn(len(others)), k, np.array(sorted(excluded), int), filtering)
     candidates = [(-main[row], row) for row in kept] + [
         (-score, N + place)
         for place, score in enumerate(others)
@@ -295,7 +306,7 @@ def test_the_ranking_is_what_one_catalog_would_give(
     expected = sorted(candidates)[:k]
     assert found.rows.tolist() == [row for _, row in expected]
     assert found.scores.tolist() == [-score for score, _ in expected]
-    assert found.plan == answer.plan
+    assert found.plan.fetched == (len(others) if allowed is None else sum(mask[: len(others)]))
 
 
 @pytest.mark.parametrize("absolute", [False, True])
