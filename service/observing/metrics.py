@@ -91,7 +91,7 @@ class Metrics:
         self.changed_files = Counter("turret_changed_files", "Changed files of a live version", **own)
         self.replicas = Gauge("turret_replicas", "Replicas that report", **livemax)
         self.replicas_behind = Gauge("turret_replicas_behind", "Silent or late replicas", **livemax)
-        self.dropped = Counter("turret_telemetry_dropped", "Dropped log lines and spans", ["sink"], **own)
+        self.dropped = Counter("turret_telemetry_dropped", "Dropped lines of the log", **own)
         self.workers = Gauge("turret_workers", "Living worker processes", **livesum)
         self.worker_starts = Counter("turret_worker_starts", "Starts of workers", **own)
         self.live_version = Gauge("turret_live_version", "1 if live, 0 if it was", ["version"], **livemax)
@@ -105,7 +105,6 @@ class Metrics:
         _begin(self.breaker_openings, ("read", "write"))
         _begin(self.activations, ("activated", "refused"))
         _begin(self.reload_failures, REASONS)
-        _begin(self.dropped, ("logs", "traces"))
 
     def _declare_quality(self, own: dict[str, Any]) -> None:
         self.recall = Summary("turret_recall_at_k", "Recall against exact search", ["k"], **own)

@@ -50,9 +50,9 @@ class Observation:
         self.metrics = Metrics(metrics_folder, worker)
         # `labels` costs as much as counting.
         self._answers = {source: self.metrics.answers.labels(source) for source in SOURCES}
-        drop_line, drop_spans = (self.metrics.dropped.labels(sink).inc for sink in ("logs", "traces"))
-        self.logs = Logs(settings.log_level, settings.log_format, settings.access_log, drop=drop_line)
-        self.traces = open_traces(settings, drop_spans)
+        drop = self.metrics.dropped.inc
+        self.logs = Logs(settings.log_level, settings.log_format, settings.access_log, drop=drop)
+        self.traces = open_traces(settings)
         self.recall = RecallSampler(self.metrics, settings.recall_sample)
         self.drift = Drift(self.metrics, settings.drift_sample)
         self.metrics.refresh_with(self._refresh)
@@ -116,7 +116,7 @@ class Observation:
                 _log.warning("history store available again: %s circuit closed", name)
 
 
-def open_traces(settings: Settings, drop: Callable[[int], None]) -> "Traces | None":
+def open_traces(settings: Settings) -> "Traces | None":
     """Open traces if the settings say so or, where they do not, if the environment names an endpoint.
 
     Raises ServiceError when OpenTelemetry isn't installed, and for an endpoint or a header that is none.
@@ -139,4 +139,4 @@ def open_traces(settings: Settings, drop: Callable[[int], None]) -> "Traces | No
             f"{why}, but OpenTelemetry is not installed; "
             f"run: {install_command('otel')}, or set TURRET_TRACES=false"
         ) from None
-    return Traces(settings.trace_share, drop)
+    return Traces(settings.trace_share)

@@ -2,13 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.propagate import extract
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 from starlette.types import Scope
@@ -19,18 +18,14 @@ class Traces:
 
     `share` of the requests are traced; a request with a `traceparent` follows its caller's decision. The
     default exporter is OTLP over HTTP, configured by `OTEL_EXPORTER_OTLP_*` in the environment. The SDK sends
-    spans in batches, in a thread; a slow or missing collector delays nothing. `drop` is called with the
-    number of spans that the collector did not take.
+    spans in batches, in a thread, and logs what the collector does not take; a slow one delays nothing.
     """
 
-    def __init__(
-        self, share: float, drop: Callable[[int], None], exporter: SpanExporter | None = None
-    ) -> None:
+    def __init__(self, share: float, exporter: SpanExporter | None = None) -> None:
         resource = Resource.create({"service.name": "turret"})  # overridden by OTEL_SERVICE_NAME
         sampler = ParentBased(TraceIdRatioBased(share))
         self._provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
-        exporter = _Counting(OTLPSpanExporter() if exporter is None else exporter, drop)
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("turret")
 
     def record(self, scope: Scope, route: str, status: int, seconds: float) -> None:
@@ -66,24 +61,6 @@ class Traces:
         ending = threading.Thread(target=self._provider.shutdown, daemon=True)
         ending.start()
         ending.join(seconds)
-
-
-class _Counting(SpanExporter):
-    """Counts the spans that its exporter does not send."""
-
-    def __init__(self, exporter: SpanExporter, drop: Callable[[int], None]) -> None:
-        self._exporter = exporter
-        self._drop = drop
-        self.shutdown = exporter.shutdown  # type: ignore[method-assign]
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = SpanExportResult.FAILURE
-        try:
-            result = self._exporter.export(spans)
-        finally:
-            if result is not SpanExportResult.SUCCESS:
-                self._drop(len(spans))
-        return result
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -408,7 +408,7 @@ def test_a_trace_is_read_from_its_header(parent: str, trace: str | None) -> None
 
 
 def opened(traces: bool | None) -> object:
-    return open_traces(Settings(traces=traces), lambda count: None)
+    return open_traces(Settings(traces=traces))
 
 
 def test_traces_are_made_where_they_are_asked_for_and_need_their_extra(
@@ -464,11 +464,9 @@ def traced(share: float, path: str = "/v1/recommend", **headers: str) -> Sequenc
     from turret.service.observing.traces import Traces
 
     exporter = InMemorySpanExporter()
-    dropped: list[int] = []
-    traces = Traces(share, dropped.append, exporter)
+    traces = Traces(share, exporter)
     around(traces).post(path, headers={"X-Request-ID": "id-1", **headers})
     traces.close()
-    assert not dropped
     return exporter.get_finished_spans()
 
 
@@ -510,9 +508,8 @@ def test_a_span_joins_the_trace_of_its_caller_who_decides_on_it() -> None:
     assert request.parent is None
 
 
-@pytest.mark.parametrize("is_stuck", [True, False])
-def test_a_collector_that_does_not_take_spans_delays_no_request(is_stuck: bool) -> None:
-    """One that never answers, until told to, and one that fails, whose spans are counted."""
+def test_a_collector_that_does_not_take_spans_delays_no_request() -> None:
+    """It never answers, until told to."""
     require("otel")
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -523,19 +520,14 @@ def test_a_collector_that_does_not_take_spans_delays_no_request(is_stuck: bool) 
 
     class Collector(SpanExporter):
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-            if not is_stuck:
-                return SpanExportResult.FAILURE
             released.wait(60)
             return SpanExportResult.SUCCESS
 
         def shutdown(self) -> None: ...
 
-    count = 300 if is_stuck else 10
-    dropped: list[int] = []
-    traces = Traces(1.0, dropped.append, Collector())
+    traces = Traces(1.0, Collector())
     client = around(traces)
-    for _ in range(count):
+    for _ in range(300):
         assert client.post("/v1/recommend").status_code == 200
     released.set()
     traces.close(seconds=60)
-    assert sum(dropped) == (0 if is_stuck else 3 * count)
