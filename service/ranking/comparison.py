@@ -28,13 +28,13 @@ from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_qu
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.schemas.times import show_time
-from turret.service.stores.contract import Event, History, HistoryStore
+from turret.service.stores.contract import Event, HistoryStore
 from turret.service.versions.activation import Activator, reason_of
 from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.golden import GoldenQuery, load_golden
+from turret.tower.bundle.golden import load_golden
 from turret.tower.errors import BundleError, EncodingError
 
 SCAN_SECONDS, RANKING_SECONDS = 5.0, 20.0  # of an overlap
@@ -183,7 +183,7 @@ def _now() -> int:
 
 
 def _side_by_side(live: Side, other: Side, query: Query) -> dict[str, Any]:
-    """Answer a query from both versions; see `ComparedAnswer`. Raises as `Side.answer`.
+    """Answer a query from both versions; Raises as `Side.answer`.
 
     `moves` has the rank of each item in both answers, from 1, or None; those of the live version come first.
     Ids are compared as texts: 7 and "7" are one item.
@@ -217,11 +217,8 @@ async def stored_queries(
                     found.setdefault(event.user, deque(maxlen=HISTORY_LIMIT)).append(event)
                 if len(found) > users:  # all but the latest user are read to their ends
                     break
-    queries = []
-    for user in list(found)[:users]:
-        history = History([event.item for event in found[user]], [event.time for event in found[user]])
-        queries.append(make_query(RecommendRequest.model_construct(user_id=user, k=k), history, (), now))
-    return queries
+    some = list(found.values())[:users]
+    return [_query([one.item for one in events], [one.time for one in events], k, now) for events in some]
 
 
 def recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
@@ -231,56 +228,50 @@ def recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
     except BundleError as error:
         message = f"no user is stored, and the recorded queries can't be read: {error}; store events first"
         raise ConflictError("version", bundle.manifest.version, message) from None
-    return [make_query(_request(query, k), NO_HISTORY, (), now) for query in recorded]
+    queries = []
+    for query in recorded:
+        times = query.history_times and [round(1000 * time) for time in query.history_times]
+        at = None if query.at is None else round(1000 * query.at)
+        queries.append(_query(list(query.history), times or None, k, now, at=at, features=query.features))
+    return queries
 
 
-def _request(query: GoldenQuery, k: int) -> RecommendRequest:
-    times = query.history_times
-    return RecommendRequest.model_construct(
-        history=list(query.history[-HISTORY_LIMIT:]),
-        history_times=[round(1000 * time) for time in times[-HISTORY_LIMIT:]] if times else None,
-        at=None if query.at is None else round(1000 * query.at),
-        features=query.features,
-        k=k,
-    )
+def _query(history: list[Id], times: list[int] | None, k: int, now: int, **more: Any) -> Query:
+    request = RecommendRequest.model_construct(history=history, history_times=times, k=k, **more)
+    return make_query(request, NO_HISTORY, (), now)
 
 
 async def measure_overlap(
     live: Side, other: Side, queries: Sequence[Query], thread: Executor, seconds: float = RANKING_SECONDS
 ) -> dict[str, Any]:
-    """Answer queries from both versions for at most `seconds`; see `OverlapAnswer`.
+    """Answer queries from both versions for at most `seconds`; see the document of the call.
 
-    Each query is ranked by a call of its own in `thread`, so that other calls run in between.
+    Each query is ranked by a call of its own in `thread`, so that other calls run in between. A version that
+    can't encode a query has an empty answer.
     """
+
+    def ids(side: Side, query: Query, beside: Side) -> list[Id]:
+        try:
+            return side.answer(query, beside)[1]
+        except (RequestError, EncodingError):
+            return []
+
     loop = asyncio.get_running_loop()
     ends = loop.time() + seconds
     overlaps: list[float] = []
     changed_first = 0
     for query in queries:
-        live_ids, other_ids = await loop.run_in_executor(thread, _both, live, other, query)
+        live_ids = await loop.run_in_executor(thread, ids, live, query, other)
+        other_ids = await loop.run_in_executor(thread, ids, other, query, live)
         overlaps.append(overlap_between(live_ids, other_ids))
         changed_first += list(map(str, live_ids[:1])) != list(map(str, other_ids[:1]))
         if loop.time() > ends:
             break
-    histogram = [0] * _TENTHS
-    for overlap in overlaps:
-        histogram[min(int(overlap * _TENTHS + 1e-9), _TENTHS - 1)] += 1  # 1 belongs to the last tenth
-    count = len(overlaps)
+    # 1 belongs to the last tenth.
+    tenths = [min(int(overlap * _TENTHS + 1e-9), _TENTHS - 1) for overlap in overlaps]
     return {
-        "histories": count,
-        "overlap_mean": sum(overlaps) / count,
-        "overlap_histogram": histogram,
-        "changed_first": changed_first / count,
+        "histories": len(overlaps),
+        "overlap_mean": sum(overlaps) / len(overlaps),
+        "overlap_histogram": [tenths.count(tenth) for tenth in range(_TENTHS)],
+        "changed_first": changed_first / len(overlaps),
     }
-
-
-def _both(live: Side, other: Side, query: Query) -> tuple[list[Id], list[Id]]:
-    """The ids of both answers; a version that can't encode the query has none."""
-    return _ids(live, query, other), _ids(other, query, live)
-
-
-def _ids(side: Side, query: Query, other: Side) -> list[Id]:
-    try:
-        return side.answer(query, other)[1]
-    except (RequestError, EncodingError):
-        return []
