@@ -67,14 +67,14 @@ class CatalogSearch:
 
 
 class _SearchedVersion:
-    """The texts of one version, the most popular items first, and those of its latest overlay."""
+    """The items of one version, the most popular first, and those of its latest overlay."""
 
     def __init__(self, bundle: Bundle) -> None:  # which it doesn't keep, so that a version can be closed
         self._title = title_of(bundle.catalog)
-        self._order: list[int] = np.argsort(-bundle.popularity, kind="stable").tolist()
+        rows = np.argsort(-bundle.popularity, kind="stable").tolist()
         catalog, vocabulary = bundle.catalog, bundle.vocabulary
-        self._texts = _Texts(self._text(vocabulary.id(row), catalog.json_of(row)) for row in self._order)
-        self._changed: tuple[FreshItems | None, list[int], _Texts] = (None, [], _Texts(()))
+        self._items = _Index(rows, (self._texts(vocabulary.id(row), catalog.json_of(row)) for row in rows))
+        self._changed: tuple[FreshItems | None, _Index] = (None, _Index([], ()))
 
     def matches(self, fresh: FreshItems, query: str) -> Iterator[int]:
         """Yield the rows of the matching items that are not withdrawn, best first, each once."""
@@ -85,30 +85,32 @@ class _SearchedVersion:
                 yield row
 
     def _ranked(self, fresh: FreshItems, query: str) -> Iterator[int]:
-        changed, texts = self._changes(fresh)
+        changed = self._changes(fresh)
         exact = fresh.row(query.strip())
         if exact is not None:
             yield exact
         words = _WORD.findall(fold(query))
         if not words:
-            yield from changed
-            yield from self._order
+            yield from changed.rows
+            yield from self._items.rows
             return
         for rank in _ranks(words):
-            yield from (changed[position] for position in texts.matches(rank))
-            old = (self._order[position] for position in self._texts.matches(rank))
-            yield from (row for row in old if row not in fresh.replaced)
+            yield from changed.matches(rank)
+            yield from (row for row in self._items.matches(rank) if row not in fresh.replaced)
 
-    def _changes(self, fresh: FreshItems) -> "tuple[list[int], _Texts]":
-        """The rows of the overlay, latest first, and their texts."""
-        known, rows, texts = self._changed
+    def _changes(self, fresh: FreshItems) -> "_Index":
+        """The items of the overlay, latest first."""
+        known, changed = self._changed
         if known is not fresh:
             rows = [*range(fresh.first_row + len(fresh) - 1, fresh.first_row - 1, -1), *fresh.replaced]
-            texts = _Texts(self._text(fresh.id(row), fresh.fields_of(row) or b"{}") for row in rows)
-            self._changed = (fresh, rows, texts)
-        return rows, texts
+            changed = _Index(
+                rows, (self._texts(fresh.id(row), fresh.fields_of(row) or b"{}") for row in rows)
+            )
+            self._changed = (fresh, changed)
+        return changed
 
-    def _text(self, item_id: Id, fields: bytes) -> tuple[str, str, str]:
+    def _texts(self, item_id: Id, fields: bytes) -> tuple[str, str, str]:
+        """The first words of an item's names (id and title), its names, and its other texts, folded."""
         parsed: dict[str, Any] = orjson.loads(fields)
         title = parsed.pop(self._title, None) if self._title else None
         names = [fold(text) for text in (str(item_id), *_strings(title))]
@@ -117,13 +119,11 @@ class _SearchedVersion:
         return " ".join(first), " ".join(names), " ".join(others)
 
 
-class _Texts:
-    """The folded texts of items in a full-text index in memory, in their order of preference.
+class _Index:
+    """A full-text index in memory of `rows` in their order of preference."""
 
-    Of each item the first words of its names (id and title), its names, and its other texts.
-    """
-
-    def __init__(self, texts: Iterable[tuple[str, str, str]]) -> None:
+    def __init__(self, rows: list[int], texts: Iterable[tuple[str, str, str]]) -> None:
+        self.rows = rows
         # Searched by one thread, but any may drop the version.
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         # FTS5 keeps no texts, and ready lists for one and two letters, which most words begin with.
@@ -131,12 +131,12 @@ class _Texts:
         self._index.execute(f"CREATE VIRTUAL TABLE items USING fts5(first, names, others, {options})")
         insert = "INSERT INTO items (rowid, first, names, others) VALUES (?, ?, ?, ?)"
         with self._index:  # one transaction; other threads run during each statement
-            self._index.executemany(insert, ((position, *text) for position, text in enumerate(texts)))
+            self._index.executemany(insert, ((place, *text) for place, text in enumerate(texts)))
 
     def matches(self, expression: str) -> Iterator[int]:
-        """Yield the positions of the items that match an expression of FTS5, in their order."""
+        """Yield the rows of the items that match an expression of FTS5, in their order."""
         found = "SELECT rowid FROM items WHERE items MATCH ? ORDER BY rowid"
-        return (position for (position,) in self._index.execute(found, (expression,)))
+        return (self.rows[place] for (place,) in self._index.execute(found, (expression,)))
 
 
 def _ranks(words: Sequence[str]) -> Iterator[str]:
@@ -171,14 +171,10 @@ def _strings(value: object) -> Sequence[str]:
 
 def items_json(bundle: Bundle, fresh: FreshItems, rows: Sequence[int]) -> bytes:
     """The JSON array of items: id, fields, training events (null for a fresh item), and maybe `withdrawn`."""
-    view = ItemView(bundle, fresh)
-    withdrawn = set(fresh.withdrawn.tolist())
-    marks = (b',"withdrawn":true' if row in withdrawn else b"" for row in rows)
-    return b"[%b]" % b",".join(
-        b'{%b,"training_events":%b%b}' % (view.item_json(row), _events(bundle, row), mark)
-        for row, mark in zip(rows, marks, strict=True)
-    )
-
-
-def _events(bundle: Bundle, row: int) -> bytes:
-    return b"%d" % bundle.popularity[row] if row < len(bundle.popularity) else b"null"
+    view, withdrawn = ItemView(bundle, fresh), set(fresh.withdrawn.tolist())
+    items = []
+    for row in rows:
+        events = b"%d" % bundle.popularity[row] if row < fresh.first_row else b"null"
+        mark = b',"withdrawn":true' if row in withdrawn else b""
+        items.append(b'{%b,"training_events":%b%b}' % (view.item_json(row), events, mark))
+    return b"[%b]" % b",".join(items)

@@ -1,10 +1,8 @@
 """A version beside the live one: both answers to a request, their overlap, and what the calls answer."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +37,7 @@ from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.versions.activation import RefusedError
 from turret.service.versions.gate import overlap_between
-from turret.service.versions.loaded_model import LoadedModel, open_live
+from turret.service.versions.loaded_model import open_live
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError
 
@@ -161,59 +159,29 @@ def test_a_scan_is_bounded_in_users_and_in_time() -> None:
 
 # --- The candidate
 
-REQUEST = RecommendRequest(history=[120], k=5)
-OPENED, SECONDS = 1_700_000_000_000, 60
-
-
-@dataclass
-class Candidate:
-    """The candidate of the routes; times in milliseconds since 1970."""
-
-    version: str
-    manifest: str
-    opened: int
-    until: int
-
 
 class Core:
-    """What a comparison reads of the holder, and calls of the activator, of one worker."""
+    """What a comparison reads of the holder, and calls of the activator, of a worker that opens nothing."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
         self.live = open_live(root, "v1")
         self.version = "v1"
-        self.compared: list[str | None] = []
         self.error: Exception | None = None
-        self.is_late = False
-        self._route(None, None)
-
-    def _route(self, candidate: Candidate | None, model: LoadedModel | None) -> None:
-        self.traffic = SimpleNamespace(routes=SimpleNamespace(candidate=candidate), candidate=model)
+        self.traffic = SimpleNamespace(routes=SimpleNamespace(candidate=None), candidate=None)
 
     async def compare(self, version: str | None) -> None:
-        self.compared.append(version)
         if self.error is not None:
             raise self.error
-        if version is None:
-            self._route(None, None)
-        elif not self.is_late:
-            model = open_live(self.root, version)
-            now = time.time_ns() // 1_000_000
-            manifest = model.bundle.snapshot.manifest
-            self._route(Candidate(version, manifest, OPENED, now + 1000 * SECONDS), model)
 
 
 @pytest.fixture
-def core(bundles: Path, make_contents: Make) -> Core:
-    """Beside the live v1: v2 and v3 with the same items."""
-    publish(bundles, make_contents("v2", seed=1))
-    publish(bundles, make_contents("v3", seed=2))
+def core(bundles: Path) -> Core:
     return Core(bundles)
 
 
 @pytest.fixture
-def comparison(core: Any) -> Iterator[Comparison]:
-    settings = Settings.model_validate({"bundles": core.root, "store": "memory://"})
+def comparison(core: Any, bundles: Path) -> Iterator[Comparison]:
+    settings = Settings.model_validate({"bundles": bundles, "store": "memory://"})
     stores = open_stores(settings)
     histories, overlay = Breaker(stores.histories), ItemOverlayCache(stores.items)
     queries = QueryReader(histories, overlay, settings)
@@ -221,35 +189,6 @@ def comparison(core: Any) -> Iterator[Comparison]:
     yield made
     asyncio.run(made.close())
     asyncio.run(stores.close())
-
-
-def test_a_version_is_opened_described_and_closed(core: Core, comparison: Comparison) -> None:
-    assert comparison.state() == {"version": None, "live": "v1"}
-    described = run(comparison.open("v2"))
-    assert 0 < described.pop("expires_seconds") <= SECONDS
-    assert described == {"version": "v2", "live": "v1", "opened": "2023-11-14T22:13:20.000+00:00"}
-    assert comparison.state("v2")["version"] == "v2"
-    assert comparison.state("v3")["version"] is None
-    assert run(comparison.end("v3"))["version"] == "v2"
-    assert run(comparison.end("v2")) == {"version": None, "live": "v1"}
-    assert core.compared == ["v2", None]
-
-
-def test_the_candidate_is_asked_and_another_version_opened_first(core: Core, comparison: Comparison) -> None:
-    with pytest.raises(ConflictError, match="POST /admin/comparison"):
-        run(comparison.recommend(REQUEST, None))
-    for version, opened in (("v2", ["v2"]), (None, ["v2"]), ("v2", ["v2"]), ("v3", ["v2", "v3"])):
-        answer = run(comparison.recommend(REQUEST, version))
-        assert answer["other"]["version"] == (version or "v2")
-        assert core.compared == opened
-    assert run(comparison.overlap(5, 5, None))["version"] == "v3"
-
-
-def test_the_live_version_is_not_compared_with_itself(core: Core, comparison: Comparison) -> None:
-    for call in (comparison.open("v1"), comparison.recommend(REQUEST, "v1")):
-        with pytest.raises(ConflictError, match="v1 is live now"):
-            run(call)
-    assert core.compared == []
 
 
 @pytest.mark.parametrize(
@@ -270,7 +209,6 @@ def test_a_version_that_can_not_be_opened_is_refused(
         run(comparison.open("v9"))
 
 
-def test_a_worker_that_has_not_opened_it_in_time_says_so(core: Core, comparison: Comparison) -> None:
-    core.is_late = True
+def test_a_worker_that_has_not_opened_it_in_time_says_so(comparison: Comparison) -> None:
     with pytest.raises(NotReadyError, match="has not opened version v2 yet"):
-        run(comparison.recommend(REQUEST, "v2"))
+        run(comparison.recommend(RecommendRequest(history=[120], k=5), "v2"))
