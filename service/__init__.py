@@ -7,6 +7,5 @@ __all__ = [
     "components",
     "error_responses",
     "errors",
-    "security_headers",
     "settings",
 ]

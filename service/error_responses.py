@@ -2,44 +2,47 @@
 
 import math
 import reprlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Match
 from starlette.types import Scope
 
 from turret.service.errors import RequestError, UnavailableError
-from turret.service.schemas.faults import field_error
+from turret.service.schemas.bodies import field_error
 from turret.service.versions.folder import without_folder
 from turret.tower.errors import BundleError, EncodingError, EngineError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
-_REMEDIES = {404: "no such path; /docs lists the calls"}
+_METHODS = ("DELETE", "GET", "HEAD", "POST", "PUT")
 # Errors of bundles and engines, which know no HTTP: the part that is unavailable, and the end of the message.
 _OF_TOWER: dict[type[Exception], tuple[str, str]] = {
     BundleError: ("bundles", "; the live version stays in service"),
     EngineError: ("engine", "; retry"),
 }
 _RETRY_SECONDS = 2
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
+_ANSWERED = (RequestError, UnavailableError, EncodingError, *_OF_TOWER, RequestValidationError, HTTPException)
 
 
-def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
-    """Install the handlers of all errors; `routers` are those of `app`."""
-    routes = [*app.routes, *(route for router in routers for route in router.routes)]
-    for refused in (RequestError, UnavailableError, EncodingError, *_OF_TOWER):
-        app.add_exception_handler(refused, _refuse)
-    app.add_exception_handler(RequestValidationError, _invalid_parameter)
-    app.add_exception_handler(HTTPException, _http_exceptions(routes))
-    app.add_exception_handler(Exception, _unexpected)
+def install(app: FastAPI) -> None:
+    """Install the handler of all errors."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        bundles = app.state.components.settings.bundles
+        return response_to(error, request.scope, bundles) or unexpected(request.scope)
+
+    for kind in (*_ANSWERED, Exception):
+        app.add_exception_handler(kind, answer)
 
 
-def refuse(
+def write_error(
     status: int, field: str, value: object, message: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Write an error response; field, value and message are truncated to a readable length."""
@@ -48,81 +51,69 @@ def refuse(
     return Response(body, status, headers, media_type="application/json")
 
 
-def refused(error: RequestError, field: str | None = None, message: str | None = None) -> Response:
+def refusal(error: RequestError, field: str | None = None, message: str | None = None) -> Response:
     """Write the response to a refused request; `field` and `message` replace those of the error."""
-    headers = {**error.headers, **_retry_after(error.retry_after)}
-    return refuse(error.status, field or error.field, error.value, message or str(error), headers)
-
-
-def refusal(error: Exception, path: str, bundles: Path) -> Response | None:
-    """Write the response to an error of a request; None for one that is a fault of the service.
-
-    Paths in the message are made relative to the folder `bundles`: clients don't learn where it lies.
-    """
-    message = without_folder(str(error), bundles)
-    if isinstance(error, RequestError | EncodingError):
-        is_of_batch = error.position is not None and path.endswith("/batch")
-        field = f"requests.{error.position}.{error.field}" if is_of_batch else error.field
-        if isinstance(error, EncodingError):
-            return refuse(422, field, error.value, message)
-        return refused(error, field, message)
-    if isinstance(error, UnavailableError):
-        headers = _retry_after(error.retry_after)
-        return refuse(error.status, error.part, None, message + error.remedy, headers)
-    for kind, (part, remedy) in _OF_TOWER.items():
-        if isinstance(error, kind):
-            return refuse(503, part, None, message + remedy, _retry_after(_RETRY_SECONDS))
-    return None
-
-
-def _retry_after(seconds: float | None) -> dict[str, str]:
-    return {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}
-
-
-async def _refuse(request: Request, error: Exception) -> Response:
-    response = refusal(error, request.url.path, request.app.state.components.settings.bundles)
-    assert response is not None, "installed for errors that have an answer"
-    return response
-
-
-def _http_exceptions(routes: Sequence[BaseRoute]) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def answer(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        if error.status_code == 405:
-            return _other_method(request, routes)
-        message = _REMEDIES.get(error.status_code, str(error.detail))
-        return refuse(error.status_code, "path", request.url.path, message, error.headers)
-
-    return answer
-
-
-async def _invalid_parameter(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    found = error.errors()[0]
-    name = str(found["loc"][1])
-    if found["type"] == "missing":
-        return refuse(422, name, None, f"this call needs the parameter {name}; /docs describes it")
-    return refused(field_error(found, name))
-
-
-def _other_method(request: Request, routes: Sequence[BaseRoute]) -> Response:
-    """List all methods of the path; the framework lists those of one route."""
-    fitting = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    methods = {name for route in fitting if isinstance(route, Route) for name in route.methods or ()}
-    allowed = ", ".join(sorted(methods))
-    message = f"method not allowed; this path allows {allowed}"
-    return refuse(405, "method", request.method, message, {"Allow": allowed})
+    headers = _HEADERS.get(error.status, {}) | _retry_after(error.retry_after)
+    return write_error(error.status, field or error.field, error.value, message or str(error), headers)
 
 
 def unexpected(scope: Scope) -> Response:
     """Write the response to an unexpected exception; the log has the details."""
     request_id = scope.get("turret", {}).get("request_id", "-")
     message = f"internal error; the log of the service has details under request id {request_id}"
-    return refuse(500, "path", scope["path"], message)
+    return write_error(500, "path", scope["path"], message)
 
 
-async def _unexpected(request: Request, _: Exception) -> Response:
-    return unexpected(request.scope)
+def response_to(error: Exception, scope: Scope, bundles: Path) -> Response | None:
+    """Write the response to an error of a request; None for one that is a fault of the service.
+
+    Paths in the message are made relative to the folder `bundles`: clients don't learn where it lies.
+    """
+    if isinstance(error, HTTPException):
+        return _not_routed(error, scope)
+    if isinstance(error, RequestValidationError):
+        return _invalid_parameter(error)
+    message = without_folder(str(error), bundles)
+    if isinstance(error, RequestError | EncodingError):
+        is_of_batch = error.position is not None and scope["path"].endswith("/batch")
+        field = f"requests.{error.position}.{error.field}" if is_of_batch else error.field
+        if isinstance(error, EncodingError):
+            return write_error(422, field, error.value, message)
+        return refusal(error, field, message)
+    if isinstance(error, UnavailableError):
+        headers = _retry_after(error.retry_after)
+        return write_error(error.status, error.part, None, message + error.remedy, headers)
+    for kind, (part, remedy) in _OF_TOWER.items():
+        if isinstance(error, kind):
+            return write_error(503, part, None, message + remedy, _retry_after(_RETRY_SECONDS))
+    return None
+
+
+def _not_routed(error: HTTPException, scope: Scope) -> Response:
+    """Refuse a path or a method; the framework lists the methods of one route only."""
+    status, path = error.status_code, scope["path"]
+    if status == 405:
+        allowed = ", ".join(method for method in _METHODS if _is_routed({**scope, "method": method}))
+        message = f"method not allowed; this path allows {allowed}"
+        return write_error(405, "method", scope["method"], message, {"Allow": allowed})
+    message = "no such path; /docs lists the calls" if status == 404 else str(error.detail)
+    return write_error(status, "path", path, message, error.headers)
+
+
+def _is_routed(scope: Scope) -> bool:
+    return any(route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
+
+
+def _invalid_parameter(error: RequestValidationError) -> Response:
+    found = error.errors()[0]
+    name = str(found["loc"][1])
+    if found["type"] == "missing":
+        return write_error(422, name, None, f"this call needs the parameter {name}; /docs describes it")
+    return refusal(field_error(found, name))
+
+
+def _retry_after(seconds: float | None) -> dict[str, str]:
+    return {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}
 
 
 def _shown(value: object) -> Any:

@@ -1,8 +1,5 @@
 """The errors of the service. Their messages name the value, the place and the remedy."""
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from turret.data.errors import TurretError
 
 
@@ -66,45 +63,49 @@ class NothingLiveError(UnavailableError):
 
 
 class RequestError(ServiceError):
-    """A request that is refused: the field at fault, its value, and a message with the remedy.
+    """A request that is refused with `status`: the field at fault, its value, and a message with the remedy.
 
-    A subclass states the reason: its HTTP `status`, and `headers` of the response. `retry_after`: seconds
-    after which the same request may succeed, None if it never does. `position`: index of the request in its
-    batch, None outside of a batch.
+    `retry_after`: seconds after which the same request may succeed, None if it never does. `position`: index
+    of the request in its batch, None outside of a batch.
     """
 
     status = 422
-    headers: ClassVar[Mapping[str, str]] = {}
     position: int | None = None
 
-    def __init__(self, field: str, value: object, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        field: str,
+        value: object,
+        message: str,
+        retry_after: float | None = None,
+        status: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.field = field
         self.value = value
         self.retry_after = retry_after
+        if status is not None:
+            self.status = status
 
 
-class MalformedBodyError(RequestError):
-    """The body is not complete, strict JSON."""
+class AccessError(RequestError):
+    """The key is missing or unknown (401), lacks the scope of the call (403), or exceeds its rate (429)."""
+
+    status = 401
+
+
+class BodyError(RequestError):
+    """The body is incomplete or no JSON (400), late (408), too large (413), or of another type (415)."""
 
     status = 400
 
 
-class UnauthenticatedError(RequestError):
-    """The key is missing or unknown."""
-
-    status = 401
-    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
-
-
-class ForbiddenError(RequestError):
-    """The key lacks the scope of the call."""
-
-    status = 403
+class InvalidFieldError(RequestError):
+    """A field or parameter has a value outside of its domain."""
 
 
 class NotFoundError(RequestError):
-    """No such item or path."""
+    """No such item, user, version or path."""
 
     status = 404
 
@@ -115,52 +116,14 @@ class ConflictError(RequestError):
     status = 409
 
 
-class BodyTypeError(RequestError):
-    """The body is not plain JSON, by the head of its request."""
-
-    status = 415
-
-
-class LateBodyError(RequestError):
-    """The body has not arrived in time; the connection is closed."""
-
-    status = 408
-    headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
-
-
-class TooLargeError(RequestError):
-    """The body or a part of it exceeds its size limit."""
-
-    status = 413
-
-
-class InvalidFieldError(RequestError):
-    """A field or parameter has a value outside of its domain."""
-
-
-class RateLimitError(RequestError):
-    """The key has used up its rate."""
-
-    status = 429
-
-
-class TimedOutError(RequestError):
-    """The answer took longer than a request may take; the connection is closed."""
-
-    status = 503
-    headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
-
-    def __init__(
-        self,
-        field: str = "service",
-        value: object = None,
-        message: str = "request timed out; lower k, split the batch, or retry",
-        retry_after: float = 1,
-    ) -> None:
-        super().__init__(field, value, message, retry_after)
-
-
 class NotReadyError(RequestError):
     """This process cannot answer the request yet, or no longer."""
 
     status = 503
+
+
+class TimedOutError(NotReadyError):
+    """The answer took longer than a request may take."""
+
+    def __init__(self) -> None:
+        super().__init__("service", None, "request timed out; lower k, split the batch, or retry", 1)

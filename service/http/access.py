@@ -4,16 +4,9 @@ import time
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turret.service.calls import Scope as KeyScope
 from turret.service.calls import call_of, has_admin_calls
-from turret.service.error_responses import refused
-from turret.service.errors import (
-    ForbiddenError,
-    NotFoundError,
-    RateLimitError,
-    RequestError,
-    UnauthenticatedError,
-)
+from turret.service.error_responses import refusal
+from turret.service.errors import AccessError, NotFoundError, RequestError
 from turret.service.keys.keyring import Keyring
 from turret.service.keys.keys import Key
 
@@ -64,7 +57,7 @@ class Authentication:
             try:
                 key = self._admit(scope)
             except RequestError as error:
-                await refused(error)(scope, receive, send)
+                await refusal(error)(scope, receive, send)
                 return
             if key is not None:
                 scope.setdefault("turret", {})["key"] = key
@@ -85,39 +78,33 @@ class Authentication:
         elif needed is None or self._keyring.is_open or (self._metrics_open and path == "/metrics"):
             return None
         authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-        key = self._find(authorization, needed)
+        key = self._keyring.find(authorization)
+        if key is None:
+            fault = "is wrong, revoked or expired" if authorization else "is missing"
+            own = "the key from TURRET_ADMIN_KEY or from the service's file admin.key, or "
+            raise _refused(
+                401,
+                f"the key {fault}; send 'Authorization: Bearer KEY' with {own if needed == 'admin' else ''}"
+                f"a key of the scope {needed} (turret keys new makes one)",
+            )
         if needed not in key.scopes:
             named = f"the key {key.name}" if key.name else "the admin key"
             has = " and ".join(sorted(key.scopes))
-            message = f"this call requires the scope {needed}, and {named} has {has}; send another key"
-            raise ForbiddenError("Authorization", None, message)
+            raise _refused(
+                403, f"this call requires the scope {needed}, and {named} has {has}; send another key"
+            )
         if key.rate is not None:
             self._take(key, key.rate)
         return key
-
-    def _find(self, authorization: bytes | None, needed: KeyScope) -> Key:
-        key = self._keyring.find(authorization)
-        if key is not None:
-            return key
-        fault = "is wrong, revoked or expired" if authorization else "is missing"
-        where = "a key"
-        if needed == "admin":
-            where = "the key from TURRET_ADMIN_KEY or from the service's file admin.key, or one"
-        raise UnauthenticatedError(
-            "Authorization",
-            None,
-            f"the key {fault}; send 'Authorization: Bearer KEY' with {where} of the scope {needed} "
-            "(turret keys new makes one)",
-        )
 
     def _take(self, key: Key, rate: float) -> None:
         now = time.monotonic()
         limits = rate / self._share, max(1.0, key.bucket_size / self._share)
         bucket = self._buckets.setdefault((key.name, *limits), Bucket(*limits, now))
         if wait := bucket.take(now):
-            raise RateLimitError(
-                "Authorization",
-                None,
-                f"key {key.name} exceeds its {rate:g} requests a second; retry in {wait:.2g} seconds",
-                wait,
-            )
+            message = f"key {key.name} exceeds its {rate:g} requests a second; retry in {wait:.2g} seconds"
+            raise _refused(429, message, wait)
+
+
+def _refused(status: int, message: str, retry_after: float | None = None) -> AccessError:
+    return AccessError("Authorization", None, message, retry_after, status)

@@ -12,16 +12,10 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
-from turret.service.error_responses import refuse, refused
-from turret.service.errors import (
-    LateBodyError,
-    MalformedBodyError,
-    NotReadyError,
-    RequestError,
-    TimedOutError,
-)
-from turret.service.http.bodies import check_head, too_large
+from turret.service.error_responses import refusal, write_error
+from turret.service.errors import BodyError, NotReadyError, RequestError, TimedOutError
 from turret.service.observing.metrics import Metrics
+from turret.service.schemas.bodies import BODY
 from turret.service.settings import Settings
 
 RETRY_SECONDS = 1
@@ -36,14 +30,10 @@ _LIMITS = {"batch": 8, "store": 256, "read": 128, "operator": 64, "open": 64}
 # What a refusal with its reading and writing costs, and the share of time for refusals.
 _REFUSAL_SECONDS, _REFUSAL_SHARE = 200e-6, 0.05
 _MIN_PAUSE, _MAX_PAUSE = 0.05, float(RETRY_SECONDS)
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _CUT_OFF = "the connection ended before the body did; send it again"
 _LATE = "the body did not arrive in time; send it again without pauses"
-_BUSY = refuse(503, "service", None, BUSY, {"Retry-After": str(RETRY_SECONDS)})
-_REASONS: dict[type[RequestError], str] = {
-    LateBodyError: "time",
-    TimedOutError: "time",
-    NotReadyError: "overload",
-}
+_BUSY = write_error(503, "service", None, BUSY, {"Retry-After": str(RETRY_SECONDS)})
 
 
 @dataclass
@@ -58,23 +48,33 @@ class Lane:
 class _Request:
     """A request: when its body `ends`, or its answer if it `has_place`, and the counted bytes of its body.
 
-    It is cancelled for an `error`, which is then its answer.
+    It is cancelled for an `error`, which is then its answer. `send` keeps back the end of a large answer.
     """
 
-    __slots__ = ("ends", "error", "has_place", "size", "task")
+    __slots__ = ("_send", "ends", "error", "has_answer", "has_place", "is_large", "size", "task")
 
-    def __init__(self, ends: float) -> None:
+    def __init__(self, ends: float, send: Send) -> None:
         self.task = asyncio.current_task()
         self.ends = ends
-        self.has_place = False
+        self.has_place = self.has_answer = self.is_large = False
         self.size = 0
         self.error: RequestError | None = None
+        self._send = send
 
     def fail(self, error: RequestError) -> None:
         """Cancel the request."""
         if self.error is None and self.task is not None:
             self.error = error
             self.task.cancel()
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.has_answer = True
+        elif len(message.get("body", b"")) > SMALL_ANSWER and not message.get("more_body"):
+            self.is_large = True
+            message = {**message, "more_body": True}
+        return self._send(message)
 
 
 class Capacity:
@@ -108,10 +108,10 @@ class Capacity:
         for name, lane in self.lanes.items():
             metrics.under_way.labels(name).set(lane.running)
 
-    def begin(self) -> _Request:
+    def begin(self, send: Send) -> _Request:
         """Follow a request; its body has a deadline."""
         loop = asyncio.get_running_loop()
-        request = _Request(loop.time() + BODY_SECONDS)
+        request = _Request(loop.time() + BODY_SECONDS, send)
         self._requests.add(request)
         if self._timer is None:
             self._timer = loop.call_later(1.0, self._look, loop)
@@ -144,14 +144,15 @@ class Capacity:
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         for request in self._requests:
             if request.ends < loop.time():
-                request.fail(TimedOutError() if request.has_place else LateBodyError("body", None, _LATE))
+                late = BodyError("body", None, _LATE, status=408)
+                request.fail(TimedOutError() if request.has_place else late)
         self._timer = loop.call_later(1.0, self._look, loop) if self._requests else None
 
 
 class Admission:
     """Reads the body of each request, gives it a place in its lane, or refuses it with 503 and Retry-After.
 
-    The rest of the application gets the body in one message. `count` is called with the reason of each
+    The rest of the application finds the body in the scope. `count` is called with the reason of each
     refusal: `overload` or `time`. Probes pass through.
     """
 
@@ -171,33 +172,32 @@ class Admission:
         if lane is None:
             await self._app(scope, receive, send)
             return
-        request, answer = self._capacity.begin(), _Answer(send)
+        request = self._capacity.begin(send)
         error: RequestError | None = None
         try:
-            check_head(scope, self._limit)
-            body = await self._read(request, receive)
+            _check_head(scope, self._limit)
+            scope[BODY] = await self._read(request, receive)
             if lane.running < lane.limit:
                 request.has_place = True
                 request.ends = asyncio.get_running_loop().time() + lane.seconds
                 lane.running += 1
-                await self._app(scope, _Whole(body, receive), answer)
-                if answer.is_large:  # uvicorn sends the end once the client has read all but its buffer
+                await self._app(scope, receive, request.send)
+                if request.is_large:  # uvicorn sends the end once the client has read all but its buffer
                     request.ends = math.inf
                     await send(_end())
         except RequestError as caught:
             error = caught
         except asyncio.CancelledError:
-            if request.error is None or request.task is None or answer.has_begun:
+            if request.error is None or request.task is None or request.has_answer:
                 raise
             request.task.uncancel()
             error = request.error
+            self._count("overload" if type(error) is NotReadyError else "time")
         finally:
             lane.running -= request.has_place
             self._capacity.end(request)
         if error is not None:
-            if reason := _REASONS.get(type(error)):
-                self._count(reason)
-            await refused(error)(scope, receive, send)
+            await refusal(error)(scope, receive, send)
         elif not request.has_place:
             await self._refuse(send)
 
@@ -208,12 +208,12 @@ class Admission:
         while more:
             message = await receive()
             if message["type"] != "http.request":
-                raise MalformedBodyError("body", None, _CUT_OFF)
+                raise BodyError("body", None, _CUT_OFF)
             parts.append(message.get("body", b""))
             more = message.get("more_body", False)
             self._capacity.add(request, len(parts[-1]), not more)
             if request.size > self._limit:
-                raise too_large(self._limit)
+                raise _too_large(self._limit)
             if request.error is not None:
                 await asyncio.sleep(0)  # raises its cancellation
         return b"".join(parts) if len(parts) > 1 else parts[0]
@@ -234,39 +234,45 @@ class Admission:
             self._capacity.paused -= 1
 
 
-class _Whole:
-    """Gives a body in one message, and then what its connection gives."""
-
-    __slots__ = ("_body", "_receive")
-
-    def __init__(self, body: bytes, receive: Receive) -> None:
-        self._body: bytes | None = body
-        self._receive = receive
-
-    async def __call__(self) -> Message:
-        body, self._body = self._body, None
-        if body is None:
-            return await self._receive()
-        return {"type": "http.request", "body": body, "more_body": False}
-
-
-class _Answer:
-    """Sends an answer but for the end of a large one."""
-
-    __slots__ = ("_send", "has_begun", "is_large")
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.has_begun = self.is_large = False
-
-    def __call__(self, message: Message) -> Awaitable[None]:
-        if message["type"] == "http.response.start":
-            self.has_begun = True
-        elif len(message.get("body", b"")) > SMALL_ANSWER and not message.get("more_body"):
-            self.is_large = True
-            message = {**message, "more_body": True}
-        return self._send(message)
-
-
 def _end() -> Message:
     return {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+def _check_head(scope: Scope, limit: int) -> None:
+    """Raise RequestError for a body that the head of its request excludes: its type (415) or length (413).
+
+    Any website can make a browser send forms and plain text to any address that the browser reaches, such as
+    a service on the visitor's machine. For JSON the browser first sends a CORS preflight, which this service
+    refuses. A body without a content type is accepted without an `Origin`, which browsers send.
+
+    A compressed body could be small here and large in memory, and saves nothing for a thousand ids.
+    """
+    kind = origin = encoding = b""
+    length = 0
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            kind = value
+        elif name == b"content-length":
+            length = int(value)
+        elif name == b"content-encoding":
+            encoding = value.strip().lower()
+        elif name == b"origin":
+            origin = value
+    if scope["method"] in _WITH_BODY:
+        if encoding not in (b"", b"identity"):
+            message = "compressed bodies are not accepted; send plain JSON"
+            raise BodyError("Content-Encoding", encoding.decode("latin-1"), message, status=415)
+        if kind != b"application/json" and (kind or origin) and not _is_json(kind):
+            message = "send JSON with -H 'Content-Type: application/json'"
+            raise BodyError("Content-Type", kind.decode("latin-1"), message, status=415)
+    if length > limit:
+        raise _too_large(limit)
+
+
+def _too_large(limit: int) -> BodyError:
+    return BodyError("body", None, f"the body is larger than {limit} bytes; send it in parts", status=413)
+
+
+def _is_json(kind: bytes) -> bool:
+    name = kind.partition(b";")[0].strip().lower()
+    return name == b"application/json" or (name.startswith(b"application/") and name.endswith(b"+json"))

@@ -13,9 +13,7 @@ from turret.service import error_responses
 from turret.service.components import Components, WorkerContext
 from turret.service.http.access import Authentication
 from turret.service.http.admission import Admission, Capacity
-from turret.service.http.bodies import BodyReader
 from turret.service.http.edge import Edge
-from turret.service.http.fast_path import RecommendPath
 from turret.service.http.routes import histories, items, page, probes, recommend, versions
 from turret.service.http.routes.dependencies import check_parameters
 from turret.service.settings import Settings
@@ -76,7 +74,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.components, app.state.bodies, app.state.capacity = components, BodyReader(), Capacity(settings)
+    app.state.components, app.state.capacity = components, Capacity(settings)
     components.metrics.refresh_with(partial(app.state.capacity.show, components.metrics))
     routers = (*ROUTERS, page.router) if settings.page else ROUTERS
     for router in routers:
@@ -84,7 +82,7 @@ def create_app(
         # scrapers to those of probes and metrics.
         is_lenient = router in (page.router, probes.router)
         app.include_router(router, dependencies=() if is_lenient else (Depends(check_parameters),))
-    error_responses.install(app, routers)
+    error_responses.install(app)
     app.layers = _layers(app, components)
     return app
 
@@ -93,7 +91,7 @@ def _layers(app: Application, components: Components) -> ASGIApp:
     """Put the layers around FastAPI, the innermost first."""
     settings, metrics, context = components.settings, components.metrics, components.context
     layers: ASGIApp = partial(FastAPI.__call__, app)
-    layers = RecommendPath(layers, components, app.state.bodies)
+    layers = recommend.RecommendPath(layers, components)
     layers = UpToDate(layers, components.follower)
     layers = Admission(layers, app.state.capacity, settings, metrics.count_refusal)
     layers = Authentication(

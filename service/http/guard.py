@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from turret.service.error_responses import refuse
-from turret.service.security_headers import DATA
+from turret.service.error_responses import write_error
+from turret.service.http.edge import DATA_HEADERS
 
 ADMIN_CONNECTIONS = 64  # more than the limit
 HEAD_SECONDS = 10.0  # from the first byte of a head to its end
@@ -38,8 +38,8 @@ class Refusal:
 def _refusal(
     status: int, field: str, message: str, reason: str | None = None, retry: str | None = None
 ) -> Refusal:
-    response = refuse(status, field, None, message, {"Retry-After": retry} if retry else None)
-    headers = (*response.raw_headers, *DATA, (b"connection", b"close"))
+    response = write_error(status, field, None, message, {"Retry-After": retry} if retry else None)
+    headers = (*response.raw_headers, *DATA_HEADERS, (b"connection", b"close"))
     first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
     lines = (first, *(b"%s: %s" % header for header in headers))
     return Refusal(b"\r\n".join((*lines, b"", bytes(response.body))), reason)
@@ -66,18 +66,6 @@ FRAMING_TOO_LARGE = _refusal(
 )
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The number of connections; `count` is called with the reason of each refusal.
-
-    Clients of the port `admin_port` get connections beyond the number, as others may have taken all.
-    """
-
-    connections: int
-    count: Callable[[str], None]
-    admin_port: int | None = None
-
-
 class _Trailers(list[tuple[bytes, bytes]]):
     """Keeps nothing: trailers never become headers (RFC 9110, section 6.5.1)."""
 
@@ -85,15 +73,24 @@ class _Trailers(list[tuple[bytes, bytes]]):
         pass
 
 
-def guarded(limits: Limits) -> type[HttpToolsProtocol]:
-    """Make the protocol class that uvicorn's setting `http` takes, as uvicorn makes the objects."""
-    return type("GuardedProtocol", (Guard,), {"limits": limits})
+def guarded(
+    connections: int, count: Callable[[str], None], admin_port: int | None = None
+) -> type[HttpToolsProtocol]:
+    """Make the protocol class that uvicorn's setting `http` takes, as uvicorn makes the objects.
+
+    `count` is called with the reason of each refusal. Clients of the port `admin_port` get connections beyond
+    the number, as others may have taken all.
+    """
+    limits = {"most": connections, "count": staticmethod(count), "admin_port": admin_port}
+    return type("GuardedProtocol", (Guard,), limits)
 
 
 class Guard(HttpToolsProtocol):
-    """A connection within `limits`."""
+    """A connection within limits, see `guarded`."""
 
-    limits: Limits
+    most: int
+    count: Callable[[str], None]
+    admin_port: int | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -111,12 +108,10 @@ class Guard(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Begin the deadline of the first head; close a connection beyond the limit."""
         super().connection_made(transport)
-        limit = self.limits.connections
-        if self.limits.admin_port is not None and self.server and self.server[1] == self.limits.admin_port:
-            limit += ADMIN_CONNECTIONS
-        if len(self.connections) > limit:
+        is_admin = self.admin_port is not None and self.server and self.server[1] == self.admin_port
+        if len(self.connections) > self.most + (ADMIN_CONNECTIONS if is_admin else 0):
             self._is_over = True
-            self.limits.count("overload")
+            self.count("overload")
             transport.write(TOO_MANY.content)
             transport.close()
         else:
@@ -237,7 +232,7 @@ class Guard(HttpToolsProtocol):
         if self._arriving is not None:
             self._arriving.cancel()
         if refusal.reason is not None:
-            self.limits.count(refusal.reason)
+            self.count(refusal.reason)
         if not self._is_head:
             if self.cycle is not self._running:
                 if self.pipeline:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from turret.data.vocabulary import ID_LENGTH, Id
-from turret.service.errors import ConflictError, InvalidFieldError, NotFoundError, TooLargeError
+from turret.service.errors import BodyError, ConflictError, InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems, can_name, exported_at
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
 from turret.service.schemas.requests import ItemBody
@@ -53,7 +53,7 @@ class ItemWriter:
         fields = features if body.fields is None else _json(body.fields)
         if len(features) + len(fields) > ITEM_BYTES:
             message = f"features and fields together exceed {ITEM_BYTES} bytes; leave some fields out"
-            raise TooLargeError("fields", None, message)
+            raise BodyError("fields", None, message, status=413)
         if bundle.item_encoder is not None:
             bundle.item_encoder.encode([body.features])
         elif not is_known:

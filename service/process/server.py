@@ -9,7 +9,7 @@ import uvicorn
 
 from turret.service.errors import ServiceError
 from turret.service.http.app import Application
-from turret.service.http.guard import Limits, guarded
+from turret.service.http.guard import guarded
 from turret.service.settings import Settings
 
 # Of a process, which can't read a key file, open a version or answer a probe without a descriptor that is not
@@ -20,11 +20,11 @@ _MAX_CONNECTIONS, _MIN_CONNECTIONS, _RESERVED_FILES = 4_096, 16, 256
 def config_of(settings: Settings, app: Application) -> uvicorn.Config:
     """Configure the server of an application."""
     components, limit = app.state.components, connection_limit()
-    limits = Limits(limit, components.metrics.count_refusal, components.admin_port)
+    guard = guarded(limit, components.metrics.count_refusal, components.admin_port)
     return uvicorn.Config(
         app,
         lifespan="on",
-        http=guarded(limits) if settings.guard else "httptools",
+        http=guard if settings.guard else "httptools",
         # The guard closes connections beyond the limit; uvicorn lets them be, and refuses all requests.
         limit_concurrency=None if settings.guard else limit,
         ws="none",

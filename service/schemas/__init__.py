@@ -1,3 +1,3 @@
 """The bodies of requests, their fields, cursors and times."""
 
-__all__ = ["cursor", "faults", "fields", "requests", "times"]
+__all__ = ["bodies", "cursor", "fields", "requests", "times"]

@@ -31,7 +31,7 @@ def check_id(value: object) -> int | str:
         return value
     if isinstance(value, str) and 1 <= len(value) <= ID_LENGTH:
         return value
-    # JSON has one number type: 7.0 is 7. Integers below the 64-bit minimum are parsed as a float equal to it.
+    # Integers below the 64-bit minimum are parsed as a float equal to it.
     if isinstance(value, float) and value.is_integer() and value > -(2.0**63):
         return check_id(int(value))
     raise PydanticCustomError(
@@ -39,13 +39,9 @@ def check_id(value: object) -> int | str:
     )
 
 
-def check_k(value: object) -> int:
-    """Accept a whole number from 1 to 1000."""
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= K_LIMIT:
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return check_k(int(value))
-    raise PydanticCustomError("k", "send a whole number from 1 to 1000")
+def whole(value: object) -> object:
+    """Read 7.0 as 7: JSON has one number type."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_features(features: dict[str, Any]) -> dict[str, Any]:
@@ -100,14 +96,8 @@ Id = Annotated[
     ),
 ]
 # `fail_fast` stops at the first invalid value: an error for each of 300,000 takes seconds.
-Ids = Annotated[
-    list[Id],
-    Field(max_length=HISTORY_LIMIT, fail_fast=True),
-    WrapValidator(check_ids),
-]
-Count = Annotated[
-    int, PlainValidator(check_k), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": K_LIMIT})
-]
+Ids = Annotated[list[Id], Field(max_length=HISTORY_LIMIT, fail_fast=True), WrapValidator(check_ids)]
+Count = Annotated[int, Field(ge=1, le=K_LIMIT), BeforeValidator(whole)]
 _SCALARS = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
 _FEATURE = {
     "anyOf": [

@@ -15,7 +15,8 @@ import uvicorn
 
 from tests.support.until import eventually
 from turret.service.http.admission import BODY_BYTES, Admission, Capacity
-from turret.service.http.guard import Limits, guarded
+from turret.service.http.guard import guarded
+from turret.service.schemas.bodies import BODY
 from turret.service.settings import Settings
 
 GET = b"GET /v1/recommend HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -43,7 +44,7 @@ class Application:
         self.headers.append(scope["headers"])
         is_closed = scope["path"] == "/closed"
         if not is_closed:
-            self.bodies.append((await receive())["body"])
+            self.bodies.append(scope.get(BODY, b""))
         await self.open.wait()
         if scope["query_string"] == b"fail":
             raise ValueError("a fault")
@@ -149,7 +150,7 @@ async def running(
 
     config = uvicorn.Config(
         outer,
-        http=guarded(Limits(most, count)),
+        http=guarded(most, count),
         ws="none",
         lifespan="off",
         log_level="error",

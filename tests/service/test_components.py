@@ -14,8 +14,8 @@ from tests.support.service_app import ids, post_events, recommended
 from tests.support.until import until
 from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
 from turret.service.http.app import create_app
-from turret.service.http.bodies import is_short
 from turret.service.ranking.answers import recommend
+from turret.service.schemas.bodies import is_short
 from turret.service.schemas.cursor import Cursor
 from turret.service.settings import Settings
 from turret.service.stores.contract import Changes, Event, History, Stores

@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from turret.service.error_responses import refuse
+from turret.service.error_responses import write_error
 from turret.service.http.access import Authentication, Bucket
 from turret.service.keys.keyring import Keyring
 from turret.service.keys.keys import add_key, new_key, read_keys, record, remove_key
@@ -20,7 +20,7 @@ ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
 async def answering(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers 200 with the name of the request's key."""
     key = scope.get("turret", {}).get("key")
-    answer = refuse(200, "name", key.name if key else None, "")
+    answer = write_error(200, "name", key.name if key else None, "")
     await answer(scope, receive, send)
 
 

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, ValidationError
 
 from turret.service.errors import InvalidFieldError, RequestError
-from turret.service.http.bodies import SHORT_BODY, BodyReader, parse, read_schema
+from turret.service.schemas.bodies import BODY, SHORT_BODY, parse, read_body, read_schema
 from turret.service.schemas.requests import BatchRequest, EventsRequest, RecommendRequest
 
 EVENT: dict[str, Any] = {"event_id": 1, "user_id": 1, "item_id": 1}
@@ -134,7 +134,7 @@ def test_of_repeated_keys_the_last_counts(client: TestClient) -> None:
 def test_a_body_of_very_many_parts_is_refused_before_it_is_parsed(
     body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turret.service.http.bodies.orjson.loads", None)
+    monkeypatch.setattr("turret.service.schemas.bodies.orjson.loads", None)
     with pytest.raises(RequestError, match="more than 20000 lists and objects, or keys"):
         parse(body)
 
@@ -166,13 +166,6 @@ def test_the_first_wrong_value_is_enough(schema: type[BaseModel], body: dict[str
     assert errors.value.error_count() <= 4
 
 
-def receive_of(body: bytes) -> Any:
-    async def receive() -> Any:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
-
-
 @pytest.mark.fault(42)
 @pytest.mark.parametrize(("size", "is_beside"), [(10, False), (SHORT_BODY, True)])
 def test_long_bodies_are_parsed_outside_the_event_loop_with_the_same_errors(
@@ -188,13 +181,12 @@ def test_long_bodies_are_parsed_outside_the_event_loop_with_the_same_errors(
     monkeypatch.setattr(RecommendRequest, "model_validate", noting)
 
     async def scenario() -> None:
-        reader = BodyReader()
         body = {"filter": {"a": "x" * size}}
-        found = await reader.read(receive_of(json.dumps(body).encode()), RecommendRequest)
+        found = await read_body({BODY: json.dumps(body).encode()}, RecommendRequest)
         assert found.filter == body["filter"]
         assert (threads[0] != threading.get_ident()) == is_beside
         with pytest.raises(InvalidFieldError) as caught:
-            await reader.read(receive_of(json.dumps({"k": 0, **body}).encode()), RecommendRequest)
+            await read_body({BODY: json.dumps({"k": 0, **body}).encode()}, RecommendRequest)
         assert caught.value.field == "k"
 
     asyncio.run(scenario())

@@ -20,7 +20,8 @@ from tests.support.wire_answers import MalformedAnswerError, WireAnswer, read_an
 from tests.support.wire_grammar import Case, Grammar, World
 from tests.support.wire_productions import POOLS
 from turret.service.http.admission import Admission, Capacity
-from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES, Limits, guarded
+from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES, guarded
+from turret.service.schemas.bodies import BODY
 from turret.service.settings import Settings
 
 SEED = int(os.environ.get("TURRET_FUZZ_SEED", "1511"))
@@ -43,7 +44,7 @@ class Application:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         is_probe = scope["path"] in ("/livez", "/readyz")  # which has no admission, and reads no body
-        body = b"" if is_probe else (await receive())["body"]
+        body = b"" if is_probe else scope[BODY]
         let_in = (b"authorization", WORLD.authorization) in scope["headers"]
         self.allowed += let_in and body == WORLD.allowed
         self.forbidden += let_in and body == WORLD.forbidden
@@ -61,7 +62,7 @@ class Fuzz:
         settings = Settings(body_limit=LIMIT)
         self.app, self.capacity = Application(), Capacity(settings)
         admission = Admission(self.app, self.capacity, settings, lambda _: None)
-        self.protocol = guarded(Limits(10, lambda _: None))
+        self.protocol = guarded(10, lambda _: None)
 
         async def numbered(scope: Any, receive: Any, send: Any) -> None:
             number = b"%d" % next(scope["state"]["numbers"])

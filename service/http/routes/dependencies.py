@@ -3,20 +3,19 @@
 Ids and their paths map one to one.
 """
 
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Generic, get_args, get_origin
 from urllib.parse import unquote_to_bytes
 
 import orjson
-from fastapi import Depends, Path, Request, Response
-from fastapi.dependencies.models import Dependant
-from pydantic import BaseModel, Field
-from starlette.convertors import Convertor, register_url_convertor
+from fastapi import Depends, Path, Query, Request, Response
+from pydantic import Field
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.components import Components
 from turret.service.errors import InvalidFieldError
-
-Schema = TypeVar("Schema", bound=BaseModel)
+from turret.service.schemas.bodies import Schema, read_body
+from turret.service.schemas.fields import K_LIMIT
 
 
 async def _parts(request: Request) -> Components:  # a coroutine, as FastAPI calls plain functions in a thread
@@ -38,31 +37,23 @@ class Reads(Generic[Schema]):
 
     async def __call__(self, request: Request) -> Schema:
         """Read the body of a request. Raises RequestError."""
-        body: Schema = await request.app.state.bodies.read(request.receive, self.schema)
-        return body
+        return await read_body(request.scope, self.schema)
 
 
+K = Annotated[int, Query(ge=1, le=K_LIMIT)]
 Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH)]
 UserId = Annotated[str, Path(min_length=1, max_length=ID_LENGTH)]
 # Not checked against its bounds: other texts name no item, which is 404 to a call that reads.
 ItemId = Annotated[str, Path(json_schema_extra={"minLength": 1, "maxLength": ID_LENGTH})]
 
 
-class _Id(Convertor[str]):
+class _Id(StringConvertor):
     """An id of any characters, with slashes and newlines; Starlette's `path` ends at a newline."""
 
     regex = "(?s:.*)"
 
-    def convert(self, value: str) -> str:
-        """Return the id as it is."""
-        return value
 
-    def to_string(self, value: str) -> str:
-        """Return the id as it is."""
-        return value
-
-
-class _Item(_Id):
+class _Item(StringConvertor):
     """An id that doesn't end in /similar, which is another call."""
 
     regex = r"(?s:(?!.*/similar\Z).*)"
@@ -86,14 +77,15 @@ async def check_parameters(request: Request) -> None:
         return
     for part in request.scope["query_string"].split(b"&"):
         _check_utf8(part, unquote_to_bytes(part.partition(b"=")[0]).decode(errors="replace"), None)
-    known = _parameters(request.scope["route"].dependant)
+    parameters = request.scope["route"].dependant.query_params
+    known = {parameter.alias: parameter.field_info.annotation for parameter in parameters}
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
         if name not in known:
             remedy = f"send {', '.join(known)} only" if known else "this call takes none"
             # Without its value, which may be a key that was sent in the wrong place.
             raise InvalidFieldError(name, None, f"unknown query parameter; {remedy}")
-        if name in seen and not known[name]:
+        if name in seen and not _is_list(known[name]):
             raise InvalidFieldError(name, value, "this parameter is sent twice; send it once")
         seen.add(name)
 
@@ -104,14 +96,6 @@ def _check_utf8(quoted: bytes, name: str, shown: object) -> None:
     except UnicodeDecodeError:
         message = "this isn't UTF-8; send it in UTF-8 and percent-encode its bytes (é is %C3%A9)"
         raise InvalidFieldError(name, shown, message) from None
-
-
-def _parameters(call: Dependant) -> dict[str, bool]:
-    """The query parameters of a call, and whether each may be repeated."""
-    own = {one.alias: _is_list(one.field_info.annotation) for one in call.query_params}
-    for inner in call.dependencies:
-        own |= _parameters(inner)
-    return own
 
 
 def _is_list(annotation: object) -> bool:

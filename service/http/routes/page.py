@@ -1,6 +1,5 @@
 """`/`, `/page/...`: the page for people; its data comes from the calls of the API."""
 
-from ipaddress import ip_address
 from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
@@ -13,6 +12,7 @@ from turret.service.settings import Settings
 
 STATIC = Path(page.__file__).parent / "static"
 _files = StaticFiles(directory=STATIC)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 router = APIRouter(include_in_schema=False)
 
 
@@ -54,17 +54,8 @@ def admin_url(settings: Settings, hostname: str) -> str | None:
     None where there is no such port, where it is a random one, or where it listens on the loopback only and
     the caller came from elsewhere.
     """
-    port = settings.admin_port
-    if not port or not hostname or (_is_loopback(settings.admin_host) and not _is_loopback(hostname)):
+    port, is_local = settings.admin_port, hostname in _LOOPBACK
+    if not port or not hostname or (settings.admin_host in _LOOPBACK and not is_local):
         return None
     shown = f"[{hostname}]" if ":" in hostname else hostname
     return f"http://{shown}:{port}/"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

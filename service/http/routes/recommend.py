@@ -1,13 +1,54 @@
 """`POST /v1/recommend` and `/v1/recommend/batch`."""
 
+from time import perf_counter
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turret.service.components import Components
+from turret.service.error_responses import response_to
 from turret.service.http.routes.dependencies import Parts, Reads, json_response
+from turret.service.schemas.bodies import read_body
 from turret.service.schemas.requests import BatchRequest, RecommendRequest
 
+PATH = "/v1/recommend"
+_TYPE = (b"content-type", b"application/json")
 router = APIRouter(prefix="/v1", tags=["recommend"])
+
+
+class RecommendPath:
+    """Answers recommendations from bytes to bytes, and passes every other call on to `app`.
+
+    It stands in front of FastAPI, whose routing costs as much as the ranking, and runs in the event loop. A
+    call with parameters, which are refused, comes to the route.
+    """
+
+    def __init__(self, app: ASGIApp, components: Components) -> None:
+        self._app = app
+        self._components = components
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a recommendation; pass other calls on."""
+        is_ours = scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "POST"
+        if not is_ours or scope["query_string"]:
+            await self._app(scope, receive, send)
+            return
+        facts = scope.setdefault("turret", {})
+        try:
+            begun = perf_counter()
+            request = await read_body(scope, RecommendRequest)
+            facts.setdefault("stages", {})["parse"] = perf_counter() - begun
+            answer = await self._components.recommender.recommend_one(request, facts)
+        except Exception as error:
+            response = response_to(error, scope, self._components.settings.bundles)
+            if response is None:
+                raise
+            await response(scope, receive, send)
+            return
+        length = (b"content-length", b"%d" % len(answer))
+        await send({"type": "http.response.start", "status": 200, "headers": [_TYPE, length]})
+        await send({"type": "http.response.body", "body": answer})
 
 
 @router.post("/recommend")

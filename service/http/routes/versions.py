@@ -1,7 +1,7 @@
 """The versions: which is live, and the calls of the scope admin, which change or compare them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -15,9 +15,8 @@ from turret.service.errors import (
     ReplicasUnavailableError,
     ServiceError,
 )
-from turret.service.http.routes.dependencies import Parts, Reads, json_response
-from turret.service.observing.metrics import Metrics
-from turret.service.schemas.fields import K_LIMIT, VersionName
+from turret.service.http.routes.dependencies import K, Parts, Reads, json_response
+from turret.service.schemas.fields import VersionName
 from turret.service.schemas.requests import (
     ActivateRequest,
     ComparedRequest,
@@ -107,7 +106,7 @@ async def route(body: Annotated[RoutesRequest, Depends(Reads(RoutesRequest))], p
         name: None if change is None else Route.model_validate(change.model_dump())
         for name, change in ((name, getattr(body, name)) for name in body.model_fields_set)
     }
-    with _refusals("routes", parts.metrics, lambda: "the routes are unchanged"):
+    with _refusals("routes", parts):
         late = await parts.activator.route(lambda routes: routes.model_copy(update=changes))
     return json_response(_shown(parts) | _behind(late))
 
@@ -147,19 +146,14 @@ async def overlap(
     parts: Parts,
     version: VersionName | None = None,
     users: Annotated[int, Query(ge=1, le=_COMPARED_USERS)] = 200,
-    k: Annotated[int, Query(ge=1, le=K_LIMIT)] = 10,
+    k: K = 10,
 ) -> Response:
     """Measure the overlap of both versions' answers over stored users, or over recorded queries."""
     return json_response(await parts.comparison.overlap(users, k, version))
 
 
 async def _swap(parts: Components, replacing: Awaitable[Swap]) -> Response:
-    def unchanged() -> str:
-        parts.metrics.activations.labels("refused").inc()
-        version = parts.model_holder.version
-        return f"version {version} stays live" if version else "no version is live yet"
-
-    with _refusals("version", parts.metrics, unchanged):
+    with _refusals("version", parts):
         swap = await replacing
     parts.metrics.activations.labels("activated").inc()
     answer: dict[str, Any] = {"version": swap.live.version, "previous": swap.replaced}
@@ -174,13 +168,18 @@ def _behind(late: Late) -> dict[str, Any]:
 
 
 @contextmanager
-def _refusals(field: str, metrics: Metrics, unchanged: Callable[[], str]) -> Iterator[None]:
-    """Raise the errors of an activation as errors of the request; `unchanged` names the live version."""
+def _refusals(field: str, parts: Components) -> Iterator[None]:
+    """Raise the errors of a change of the live version, or of the routes, as errors of the request."""
     try:
         yield
     except BundleError as error:
-        metrics.reload_failures.labels(reason_of(error)).inc()
-        raise ConflictError("version", None, f"{error}; {unchanged()}") from None
+        parts.metrics.reload_failures.labels(reason_of(error)).inc()
+        unchanged = "the routes are unchanged"
+        if field == "version":
+            parts.metrics.activations.labels("refused").inc()
+            version = parts.model_holder.version
+            unchanged = f"version {version} stays live" if version else "no version is live yet"
+        raise ConflictError("version", None, f"{error}; {unchanged}") from None
     except BusyError as error:
         raise NotReadyError(field, None, str(error), 1) from None
     except ReplicasUnavailableError as error:
