@@ -8,8 +8,8 @@ of another master.
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any, NamedTuple, TypeVar
 
 from redis import exceptions
@@ -29,8 +29,8 @@ _FAILURES = (exceptions.RedisError, OSError, EOFError, ValueError)
 # Replies of a cluster that sends a command elsewhere, or asks for patience; MovedError is an AskError.
 _REDIRECTIONS = (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError)
 _SLOTS = 16_384
-_AT_ONCE = 2  # rounds without a pause: to the old master and to the new one
-_LEAST_PAUSE, _MOST_PAUSE = 0.02, 0.2
+# Seconds before a command is sent again, the first time at once: to the new master after the old one.
+_PAUSES = (0.0, 0.02, 0.04, 0.08, 0.16)
 # The slot map is not read again sooner: many calls meet a failed node at the same time.
 _LEAST_AGE = 0.1
 
@@ -44,17 +44,6 @@ class Failures(NamedTuple):
 
 
 HISTORIES = Failures(HistoryUnavailableError, HistoryDamagedError, "that is no history")
-
-
-@dataclass(eq=False, slots=True)
-class _Request:
-    """One command: where it goes, and its reply, or why it has to be sent again."""
-
-    command: Command
-    slot: int
-    asking: Node | None = None  # where this slot is being moved to, for this request alone
-    reply: Any = None
-    problem: Exception | None = None
 
 
 class RedisClient:
@@ -84,15 +73,29 @@ class RedisClient:
     async def execute(self, commands: Sequence[Command], is_write: bool = False) -> list[Any]:
         """Send commands and return their replies; the first error reply is raised.
 
-        The key is the second word of each, or the first key of a script. A write is confirmed by the
-        address's number of replicas; too few are an error. After an error any of the commands may have run.
+        The key is the second word of each, or the first key of a script. Commands of one slot go together. A
+        write is confirmed by the address's number of replicas; too few are an error. After an error any of
+        the commands may have run.
         """
         replicas = self._address.replicas if is_write else 0
-        requests = [_Request(command, self._slot(command)) for command in commands]
-        await self._within_time(self._send_all(requests, replicas), requests)
-        replies = [request.reply for request in requests]
-        self.raise_for_errors(replies)
-        return replies
+        wait: list[Command] = [["WAIT", replicas, round(self._seconds * 500)]] if replicas else []
+        slots: defaultdict[int, list[int]] = defaultdict(list)
+        for place, command in enumerate(commands):
+            slots[self._slot(command)].append(place)
+        calls = [
+            self._send(slot, [*(commands[place] for place in places), *wait])
+            for slot, places in slots.items()
+        ]
+        results = await self._within_time(_all(calls))
+        replies = dict.fromkeys(range(len(commands)))
+        for places, result in zip(slots.values(), results, strict=True):
+            self.raise_for_errors(result)
+            if wait and result[-1] < replicas:
+                raise self._failures.unavailable(
+                    f"{self._address} has stored it, but fewer than {replicas} replicas have confirmed"
+                )
+            replies.update(zip(places, result, strict=False))
+        return [*replies.values()]
 
     async def run(self, script: str, keys: Sequence[str], values: Command, is_write: bool = True) -> Any:
         """Run a Lua script, atomically, and return its reply."""
@@ -143,16 +146,10 @@ class RedisClient:
             if isinstance(reply, Exception):
                 raise self.unavailable(reply)
 
-    async def _within_time(
-        self, call: Coroutine[Any, Any, Result], requests: Sequence[_Request] = ()
-    ) -> Result:
-        """Wait for a call; at the end of the time the error is the problem of a request, if one has any."""
+    async def _within_time(self, call: Awaitable[Result]) -> Result:
         try:
             async with asyncio.timeout(self._seconds):
                 return await call
-        except TimeoutError as error:
-            problems = [request.problem for request in requests if request.problem]
-            raise self.unavailable(problems[0] if problems else error) from None
         except _FAILURES as error:
             raise self.unavailable(error) from None
 
@@ -190,90 +187,34 @@ class RedisClient:
                 problem = error
         raise problem
 
-    async def _send_all(self, requests: Sequence[_Request], replicas: int) -> None:
-        """Send requests until none has to be sent again."""
-        rounds = 0
-        while requests:
-            if rounds >= _AT_ONCE:
-                await asyncio.sleep(min(_LEAST_PAUSE * 2 ** (rounds - _AT_ONCE), _MOST_PAUSE))
-            await self._send(requests, replicas)
-            requests = [request for request in requests if request.problem]
-            rounds += 1
-
-    async def _send(self, requests: Sequence[_Request], replicas: int) -> None:
-        """Send requests once, to all servers at the same time; all end before an error is raised."""
-        owners = await self._map()
-        groups: defaultdict[Node, list[_Request]] = defaultdict(list)
-        for request in requests:
-            if node := request.asking or owners.get(request.slot):
-                groups[node].append(request)
-            else:
-                request.problem = exceptions.ClusterDownError(f"no node serves slot {request.slot}")
-                self._is_stale = True
-        sending = [self._send_to(node, group, replicas) for node, group in groups.items()]
-        if len(sending) == 1:  # without the cost of a task
-            await sending[0]
-            return
-        for result in await asyncio.gather(*sending, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
-
-    async def _send_to(self, node: Node, requests: Sequence[_Request], replicas: int) -> None:
-        """Send requests over one connection, and take the replies."""
-        commands: list[Command] = []
-        places = []
-        for request in requests:
-            commands += [["ASKING"]] if request.asking else []
-            places.append(len(commands))
-            commands.append(request.command)
-        wait: list[Command] = [["WAIT", replicas, round(self._seconds * 500)]] if replicas else []
-        try:
-            replies = await self._exchange(node, [*commands, *wait])
-        except asyncio.CancelledError:  # it hangs, perhaps: the next call looks for its successor
-            self._failed, self._is_stale = node, self._address.is_cluster
-            raise
-        except _FAILURES as error:
-            # Sending again would not help after a refused password; a single Redis has no successor.
-            if isinstance(error, exceptions.AuthenticationError) or not self._address.is_cluster:
+    async def _send(self, slot: int, commands: Sequence[Command]) -> list[Any]:
+        """Send commands over one connection; in a cluster again until they reach the master of their slot."""
+        if not self._address.is_cluster:
+            return await self._exchange(self._address.nodes[0], commands)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._seconds
+        asking: Node | None = None  # where the slot is being moved to, for these commands alone
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
+            node = asking or (await self._map()).get(slot, self._address.nodes[0])
+            try:
+                replies = await self._exchange(node, _asking(commands) if asking else commands)
+                for reply in replies:
+                    if _is_redirection(reply):
+                        raise reply
+                return replies[1::2] if asking else replies
+            except exceptions.AuthenticationError:  # sending again would not help
                 raise
-            self._failed, self._is_stale = node, True
-            for request in requests:
-                request.asking, request.problem = None, error
-            return
-        for request, place in zip(requests, places, strict=True):
-            self._take(request, replies[place], node)
-        answered = [request for request in requests if not request.problem]
-        if wait and answered:
-            self.raise_for_errors([request.reply for request in answered])
-            self._check_confirmed(answered, replies[-1], replicas)
-
-    def _take(self, request: _Request, reply: Any, node: Node) -> None:
-        """Take the reply to a request, or note where and why to send it again."""
-        request.reply, request.problem, request.asking = reply, None, None
-        if not self._address.is_cluster or not isinstance(reply, _REDIRECTIONS):
-            return
-        request.problem = reply
-        if isinstance(reply, exceptions.AskError):
-            target = Node(reply.host or node.host, reply.port)
-            request.problem = exceptions.ClusterError(f"slot {request.slot} is being moved to {target}")
-            if not isinstance(reply, exceptions.MovedError):
-                request.asking = target
-                return
-            self._owners[request.slot] = target
-        self._is_stale = True
-
-    def _check_confirmed(self, answered: Sequence[_Request], confirmed: Any, replicas: int) -> None:
-        """Check the number of replicas that have confirmed the writes of one master."""
-        if isinstance(confirmed, Exception) and self._address.is_cluster:
-            self._is_stale = True  # the master was demoted, and its successor may not have the writes
-            for request in answered:
-                request.problem = confirmed
-            return
-        self.raise_for_errors([confirmed])
-        if confirmed < replicas:
-            raise self._failures.unavailable(
-                f"{self._address} has stored it, but fewer than {replicas} replicas have confirmed"
-            )
+            except exceptions.AskError as error:
+                asking = Node(error.host or node.host, error.port)
+                problem: Exception = exceptions.ClusterError(f"slot {slot} is being moved to {asking}")
+                if isinstance(error, exceptions.MovedError):
+                    self._owners[slot], self._is_stale, asking = asking, True, None
+            except _FAILURES as error:
+                problem, self._is_stale, asking = error, True, None
+            if loop.time() + pause > end:
+                break
+            await asyncio.sleep(pause)
+        raise problem
 
     async def _exchange(self, node: Node, commands: Sequence[Command]) -> list[Any]:
         """Send commands to a server and return the replies. Raises one of _FAILURES."""
@@ -282,8 +223,12 @@ class RedisClient:
         pipeline = self._servers[node].pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
-        async with self._free[node]:
-            return await pipeline.execute(raise_on_error=False)
+        try:
+            async with self._free[node]:
+                return await pipeline.execute(raise_on_error=False)
+        except BaseException:  # also where a call is cancelled: it hangs, perhaps
+            self._failed, self._is_stale = node, self._address.is_cluster
+            raise
 
     def _connect(self, node: Node) -> Redis:
         server = Redis(
@@ -298,6 +243,29 @@ class RedisClient:
         )
         server.response_callbacks.clear()  # one that fails leaves replies on the connection
         return server
+
+
+def _asking(commands: Sequence[Command]) -> list[Command]:
+    """Commands to a server that a slot is being moved to: ASKING holds for one command."""
+    return [one for command in commands for one in (["ASKING"], command)]
+
+
+def _is_redirection(reply: Any) -> bool:
+    """Whether a command has to be sent again, also where its master was demoted during WAIT."""
+    was_demoted = isinstance(reply, Exception) and str(reply).startswith("UNBLOCKED")
+    return was_demoted or isinstance(reply, _REDIRECTIONS)
+
+
+async def _all(calls: Sequence[Awaitable[Result]]) -> list[Result]:
+    """Await calls at the same time; all end before an error is raised."""
+    if len(calls) == 1:  # without the cost of a task
+        return [await calls[0]]
+    results = []
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results
 
 
 def script_run(script: str, keys: Sequence[str], values: Command) -> Command:

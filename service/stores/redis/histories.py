@@ -34,8 +34,8 @@ _RANDOM_KEYS = (100, 1_000, 10_000, 10_000)  # of each read of `random_user`, un
 class RedisHistory:
     """A HistoryStore in one Redis (6.2 or later) and its replicas: every call is one round trip.
 
-    In a cluster it is one to each master concerned, all at the same time, and `append` is atomic for each
-    user: after an error, a part of them may have their events, and the same call completes it.
+    In a cluster it is one for each user, all at the same time, and `append` is atomic for each: after an
+    error, a part of them may have their events, and the same call completes it.
 
     Its durability depends on the server's settings (docs/histories.md). `connections` and `seconds` bound one
     process's connections and waits. It connects at the first call. Raises ServiceError for a faulty address.
