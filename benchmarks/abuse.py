@@ -32,7 +32,7 @@ from benchmarks.abuse_attacks.registry import ATTACKS, NOT_ATTACKS
 from benchmarks.abuse_attacks.shop import publish_shop
 from benchmarks.abuse_attacks.summary import summary
 from benchmarks.abuse_attacks.target import RefusedToStartError, running_target, warm_up
-from benchmarks.protocol import Options, finish, read_options
+from benchmarks.harness import Options, finish, read_options
 
 PEAK_MB, STALL_MS = 150.0, 100.0  # the bounds that are promised
 _QUICK_SECONDS = 1.5

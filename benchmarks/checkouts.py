@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.protocol import Options, finish, read_options
+from benchmarks.harness import Options, finish, read_options
 
 # Per benchmark: the paths of its figures in the JSON that it prints, and whether more is better.
 FIGURES: Mapping[str, Mapping[str, bool]] = {

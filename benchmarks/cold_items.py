@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.protocol import Options, finish, read_options
+from benchmarks.harness import Options, run
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import ColumnSettings, FeatureColumns, FilesSplit, PrepareConfig
@@ -145,27 +143,5 @@ def measure(options: Options) -> dict[str, Any]:
     return figures
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    for name, models in figures["sets"].items():
-        table = Table(title=f"{name}: items never seen in training, out of the whole catalog")
-        for heading in ("model", *METRICS):
-            table.add_column(heading)
-        for model, metrics in models.items():
-            shown = (
-                f"{metrics[metric]['mean']:.4f} ± {metrics[metric]['deviation']:.4f}" for metric in METRICS
-            )
-            table.add_row(model, *shown)
-        Console().print(table)
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__)
-    figures = measure(options)
-    show(figures)
-    finish("cold_items", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure)

@@ -24,11 +24,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.harness import RESULTS
 from benchmarks.load import Load, run_load
 from benchmarks.local_proxy import local_proxy
-from benchmarks.protocol import RESULTS
+from benchmarks.processes import Running, post, running_service
 from benchmarks.replicas import redis_server
-from benchmarks.running_service import Running, post, running_service
 from benchmarks.serving_shop import VERSIONS, served_shop
 from tests.support.ports import free_port
 

@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import turret_training
-from benchmarks.alternation import Side
+from benchmarks.harness import Side
 from benchmarks.turret_training import Device, finish_work
 from turret.data.prepared import PreparedData
 
@@ -66,12 +66,3 @@ def flops_an_example(run: Side) -> float:
     with FlopCounterMode(display=False) as counter:
         examples, _ = run(1)
     return float(counter.get_total_flops() / examples)
-
-
-def speak(figures: dict[str, Any]) -> str:
-    """A line for each tower."""
-    return "\n".join(
-        f"{figures['name']}, {name}: {tower['examples_per_second']:,.0f} examples/s, "
-        f"{tower['share_of_peak']:.1%} of its bfloat16 peak"
-        for name, tower in figures["towers"].items()
-    )

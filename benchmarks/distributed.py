@@ -14,13 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.alternation import Turn, alternate, ratio, summary
 from benchmarks.distributed_training.cost_model import GBIT_PER_S, cost
 from benchmarks.distributed_training.sides import Setting, Side
-from benchmarks.protocol import finish, read_options
+from benchmarks.harness import Options, Turn, alternate, rate_ratio, rate_summary, run
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
@@ -78,10 +75,10 @@ def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
     sent = {kind: statistics.mean(turn.sent[kind] for turn in two) / steps for kind in two[0].sent}
     seconds = two[0].examples / steps / statistics.median(rates[ONE]) / 2
     return {
-        "examples_per_s": summary(rates),
-        "over_one": ratio(rates, TWO, [ONE]),
-        "over_two_threads": ratio(rates, TWO, [THREADS]),
-        "half_over_one": ratio(rates, HALF, [ONE]),
+        "examples_per_s": rate_summary(rates),
+        "over_one": rate_ratio(rates, TWO, [ONE]),
+        "over_two_threads": rate_ratio(rates, TWO, [THREADS]),
+        "half_over_one": rate_ratio(rates, HALF, [ONE]),
         "loss_difference": max(
             abs(ours - theirs) for ours, theirs in zip(losses[TWO], losses[ONE], strict=True)
         ),
@@ -93,40 +90,23 @@ def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measure, print a table and keep the figures."""
-    options = read_options(__doc__, needs_data=False)
+def measure(options: Options) -> dict[str, Any]:
+    """Every training on all sides."""
     with tempfile.TemporaryDirectory() as work:
         rounds = QUICK_ROUNDS if options.quick else ROUNDS
         measured = {
-            name: compare(setting, steps if not options.quick else 2, rounds)
+            name: compare(setting, 2 if options.quick else steps, rounds)
             for name, (setting, steps) in settings(Path(work)).items()
         }
-    show(measured)
     split = measured["split_table"]
-    finish(
-        "distributed",
-        options,
-        {
-            "speedup_2_over_1": measured["transformer"]["over_one"]["ratio"],
-            "loss_difference": max(measured[name]["loss_difference"] for name in ("in_batch", "split_table")),
-            "memory_share_of_table": split["table_mb"]["2 processes"] / split["table_mb"]["1 process"],
-            "network_gbit_per_s": GBIT_PER_S,
-            "trainings": measured,
-        },
-    )
-
-
-def show(measured: dict[str, dict[str, Any]]) -> None:
-    """Print the figures for people."""
-    table = Table("training", "side", "examples/s", "peak MB", "sent a step by a process")
-    for name, figures in measured.items():
-        for side, rates in figures["examples_per_s"].items():
-            sent = figures["bytes_sent_a_step"] if side == TWO else {}
-            kinds = ", ".join(f"{kind} {size / 1e6:.3f} MB" for kind, size in sent.items())
-            table.add_row(name, side, f"{rates['median']:,.0f}", f"{figures['peak_mb'][side]:,.0f}", kinds)
-    Console().print(table)
+    return {
+        "speedup_2_over_1": measured["transformer"]["over_one"]["ratio"],
+        "loss_difference": max(measured[name]["loss_difference"] for name in ("in_batch", "split_table")),
+        "memory_share_of_table": split["table_mb"]["2 processes"] / split["table_mb"]["1 process"],
+        "network_gbit_per_s": GBIT_PER_S,
+        "trainings": measured,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

@@ -17,23 +17,13 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from benchmarks.protocol import Options, finish, read_options
-from benchmarks.running_service import running_service
+from benchmarks.harness import Options, run
+from benchmarks.processes import running_service
 from benchmarks.serving_shop import served_shop
 
 WORKERS, CLIENTS, ENDS, QUICK_ENDS = 2, 24, 50, 5
 # Seconds of drain delay, and of a client's pause between two requests.
 ROUNDS = ((0.3, 0.02), (0.0, 0.02), (0.3, 0.002), (0.0, 0.2))
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, needs_data=False)
-    figures = measure(options)
-    Console().print_json(json.dumps({key: value for key, value in figures.items() if key != "ends"}))
-    finish("draining", options, figures)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -78,4 +68,4 @@ def end(bundles: Path, delay: float, pause: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

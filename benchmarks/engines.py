@@ -21,14 +21,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.engine_servers import SERVERS, EngineServer
+from benchmarks.harness import Options, run
 from benchmarks.load import Load, run_load, start_load
-from benchmarks.process_memory import resident_bytes
-from benchmarks.protocol import Options, finish, read_options
-from benchmarks.running_service import Running, post, running_service
+from benchmarks.processes import Running, post, resident_bytes, running_service
 from benchmarks.serving_shop import VERSIONS, Served, served_shop
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
@@ -54,14 +51,6 @@ class Asked:
     rows: int
     share: float
     bodies: tuple[str, ...]
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, needs_data=False)
-    figures = measure(options)
-    show(figures)
-    finish("engines", options, figures)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -221,30 +210,5 @@ def _activate(service: Running, version: str) -> None:
         raise RuntimeError(f"{version} was not activated: {text}")
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Print a table."""
-    table = Table(title=f"{figures['items']:,} items: recall of 10, requests/s by the share of allowed items")
-    table.add_column("index")
-    first = next(iter(figures["engines"].values()))["cells"]
-    for one in first:
-        table.add_column(f"{100 * one['share']:.2g} %", justify="right")
-    table.add_column("publish", justify="right")
-    table.add_column("bytes an item", justify="right")
-    for name, engine in figures["engines"].items():
-        cells = [
-            f"{one['recall']:.4f}  {one['requests_per_s']:,.0f}/s{' engine' * one['by_engine']}"
-            for one in engine["cells"]
-        ]
-        grown = engine.get("resident_bytes_an_item")
-        seconds = engine.get("publish_s")
-        table.add_row(
-            name,
-            *cells,
-            "" if seconds is None else f"{seconds:.0f} s",
-            "" if grown is None else f"{grown:,.0f}",
-        )
-    Console(width=150).print(table)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

@@ -7,7 +7,6 @@ is that of their medians.
 """
 
 import statistics
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.protocol import Options, finish, peak_memory_mb, read_options
+from benchmarks.harness import Options, peak_memory_mb
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import ColumnSettings, FilesSplit, PrepareConfig
@@ -81,20 +80,3 @@ def figures(options: Options, folder: Path) -> dict[str, Any]:
         "evaluation_users": len(relevant.users),
         "evaluation_peak_memory_mb": peak_memory_mb(),
     }
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__)
-    with tempfile.TemporaryDirectory() as folder:
-        results = figures(options, Path(folder) / "prepared")
-    print(
-        f"{results['evaluation_users']:,} users: {results['evaluation_seconds']:.2f} s, bare "
-        f"{results['bare_seconds']:.2f} s, ratio {results['evaluation_over_bare']:.2f}, "
-        f"{results['evaluation_peak_memory_mb']:.0f} MB at the peak"
-    )
-    finish("evaluation", options, results)
-
-
-if __name__ == "__main__":
-    main()

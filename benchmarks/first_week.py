@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.first_week_sets import QUICK, SETS, WeekSet
-from benchmarks.protocol import RESULTS, finish, read_options
+from benchmarks.harness import RESULTS, finish, read_options
 
 METRIC = "ndcg@10"
 ROWS = RESULTS / "first_week.jsonl"

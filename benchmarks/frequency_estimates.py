@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.protocol import Options, finish, read_options
+from benchmarks.harness import Options, run
 from turret.training.randomness import stream
 from turret.training.samplers.from_batch.streaming_frequency import Counts, Gaps, StreamingFrequency
 
@@ -144,22 +142,5 @@ def measure(options: Options) -> dict[str, Any]:
     return {"seeds": list(seeds), "batch_size": BATCH, "rows": rows}
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    columns = list(figures["rows"][0])
-    table = Table(*columns)
-    for row in figures["rows"]:
-        table.add_row(*(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row.values()))
-    Console(width=140).print(table)
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, needs_data=False)
-    figures = measure(options)
-    show(figures)
-    finish("frequency_estimates", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

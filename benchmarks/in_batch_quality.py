@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cold_items import ColdSet
-from benchmarks.protocol import RESULTS, Options, finish, read_options
+from benchmarks.harness import RESULTS, Options, finish, read_options
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import ColumnSettings, FeatureColumns, PrepareConfig

@@ -19,9 +19,8 @@ from typing import Any
 
 import faiss
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.harness import Options, finish, read_options, show
 from benchmarks.index_kinds import Side, exact_side, kinds, side
 from benchmarks.index_peers import EVERYWHERE, GraphPeer, graph_peers
 from benchmarks.index_sets import IndexSet, index_set
@@ -29,7 +28,6 @@ from benchmarks.index_vectors import KEPT
 from benchmarks.peers.environments import peers_option
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.peer import Peer
-from benchmarks.protocol import Options, finish, read_options
 
 SETS, QUICK_SETS = ("ml-1m", "gowalla", "million"), ("invented",)
 KS, TARGET = [10, 100], 0.99
@@ -177,7 +175,7 @@ def measure(options: Options) -> dict[str, Any]:
             one = index_set(name, options.data)
             faiss.omp_set_num_threads(threads)
             found[name] = race(one, options, Path(folder))
-            show(name, found[name])
+            show({name: found[name]})
     ratios = [each[f"at_{KS[0]}"]["ratio"] for each in found.values()]
     return {
         "qps_over_best_peer_at_99": None if None in ratios else min(ratios),
@@ -187,27 +185,6 @@ def measure(options: Options) -> dict[str, Any]:
         "load": load,
         "sets": found,
     }
-
-
-def show(name: str, figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    for k in KS:
-        at = figures[f"at_{k}"]
-        table = Table(title=f"{name}, {figures['items']:,} items: the best {k}, at a recall of {TARGET}")
-        for heading in ("", "call", f"recall@{k}", "queries/s", "least ... greatest", "settings"):
-            table.add_column(heading)
-        for call in sorted(at["sides"], key=lambda call: -call["queries_per_second"]):
-            settings = ", ".join(f"{key} {value}" for key, value in call["settings"].items())
-            spread = f"{call['least']:,.0f} ... {call['greatest']:,.0f}"
-            reached = f"{call['recall']:.4f}" + ("" if call["recall"] >= TARGET else " (misses)")
-            rate = f"{call['queries_per_second']:,.0f}"
-            table.add_row(call["side"], call["call"], reached, rate, spread, settings)
-        Console().print(table)
-        if at["ratio"] is not None:
-            print(
-                f"{at['ours']} answers {at['ratio']:.2f} times as many as {at['against']} "
-                f"({at['ratio_least']:.2f} ... {at['ratio_greatest']:.2f} by round)"
-            )
 
 
 def main() -> None:

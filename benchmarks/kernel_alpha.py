@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
-from benchmarks.protocol import Options, finish, read_options
+from benchmarks.harness import Options, run
 from benchmarks.sampler_report import SETS, trained
 from turret.tower.config import ScoringConfig
 from turret.training.report.divergence import divergence
@@ -99,35 +97,17 @@ def one_model(name: str, epochs: int, options: Options, work: Path) -> dict[str,
     }
 
 
-def print_table(model: dict[str, Any]) -> None:
-    """One model's rows for people."""
-    table = Table(title=f"{model['set']} after {model['epochs']} epochs")
-    for column in ("sampler", "K", "KL", "ESS", "bias", "variance"):
-        table.add_column(column, justify="right")
-    for row in model["samplers"]:
-        figures = (row["kl"] or float("inf"), row["effective_share"], row["bias"], row["variance"])
-        table.add_row(row["sampler"], str(row["negatives"]), *(f"{value:.3f}" for value in figures))
-    Console(width=120).print(table)
-    for row in model["rejection"]:
-        print({key: round(value, 2) for key, value in row.items()})
-
-
 def measure(options: Options) -> dict[str, Any]:
     """Every set after each number of epochs; the first alone where it has to be quick."""
-    names, models = list(SETS)[:1] if options.quick else list(SETS), []
+    names = list(SETS)[:1] if options.quick else list(SETS)
     with tempfile.TemporaryDirectory() as folder:
-        for name in names:
-            for epochs in QUICK_EPOCHS if options.quick else EPOCHS:
-                models.append(one_model(name, epochs, options, Path(folder) / f"{name}-{epochs}"))
-                print_table(models[-1])
+        models = [
+            one_model(name, epochs, options, Path(folder) / f"{name}-{epochs}")
+            for name in names
+            for epochs in (QUICK_EPOCHS if options.quick else EPOCHS)
+        ]
     return {"negatives": NEGATIVES, "threads": torch.get_num_threads(), "models": models}
 
 
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__)
-    finish("kernel_alpha", options, measure(options))
-
-
 if __name__ == "__main__":
-    main()
+    run(measure)

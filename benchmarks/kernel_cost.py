@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.full_step import with_large_pages
+from benchmarks.harness import finish, read_options, show
 from benchmarks.kernel_steps import (
     ALPHA,
     BATCH,
@@ -31,7 +30,6 @@ from benchmarks.kernel_steps import (
     FullStep,
     SampledStep,
 )
-from benchmarks.protocol import finish, read_options
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 QUICK_SIZES = (1_000, 10_000)
@@ -152,42 +150,6 @@ def growth(small: dict[str, Any] | None, large: dict[str, Any] | None) -> float 
     return float(large["sampled"]["median_ms"] / small["sampled"]["median_ms"])
 
 
-def print_table(figures: dict[str, Any]) -> None:
-    """The rows for people."""
-    table = Table(title="Milliseconds a step, median (quartiles)")
-    for name in (
-        "items",
-        "full softmax",
-        "with large pages",
-        "quadratic kernel",
-        "ratio",
-        "draw",
-        "model",
-        "optimiser",
-        "update",
-    ):
-        table.add_column(name, justify="right")
-    table.add_column("draw by blocks", justify="right")
-    table.add_column("memory / table", justify="right")
-    for row in figures["rows"]:
-        sampled = row["sampled"]
-        table.add_row(
-            f"{row['items']:,}",
-            *(with_quartiles(row[side]) if side in row else "-" for side in ("full", "full_large_pages")),
-            with_quartiles(sampled),
-            f"{row['ratio_full']:.1f} ({row['ratio_full_large_pages']:.1f})" if "full" in row else "-",
-            *(f"{sampled[f'{name}_ms']:.1f}" for name in SampledStep.parts),
-            f"{row['draw_by_blocks_ms']:.0f}",
-            f"{row['sampler_bytes'] / row['table_bytes']:.2f}",
-        )
-    Console(width=160).print(table)
-
-
-def with_quartiles(times: dict[str, float]) -> str:
-    """'12.3 (11.9-13.0)'."""
-    return f"{times['median_ms']:.1f} ({times['quartile_low_ms']:.1f}-{times['quartile_high_ms']:.1f})"
-
-
 def main() -> None:
     """Measure, print, keep."""
     more = argparse.ArgumentParser(add_help=False)
@@ -196,7 +158,7 @@ def main() -> None:
     torch.set_num_threads(min(2, torch.get_num_threads()))
     sizes = options.given.items or (QUICK_SIZES if options.quick else SIZES)
     figures = measure(sizes, QUICK_ROUNDS if options.quick else ROUNDS)
-    print_table(figures)
+    show(figures)
     finish("kernel_cost", options, figures, keep=not options.given.items)
 
 

@@ -7,16 +7,13 @@ negatives of the log select their epoch by the validation AUC; the one over unif
 negatives, selects it by NDCG@10.
 """
 
-import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.protocol import Options, finish, read_options
+from benchmarks.harness import Options, run
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -85,21 +82,5 @@ def measure(options: Options) -> dict[str, Any]:
     return {"set": SET, "seeds": list(seeds), "epochs": EPOCHS, **counts, "rows": rows}
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    table = Table("trained on", *METRICS)
-    for row in figures["rows"]:
-        table.add_row(row["name"], *(f"{statistics.mean(row['by_seed'][metric]):.4f}" for metric in METRICS))
-    Console().print(table)
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__)
-    figures = measure(options)
-    show(figures)
-    finish("labelled_pairs", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure)

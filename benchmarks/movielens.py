@@ -12,10 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.protocol import Options, finish, peak_memory_mb, read_options
+from benchmarks.harness import Options, peak_memory_mb, run
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -77,29 +74,5 @@ def measure(options: Options) -> dict[str, Any]:
     }
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    table = Table(title="sasrec_ml-1m, last item out, full ranking")
-    for heading in ("metric", "YouTubeDNN", "deviation", "popularity"):
-        table.add_column(heading)
-    for name in METRICS:
-        values = (figures[name], figures[f"{name}_deviation"], figures[f"popularity_{name}"])
-        table.add_row(name, *(f"{value:.4f}" for value in values))
-    Console().print(table)
-    print(
-        f"{figures['seconds']:.0f} s a model from the raw file to the figures, "
-        f"{figures['events_per_second']:,.0f} events/s in training, "
-        f"{figures['peak_memory_mb']:.0f} MB at the peak"
-    )
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__)
-    figures = measure(options)
-    show(figures)
-    finish("movielens", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure)

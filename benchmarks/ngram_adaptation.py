@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.protocol import Options, finish, read_options
+from benchmarks.harness import Options, run
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -83,21 +81,5 @@ def measure(options: Options) -> dict[str, Any]:
         return {"set": SET, "items": len(data.item_ids), "examples": EXAMPLES, "rows": rows}
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    table = Table(*figures["rows"][0])
-    for row in figures["rows"]:
-        table.add_row(*(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row.values()))
-    Console().print(table)
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__)
-    figures = measure(options)
-    show(figures)
-    finish("ngram_adaptation", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure)

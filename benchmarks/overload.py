@@ -24,9 +24,8 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.abuse_attacks.shop import publish_shop
-from benchmarks.process_memory import family
-from benchmarks.protocol import Options, finish, read_options
-from benchmarks.running_service import Running, running_service
+from benchmarks.harness import Options, finish, read_options
+from benchmarks.processes import Running, family, running_service
 
 QUEUE, CAPACITY_CLIENTS, CROWD = 32, 24, 400
 SECONDS, ROUNDS = 2.0, 3

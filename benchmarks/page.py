@@ -20,8 +20,8 @@ from typing import Any
 from playwright.sync_api import Browser, Page, ViewportSize
 
 from benchmarks.browser import chromium
-from benchmarks.protocol import Options, finish, read_options
-from benchmarks.running_service import running_service
+from benchmarks.harness import Options, finish, read_options
+from benchmarks.processes import running_service
 from benchmarks.serving_shop import Served, served_shop
 from turret.data.prepared import PreparedData
 from turret.service.http.routes.page import STATIC

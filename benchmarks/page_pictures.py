@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 from playwright.sync_api import Browser, Page, ViewportSize
 
 from benchmarks.browser import chromium
-from benchmarks.running_service import Running, running_service
+from benchmarks.processes import Running, running_service
 from turret.data.prepared import PreparedData
 
 DOCS = Path(__file__).parent.parent / "docs"

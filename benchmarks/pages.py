@@ -3,6 +3,7 @@
 A template reads a result by `result(NAME)`. `{{ value | fmt(".2f") }}` formats as Python does.
 """
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -13,12 +14,14 @@ from typing import Any
 import jinja2
 
 from benchmarks.first_week_sets import SETS as FIRST_WEEK_SETS
-from benchmarks.paper_figures.registry import FIGURES
+from benchmarks.harness import result
 from benchmarks.plan_check import compared
 from benchmarks.plots import INDEX_TITLES, fastest_calls
-from benchmarks.protocol import result
 from benchmarks.quality_sets import SETS
-from benchmarks.sampler_trainings.summary import CONVERGED, by_seed
+from benchmarks.research.complementary_sum import largest_fall
+from benchmarks.research.paper_figure import by_setting
+from benchmarks.research.regression import chosen
+from benchmarks.research.sampler_trainings import CONVERGED, by_seed
 from benchmarks.seed_results import kept
 from benchmarks.timed_sets import TIMED
 from benchmarks.validation_parts import EARLIER, SHIPPED, of
@@ -93,6 +96,7 @@ def _environment() -> jinja2.Environment:
         "by": by,
         "bytes": byte_text,
         "count_text": count_text,
+        "exp": math.exp,
         "day": lambda found: found["machine"]["date"][:10],
         "fmt": format,
         "mean": statistics.mean,
@@ -197,7 +201,12 @@ _CONTEXT: dict[str, Callable[[], Row]] = {
         "walk_savings": _walk_savings,
     },
     "evaluation.md": lambda: {"first_week_sets": FIRST_WEEK_SETS},
-    "papers.md": lambda: {"figures": FIGURES, "seconds": _seconds},
+    "papers.md": lambda: {
+        "by_setting": by_setting,
+        "largest_rise": lambda curve: largest_fall([-value for value in curve]),
+        "regression_rates": lambda runs: chosen(runs)[0],
+        "seconds": _seconds,
+    },
     "results.md": lambda: {
         "quality_sets": SETS.values(),
         "seeds_of": kept,

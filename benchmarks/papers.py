@@ -19,14 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.paper_figures.contract import Measurement, PaperFigure, Result, Results, Scale
-from benchmarks.paper_figures.registry import FIGURES
-from benchmarks.protocol import RESULTS, Options, finish, read_options
+from benchmarks.harness import RESULTS, Options, finish, read_options, show
+from benchmarks.research import blanc_rendle, probability, recurrent, regression
+from benchmarks.research.paper_figure import Measurement, PaperFigure, Result, Results, Scale
 
 NAME = "papers"
+FIGURES = (
+    probability.FIGURE,
+    regression.BY_ESTIMATOR,
+    regression.BY_DELTA,
+    recurrent.FIGURE,
+    *blanc_rendle.FIGURES,
+)
 PLOTS = RESULTS / "papers"
 Runs = dict[str, dict[str, Result]]
 """The results of each measurement's runs."""
@@ -115,16 +120,7 @@ def draw(runs: Mapping[str, Results], folder: Path = PLOTS) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for figure in FIGURES:
         if figure.measurement.name in runs:
-            figure.plot(runs[figure.measurement.name], folder / figure.plot_name)
-
-
-def show(figures: Mapping[str, Any]) -> None:
-    """Print the statements for people."""
-    table = Table("figure", "printed", "measured", "agrees", show_lines=True)
-    for name, claims in figures["figures"].items():
-        for claim in claims:
-            table.add_row(name, claim["printed"], claim["measured"], "yes" if claim["agrees"] else "no")
-    Console().print(table)
+            figure.plot(runs[figure.measurement.name], folder / f"{figure.name}.{figure.ending}")
 
 
 def main() -> None:

@@ -12,18 +12,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.command_cost import CommandCost, turret_cost
-from benchmarks.protocol import finish, read_options
+from benchmarks.harness import finish, read_options, show
+from benchmarks.processes import CommandCost, turret_cost
 from benchmarks.scale import WORK
 from benchmarks.scale_preparation import watched
 from benchmarks.scale_service import measure_requests, questions
 from benchmarks.scale_training import folder_mb
 from turret.data.prepared import PreparedData
 from turret.planning.amounts import Amount
-from turret.planning.figures import Figures, load_figures
+from turret.planning.figures import Figures
 from turret.planning.plan import make_plan
 from turret.planning.request import EXPERIMENT, Machine, PlanRequest, experiment_defaults
 
@@ -148,24 +145,14 @@ def _served(run: Path, data: Path, work: Path, quick: bool) -> dict[str, float]:
     }
 
 
-def show(rows: list[Compared]) -> None:
-    """Print a table for people."""
-    table = Table(title="measured over planned")
-    for heading in ("part", "planned", "measured", "ratio"):
-        table.add_column(heading, justify="left" if heading == "part" else "right")
-    for row in rows:
-        table.add_row(row.name, f"{row.planned:.4g}", f"{row.measured:.4g}", f"{row.ratio:.2f}")
-    Console().print(table)
-
-
 def main() -> None:
     """Run the benchmark."""
     more = argparse.ArgumentParser(add_help=False)
     more.add_argument("--work", type=Path, default=WORK / "check", help="the folder of its data")
     options = read_options(__doc__, needs_data=False, more=more)
     figures = measure(options.given.work, options.quick)
+    show(figures)
     finish("plan_check", options, figures)
-    show(compared(figures, load_figures()))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import RESULTS
 from benchmarks.linear_fit import fit, worst_error
 from benchmarks.plan_points import QUANTITIES, Measured, Point
-from benchmarks.protocol import RESULTS
 from turret.planning.request import FACTORS, derived_sizes
 
 TARGET = Path(__file__).parent.parent / "turret" / "planning" / "figures.json"

@@ -18,11 +18,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.harness import Options, finish, read_options, show
 from benchmarks.preparation_turn import BARE
-from benchmarks.protocol import Options, finish, read_options
 from turret.data.prepared import PreparedData
 
 EVENTS_PER_USER, EVENTS_PER_ITEM = 50, 200
@@ -157,24 +155,6 @@ def measure(options: Options) -> dict[str, Any]:
         },
         "rows": [{"events": size.events, **row} for size, row in zip(sizes, rows, strict=True)],
     }
-
-
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    table = Table(title="preparing a log, and a bare sort of it")
-    for heading in ("events", "seconds", "bare", "ratio", "least ... greatest", "ns an event", "peak GB"):
-        table.add_column(heading)
-    for label, row in zip(figures["sizes"], figures["rows"], strict=True):
-        table.add_row(
-            f"{row['events']:,}",
-            f"{row['prepare']['seconds']:.2f}",
-            f"{row[fastest(row)]['seconds']:.2f}",
-            f"{figures[f'over_bare_{label}']:.2f}",
-            f"{figures[f'over_bare_{label}_least']:.2f} ... {figures[f'over_bare_{label}_greatest']:.2f}",
-            f"{figures[f'nanoseconds_per_event_{label}']:.0f}",
-            f"{figures[f'peak_gb_{label}']:.2f}",
-        )
-    Console().print(table)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from benchmarks.protocol import peak_memory_mb
+from benchmarks.harness import peak_memory_mb
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 

@@ -7,33 +7,20 @@ same load on one replica. All share the processors of this machine, so processor
 `replica_mb`: resident memory of a replica after the load. Needs `nginx`.
 """
 
-import json
 import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from benchmarks.harness import Options, run
 from benchmarks.load import Load, run_load
 from benchmarks.local_proxy import local_proxy
-from benchmarks.process_memory import resident_bytes
-from benchmarks.processor_time import processor_seconds
-from benchmarks.protocol import Options, finish, read_options
-from benchmarks.running_service import running_service
+from benchmarks.processes import processor_seconds, resident_bytes, running_service
 from benchmarks.serving_shop import Served, served_shop
 
 ITEMS, QUICK_ITEMS = 100_000, 2_000
 ROUNDS, SECONDS, QUICK_SECONDS = 5, 4.0, 1.0
 PATH = "/v1/recommend"
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, needs_data=False)
-    figures = measure(options)
-    Console().print_json(json.dumps(figures))
-    finish("proxy", options, figures)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -89,4 +76,4 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks import timed_quality
-from benchmarks.protocol import Options, finish, machine, peak_memory_mb, read_options
+from benchmarks.harness import Options, finish, machine, peak_memory_mb, read_options, show
 from benchmarks.quality_sets import SETS, QualitySet
 from benchmarks.seed_results import keep, kept
 from benchmarks.timed_sets import TIMED
@@ -161,20 +159,6 @@ def summary(chosen: QualitySet, rows: Sequence[Figures]) -> Figures:
     }
 
 
-def show(figures: Figures, chosen: QualitySet) -> None:
-    """Print ours beside the published ones."""
-    table = Table(title=f"{chosen.name}: {figures['experiment']}, {len(figures['seeds'])} seeds")
-    for heading in ("model", *chosen.metrics):
-        table.add_column(heading)
-    ours = (f"{figures[name]:.4f} ± {figures[f'{name}_deviation']:.4f}" for name in chosen.metrics)
-    table.add_row("Turret", *ours)
-    table.add_row("popularity", *(f"{figures[f'popularity_{name}']:.4f}" for name in chosen.metrics))
-    for other in chosen.published:
-        shown = (f"{other.figures[name]:.4f}" if name in other.figures else "" for name in chosen.metrics)
-        table.add_row(f"{other.model} ({other.source})", *shown)
-    Console().print(table)
-
-
 def main() -> None:
     """Run the benchmark."""
     options = read_options(__doc__, more=parser())
@@ -186,10 +170,9 @@ def main() -> None:
         )
     if name in TIMED:
         recommended, figures = TIMED[name].recipe.experiment, timed_quality.measure(options, TIMED[name])
-        timed_quality.show(figures, TIMED[name])
     else:
         recommended, figures = SETS[name].experiment, measure(options, SETS[name])
-        show(figures, SETS[name])
+    show(figures)
     as_recommended = options.given.experiment in (None, recommended) and not options.given.override
     finish(f"quality_{name}", options, figures, keep=as_recommended and len(figures["seeds"]) > 2)
 

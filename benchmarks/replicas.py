@@ -18,25 +18,15 @@ from typing import Any
 
 from redis import Redis
 from redis.exceptions import ConnectionError as NotThereError
-from rich.console import Console
 
-from benchmarks.processor_time import processor_seconds
-from benchmarks.protocol import Options, finish, read_options
-from benchmarks.running_service import Running, post, running_service
+from benchmarks.harness import Options, run
+from benchmarks.processes import Running, post, processor_seconds, running_service
 from benchmarks.serving_shop import VERSIONS, served_shop
 from tests.support.ports import free_port
 
 REPLICAS = (1, 2, 3)
 CHANGES, ACTIVATIONS, IDLE_SECONDS = 100, 20, 10.0
 QUICK_CHANGES, QUICK_ACTIVATIONS, QUICK_IDLE_SECONDS = 10, 4, 2.0
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, needs_data=False)
-    figures = measure(options)
-    Console().print_json(json.dumps(figures))
-    finish("replicas", options, figures)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -143,4 +133,4 @@ def _answers(client: "Redis") -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.protocol import RESULTS, Options, finish, read_options
+from benchmarks.harness import RESULTS, Options, run
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -70,11 +70,5 @@ def measure(options: Options) -> dict[str, Any]:
         return {"sets": {name: one_set(name, options, Path(folder)) for name in names}}
 
 
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__)
-    finish("sampler_report", options, measure(options))
-
-
 if __name__ == "__main__":
-    main()
+    run(measure)

@@ -7,14 +7,11 @@ make.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from benchmarks.protocol import finish, read_options
+from benchmarks.harness import finish, read_options, show
 from benchmarks.scale_histories import measure_histories
 from benchmarks.scale_preparation import measure_preparation
 from benchmarks.scale_requests import measure_stores
@@ -41,7 +38,7 @@ def main() -> None:
     part, work = options.given.part, options.given.work / ("quick" if options.quick else "")
     work.mkdir(parents=True, exist_ok=True)
     figures = {"points": PARTS[part](work, options.quick)}
-    Console().print_json(json.dumps(figures))
+    show(figures)
     finish(f"scale_{part}", options, figures)
 
 

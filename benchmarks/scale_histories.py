@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.history_load import redis_address
+from benchmarks.processes import redis_server
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event
 from turret.service.stores.registry import open_stores
@@ -72,7 +72,7 @@ def measure_redis(size: Stored) -> dict[str, float] | None:
     """Megabytes that a Redis holds in memory beside those when empty, and of its log; None without Redis."""
     from redis import Redis
 
-    with TemporaryDirectory(prefix="turret-scale-") as work, redis_address(Path(work)) as address:
+    with TemporaryDirectory(prefix="turret-scale-") as work, redis_server(Path(work)) as address:
         if address is None:
             return None
         with Redis.from_url(address) as client:

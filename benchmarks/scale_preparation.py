@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from benchmarks.command_cost import turret_cost
 from benchmarks.preparation import PERIOD, START, write_log
+from benchmarks.processes import turret_cost
 from benchmarks.scale_training import folder_mb
 from turret.data.prepared import PreparedData
 from turret.data.synthetic.titles import GENRES

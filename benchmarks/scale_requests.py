@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command_cost import turret_cost
-from benchmarks.history_load import redis_address
+from benchmarks.processes import redis_server, turret_cost
 from benchmarks.scale_service import (
     CATALOGS,
     QUICK_CATALOGS,
@@ -63,7 +62,7 @@ def measure_both(bundles: Path, data: Path, seconds: float) -> dict[str, Any]:
 @contextmanager
 def _redis(folder: Path) -> Iterator[tuple[str | None, int]]:
     """A Redis with the number of its process, or None and 0."""
-    with redis_address(folder) as address:
+    with redis_server(folder) as address:
         if address is None:
             yield None, 0
             return

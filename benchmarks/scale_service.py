@@ -12,11 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command_cost import CommandCost, turret_cost
 from benchmarks.load import Load, processors, run_load
-from benchmarks.process_memory import resident_bytes
-from benchmarks.processor_time import processor_seconds
-from benchmarks.running_service import running_service
+from benchmarks.processes import CommandCost, processor_seconds, resident_bytes, running_service, turret_cost
 from benchmarks.scale_training import folder_mb
 from turret.data.prepared import PreparedData
 from turret.tower.format.manifest import read_manifest

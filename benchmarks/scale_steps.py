@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.alternation import Side
+from benchmarks.harness import Side
 from benchmarks.turret_training import training
 from turret.data.prepared import PreparedData
 from turret.training.process import keep_freed_memory

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.command_cost import turret_cost
+from benchmarks.processes import turret_cost
 
 # Of a large catalog the transformer's full softmax would be slow, as its experiment says.
 SAMPLED = 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=1024}}'

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.protocol import RESULTS
+from benchmarks.harness import RESULTS
 
 QUALITY = RESULTS / "quality"
 

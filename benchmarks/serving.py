@@ -21,10 +21,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness import Options, finish, read_options
 from benchmarks.load import Load, Outcome, processors, run_load, start_load
-from benchmarks.process_memory import resident_bytes
-from benchmarks.protocol import Options, finish, read_options
-from benchmarks.running_service import Running, post, running_service, seconds_to_first_answer
+from benchmarks.processes import Running, post, resident_bytes, running_service, seconds_to_first_answer
 from benchmarks.serving_process import BARE
 from benchmarks.serving_shop import VERSIONS, Served, served_shop
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.protocol import finish, read_options
+from benchmarks.harness import Options, run
 from benchmarks.serving_shop import VERSIONS, served_shop
 from turret.service.observing.logs import ACCESS, Logs
 from turret.service.observing.observation import Observation
@@ -76,12 +76,11 @@ def of_blocked_log() -> tuple[float, float]:
     return line, seconds
 
 
-def main() -> None:
-    """Measure, print, keep."""
-    options = read_options(__doc__, needs_data=False)
+def measure(options: Options) -> dict[str, float]:
+    """Every step; a quick run is no quicker."""
     stops = Stops()
     line, log_end = of_blocked_log()
-    figures = {
+    return {
         "filter_ms": 1e3 * of_filter(),
         "look_us": 1e6 * best(lambda: stops.count, 10_000),
         "overlay_look_us": 1e6 * asyncio.run(of_overlay()),
@@ -89,10 +88,7 @@ def main() -> None:
         "log_put_us": 1e6 * line,
         "log_close_s": log_end,
     }
-    for name, value in figures.items():
-        print(f"{name:16} {value:10.3f}")
-    finish("small_costs", options, figures)
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

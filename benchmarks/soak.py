@@ -9,26 +9,14 @@ import json
 import statistics
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.harness import Options, run
 from benchmarks.load import Load, processors, run_load
-from benchmarks.process_memory import resident_bytes
-from benchmarks.protocol import Options, finish, read_options
-from benchmarks.running_service import Running, running_service
+from benchmarks.processes import Running, resident_bytes, running_service
 from benchmarks.serving_shop import VERSIONS, Served, served_shop
 
 ITEMS, REQUESTS, ACTIVATIONS, WORKERS = 27_000, 1_000_000, 100, 2
 QUICK_ITEMS, QUICK_REQUESTS, QUICK_ACTIVATIONS = 2_000, 5_000, 4
 AT_ONCE = 2.0  # seconds of load between two looks at the memory, at least
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, needs_data=False)
-    figures = measure(options)
-    show(figures)
-    finish("soak", options, figures)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -89,17 +77,5 @@ def growth(points: list[dict[str, float]]) -> dict[str, float]:
     return {"first_mb": first, "last_mb": last, "growth_mb": last - first}
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    table = Table(title="Resident memory of the service under load")
-    for heading in ("requests", "activations", "resident MB"):
-        table.add_column(heading, justify="right")
-    points = figures["points"]
-    for one in points[:: max(1, len(points) // 12)] + points[-1:]:
-        table.add_row(f"{one['requests']:,}", f"{one['activations']}", f"{one['resident_mb']:.0f}")
-    Console().print(table)
-    print(f"growth {figures['growth_mb']:.1f} MB; {figures['failed']} requests failed")
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

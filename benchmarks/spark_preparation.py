@@ -11,13 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.command_cost import turret_cost
+from benchmarks.harness import Options, machine, run
 from benchmarks.linear_fit import fit
 from benchmarks.preparation import write_log
-from benchmarks.protocol import finish, machine, read_options
+from benchmarks.processes import turret_cost
 from turret.data.manifest import Manifest
 
 POLARS, SPARK = "Polars", "Spark"
@@ -26,7 +23,7 @@ EVENTS, QUICK_EVENTS = (1_000_000, 3_000_000, 10_000_000), (20_000, 60_000)
 ROUNDS, QUICK_ROUNDS = 3, 1
 
 
-def measure(events: int, rounds: int, work: Path) -> dict[str, Any]:
+def one_log(events: int, rounds: int, work: Path) -> dict[str, Any]:
     """Prepare one log both ways in turns: the seconds of each turn. The outputs have to be the same."""
     source = work / "log"
     write_log(source, events)
@@ -57,24 +54,14 @@ def figures(logs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measure, print a table and keep the figures."""
-    options = read_options(__doc__, needs_data=False)
+def measure(options: Options) -> dict[str, Any]:
+    """Every log, and the figures."""
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
     with TemporaryDirectory() as work:
-        logs = [measure(one, rounds, Path(work)) for one in (QUICK_EVENTS if options.quick else EVENTS)]
-    show(logs)
-    finish("spark_preparation", options, figures(logs))
-
-
-def show(logs: list[dict[str, Any]]) -> None:
-    """Print the figures for people."""
-    table = Table("events", *ENGINES)
-    for log in logs:
-        medians = (f"{statistics.median(log['seconds'][side]):.1f} s" for side in ENGINES)
-        table.add_row(f"{log['events']:,}", *medians)
-    Console().print(table)
+        return figures(
+            [one_log(one, rounds, Path(work)) for one in (QUICK_EVENTS if options.quick else EVENTS)]
+        )
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

@@ -10,10 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.protocol import Options, finish, read_options
+from benchmarks.harness import Options, run
 from turret.training.losses.catalog import spherical_softmax
 from turret.training.losses.spherical_update import FactoredItems
 
@@ -57,17 +55,5 @@ def measure(options: Options) -> dict[str, Any]:
     return {"batch": BATCH, "dimension": DIMENSION, "threads": torch.get_num_threads(), "rows": rows}
 
 
-def main() -> None:
-    """Measure, print and keep."""
-    options = read_options(__doc__, needs_data=False)
-    figures = measure(options)
-    table = Table("items", "all scores, ms", "factored, ms", "ratio")
-    for row in figures["rows"]:
-        shown = (f"{row['dense_ms']:,.1f}", f"{row['factored_ms']:,.2f}", f"{row['ratio']:,.0f}")
-        table.add_row(f"{row['items']:,}", *shown)
-    Console().print(table)
-    finish("spherical_update", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

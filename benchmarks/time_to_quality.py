@@ -18,13 +18,13 @@ from typing import Any
 
 import polars as pl
 
+from benchmarks.harness import Options, run
 from benchmarks.peers.contestants import THREADS, Contestant, sasrec
 from benchmarks.peers.environments import peers_option
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.files import write_events
-from benchmarks.protocol import Options, finish, read_options
 from benchmarks.selection_curve import TARGET, Point, curve, outcome
-from benchmarks.time_to_service import NAME, speak, turret
+from benchmarks.time_to_service import NAME, turret
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -83,19 +83,6 @@ def some_users(source: Path, path: Path) -> Path:
     return path
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Say who got there, and when."""
-    for name, side in figures["sides"].items():
-        if side["seconds"] is not None:
-            print(f"{name}: HR@10 {side['hr@10']:.4f} after {side['seconds']:,.0f} s of training")
-        elif side["curve"]:
-            last = side["curve"][-1]
-            print(f"{name}: HR@10 {last['selected']:.4f} after {last['seconds']:,.0f} s; not there yet")
-    print(speak(figures["sides"][NAME]))
-    if figures["rectools_over_turret"] is not None:
-        print(f"RecTools took {figures['rectools_over_turret']:.1f} times as long to get there")
-
-
 def more_options() -> argparse.ArgumentParser:
     """Where the peers are, and how long each side may train."""
     parser = argparse.ArgumentParser(add_help=False, parents=[peers_option()])
@@ -105,13 +92,5 @@ def more_options() -> argparse.ArgumentParser:
     return parser
 
 
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, more=more_options())
-    figures = measure(options)
-    show(figures)
-    finish("time_to_quality", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, more=more_options())

@@ -119,11 +119,3 @@ def serving(bundles: Path) -> Iterator[str]:
 def _history(data: PreparedData) -> list[int | str]:
     """What somebody has used."""
     return data.item_ids.ids(data.event_items[data.offsets[0] : data.splits[0, 1]])
-
-
-def speak(side: dict[str, Any]) -> str:
-    """The seconds from the raw log to an answer, for people."""
-    parts = [side["prepare_seconds"], side["export_seconds"], side["service_seconds"]]
-    total = side["to_service_seconds"]
-    words = f"prepared in {parts[0]:.1f} s, exported in {parts[1]:.1f} s, first answer {parts[2]:.1f} s later"
-    return f"{NAME}: {words}" + ("" if total is None else f"; {total:,.0f} s from the raw log to that answer")

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.harness import Options, machine, peak_memory_mb
 from benchmarks.next_items import HOUR, Questions, by_bundle, gains, mean, questions
 from benchmarks.paired import difference
-from benchmarks.protocol import Options, machine, peak_memory_mb
 from benchmarks.retraining import Retrainer, moment
 from benchmarks.seed_results import keep
 from benchmarks.timed_sets import METRICS, TimedSet
@@ -184,20 +182,3 @@ def summary(chosen: TimedSet, rows: Sequence[Figures], found: Figures) -> Figure
         "seeds": [row["seed"] for row in rows],
         "peak_memory_mb": peak_memory_mb(),
     }
-
-
-def show(figures: Figures, chosen: TimedSet) -> None:
-    """Print ours beside the baselines, with the intervals of the differences."""
-    table = Table(title=f"{chosen.name}: {figures['questions']:,} questions, {len(figures['seeds'])} seeds")
-    for heading in ("model", *(word for metric in METRICS for word in (metric, "Turret is above it by"))):
-        table.add_column(heading)
-    ours = [f"{figures[metric]:.4f} ± {figures[f'{metric}_deviation']:.4f}" for metric in METRICS]
-    table.add_row(f"Turret, {figures['experiment']}", ours[0], "", ours[1], "")
-    for name, results in figures["baselines"].items():
-        cells = []
-        for metric in METRICS:
-            one = results[metric]
-            cells += [f"{one['mean']:.4f}", f"{one['difference']:.4f} [{one['low']:.4f}, {one['high']:.4f}]"]
-        table.add_row(name, *cells)
-    Console().print(table)
-    print("above every baseline" if figures["above"] else "not above every baseline")

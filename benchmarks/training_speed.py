@@ -15,14 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import evaluation, turret_training
-from benchmarks.alternation import Side, Turn, alternate, ratio, summary
 from benchmarks.bare_towers import bare_transformer
 from benchmarks.catalog_steps import catalog_steps
-from benchmarks.device_speed import cuda_speed, speak
+from benchmarks.device_speed import cuda_speed
+from benchmarks.harness import (
+    Options,
+    Side,
+    Turn,
+    alternate,
+    finish,
+    rate_ratio,
+    rate_summary,
+    read_options,
+    show,
+)
 from benchmarks.peers.contestants import (
     HISTORY_LENGTH,
     POOLED,
@@ -35,7 +42,6 @@ from benchmarks.peers.environments import peers_option
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.files import write_events, write_positions
 from benchmarks.peers.peer import Peer
-from benchmarks.protocol import Options, finish, read_options
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -117,9 +123,9 @@ def hold(contest: Contest, environments: Path, quick: bool) -> dict[str, Any]:
             turns = {name: Turn(turn.run, -(-turn.steps // 4)) for name, turn in turns.items()}
         rates = alternate(turns, QUICK_ROUNDS if quick else ROUNDS)
     return {
-        **(ratio(rates, OURS, list(peers)) if peers else {"ratio": None}),
-        "over_bare": ratio(rates, OURS, [BARE]) if contest.bare else None,
-        "examples_per_second": summary(rates),
+        **(rate_ratio(rates, OURS, list(peers)) if peers else {"ratio": None}),
+        "over_bare": rate_ratio(rates, OURS, [BARE]) if contest.bare else None,
+        "examples_per_second": rate_summary(rates),
         "missing": missing,
     }
 
@@ -154,30 +160,6 @@ def measure(options: Options) -> dict[str, Any]:
         "contests": held,
         "cuda": cuda,
     }
-
-
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    for key, one in figures["contests"].items():
-        table = Table(title=key.replace("_", " "))
-        for heading in ("", "examples/s", "least ... greatest"):
-            table.add_column(heading)
-        for name, rate in one["examples_per_second"].items():
-            spread = f"{rate['least']:,.0f} ... {rate['greatest']:,.0f}"
-            table.add_row(name, f"{rate['median']:,.0f}", spread)
-        Console().print(table)
-        for compared in (one, one["over_bare"]):
-            if compared and compared["ratio"] is not None:
-                print(
-                    f"{compared['ratio']:.2f} times {compared['against']} "
-                    f"({compared['ratio_least']:.2f} ... {compared['ratio_greatest']:.2f} by round)"
-                )
-    print(
-        f"a step over 1,000,000 items takes {figures['step_1e6_over_1e4']:.2f} times one over 10,000; "
-        f"a full ranking {figures['evaluation_over_bare']:.2f} times a bare product with top-k"
-    )
-    if figures["cuda"] is not None:
-        print(speak(figures["cuda"]))
 
 
 def main() -> None:

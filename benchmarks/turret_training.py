@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from benchmarks.alternation import Side
+from benchmarks.harness import Side
 from benchmarks.peers.contestants import HIDDEN, HISTORY_LENGTH, NEGATIVES, SAMPLED, SESSION_LENGTH
 from turret.data.prepared import PreparedData
 from turret.training.batches.batches import Batch

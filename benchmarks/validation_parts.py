@@ -9,18 +9,14 @@ claim. Ties by ascending row. Every training is kept when it ends, and `--resume
 
 import argparse
 import json
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.file_splits import last_tenth, random_tenth, validated_on_test, whole
-from benchmarks.protocol import RESULTS, Options, finish, read_options
+from benchmarks.harness import RESULTS, Options, finish, read_options, show
 from benchmarks.quality import CONFIG, trained
 from benchmarks.quality_sets import SETS
 from turret.data.manifest import hash_file
@@ -118,17 +114,6 @@ def of(found: Sequence[Row], recipe: str, part: str, seed: int | None = None) ->
     return chosen if seed is None else [row for row in chosen if row["seed"] == seed]
 
 
-def show(found: Sequence[Row]) -> None:
-    """Print every recipe on every part, means over the seeds."""
-    table = Table("epoch selected on", "recipe", *SET.metrics)
-    for name, part in PARTS.items():
-        for recipe in part.recipes:
-            chosen = of(found, recipe, name)
-            means = (statistics.mean(row[metric] for row in chosen) for metric in SET.metrics if chosen)
-            table.add_row(name, recipe, *(f"{mean:.4f}" for mean in means))
-    Console().print(table)
-
-
 def main() -> None:
     """Measure, print and keep."""
     options, path = read_options(__doc__, more=parser()), RESULTS / "validation_parts.json"
@@ -140,8 +125,9 @@ def main() -> None:
         kept = list(found)
         about = {"set": SET.name, "source_sha256": hashes, "rows": kept}
         finish("validation_parts", replace(options, as_json=False), about)
-    show(kept)
-    finish("validation_parts", options, {"set": SET.name, "source_sha256": hashes, "rows": kept})
+    figures = {"set": SET.name, "source_sha256": hashes, "rows": kept}
+    show(figures)
+    finish("validation_parts", options, figures)
 
 
 if __name__ == "__main__":

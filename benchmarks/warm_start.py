@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.baselines import most_recent, popular
+from benchmarks.harness import Options, peak_memory_mb, run
 from benchmarks.next_items import HOUR, Answers, K, between, by_bundle, gains, mean, questions, read_clicks
-from benchmarks.protocol import Options, finish, peak_memory_mb, read_options
 from benchmarks.retraining import Retrainer, moment
 from turret.data.manifest import hash_file
 
@@ -106,29 +104,5 @@ def totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"questions": asked, "unknown_targets": unknown, **{name: sums[name] / asked for name in names}}
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    models = ("hourly", "stale", "popular_last_hour", "most_recent")
-    table = Table(title=f"globo, {figures['questions']:,} questions of a day")
-    for heading in ("hour", "questions", *(f"{name} {METRICS[0]}" for name in models)):
-        table.add_column(heading)
-    for row in (*figures["hours"], {**figures, "hour": "all"}):
-        values = (f"{row[f'{name}_{METRICS[0]}']:.4f}" for name in models)
-        table.add_row(row["hour"], f"{row['questions']:,}", *values)
-    Console().print(table)
-    print(
-        f"{figures['update_seconds']:.1f} s an update (at most {figures['longest_update_seconds']:.1f} s), "
-        f"{figures['retrain_seconds']:.0f} s to train anew"
-    )
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__)
-    figures = measure(options)
-    show(figures)
-    finish("warm_start", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure)

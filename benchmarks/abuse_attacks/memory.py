@@ -6,7 +6,7 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
-from benchmarks.process_memory import family
+from benchmarks.processes import family
 
 _FIELDS = re.compile(rb"^(VmHWM|VmRSS|RssAnon):\s+(\d+) kB", re.MULTILINE)
 

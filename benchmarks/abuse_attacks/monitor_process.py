@@ -14,7 +14,7 @@ from benchmarks.abuse_attacks.monitor import LONGEST_WAIT
 from benchmarks.abuse_attacks.sockets import owner
 from benchmarks.abuse_attacks.summary import Probe, summed
 from benchmarks.abuse_attacks.wire import Address, head
-from benchmarks.process_memory import family
+from benchmarks.processes import family
 
 _EACH, _EACH_HONEST, _EACH_LOOK = 0.01, 0.05, 0.025  # seconds between two of a kind
 _LIVEZ, _READYZ = head("GET", "/livez"), head("GET", "/readyz")

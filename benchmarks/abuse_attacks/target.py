@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from benchmarks.abuse_attacks.attack import NotCarriedOutError
 from benchmarks.abuse_attacks.sockets import owner
 from benchmarks.abuse_attacks.wire import Address, Answer, ask, asked_on, dial, head, post, read_answer
-from benchmarks.process_memory import family
+from benchmarks.processes import family
 from turret.service.keys.keys import add_key, new_key, record
 
 WORKERS = 2

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.protocol import peak_memory_mb
+from benchmarks.harness import peak_memory_mb
 from tests.support.ports import free_port
 from turret.training.process import set_up_process
 

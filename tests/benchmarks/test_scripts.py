@@ -10,7 +10,6 @@ import pytest
 from tests.support.places import ROOT
 
 SCRIPTS = (
-    "complementary_sum",
     "draining",
     "first_week",
     "frequency_estimates",
@@ -18,6 +17,7 @@ SCRIPTS = (
     "preparation",
     "proxy",
     "replicas",
+    "research.complementary_sum",
     "spherical_update",
 )
 
@@ -29,4 +29,4 @@ def test_a_quick_run_prints_its_figures(name: str, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     figures = json.loads(done.stdout.splitlines()[-1])
-    assert (figures["benchmark"], figures["quick"]) == (name, True)
+    assert (figures["benchmark"], figures["quick"]) == (name.removeprefix("research."), True)

@@ -1,20 +1,145 @@
 """Blanc & Rendle 2018, figures 2 to 4: a language model's quality and convergence by sampler and by m."""
 
 import math
+from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
 
-from benchmarks.paper_figures.contract import Claim, Result, Results, markdown
-from benchmarks.paper_figures.word_samplers import FULL, FULL_ABSOLUTE, SYMMETRIC
+import numpy as np
+import torch
+from torch import Tensor
+
 from benchmarks.plots import curves as plot_curves
+from benchmarks.research.language_model import (
+    CPU,
+    Estimate,
+    Schedule,
+    Text,
+    WordModel,
+    generated,
+    text_of,
+    train,
+)
+from benchmarks.research.paper_figure import Claim, Measurement, PaperFigure, Result, Results, Scale
+from turret.tower.config import ScoringConfig
+from turret.tower.towers.scoring import cross_scores
+from turret.training.losses.sampled import sampled_softmax
+from turret.training.samplers.adaptive.dense import DenseSampler, quartic_kernel, softmax_kernel
+from turret.training.samplers.core.contract import Sampler
+from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.fixed.bigram import BigramSampler
+from turret.training.samplers.fixed.complement import ComplementSampler
+from turret.training.samplers.fixed.weights import unigram_weights
+from turret.training.samplers.kernel.quadratic import QuadraticSampler
+
+FULL, FULL_ABSOLUTE = "exact", "exact, absolute softmax"
+ALPHA = 100.0
+# Symmetric kernels train the absolute softmax, as the paper advises (section 3.3).
+SYMMETRIC = ("quadratic", "quartic")
+SIZES: Mapping[str, tuple[int, ...]] = {
+    "uniform": (8, 32, 128, 512),
+    "unigram": (8, 32, 128),
+    "bigram": (8, 32, 128),
+    "quadratic": (8, 32, 128),
+    "quartic": (8, 128),
+    "softmax": (8, 128),
+}
+LARGE_SIZES: Mapping[str, tuple[int, ...]] = {
+    "uniform": (8, 32, 128),
+    "unigram": (32,),
+    "quadratic": (8, 32, 128),
+}
+WORDS, LENGTH, WIDTH, SCHEDULE = 10_000, 110_000, 24, Schedule(epochs=2)
+LARGE_WORDS, LARGE_LENGTH, LARGE_WIDTH = 100_000, 66_000, 16
+LARGE_SCHEDULE = Schedule(epochs=1, checks=1)
+# Item vectors are copied once in so many steps; the counts are of the copies.
+REFRESH_LARGE = 100
+
+
+def dense_quadratic(query: Tensor, vectors: Tensor) -> Tensor:
+    """log(alpha o^2 + 1) of all logits: the tree's distribution, faster at 10,000 words of a narrow model."""
+    scores = cross_scores(query, vectors, ScoringConfig(kind="dot", temperature=1.0))
+    return torch.log1p(ALPHA * scores.square_())
+
+
+def sampler(kind: str, size: int, text: Text) -> Sampler:
+    """m = `size` words an example; all samplers but the bigram leave the example's own word out."""
+    scoring = ScoringConfig(kind="dot", temperature=1.0)
+    kernels = {
+        "quadratic": dense_quadratic,
+        "quartic": quartic_kernel(scoring),
+        "softmax": softmax_kernel(scoring),
+    }
+    if kind == "quadratic" and text.vocabulary >= LARGE_WORDS:
+        return QuadraticSampler(text.vocabulary, size, ALPHA, REFRESH_LARGE, CPU, exclude_positive=True)
+    if kind in kernels:
+        return DenseSampler(kernels[kind], size, Snapshot(text.vocabulary, 1, CPU), exclude_positive=True)
+    unigram = unigram_weights(text.counts(), 1.0)
+    if kind == "bigram":
+        return BigramSampler(*text.bigrams(), unigram, 10.0, size, CPU)
+    return ComplementSampler(np.ones(text.vocabulary) if kind == "uniform" else unigram, size, CPU)
+
+
+@cache
+def _words(folder: Path, quick: bool) -> Text:
+    return text_of(folder, 1_000 if quick else WORDS, 12_000 if quick else LENGTH)
+
+
+@cache
+def _generated(quick: bool) -> Text:
+    return generated(2_000, 12_000, 0) if quick else generated(LARGE_WORDS, LARGE_LENGTH, 0)
+
+
+def trained(text: Text, kind: str, size: int, width: int, schedule: Schedule) -> Result:
+    """Train once; the held-out cross-entropy before training and at every check."""
+    absolute = kind in SYMMETRIC or kind == FULL_ABSOLUTE
+    model = WordModel(text.vocabulary, width, absolute)
+    estimate = None
+    if kind not in (FULL, FULL_ABSOLUTE):
+        estimate = Estimate(sampled_softmax, sampler(kind, size, text))
+    return {
+        "sampler": kind,
+        "m": size,
+        "cross_entropy": train(model, text, schedule, estimate),
+        "text": text.name,
+        "words": text.vocabulary,
+        "training_words": len(text.training),
+        "held_out_words": len(text.held_out),
+        "width": width,
+        **vars(schedule),
+    }
+
+
+def _runs(
+    text: Text, sizes: Mapping[str, tuple[int, ...]], width: int, schedule: Schedule
+) -> dict[str, partial[Result]]:
+    wanted = [(FULL, 0), (FULL_ABSOLUTE, 0)]
+    wanted += [(kind, size) for kind, some in sizes.items() for size in some]
+    return {
+        f"{kind}, m = {size}" if size else kind: partial(trained, text, kind, size, width, schedule)
+        for kind, size in wanted
+    }
+
+
+def runs(scale: Scale) -> dict[str, partial[Result]]:
+    """Both full softmaxes, and each sampler at each m."""
+    schedule = Schedule(epochs=1) if scale.quick else SCHEDULE
+    return _runs(_words(scale.data, scale.quick), SIZES, WIDTH, schedule)
+
+
+def large_runs(scale: Scale) -> dict[str, partial[Result]]:
+    """The same for a large vocabulary, of a generated text."""
+    return _runs(_generated(scale.quick), LARGE_SIZES, LARGE_WIDTH, LARGE_SCHEDULE)
+
+
+TRAININGS = Measurement("word_samplers", runs)
+LARGE_TRAININGS = Measurement("word_samplers_100k", large_runs)
+
 
 # A perplexity so near that of the full softmax of the same form is called unbiased.
 NEAR = 1.05
 # Converged is so near the own end, in nats; speeds are equal up to one check.
 CONVERGED = 0.1
-READABLE = (
-    "The paper's text and captions are read; its curves are images, so no value of them is. Statements are "
-    "those of section 4.2 and of the captions."
-)
 Samplers = dict[str, dict[int, list[float]]]
 
 
@@ -185,61 +310,6 @@ def sampler_claims(results: Results) -> list[Claim]:
     ]
 
 
-def sizes_of(one: Result) -> str:
-    """The text and the model of a training."""
-    return (
-        f"{one['text']} text: {one['words']:,} different words, {one['training_words']:,} to train on and "
-        f"the next {one['held_out_words']:,} held out; a gated recurrent layer {one['width']} wide with a "
-        f"bias for each word, Adam under a half cosine from {one['rate']:g}, batches of "
-        f"{one['rows'] * one['steps']} words, epochs: {one['epochs']}"
-    )
-
-
-def setting(results: Results) -> str:
-    """Sizes and deviations."""
-    one = results[FULL]
-    checks = f"held-out words scored {one['checks']} times an epoch, " if one["checks"] > 1 else ""
-    return (
-        f"{sizes_of(one)}, {checks}one seed. m words are drawn for each example, with replacement. "
-        "Quadratic (100 o^2 + 1) and quartic (o^4 + 1) kernels train the absolute softmax, the others the "
-        "usual one. The paper trains an LSTM of 200 units to convergence on Penn Treebank, or a network on "
-        "logs of YouTube."
-    )
-
-
-def words_setting(results: Results) -> str:
-    """Of the small vocabulary."""
-    return (
-        f"{setting(results)} The kernels are evaluated for all words: the tree's distribution, and faster at "
-        "this size."
-    )
-
-
-def table(results: Results) -> list[str]:
-    """The perplexity by sampler and m."""
-    curves = by_sampler(results)
-    sizes = sorted({size for made in curves.values() for size in made})
-    rows = [
-        [name, *(f"{perplexity(made[size]):,.1f}" if size in made else "" for size in sizes)]
-        for name, made in curves.items()
-    ]
-    rows += [
-        [name, *[f"{perplexity(results[name]['cross_entropy']):,.1f}"] * len(sizes)]
-        for name in (FULL, FULL_ABSOLUTE)
-    ]
-    return markdown(["perplexity of held-out words", *(f"m = {size}" for size in sizes)], rows)
-
-
-def curve_table(results: Results) -> list[str]:
-    """The cross-entropy of each training after each epoch."""
-    one = results[FULL]
-    marks = [epoch * one["checks"] for epoch in range(one["epochs"] + 1)]
-    rows = [
-        [name, *(f"{made['cross_entropy'][mark]:.2f}" for mark in marks)] for name, made in results.items()
-    ]
-    return markdown(["held-out cross-entropy, nats", *(f"epoch {mark}" for mark in range(len(marks)))], rows)
-
-
 def plot_quality(results: Results, path: Path) -> None:
     """The perplexity over m, a curve a sampler."""
     curves = by_sampler(results)
@@ -284,3 +354,11 @@ def plot_by_sampler(results: Results, path: Path) -> None:
 def _epochs(results: Results) -> list[float]:
     one = results[FULL]
     return [(place + 1) / one["checks"] for place in range(one["checks"] * one["epochs"])]
+
+
+FIGURES = (
+    PaperFigure("blanc_rendle_2", TRAININGS, words_claims, plot_quality),
+    PaperFigure("blanc_rendle_2_100k", LARGE_TRAININGS, quality_claims, plot_quality),
+    PaperFigure("blanc_rendle_3", TRAININGS, size_claims, plot_by_size),
+    PaperFigure("blanc_rendle_4", TRAININGS, sampler_claims, plot_by_sampler),
+)

@@ -11,7 +11,7 @@ as the paper's is where the quadratic kernel is used. The positive features appr
 sign, so they train a model that keeps the sign, and are held against the full softmax of that model; uniform
 and quadratic are shown there too ("signed"), where the kernel is of less use: it draws the worst items as
 eagerly as the best. Which sets, sizes and seeds there are, and why, is in
-`benchmarks/sampler_trainings/plan.py`.
+`benchmarks.research.sampler_trainings`.
 
 A whole run takes hours of one core. Every training's row goes to standard error and to the file of `--rows`
 as it ends, and a training that has a row there is not repeated: a run goes on where the last one stopped.
@@ -27,18 +27,31 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import numpy as np
 
-from benchmarks.protocol import RESULTS, Options, finish, read_options
-from benchmarks.sampler_trainings.plan import CASES, SAMPLERS, SHOP, Case, Training, missing
-from benchmarks.sampler_trainings.plot import plot
-from benchmarks.sampler_trainings.summary import Row, summary, table
-from benchmarks.sampler_trainings.training import measured, prepare_events
+from benchmarks.harness import RESULTS, Options, finish, read_options
+from benchmarks.plots import figure
+from benchmarks.research.sampler_trainings import (
+    CASES,
+    SAMPLERS,
+    SHOP,
+    Case,
+    Row,
+    Training,
+    by_seed,
+    excess,
+    measured,
+    missing,
+    of_sampler,
+    prepare_events,
+    samplers_of,
+    summary,
+)
 
 ROWS = RESULTS / "sampler_bias.jsonl"
 
@@ -84,12 +97,41 @@ def measure(options: Options, cases: Iterable[Case], path: Path, ends: float) ->
         with tempfile.TemporaryDirectory() as folder:
             prepare_events(case, options.data, Path(folder))
             complete(case, Path(folder) / case.name, path, ends)
-        if rows := rows_of(case, path):
-            Console().print(table(rows, case.name))
     rows = read_rows(path)
     order = ["full", *SAMPLERS]
     rows.sort(key=lambda row: (row["set"], order.index(row["sampler"]), row["k"], row["seed"]))
     return {**summary(rows), "rows": rows}
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Perplexity over K: a panel a set, a curve a sampler; lines are the full softmax and 1 % above it."""
+    names = list(dict.fromkeys(row["set"] for row in rows))
+    with figure(path, (6 * len(names), 4.5), len(names)) as panels:
+        for panel, name in zip(panels, names, strict=True):
+            seeds = by_seed(rows, name)
+            for sampler in samplers_of(seeds):
+                _curve(panel, seeds, sampler)
+            for level, style in ((1.0, "-"), (1.01, "--")):
+                panel.axhline(level, color="black", linewidth=0.8, linestyle=style)
+            sizes = sorted({row["k"] for row in rows if row["set"] == name and row["k"]})
+            panel.set(xscale="log", xlabel="K, candidates an example", title=name, ylim=(0.97, 1.5))
+            panel.set_xticks(sizes, labels=sizes)
+            panel.minorticks_off()
+        panels[0].set_ylabel("perplexity / that of the full softmax")
+        panels[-1].legend()
+
+
+def _curve(panel: Any, seeds: dict[int, list[Row]], sampler: str) -> None:
+    """Mean and range over seeds."""
+    by_size: dict[int, list[float]] = {}
+    for rows in seeds.values():
+        for row in of_sampler(rows, sampler):
+            by_size.setdefault(row["k"], []).append(1.0 + excess(rows, row, "perplexity"))
+    sizes = sorted(by_size)
+    means = np.array([np.mean(by_size[size]) for size in sizes])
+    lowest, highest = (np.array([bound(by_size[size]) for size in sizes]) for bound in (min, max))
+    bars = np.stack([means - lowest, highest - means])
+    panel.errorbar(sizes, means, bars, marker="o", capsize=3, label=sampler.replace("_", " "))
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Why the absolute softmax ends above the signed one: one small model under single changes.
 
-By a footnote of Blanc & Rendle 2018 it loses nothing; in the model of `benchmarks.sampler_bias` it does.
+By a footnote of Blanc & Rendle 2018 it loses nothing; in the model of `sampler_bias` it does.
 Every training here is of that model by the full softmax, on MovieLens 100K, whose whole run takes a minute or
 two. The changes are made with both scorings:
 
@@ -28,9 +28,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.protocol import Options, finish, read_options
-from benchmarks.sampler_trainings.plan import SHOP, Case
-from benchmarks.sampler_trainings.training import BATCH, RATE, WIDTH, batches_of, experiment, prepare_events
+from benchmarks.harness import Options, run
+from benchmarks.research.sampler_trainings import (
+    BATCH,
+    RATE,
+    SHOP,
+    WIDTH,
+    Case,
+    batches_of,
+    experiment,
+    prepare_events,
+)
 from turret.data.prepared import PreparedData
 from turret.tower.layers.packed import PackedHistories
 from turret.training.evaluation.ranking import histories_of
@@ -98,7 +106,7 @@ class Scores(nn.Module):
 
 
 def train(scores: Scores, variant: Variant, data: PreparedData, steps: int) -> None:
-    """As `sampler_trainings.training.train`, by the full softmax."""
+    """As `sampler_trainings.train`, by the full softmax."""
     optimiser = torch.optim.Adam(scores.parameters(), lr=RATE, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for batch in batches_of(data, steps, SEED):
@@ -134,9 +142,10 @@ def figures(scores: Scores, variant: Variant, data: PreparedData) -> dict[str, f
     }
 
 
-def measure(options: Options, case: Case) -> dict[str, Any]:
+def measure(options: Options) -> dict[str, Any]:
     """Every variant, its figures on standard error as it ends."""
     torch.set_num_threads(1)
+    case = replace(SHOP, examples=10_000) if options.quick else CASE
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         prepare_events(case, options.data, Path(folder))
@@ -149,12 +158,5 @@ def measure(options: Options, case: Case) -> dict[str, Any]:
     return {"set": case.name, "examples": case.examples, "seed": SEED, "rows": rows}
 
 
-def main() -> None:
-    """Measure and keep."""
-    options = read_options(__doc__)
-    case = replace(SHOP, examples=10_000) if options.quick else CASE
-    finish("absolute_softmax", options, measure(options, case))
-
-
 if __name__ == "__main__":
-    main()
+    run(measure)

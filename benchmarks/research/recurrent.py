@@ -8,23 +8,21 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.complementary_sum import largest_fall
-from benchmarks.paper_figures.contract import (
-    BOTEV,
+from benchmarks.plots import curves as plot_curves
+from benchmarks.research.complementary_sum import EXACT, estimators, largest_fall
+from benchmarks.research.language_model import CPU, Estimate, Schedule, Text, WordModel, text_of, train
+from benchmarks.research.paper_figure import (
+    IMPORTANCE,
+    STANDARD,
     Claim,
     Measurement,
     PaperFigure,
     Result,
     Results,
     Scale,
-    markdown,
+    by_setting,
+    key_of,
 )
-from benchmarks.paper_figures.estimator_curves import IMPORTANCE, STANDARD, by_setting, key_of
-from benchmarks.paper_figures.kernel_samplers import sizes_of
-from benchmarks.paper_figures.language_model import CPU, Estimate, Schedule, WordModel, train
-from benchmarks.paper_figures.words import Text, text_of
-from benchmarks.plots import curves as plot_curves
-from benchmarks.softmax_regression import EXACT, estimators
 from turret.training.samplers.fixed.weights import unigram_weights
 
 ALPHAS = (0.75, 1.0)
@@ -143,30 +141,6 @@ def _beside(ends: Mapping[str, Mapping[str, float]], names: Sequence[str], other
     return f"Perplexity at the end: {'; '.join(parts)}."
 
 
-def setting(results: Results) -> str:
-    """Sizes."""
-    one = results[EXACT]
-    return (
-        f"{sizes_of(one)}, S = {one['candidates']}, one seed. Complementary sums by importance and rankings "
-        "draw for each example, the others once a batch. The ranking has Delta = log(C - 1), which "
-        "supposes classes drawn evenly. The paper trains a gated recurrent layer 128 wide on 28 million "
-        "words of Europarl, of 47,170 different ones, for 30 epochs of SGD, and compares likelihoods of them."
-    )
-
-
-def table(results: Results) -> list[str]:
-    """The perplexity at the end, and the largest rise."""
-    curves = by_setting(results, "cross_entropy")
-    exact = results[EXACT]["cross_entropy"]
-    rows = [[EXACT, *[_cell(exact)] * len(curves)]]
-    rows += [[name, *(_cell(made[name]) for made in curves.values())] for name in next(iter(curves.values()))]
-    return markdown(["perplexity of held-out words at the end, largest rise in nats", *curves], rows)
-
-
-def _cell(curve: list[float]) -> str:
-    return f"{math.exp(curve[-1]):,.0f}, {largest_fall([-value for value in curve]):.2f}"
-
-
 def plot(results: Results, path: Path) -> None:
     """A panel an alpha."""
     exact = {EXACT: results[EXACT]["cross_entropy"][1:]}
@@ -179,15 +153,4 @@ def plot(results: Results, path: Path) -> None:
     plot_curves(panels, ("epoch", "held-out cross-entropy, nats"), path, points)
 
 
-FIGURE = PaperFigure(
-    name="botev_3",
-    paper=BOTEV,
-    title="Figure 3: a recurrent language model",
-    readable="The curves are images without numbers.",
-    measurement=Measurement("recurrent", runs),
-    setting=setting,
-    claims=claims,
-    table=table,
-    plot=plot,
-    plot_name="botev_3.svg",
-)
+FIGURE = PaperFigure("botev_3", Measurement("recurrent", runs), claims, plot)

@@ -1,6 +1,6 @@
 """A figure of a paper: the runs behind it, and the statements that they are held against."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,6 @@ from typing import Any
 Result = dict[str, Any]
 Results = Mapping[str, Result]
 """The result of each run of a measurement, by the name of the run."""
-
-BOTEV = "Botev, Zheng & Barber 2017"
-BLANC = "Blanc & Rendle 2018"
 
 
 @dataclass(frozen=True)
@@ -41,34 +38,32 @@ class Claim:
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """One figure.
-
-    Attributes:
-        name: of `--figure`.
-        paper: of the page's sections.
-        title: the figure and its subject.
-        readable: how far the printed values could be read.
-        measurement: the runs that it shows.
-        setting: sizes and deviations from the paper, as sentences.
-        claims: the paper's statements beside the results.
-        table: lines of a Markdown table.
-        plot: draws the results into a file.
-        plot_name: that file's name.
-    """
+    """A figure: the runs that it shows, the paper's statements beside them, and how they are drawn."""
 
     name: str
-    paper: str
-    title: str
-    readable: str
     measurement: Measurement
-    setting: Callable[[Results], str]
     claims: Callable[[Results], list[Claim]]
-    table: Callable[[Results], list[str]]
     plot: Callable[[Results, Path], None]
-    plot_name: str
+    ending: str = "svg"
 
 
-def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table."""
-    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
+IMPORTANCE = "complementary sum sampling, importance"
+BERNOULLI = "complementary sum sampling, Bernoulli"
+STANDARD = "standard importance sampling"
+
+Curves = dict[str, dict[str, list[float]]]
+
+
+def key_of(setting: str, estimator: str) -> str:
+    """The name of a training under a setting."""
+    return f"{setting}: {estimator}"
+
+
+def by_setting(results: Results, measure: str) -> Curves:
+    """The curve of `measure` of each estimator, by setting; trainings under no setting are left out."""
+    curves: Curves = {}
+    for key, result in results.items():
+        setting, colon, name = key.partition(": ")
+        if colon:
+            curves.setdefault(setting, {})[name] = result[measure]
+    return curves

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.softmax_regression import Estimator, Optimiser, Problem, train
+from benchmarks.research.complementary_sum import Estimator, Optimiser, Problem, train
 from turret.tower.towers.scoring import cross_scores
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.losses.terms import log_sum_exp, masked, minus_log_count

@@ -1,35 +1,163 @@
 """Botev et al. 2017, figure 1: the probability of a class, estimated from 10 to 50 of 10,000 classes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from benchmarks.likelihood_estimates import (
-    BERNOULLI,
-    CANDIDATES,
-    COMPLEMENTARY,
-    POINTS,
-    STANDARD,
-    Points,
-    figure_1,
-)
-from benchmarks.paper_figures.contract import (
-    BOTEV,
+from benchmarks.plots import figure
+from benchmarks.research.paper_figure import (
     Claim,
     Measurement,
     PaperFigure,
     Result,
     Results,
     Scale,
-    markdown,
 )
-from benchmarks.plots import figure
+from turret.training.losses.sampled import sampled_softmax, standard_importance
+from turret.training.objectives.contract import Loss
 from turret.training.randomness import stream
+from turret.training.samplers.core.contract import DrawContext, Sampler
+from turret.training.samplers.fixed.bernoulli import BernoulliSampler
+from turret.training.samplers.fixed.complement import ComplementSampler
+from turret.training.samplers.fixed.popularity import PopularitySampler
+
+CPU = torch.device("cpu")
+CANDIDATES = (10, 20, 50)
+STANDARD = "standard importance sampling"
+COMPLEMENTARY = "complementary sum sampling"
+BERNOULLI = "complementary sum sampling, Bernoulli"
+Values = NDArray[np.float64]
+Points = tuple[Tensor, Tensor, Tensor]
+"""Scores [P, C] of points, their classes [P], and the logs of the classes' probabilities [P]."""
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The logs of the probability of each point's class [P], and of its estimate from K candidates [P]."""
+
+    estimator: str
+    candidates: int
+    log_true: Values
+    log_estimated: Values
+
+    @property
+    def true(self) -> Values:
+        """The probabilities."""
+        return np.exp(self.log_true)
+
+    @property
+    def estimated(self) -> Values:
+        """Their estimates; infinite beyond the range of a float."""
+        with np.errstate(over="ignore"):
+            return np.exp(self.log_estimated)
+
+    def figures(self) -> dict[str, float | int | str | None]:
+        """How far the estimates are off, and how many are no probabilities; None for an infinite error."""
+        errors = np.abs(self.estimated - self.true)
+        finite = bool(np.isfinite(errors).all())
+        return {
+            "estimator": self.estimator,
+            "candidates": self.candidates,
+            "root_mean_square_error": float(np.sqrt((errors**2).mean())) if finite else None,
+            "median_error": float(np.median(errors)) if finite else None,
+            "median_log_error": float(np.median(np.abs(self.log_estimated - self.log_true))),
+            "largest_log10_estimate": float(self.log_estimated.max() / np.log(10.0)),
+            # The loss of a certain class is zero up to the rounding of its logarithm.
+            "share_above_one": float((self.log_estimated > 1e-6).mean()),
+        }
+
+
+def figure_1(points: Points, seed: int) -> list[Estimates]:
+    """Every estimator at each K, on the same points."""
+    weights = np.ones(points[0].shape[1])
+    made = []
+    for candidates in CANDIDATES:
+        for name, loss, sampler in (
+            (STANDARD, standard_importance, PopularitySampler(weights, candidates, CPU)),
+            (COMPLEMENTARY, sampled_softmax, ComplementSampler(weights, candidates, CPU)),
+            (BERNOULLI, sampled_softmax, BernoulliSampler(weights, candidates, CPU)),
+        ):
+            random = stream(seed, name, candidates)
+            estimates = log_estimates(loss, sampler, points[0], points[1], random, name == STANDARD)
+            made.append(Estimates(name, candidates, points[2].double().numpy(), estimates))
+    return made
+
+
+def gaussian_points(class_count: int, point_count: int, random: np.random.Generator) -> Points:
+    """Gaussian scores, and one of the point's class with which its probability is uniform.
+
+    A classifier between one that knows nothing and one that is sure.
+    """
+    scores = torch.from_numpy(random.normal(size=(point_count, class_count)))
+    return _with_uniform_probability(scores, random)
+
+
+def captioned_points(class_count: int, point_count: int, random: np.random.Generator) -> Points:
+    """Log weights of the caption: u_i uniform on [0, 1], and u_1 = exp(C y) with y drawn from a normal one.
+
+    u_1 or 1 / u_1 has thousands of digits, so nothing but its logarithm C y is formed.
+    """
+    scores = _log_uniform(class_count, point_count, random)
+    scores[:, 0] = torch.from_numpy(class_count * random.normal(size=point_count))
+    return scores, torch.zeros(point_count, dtype=torch.int64), scores.log_softmax(dim=1)[:, 0]
+
+
+def spread_points(class_count: int, point_count: int, random: np.random.Generator) -> Points:
+    """u_i uniform on [0, 1], and u_1 = exp(C y) with the y that make the class's probability uniform."""
+    scores = _log_uniform(class_count, point_count, random)
+    return _with_uniform_probability(scores, random)
+
+
+POINTS: dict[str, Callable[[int, int, np.random.Generator], Points]] = {
+    "captioned": captioned_points,
+    "captioned, y spread": spread_points,
+    "Gaussian scores": gaussian_points,
+}
+
+
+def _log_uniform(class_count: int, point_count: int, random: np.random.Generator) -> Tensor:
+    # 1 - u is uniform as well, and never zero.
+    return torch.from_numpy(np.log(1.0 - random.uniform(size=(point_count, class_count))))
+
+
+def _with_uniform_probability(scores: Tensor, random: np.random.Generator) -> Points:
+    labels = torch.from_numpy(random.integers(scores.shape[1], size=len(scores)))
+    true = torch.from_numpy(random.uniform(0.0, 1.0, size=len(scores)))
+    others = scores.scatter(1, labels[:, None], float("-inf")).logsumexp(dim=1)
+    own = others + true.log() - (-true).log1p()
+    return scores.scatter(1, labels[:, None], own[:, None]), labels, true.log()
+
+
+def log_estimates(
+    loss: Loss,
+    sampler: Sampler,
+    scores: Tensor,
+    labels: Tensor,
+    random: np.random.Generator,
+    keeps_hits: bool,
+) -> Values:
+    """-loss of each point [P], each with a draw of its own.
+
+    `keeps_hits` counts a drawn class of the point itself, as an estimate of the whole sum has to.
+    """
+    results = []
+    for score, label in zip(scores, labels, strict=True):
+        query, positive = torch.zeros(1, 1), label[None]
+        context = DrawContext(random, positive, query, query.__getitem__)
+        draw = sampler.draw(query, positive, context)
+        draw = draw.keeping_hits(positive) if keeps_hits else draw
+        results.append(loss(score[label][None], score[draw.ids].reshape(1, -1), draw))
+    return -torch.cat(results).double().numpy()
+
 
 CLASSES, POINT_COUNT = 10_000, 200
-CAPTIONED, SPREAD = "captioned", "captioned, y spread"
+SPREAD = "captioned, y spread"
 COMPLEMENTS = (COMPLEMENTARY, BERNOULLI)
 # A tenth of the axis of probabilities: two errors that are nearer to each other look alike in the plot.
 CLOSE = 0.1
@@ -130,37 +258,6 @@ def _median_error(one: Result, least: float, most: float) -> float:
     return float(np.median(errors))
 
 
-def setting(results: Results) -> str:
-    """Sizes, and where the caption's points lie."""
-    captioned = results[CAPTIONED]
-    return (
-        f"{CLASSES:,} classes, {captioned['points']} points, uniform proposal; u_i uniform on [0, 1] and "
-        "u_1 = exp(C y) with y from a normal distribution, in logarithms, as u_1 has thousands of digits. "
-        f"{captioned['share_undecided']:.1%} of these points have a probability between .01 and .99, and the "
-        "others lie at 0 and 1, where complementary sums are exact; the article's figure covers the whole "
-        "axis. The statements are therefore held against y chosen such that the probability is uniform. Our "
-        "own variant has Gaussian scores. The Bernoulli draw expects K classes."
-    )
-
-
-def table(results: Results) -> list[str]:
-    """A row for each kind of points, estimator and K."""
-    rows = []
-    for kind, result in results.items():
-        for one in result["estimates"]:
-            error = one["root_mean_square_error"]
-            cells = (
-                "beyond a float" if error is None else f"{error:.3g}",
-                f"{one['median_log_error']:.3g}",
-                f"10^{round(one['largest_log10_estimate'], 1) + 0.0:.1f}",
-                f"{one['share_above_one']:.0%}",
-            )
-            rows.append([kind, one["estimator"], str(one["candidates"]), *cells])
-    return markdown(
-        ["points", "estimator", "K", "RMS error", "median error of log p", "largest", "above one"], rows
-    )
-
-
 def plot(results: Results, path: Path) -> None:
     """The panels, for the points that cover the axis."""
     estimates = results[SPREAD]["estimates"]
@@ -180,15 +277,4 @@ def plot(results: Results, path: Path) -> None:
             panel.legend(loc="upper left", fontsize="x-small")
 
 
-FIGURE = PaperFigure(
-    name="botev_1",
-    paper=BOTEV,
-    title="Figure 1: estimates of a probability",
-    readable="The points are printed as a plot, without numbers.",
-    measurement=Measurement("probability", runs),
-    setting=setting,
-    claims=claims,
-    table=table,
-    plot=plot,
-    plot_name="botev_1.png",
-)
+FIGURE = PaperFigure("botev_1", Measurement("probability", runs), claims, plot, "png")

@@ -6,20 +6,30 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.complementary_sum import largest_fall
-from benchmarks.paper_figures.contract import (
-    BOTEV,
+from benchmarks.plots import curves as plot_curves
+from benchmarks.research.complementary_sum import (
+    EXACT,
+    Estimator,
+    Optimiser,
+    Problem,
+    estimators,
+    largest_fall,
+    ranking_at,
+    train,
+)
+from benchmarks.research.paper_figure import (
+    BERNOULLI,
+    IMPORTANCE,
+    STANDARD,
     Claim,
     Measurement,
     PaperFigure,
     Result,
     Results,
     Scale,
-    markdown,
+    by_setting,
+    key_of,
 )
-from benchmarks.paper_figures.estimator_curves import BERNOULLI, IMPORTANCE, STANDARD, by_setting, key_of
-from benchmarks.plots import curves as plot_curves
-from benchmarks.softmax_regression import EXACT, Estimator, Optimiser, Problem, estimators, ranking_at, train
 
 # The article prints no rate. The exact gradient and all that approximate it have one, here the largest with
 # which exact training and complementary sums converge; BlackOut and the ranking each have their largest.
@@ -46,7 +56,6 @@ LOG_OTHERS = f"log(C - 1) = {math.log(CLASSES_OF_RANKING - 1):.2f}"
 _DELTAS = {f"{delta:g}": delta for delta in (0.0, 2.0, 4.0, 8.0, 10.0, 12.0)}
 _DELTAS[LOG_OTHERS] = math.log(CLASSES_OF_RANKING - 1)
 DELTAS = dict(sorted(_DELTAS.items(), key=lambda item: item[1]))
-READABLE = "The curves are images without numbers; rates are not printed."
 
 Curves = Mapping[str, Sequence[float]]
 
@@ -176,64 +185,6 @@ def claims_by_delta(results: Results) -> list[Claim]:
     ]
 
 
-def setting_by_estimator(results: Results) -> str:
-    """Sizes and rates."""
-    rates, curves = chosen(results)
-    return (
-        f"{_sizes(Problem.class_count, len(curves[EXACT]))} Candidates are drawn by the classes' frequency "
-        f"f, in Bernoulli draws by f^{BERNOULLI_ALPHA:g}; complementary sums by importance and the ranking "
-        "draw for each point, the others for each batch. Of the rates of the table, the one of exact "
-        f"training and all estimates of its sum is {rates[EXACT]}, the largest with which exact training and "
-        f"complementary sums converge; BlackOut has {rates['BlackOut']} and the ranking {rates['ranking']}, "
-        f"the largest for each. To converge is to have a log likelihood that never falls by {CONVERGED:g}."
-    )
-
-
-def setting_by_delta(results: Results) -> str:
-    """Sizes."""
-    epochs = len(next(iter(results.values()))["log_likelihood"])
-    return f"{_sizes(CLASSES_OF_RANKING, epochs)} Classes are drawn evenly."
-
-
-def _sizes(class_count: int, epochs: int) -> str:
-    problem = Problem()
-    return (
-        f"{class_count:,} classes, {problem.point_count:,} points in {problem.width} dimensions, scores "
-        f"without a constant, classes drawn from the model, batches of {problem.batch_size}, "
-        f"{problem.candidates} candidates, plain momentum {MOMENTUM:g}, {epochs} epochs, one seed."
-    )
-
-
-def table_by_estimator(results: Results) -> list[str]:
-    """The likelihood at the end, with each rate."""
-    return _table(results, chosen(results)[0])
-
-
-def table_by_delta(results: Results) -> list[str]:
-    """The likelihood at the end, with each rate."""
-    return _table(results, {})
-
-
-def _table(results: Results, rates: Mapping[str, str]) -> list[str]:
-    """A row for each run's name; that of its rate in `rates` is emphasised."""
-    by_rate = by_setting(results, "log_likelihood")
-    names = next(iter(by_rate.values()))
-    cells = {
-        (name, rate): f"{math.exp(made[name][-1]):.3f}" for rate, made in by_rate.items() for name in names
-    }
-    rows = [
-        [
-            f"Delta = {name}" if name in DELTAS else name,
-            *(
-                f"**{cells[name, rate]}**" if rates.get(name) == rate else cells[name, rate]
-                for rate in by_rate
-            ),
-        ]
-        for name in names
-    ]
-    return markdown(["likelihood of a point at the end", *(f"rate {rate}" for rate in by_rate)], rows)
-
-
 def plot_by_estimator(results: Results, path: Path) -> None:
     """The displayed methods, and those that the paper leaves out."""
     _, curves = chosen(results)
@@ -255,26 +206,6 @@ def _plot(panels: Mapping[str, Curves], path: Path) -> None:
 
 
 BY_ESTIMATOR = PaperFigure(
-    name="botev_2a",
-    paper=BOTEV,
-    title="Figure 2(a): softmax regression by each estimator",
-    readable=READABLE,
-    measurement=Measurement("regression", runs_by_estimator),
-    setting=setting_by_estimator,
-    claims=claims_by_estimator,
-    table=table_by_estimator,
-    plot=plot_by_estimator,
-    plot_name="botev_2a.svg",
+    "botev_2a", Measurement("regression", runs_by_estimator), claims_by_estimator, plot_by_estimator
 )
-BY_DELTA = PaperFigure(
-    name="botev_2b",
-    paper=BOTEV,
-    title="Figure 2(b): the threshold Delta of the ranking",
-    readable=READABLE,
-    measurement=Measurement("ranking", runs_by_delta),
-    setting=setting_by_delta,
-    claims=claims_by_delta,
-    table=table_by_delta,
-    plot=plot_by_delta,
-    plot_name="botev_2b.svg",
-)
+BY_DELTA = PaperFigure("botev_2b", Measurement("ranking", runs_by_delta), claims_by_delta, plot_by_delta)

@@ -1,0 +1,199 @@
+"""What all benchmarks share: options, the machine, turns, and how a result is printed and kept.
+
+A benchmark is a script with a function that takes `Options` and returns figures as JSON has them.
+`run` makes a command of it, `python -m benchmarks.NAME`.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import resource
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+DATA = Path("../shared/data")
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("turret", "torch", "numpy", "numba", "polars", "faiss-cpu", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class Options:
+    """`data` is the folder of the data sets; `quick` asks for a run of under a minute.
+
+    `given` has all options, those that only one script has among them. With `is_trial` no result is kept.
+    """
+
+    data: Path
+    quick: bool
+    as_json: bool
+    given: argparse.Namespace = field(default_factory=argparse.Namespace)
+    is_trial: bool = False
+
+
+def read_options(
+    description: str | None,
+    needs_data: bool = True,
+    more: argparse.ArgumentParser | None = None,
+) -> Options:
+    """Read `--data DIR`, `--quick`, `--trial`, `--json` and the options of `more` from the command line.
+
+    Without `needs_data` the folder need not be there: the script makes its own data.
+    """
+    parser = argparse.ArgumentParser(description=description, parents=[more] if more else [])
+    parser.add_argument("--data", type=Path, default=DATA, help=f"the folder of the data sets ({DATA})")
+    parser.add_argument("--quick", action="store_true", help="under a minute; the figures are not claims")
+    parser.add_argument("--trial", action="store_true", help="keep no result")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
+    given = parser.parse_args()
+    if needs_data and not given.data.is_dir():
+        parser.error(f"--data {given.data}: there is no such folder; name the one with the data sets")
+    return Options(given.data, given.quick, given.json, given, given.trial)
+
+
+def run(
+    measure: Callable[[Options], Mapping[str, Any]],
+    needs_data: bool = True,
+    more: argparse.ArgumentParser | None = None,
+) -> None:
+    """Measure as the script that is running, print the figures and keep them under its name."""
+    script = sys.modules["__main__"]
+    assert script.__spec__ is not None
+    options = read_options(script.__doc__, needs_data, more)
+    figures = measure(options)
+    show(figures)
+    finish(script.__spec__.name.rpartition(".")[2], options, figures)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on, and with which versions."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+    }
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process has held so far, in megabytes (10^6 bytes).
+
+    Linux says it in `/proc`. `ru_maxrss`, which is all that other systems have, begins with what the parent
+    of the process held, and counts kilobytes here and bytes on macOS.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        (kilobytes,) = re.findall(r"VmHWM:\s+(\d+) kB", status.read_text("ascii"))
+        return int(kilobytes) * 1024 / 1e6
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / 1e6 if sys.platform == "darwin" else most * 1024 / 1e6
+
+
+def result(name: str) -> dict[str, Any]:
+    """The kept result of a benchmark."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def finish(name: str, options: Options, figures: Mapping[str, Any], keep: bool = True) -> None:
+    """Write the figures with the machine to `results/NAME.json`, and print them if JSON was asked for.
+
+    A quick run or a trial is not kept, nor is one without `keep`: what is kept is what is claimed.
+    """
+    result = {"benchmark": name, "quick": options.quick, **figures, "machine": machine()}
+    if keep and not options.quick and not options.is_trial:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    if options.as_json:
+        print(json.dumps(result))
+
+
+def show(figures: Mapping[str, Any]) -> None:
+    """Print figures for people: rows as tables, and all others by their dotted names."""
+    console = Console()
+    for name, value in _leaves(figures, ""):
+        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+            rows = [dict(_leaves(row, "")) for row in value]
+            columns = list(dict.fromkeys(column for row in rows for column in row))
+            table = Table(*columns, title=name, title_justify="left")
+            for row in rows:
+                table.add_row(*(_shown(row.get(column, "")) for column in columns))
+            console.print(table)
+        else:
+            console.print(f"{name}: {_shown(value)}", highlight=False)
+
+
+def _leaves(figures: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in figures.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value[:8])) + ", ..." * (len(value) > 8)
+    return str(value)
+
+
+# Takes a number of steps; gives how many examples they had, and how many seconds they took.
+Side = Callable[[int], tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A side with the number of steps that it takes in its turn."""
+
+    run: Side
+    steps: int
+
+
+def alternate(turns: Mapping[str, Turn], rounds: int) -> dict[str, list[float]]:
+    """Several sides take turns, so that what the machine does meanwhile meets them all.
+
+    Let every side take a turn in each of `rounds` rounds: its examples/s, round by round.
+
+    A turn before the first round warms each side up and does not count.
+    """
+    for turn in turns.values():
+        turn.run(turn.steps)
+    rates: dict[str, list[float]] = {name: [] for name in turns}
+    for _ in range(rounds):
+        for name, turn in turns.items():
+            examples, seconds = turn.run(turn.steps)
+            rates[name].append(examples / seconds)
+    return rates
+
+
+def rate_summary(rates: Mapping[str, list[float]]) -> dict[str, dict[str, float]]:
+    """The median, the least and the greatest examples/s of each side."""
+    return {
+        name: {"median": statistics.median(own), "least": min(own), "greatest": max(own)}
+        for name, own in rates.items()
+    }
+
+
+def rate_ratio(rates: Mapping[str, list[float]], ours: str, others: list[str]) -> dict[str, Any]:
+    """Our median over the best median of the others; and the least and greatest ratio to it of a round."""
+    best = max(others, key=lambda name: statistics.median(rates[name]))
+    by_round = [own / other for own, other in zip(rates[ours], rates[best], strict=True)]
+    return {
+        "ratio": statistics.median(rates[ours]) / statistics.median(rates[best]),
+        "ratio_least": min(by_round),
+        "ratio_greatest": max(by_round),
+        "against": best,
+    }

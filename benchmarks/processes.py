@@ -1,0 +1,199 @@
+"""Other processes: a running `turret serve`, what a command costs, and the memory and time of a process.
+
+`python -m benchmarks.processes WORDS...` runs a command from a small process, as the peak memory of a child
+begins with that of its parent.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.support.ports import free_port
+
+_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of a unit of ru_maxrss
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service: its process, where it answers, and where it takes admin calls."""
+
+    process: "subprocess.Popen[str]"
+    url: str
+    admin: str
+    key: str
+
+    def keep_to(self, cpu: int | None) -> None:
+        """Let it and its workers run on that processor alone."""
+        if cpu is not None:
+            for pid in family(self.process.pid):
+                subprocess.run(
+                    ["taskset", "-a", "-p", "-c", str(cpu), str(pid)], check=True, capture_output=True
+                )
+
+    def activate(self, version: str) -> tuple[int, str]:
+        """Activate a version; gives the status and the body of the answer."""
+        body = json.dumps({"version": version})
+        return post(self.admin, "/admin/activate", body, {"Authorization": f"Bearer {self.key}"})
+
+
+@contextmanager
+def running_service(bundles: Path, workers: int = 1, *more: str) -> Iterator[Running]:
+    """Start a service on free ports and end it in the end. Raises RuntimeError when it doesn't start."""
+    words = ["serve", "--bundles", str(bundles), "--port", "0", "--admin-port", "0", "--store", "memory://"]
+    log = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115 - a line for each request; closed in the end
+    process = subprocess.Popen(
+        [sys.executable, "-m", "turret", *words, "--workers", str(workers), *more],
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        greeting = process.stdout.readline()
+        urls = re.findall(r"http://[\d.:]+\d", greeting)
+        if len(set(urls)) < 2:
+            log.seek(0)
+            raise RuntimeError(f"the service didn't start: {greeting}{log.read()[-2000:]}")
+        key = (bundles / "admin.key").read_text(encoding="utf-8").strip()
+        yield Running(process, urls[0], urls[-1], key)
+    finally:
+        process.terminate()
+        process.wait(30)
+        log.close()
+
+
+def post(
+    url: str, path: str, body: str, headers: dict[str, str] | None = None, method: str = "POST"
+) -> tuple[int, str]:
+    """Send one request on a connection of its own; gives the status and the body of the answer."""
+    place = urlsplit(url)
+    connection = HTTPConnection(place.hostname or "", place.port, timeout=60)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def seconds_to_first_answer(bundles: Path, body: str) -> float:
+    """Seconds from the start of `turret serve` to its first recommendation."""
+    begun = time.perf_counter()
+    with running_service(bundles) as service:
+        status, text = post(service.url, "/v1/recommend", body)
+        seconds = time.perf_counter() - begun
+    if status != 200:
+        raise RuntimeError(f"the first recommendation was answered with {status}: {text}")
+    return seconds
+
+
+def family(pid: int) -> list[int]:
+    """A process, its children, theirs, and so on."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            found += family(int(child))
+    return found
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident bytes of a process with its children; a page that several share counts once (PSS)."""
+    total = 0
+    for one in family(pid):
+        try:
+            text = Path(f"/proc/{one}/smaps_rollup").read_text()
+        except OSError:  # it has just ended
+            continue
+        match = _PSS.search(text)
+        total += int(match[1]) * 1024 if match else 0
+    return total
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor seconds of a process and its children since their start."""
+    total = 0
+    for one in family(pid):
+        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICKS
+
+
+@contextmanager
+def redis_server(folder: Path) -> Iterator[str | None]:
+    """Run a Redis with an append-only file; yields its URL, or None where redis-server isn't installed."""
+    if shutil.which("redis-server") is None:
+        yield None
+        return
+    port = free_port()
+    options = ["--port", str(port), "--save", "", "--appendonly", "yes", "--dir", str(folder)]
+    with subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL) as server:
+        try:
+            while socket.socket().connect_ex(("127.0.0.1", port)):
+                time.sleep(0.05)
+            yield f"redis://127.0.0.1:{port}/0"
+        finally:
+            server.terminate()
+
+
+@dataclass(frozen=True)
+class CommandCost:
+    """Seconds of the clock, seconds of processors, and megabytes (10^6 bytes) at the peak."""
+
+    seconds: float
+    processor_seconds: float
+    peak_mb: float
+
+
+def command_cost(*words: object, threads: int | None = None) -> CommandCost:
+    """Run a command until it ends. Raises CalledProcessError with its output if it fails.
+
+    `threads` limits those of its libraries.
+    """
+    command = [sys.executable, "-m", "benchmarks.processes", *map(str, words)]
+    environment = os.environ | ({} if threads is None else _threads(threads))
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    return CommandCost(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def turret_cost(*words: object, threads: int | None = None) -> CommandCost:
+    """Run a command of Turret."""
+    return command_cost(sys.executable, "-m", "turret", *words, threads=threads)
+
+
+def _threads(count: int) -> Mapping[str, str]:
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+    return dict.fromkeys((*names, "NUMBA_NUM_THREADS"), str(count))
+
+
+def main() -> None:
+    """Run the words of the command line, and print what they cost."""
+    begun = time.perf_counter()
+    process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - begun
+    if status:
+        raise SystemExit(f"{' '.join(sys.argv[1:])} ended with {os.waitstatus_to_exitcode(status)}")
+    used = usage.ru_utime + usage.ru_stime
+    print(json.dumps(asdict(CommandCost(seconds, used, usage.ru_maxrss * _UNIT / 1e6))))
+
+
+if __name__ == "__main__":
+    main()
