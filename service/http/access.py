@@ -99,7 +99,7 @@ class Authentication:
 
     def _take(self, key: Key, rate: float) -> None:
         now = time.monotonic()
-        limits = rate / self._share, max(1.0, key.bucket_size / self._share)
+        limits = rate / self._share, max(1.0, rate / self._share)
         bucket = self._buckets.setdefault((key.name, *limits), Bucket(*limits, now))
         if wait := bucket.take(now):
             message = f"key {key.name} exceeds its {rate:g} requests a second; retry in {wait:.2g} seconds"

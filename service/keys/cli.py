@@ -27,8 +27,7 @@ def new(
     scope: Annotated[
         list[str], typer.Option("--scope", help="A scope of the key: read, write or admin; repeatable.")
     ],
-    rate: Annotated[float | None, typer.Option(help="Most requests a second (no limit).")] = None,
-    burst: Annotated[float | None, typer.Option(help="Most requests at once (those of a second).")] = None,
+    rate: Annotated[float | None, typer.Option(help="Most requests a second, or at once (no limit).")] = None,
     days: Annotated[
         int | None, typer.Option(min=1, max=36_500, help="Days until it expires (never).")
     ] = None,
@@ -48,7 +47,7 @@ def new(
     expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
     key = new_key(name)
     try:
-        stored = record(name, key, scope, rate=rate, burst=burst, expires=expires)
+        stored = record(name, key, scope, rate=rate, expires=expires)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ServiceError(f"{first['loc'][0]} {first['input']!r} is invalid: {first['msg']}") from None

@@ -6,7 +6,6 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from turret.data.files.locks import locked
@@ -31,23 +30,14 @@ class Keyring:
     existence unknown, and when it is missing although `required`.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        admin_key: str,
-        required: bool = False,
-        warn: Callable[[str], None] = _log.warning,
-    ) -> None:
+    def __init__(self, path: Path, admin_key: str, required: bool = False) -> None:
         self.is_open = False
         self._path = path
-        self._warn = warn
-        self._last_warning = ""
+        self._last_fault = ""
         admin = admin_record(admin_key)
         self._admin = {admin.sha256: admin}
         self._keys = self._admin
-        self._stamp: tuple[int, ...] | None = (
-            None  # of the last file that was read; None: there never was one
-        )
+        self._stamp: tuple[int, ...] | None = None  # None: there never was a file
         try:
             self._read()
         except FileNotFoundError:
@@ -58,7 +48,7 @@ class Keyring:
                     f"{remedy}"
                 ) from None
             self.is_open = True
-            warn(
+            _log.warning(
                 f"there are no API keys in {path}: reading and writing are open to all; {remedy} makes the "
                 "first key, and with TURRET_REQUIRE_KEYS=true no service starts without one"
             )
@@ -75,24 +65,23 @@ class Keyring:
 
     def load(self) -> None:
         """Read the file if it has changed; what was read before stays valid if that fails."""
+        fault = ""
         try:
             self._read()
         except FileNotFoundError:
-            if self._stamp is not None:
-                self._warn_once(f"{self._path} is missing; the keys read before stay valid")
-                return
-            self.is_open = True
-            self._last_warning = ""
+            self.is_open = self._stamp is None
+            fault = "" if self.is_open else f"{self._path} is missing"
         except ServiceError as error:
             self.is_open = False
-            self._warn_once(f"{error}; the keys read before stay valid")
-        else:
-            self._last_warning = ""
+            fault = str(error)
+        if fault and fault != self._last_fault:
+            _log.warning("%s; the keys read before stay valid", fault)
+        self._last_fault = fault
 
     def _read(self) -> None:
         found = stat_of(self._path)
         if self.is_open:
-            self._warn(
+            _log.warning(
                 f"reading and writing require a key from now on: {self._path} exists; with "
                 "TURRET_REQUIRE_KEYS=true a restart without it is refused"
             )
@@ -102,11 +91,6 @@ class Keyring:
         if stamp != self._stamp:
             self._keys = {key.sha256: key for key in read_keys(self._path)} | self._admin
             self._stamp = stamp
-
-    def _warn_once(self, message: str) -> None:
-        if message != self._last_warning:
-            self._last_warning = message
-            self._warn(message)
 
 
 def admin_key(settings: Settings) -> str:

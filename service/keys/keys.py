@@ -30,7 +30,7 @@ MIN_LENGTH = 32  # characters of a key without its name
 class Key(BaseModel):
     """The stored record of a key, without the key itself.
 
-    `rate` is in requests a second (None: no limit), `burst` the number that may come at once.
+    `rate` is in requests a second (None: no limit); those of a second may come at once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,12 +41,6 @@ class Key(BaseModel):
     created: AwareDatetime
     expires: AwareDatetime | None = None
     rate: float | None = Field(default=None, gt=0, le=1e6)
-    burst: float | None = Field(default=None, ge=1, le=1e6)
-
-    @property
-    def bucket_size(self) -> float:
-        """The burst, by default the requests of one second, and at least one."""
-        return self.burst or max(1.0, self.rate or 1.0)
 
 
 class KeyFile(BaseModel):

@@ -99,9 +99,7 @@ class Metrics:
         self.resident_bytes = Gauge(
             "turret_worker_resident_bytes", "Resident memory, shared pages in each", ["process"], **livesum
         )
-        self.loop_stall = Gauge(
-            "turret_loop_stall_seconds", "Longest delay of an event loop", ["clock"], **livemax
-        )
+        self.loop_stall = Gauge("turret_loop_stall_seconds", "Longest delay of an event loop", **livemax)
         _begin(self.breaker_openings, ("read", "write"))
         _begin(self.activations, ("activated", "refused"))
         _begin(self.reload_failures, REASONS)

@@ -1,6 +1,5 @@
 """Addresses, and the configuration of the uvicorn server on them."""
 
-import os
 import resource
 import socket
 from contextlib import suppress
@@ -69,7 +68,7 @@ def reserve(host: str, port: int, option: str = "port") -> socket.socket:
         reserved = _bind(family, (host, port), is_shared=False)
     except OSError as error:
         raise ServiceError(
-            f"can't listen on {host}:{port} ({_reason(error)}); stop the process that uses it, or choose "
+            f"can't listen on {host}:{port} ({error.strerror}); stop the process that uses it, or choose "
             f"another {option}"
         ) from None
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
@@ -95,11 +94,6 @@ def _bind(family: int, address: tuple[object, ...], is_shared: bool) -> socket.s
         bound.close()
         raise
     return bound
-
-
-def _reason(error: OSError) -> str:
-    # Name resolution has negative error numbers.
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 
 def url_of(bound: socket.socket) -> str:

@@ -132,8 +132,6 @@ class Supervisor:
                 if worker.pid:
                     os.kill(worker.pid, signal.SIGKILL)
                     os.waitpid(worker.pid, 0)
-            for reserved in self._reserved:
-                reserved.close()
             if self._context.folder is not None:
                 shutil.rmtree(self._context.folder, ignore_errors=True)
 
@@ -256,9 +254,7 @@ class Supervisor:
     def _kill_hung(self) -> None:
         for worker in self._workers if self._sent < Order.FINISH else ():
             if worker.pid and worker.is_ready and worker.silence > _HUNG_SECONDS:
-                _log.error(
-                    "killing worker with pid %d: no heartbeat for %g seconds", worker.pid, _HUNG_SECONDS
-                )
+                _log.error("killing worker with pid %d: it sends no heartbeat", worker.pid)
                 os.kill(worker.pid, signal.SIGKILL)
                 worker.silence = 0.0
 

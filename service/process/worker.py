@@ -9,12 +9,11 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from time import monotonic, thread_time
+from time import monotonic
 from types import FrameType
 from typing import NoReturn
 
 import uvicorn
-from prometheus_client import Gauge
 
 from turret.data.errors import TurretError
 from turret.service.components import Components, WorkerContext
@@ -92,7 +91,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._components = components
         self._pipe = pipe
-        self._stall = LoopStall(components.metrics.loop_stall, 1 / _TICKS)
+        self._ticked, self._stall = math.inf, 0.0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Ignore the signals that uvicorn listens to: the supervisor has them too, and gives orders."""
@@ -119,32 +118,12 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Measure the event loop, and send a heartbeat."""
-        self._stall.tick()
+        """Measure the longest delay of the event loop, and send a heartbeat."""
+        now = monotonic()
+        delay, self._ticked = now - self._ticked - 1 / _TICKS, now
+        if delay > self._stall:
+            self._stall = delay
+            self._components.metrics.loop_stall.set(delay)
         if counter % _TICKS == 0:
             send(self._pipe, "alive")
         return await super().on_tick(counter)
-
-
-class LoopStall:
-    """The longest delay of a tick beyond the `interval`, in seconds.
-
-    `wall` is the delay as clients see it, `processor` the part in which the loop's thread ran: on a busy
-    machine the rest is time without a processor.
-    """
-
-    def __init__(self, gauge: Gauge, interval: float) -> None:
-        self._gauges = gauge.labels("wall"), gauge.labels("processor")
-        self._interval = interval
-        self._longest = [0.0, 0.0]
-        self._last = math.inf, 0.0
-
-    def tick(self) -> None:
-        """Record the time since the last tick; call it from the loop's thread."""
-        now, ran = monotonic(), thread_time()
-        delay = now - self._last[0] - self._interval
-        for clock, seconds in enumerate((delay, min(delay, ran - self._last[1]))):
-            if seconds > self._longest[clock]:
-                self._longest[clock] = seconds
-                self._gauges[clock].set(seconds)
-        self._last = now, ran

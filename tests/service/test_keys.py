@@ -121,7 +121,6 @@ def test_a_key_without_a_name_is_the_admin_key() -> None:
         {"scopes": ["root"]},
         {"sha256": "short"},
         {"rate": 0},
-        {"burst": 0.5},
         {"expires": "2027-01-15T08:00:00"},
         {"colour": "blue"},
         # An underscore would end the name within the key.
@@ -132,15 +131,6 @@ def test_what_is_no_record_of_a_key_is_refused(wrong: dict[str, Any]) -> None:
     right = record("shop-2", new_key("shop"), ["read"]).model_dump()
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         Key.model_validate({**right, **wrong})
-
-
-@pytest.mark.parametrize(
-    ("rate", "burst", "expected"), [(None, None, 1.0), (5.0, None, 5.0), (0.2, None, 1.0), (5.0, 9.0, 9.0)]
-)
-def test_without_a_burst_it_is_what_comes_in_a_second(
-    rate: float | None, burst: float | None, expected: float
-) -> None:
-    assert record("a", "k", ["read"], rate=rate, burst=burst).bucket_size == expected
 
 
 # ---- The file
@@ -227,12 +217,16 @@ def test_the_file_is_the_services_own(path: Path, monkeypatch: pytest.MonkeyPatc
 class Watched:
     """The file of a service's keys, and the warnings."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, log: pytest.LogCaptureFixture) -> None:
         self.path = path
-        self.warnings: list[str] = []
+        self.log = log
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.log.messages
 
     def ring(self) -> Keyring:
-        return Keyring(self.path, ADMIN_KEY, warn=self.warnings.append)
+        return Keyring(self.path, ADMIN_KEY)
 
     def add(self, name: str) -> bytes:
         """Add a key, and return the header with it."""
@@ -242,8 +236,8 @@ class Watched:
 
 
 @pytest.fixture
-def watched(path: Path) -> Watched:
-    return Watched(path)
+def watched(path: Path, caplog: pytest.LogCaptureFixture) -> Watched:
+    return Watched(path, caplog)
 
 
 @contextmanager
@@ -357,7 +351,7 @@ def test_a_damaged_file_keeps_what_was_read_and_is_complained_of_once(watched: W
     (warning,) = watched.warnings
     assert str(watched.path) in warning
     assert "stay valid" in warning
-    other = Watched(watched.path.with_name("new.json"))
+    other = Watched(watched.path.with_name("new.json"), watched.log)
     fresh = other.add("other")
     os.replace(other.path, watched.path)
     keys.load()
@@ -447,7 +441,7 @@ def test_an_open_service_without_descriptors_stays_open(watched: Watched) -> Non
 def test_an_open_service_that_can_not_look_refuses_until_it_can(watched: Watched, code: int) -> None:
     """Nothing proves that there is a file, so nothing is closed for good."""
     keys = watched.ring()
-    watched.warnings.clear()
+    watched.log.clear()
     for times in (1, 2):
         with failing("stat", code):
             for _ in range(3):
