@@ -28,7 +28,6 @@ DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2
 FAILED = 3  # exit status of a worker that has reported its error
 _TICKS = 10  # of uvicorn in a second
 _SWITCH_SECONDS = 0.0005
-_ARRIVING_SECONDS = 0.05
 _LINE_BYTES = 4_000  # written at once
 
 
@@ -109,13 +108,6 @@ class Server(uvicorn.Server):
         """Start, and tell the supervisor."""
         await super().startup(sockets)
         send(self._pipe, f"ready {self._components.model_holder.version or ''}")
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept the connections that wait and read what has arrived on all, as closing would reset them."""
-        for listening in sockets or ():
-            listening.listen(0)  # no more than one waits from now on
-        await asyncio.sleep(_ARRIVING_SECONDS)
-        await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
         """Measure the longest delay of the event loop, and send a heartbeat."""
