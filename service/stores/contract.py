@@ -103,13 +103,13 @@ def in_window(
     stay its user's newest event for good: it becomes now. A time before 1970 becomes 1970.
     """
     last = now + skew
+    is_outside = [not 0 <= event.time <= last for event in events]
     clamped = [
-        event if 0 <= event.time <= last else event._replace(time=now if event.time > last else 0)
-        for event in events
+        event._replace(time=min(max(event.time, 0), now)) if outside else event
+        for event, outside in zip(events, is_outside, strict=True)
     ]
-    changed = sum(old is not new for old, new in zip(events, clamped, strict=True))
-    unexpired = drop_expired(clamped, oldest_kept(max_age, now))
-    return WindowedEvents(unexpired, changed, len(clamped) - len(unexpired))
+    kept = drop_expired(clamped, oldest_kept(max_age, now))
+    return WindowedEvents(kept, sum(is_outside), len(clamped) - len(kept))
 
 
 def days(count: int | None) -> int | None:
@@ -236,10 +236,7 @@ class RecordStore(Protocol):
         """Raise the number of items to at least this; a store that also keeps the items knows it already."""
 
     async def take_lease(self, holder: str, seconds: float) -> bool:
-        """Take or prolong the lease for `seconds`; False if another one holds it."""
-
-    async def prolong_lease(self, holder: str, seconds: float) -> bool:
-        """Prolong the lease, or return it with 0 seconds; False if the holder doesn't have it."""
+        """Take or prolong the lease for `seconds`, or return it with 0; False if another one holds it."""
 
     async def close(self) -> None:
         """Finish running calls and release all resources."""

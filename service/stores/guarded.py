@@ -43,31 +43,24 @@ class Breaker:
         self.circuits = {"read": circuit(), "write": circuit()}
 
     async def append(self, events: Sequence[Event]) -> int:
-        """Store events; see HistoryStore."""
         return await self._call("write", lambda: self._store.append(events))
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
-        """Return users' newest events; see HistoryStore."""
         return await self._call("read", lambda: self._store.recent(users, limit))
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
-        """Return a user's count and newest events; see HistoryStore."""
         return await self._call("read", lambda: self._store.events(user, limit), is_bounded=False)
 
     def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
-        """Iterate over events, without a timeout; see HistoryStore. No request needs it."""
         return self._store.scan(first, last)
 
     async def random_user(self) -> str | None:
-        """Return a user with events; see HistoryStore."""
         return await self._call("read", self._store.random_user, is_bounded=False)
 
     async def forget(self, user: str) -> int:
-        """Delete a user's events; see HistoryStore."""
         return await self._call("write", lambda: self._store.forget(user), is_bounded=False)
 
     async def health_warnings(self) -> list[str]:
-        """Return the store's warnings, or one that the store is unavailable."""
         try:
             async with asyncio.timeout(_WARNINGS_SECONDS):
                 return await self._store.health_warnings()
@@ -75,7 +68,6 @@ class Breaker:
             return [f"{_unavailable(error, _WARNINGS_SECONDS, 0)}; serving without stored histories"]
 
     async def close(self) -> None:
-        """Close the store."""
         await self._store.close()
 
     async def _call(self, direction: str, call: Call[Result], is_bounded: bool = True) -> Result:

@@ -191,13 +191,13 @@ class Activator:
             if renewing is not None:
                 renewing.cancel()
             with suppress(ReplicasUnavailableError):  # it ends by itself
-                await self._records.prolong_lease(holder, 0)
+                await self._records.take_lease(holder, 0)
 
     async def _renew(self, holder: str) -> None:
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             with suppress(ReplicasUnavailableError):
-                await self._records.prolong_lease(holder, _LEASE_SECONDS)
+                await self._records.take_lease(holder, _LEASE_SECONDS)
 
     async def _checked(self, turn: _Turn, routes: Routes) -> Routes:
         """Check the versions of routes that are not loaded here, and pin the content of each."""

@@ -89,16 +89,10 @@ class MemoryRecords:
         self._server.items = max(self._server.items, items)
 
     async def take_lease(self, holder: str, seconds: float) -> bool:
-        """Take or prolong the lease."""
+        """Take, prolong or return the lease."""
         self._server.check()
         held_by, end = self._server.lease
         return (held_by == holder or self._has_ended(end)) and self._hold(holder, seconds)
-
-    async def prolong_lease(self, holder: str, seconds: float) -> bool:
-        """Prolong the lease, or return it with 0."""
-        self._server.check()
-        held_by, end = self._server.lease
-        return held_by == holder and not self._has_ended(end) and self._hold(holder, seconds)
 
     async def close(self) -> None:
         """There is nothing to release."""

@@ -15,11 +15,8 @@ if record ~= ARGV[1] then
   return record
 end
 local time = redis.call('TIME')
-local revision = time[1] * 1000000 + time[2]
-local last = tonumber(redis.call('HGET', KEYS[1], 'revision') or '0') or 0
-if last >= revision and last < 9007199254740991 then -- the clock was set back
-  revision = last + 1
-end
+local last = tonumber(redis.call('HGET', KEYS[1], 'revision') or '0')
+local revision = math.max(time[1] * 1000000 + time[2], last + 1) -- the clock may have been set back
 redis.call('HSET', KEYS[1], 'record', ARGV[2], 'revision', string.format('%.0f', revision))
 return ARGV[2]
 """
@@ -49,20 +46,15 @@ end
 return result
 """
 
-# KEYS: the lease. ARGV: its holder, the milliseconds that it lasts (0 returns it), 1 to take a free one.
-# Returns 1 if it is, or was, held.
+# KEYS: the lease. ARGV: its holder, the milliseconds that it lasts (0 returns it). Returns 0 if it is another's.
 LEASE = """
-local holder = redis.call('GET', KEYS[1])
-if not holder and ARGV[3] == '1' then
-  holder = ARGV[1]
-end
-if holder ~= ARGV[1] then
+if (redis.call('GET', KEYS[1]) or ARGV[1]) ~= ARGV[1] then
   return 0
 end
 if ARGV[2] == '0' then
   redis.call('DEL', KEYS[1])
 else
-  redis.call('SET', KEYS[1], holder, 'PX', ARGV[2])
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 end
 return 1
 """
@@ -119,14 +111,8 @@ class RedisRecords:
         """Nothing: `poll` reads the number of the items, which are in the same Redis."""
 
     async def take_lease(self, holder: str, seconds: float) -> bool:
-        return await self._set_lease(holder, seconds, takes=True)
-
-    async def prolong_lease(self, holder: str, seconds: float) -> bool:
-        return await self._set_lease(holder, seconds, takes=False)
+        values: Command = [holder, round(seconds * 1000)]
+        return bool(await self._redis.run(LEASE, [self._lease], values, is_write=False))
 
     async def close(self) -> None:
         await self._redis.close()
-
-    async def _set_lease(self, holder: str, seconds: float, takes: bool) -> bool:
-        values: Command = [holder, round(seconds * 1000), int(takes)]
-        return bool(await self._redis.run(LEASE, [self._lease], values, is_write=False))

@@ -97,13 +97,9 @@ def open_file(
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Run a write transaction: commit on success, roll back on any error."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
         yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
 def make_private(path: Path) -> None:

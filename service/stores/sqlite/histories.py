@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
-from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
+from turret.service.errors import HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import (
     COUNT_LIMIT,
@@ -42,7 +41,9 @@ CREATE TABLE events (
     item NOT NULL,
     kind TEXT,
     PRIMARY KEY (user, time, arrival),
-    UNIQUE (user, event_id)
+    UNIQUE (user, event_id),
+    CHECK (typeof(user) = 'text' AND typeof(event_id) = 'text' AND typeof(time) = 'integer'
+        AND typeof(item) IN ('integer', 'text') AND typeof(kind) IN ('text', 'null'))
 ) WITHOUT ROWID;
 """,
 )
@@ -81,7 +82,6 @@ _ADDRESS_FORM = "sqlite:///PATH"
 _FIRST, _LAST = -(2**63), 2**63 - 1
 _BEGINNING, _END = ("", _FIRST, _FIRST), (b"", _LAST, _LAST)  # SQLite orders bytes after all texts
 _USER = itemgetter(1)  # of an event
-_KINDS = frozenset({(str, str, item, int, kind) for item in (int, str) for kind in (str, type(None))})
 
 
 class _Append:
@@ -218,10 +218,7 @@ class SqliteHistory:
     def _used(self, connection: sqlite3.Connection, user: str, limit: int) -> History:
         rows = connection.execute(_USED, (user, oldest_kept(self._max_age), limit)).fetchall()
         rows.reverse()
-        items, times = map(list, zip(*rows, strict=True)) if rows else ([], [])
-        if not (set(map(type, items)) <= {int, str} and set(map(type, times)) <= {int}):
-            raise self._damaged()
-        return History(items, times)
+        return History([item for item, _ in rows], [time for _, time in rows])
 
     def _random_user(self, connection: sqlite3.Connection) -> str | None:
         for start in (_draw(connection), ""):
@@ -237,12 +234,7 @@ class SqliteHistory:
         (count,) = connection.execute(_COUNT, (user, oldest, COUNT_LIMIT)).fetchone()
         rows = connection.execute(_NEWEST, (user, oldest, limit)).fetchall()
         rows.reverse()
-        return int(count), self._as_events(rows)
-
-    def _as_events(self, rows: Sequence[tuple[Any, ...]]) -> list[Event]:
-        if not {tuple(map(type, row)) for row in rows} <= _KINDS:
-            raise self._damaged()
-        return list(map(Event._make, rows))
+        return int(count), list(map(Event._make, rows))
 
     def _scan_some(
         self, position: _Position, first: int, last: int, connection: sqlite3.Connection
@@ -250,11 +242,8 @@ class SqliteHistory:
         """Return the events of the next rows, and the position of the last row or _END."""
         end = _portion_end(connection, position, _SCAN_PORTION)
         first = max(first, oldest_kept(self._max_age))
-        rows = connection.execute(_SCAN, (*position, *end, first, last)).fetchall()
-        return self._as_events(rows), end
-
-    def _damaged(self) -> HistoryDamagedError:
-        return HistoryDamagedError(f"{self._name} has a row that is no event; move the file away")
+        rows = connection.execute(_SCAN, (*position, *end, first, last))
+        return list(map(Event._make, rows)), end
 
     def _check_identity(self) -> None:
         """Refuse to write to a file that was moved or deleted: a restart would lose the events."""

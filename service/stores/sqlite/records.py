@@ -29,7 +29,6 @@ _READ = "SELECT record FROM state"
 _SWAP = "UPDATE state SET revision = revision + 1, record = ?"
 _ANNOUNCE = "UPDATE state SET items = ? WHERE items < ?"
 _TAKE = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? OR lease_end <= ?"
-_PROLONG = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? AND lease_end > ?"
 _REPORT = "INSERT OR REPLACE INTO members (name, time, report) VALUES (?, ?, ?)"
 _LOCK_SECONDS = 0.3  # to wait for another member's lock, which lasts microseconds
 _REMEDY = "its folder has to be writable, on a local disk with some free space"
@@ -99,10 +98,6 @@ class SqliteRecords:
     async def take_lease(self, holder: str, seconds: float) -> bool:
         now = self._clock()
         return await self._write(_TAKE, holder, now + seconds, holder, now)
-
-    async def prolong_lease(self, holder: str, seconds: float) -> bool:
-        now = self._clock()
-        return await self._write(_PROLONG, holder, now + seconds, holder, now)
 
     async def close(self) -> None:
         await self._reader.close()
