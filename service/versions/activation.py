@@ -5,22 +5,20 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
 from turret.service.stores.contract import RecordStore
 from turret.service.versions.folder import activation_turn, add_line, keep_record
-from turret.service.versions.follower import Follower
+from turret.service.versions.follower import Follower, Late
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
-from turret.service.versions.memory import give_back
-from turret.service.versions.record import Activation, Candidate, Record, Route, Routes, new_activation
+from turret.service.versions.record import Activation, Candidate, Record, Route, Routes, new_activation, now
 from turret.tower.engines.access import current_access
-from turret.tower.engines.live import check_loaded, live_alias, move_alias
+from turret.tower.engines.live import check_loaded, move_alias
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.manifest import Manifest
 
@@ -30,33 +28,20 @@ _LOOK_SECONDS = 0.01
 COMPARISON_SECONDS = 1800.0  # that a version stays open for comparison
 # A version with few answers in common, or of low recall, may be compared.
 _WORTH_A_LOOK = frozenset({"overlap", "recall"})
-RunGate = Callable[[GateRequest], Awaitable[GateReport]]
 _log = logging.getLogger("turret.activation")
-Changed = TypeVar("Changed")
 
 
 class RefusedError(BundleError):
     """A version that failed the gate; `reason` names the check."""
 
 
-class Late(NamedTuple):
-    """The processes of this service, and the other replicas, that don't serve a change in time.
-
-    They go on trying.
-    """
-
-    processes: list[int]
-    replicas: list[str]
-
-
-@dataclass(frozen=True)
-class Swap:
-    """The new live version, the name of the previous one, and who is late.
+class Swap(NamedTuple):
+    """The new live version, the previous one, and who is late.
 
     `warning` says that the version's engine doesn't hold it, or kept its alias.
     """
 
-    live: LoadedModel
+    version: str
     replaced: str | None
     late: Late
     warning: str | None = None
@@ -89,7 +74,7 @@ class Activator:
         follower: Follower,
         records: RecordStore,
         settings: Settings,
-        run_gate: RunGate,
+        run_gate: Callable[[GateRequest], Awaitable[GateReport]],
     ) -> None:
         self._holder = holder
         self._follower = follower
@@ -107,10 +92,9 @@ class Activator:
         """
         async with self._turn() as turn:
             report = await self._check(turn, version, force, who)
-            live = await asyncio.to_thread(open_live, self._root, version, 0, report.manifest)
             failed = tuple(check.name for check in report.failed)
-            line = new_activation(version, who).model_copy(update={"forced": force, "failed": failed})
-            after, warning = await self._replace(turn, live, line)
+            line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
+            after, warning = await self._make_live(turn, line)
         return await self._swapped(turn, after, warning)
 
     async def roll_back(self, who: str = "admin") -> Swap:
@@ -124,9 +108,8 @@ class Activator:
             if turn.record is None or not turn.record.before:
                 raise BundleError("no other version was live before; activate one by its name", "missing")
             before = turn.record.before[0]
-            live = await asyncio.to_thread(open_live, self._root, before.version, 0, before.manifest)
-            line = new_activation(before.version, f"{who} (rollback)")
-            after, warning = await self._replace(turn, live, line)
+            line = new_activation(before.version, f"{who} (rollback)", manifest=before.manifest)
+            after, warning = await self._make_live(turn, line)
         return await self._swapped(turn, after, warning)
 
     async def route(self, change: Callable[[Routes], Routes]) -> Late:
@@ -139,8 +122,8 @@ class Activator:
                 raise BundleError("no version is live yet; activate one before its routes", "missing")
             routes = await self._checked(turn, change(turn.record.routes))
             after = turn.record.routed(routes)
-            await _uncancelled(self._commit(turn, after))
-            await self._holder.follow_routes(after)
+            await self._commit(turn, after)
+            await self._holder.take(after)
         return await self._late(after)
 
     async def compare(self, version: str | None) -> Late:
@@ -179,17 +162,15 @@ class Activator:
 
     @asynccontextmanager
     async def _lease(self) -> AsyncIterator[None]:
-        """Take the lease of all members, renew it meanwhile, and return it."""
+        """Hold the lease of all members, and renew it meanwhile."""
         holder = self._follower.name
-        renewing = None
+        renewing = asyncio.create_task(self._renew(holder))
         try:
             while not await self._records.take_lease(holder, _LEASE_SECONDS):
                 await asyncio.sleep(_LOOK_SECONDS)
-            renewing = asyncio.create_task(self._renew(holder))
             yield
         finally:
-            if renewing is not None:
-                renewing.cancel()
+            renewing.cancel()
             with suppress(ReplicasUnavailableError):  # it ends by itself
                 await self._records.take_lease(holder, 0)
 
@@ -219,48 +200,54 @@ class Activator:
         self, turn: _Turn, version: str, force: bool, who: str, accepted: frozenset[str] = frozenset()
     ) -> GateReport:
         """Raise RefusedError, and log it, unless a version passes the gate but for `accepted` checks."""
-        report = await self._run_gate(self._gate_request(version, turn.live, force))
+        settings = self._settings
+        report = await self._run_gate(
+            GateRequest(
+                root=self._root,
+                version=version,
+                live=turn.live,
+                force=force,
+                overlap_minimum=settings.overlap_minimum,
+                recall_minimum=settings.recall_minimum,
+                longest=max(HISTORY_LIMIT, settings.stored_history_limit),
+            )
+        )
         failed = tuple(check.name for check in report.failed)
         if report.passed or accepted.issuperset(failed):
             return report
-        refused = new_activation(version, who).model_copy(
-            update={
-                "outcome": "refused",
-                "previous": turn.live,
-                "failed": failed,
-                "words": report.refusal[:1000],
-            }
+        refused = Activation(
+            time=now(),
+            version=version,
+            who=who,
+            outcome="refused",
+            previous=turn.live,
+            failed=failed,
+            words=report.refusal[:1000],
         )
         await asyncio.to_thread(add_line, self._root, refused)
         raise RefusedError(report.refusal, report.reason)
 
-    def _gate_request(self, version: str, live: str | None, force: bool) -> GateRequest:
-        settings = self._settings
-        return GateRequest(
-            root=self._root,
-            version=version,
-            live=live,
-            force=force,
-            overlap_minimum=settings.overlap_minimum,
-            recall_minimum=settings.recall_minimum,
-            longest=max(HISTORY_LIMIT, settings.stored_history_limit),
-        )
-
-    async def _replace(self, turn: _Turn, live: LoadedModel, line: Activation) -> tuple[Record, str | None]:
-        """Make an opened version that of the record, of this worker, and of the folder."""
-        holder = self._holder
-        before = holder.live.bundle.manifest if holder.version else None
-        await holder.prepare(live.bundle)
+    async def _make_live(self, turn: _Turn, line: Activation) -> tuple[Record, str | None]:
+        """Open a version, and make it that of the record, of the folder, and of this worker."""
+        live = await asyncio.to_thread(open_live, self._root, line.version, manifest=line.manifest)
+        await self._holder.prepare(live.bundle)
         line = line.model_copy(update={"manifest": live.bundle.snapshot.manifest})
-        first = Record(live=line.model_copy(update={"number": 1}))
-        after = turn.record.activated(line) if turn.record else first
-        await _uncancelled(self._commit(turn, after))
-        await holder.take(live, after)
-        await asyncio.to_thread(give_back)
+        after = turn.record.activated(line) if turn.record else Record(live=line)
+        await self._commit(turn, after)
+        await self._holder.take(after, live)
         # Last: an engine that doesn't answer delays no answer of the new version.
-        return after, await asyncio.to_thread(switch_engine, live.bundle.manifest, before)
+        return after, await asyncio.to_thread(switch_engine, live.bundle.manifest)
 
     async def _commit(self, turn: _Turn, after: Record) -> None:
+        """Replace the record within the lock: a cancellation takes effect after it."""
+        task = asyncio.create_task(self._replace(turn, after))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+
+    async def _replace(self, turn: _Turn, after: Record) -> None:
         """Replace the record, in the folder and for all members, and log; without effect if it raises."""
         try:
             await asyncio.to_thread(keep_record, self._root, after)
@@ -274,65 +261,32 @@ class Activator:
 
     async def _swapped(self, turn: _Turn, after: Record, warning: str | None) -> Swap:
         """Wait for the others, without the lock: a late one loads the newest version."""
-        return Swap(self._holder.live, turn.live, await self._late(after), warning)
+        return Swap(after.live.version, turn.live, await self._late(after), warning)
 
     async def _late(self, after: Record) -> Late:
-        """Wait for the other members to have a record; return those that don't in time."""
-        return Late(
-            *await self._follower.late(
-                lambda report: report.number >= after.number and report.routes >= after.routes_number,
-                self._settings.activation_seconds,
-            )
-        )
+        return await self._follower.late(lambda report: report.has(after), self._settings.activation_seconds)
 
 
-async def _uncancelled(change: Awaitable[Changed]) -> Changed:
-    """Await a change that must end within the lock: cancellation takes effect after it."""
-    task = asyncio.ensure_future(change)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
-
-
-def switch_engine(live: Manifest, replaced: Manifest | None) -> str | None:
+def switch_engine(live: Manifest) -> str | None:
     """Move the alias in the engine of `live` to its collection; return a warning where that is impossible.
 
     An activation is refused by the gate for an incomplete collection, a rollback is not: the version that it
     leaves is worse than the fallback, which answers as long as the engine doesn't. Nothing but other programs
     reads the alias: searches of the service name the collection.
     """
-    _log_alias_left(live, replaced)
     try:
         check_loaded(live)
+        move_alias(live)
+        return None
     except BundleError as error:
         fallback = current_access().fallback
-        return _warned(
+        warning = (
             f"the fallback ({fallback}) answers for {live.version}, which its engine doesn't hold: {error}"
         )
-    try:
-        move_alias(live)
     except EngineError as error:
-        return _warned(f"the engine's alias names another version than {live.version}: {error}")
-    return None
-
-
-def _warned(message: str) -> str:
-    _log.warning("%s", message)
-    return message
-
-
-def _log_alias_left(live: Manifest, replaced: Manifest | None) -> None:
-    """Say so where the alias of the replaced version stays, as the new one is elsewhere."""
-    left = live_alias(replaced) if replaced else None
-    if replaced and left and left != live_alias(live):
-        _log.warning(
-            "%s is not on the engine at %s: the alias %s goes on naming %s, the last live version there",
-            live.version,
-            *left,
-            replaced.version,
-        )
+        warning = f"the engine's alias names another version than {live.version}: {error}"
+    _log.warning("%s", warning)
+    return warning
 
 
 def reason_of(error: BundleError) -> str:

@@ -120,7 +120,7 @@ def record_of(root: Path) -> Record:
         _log.warning("%s", error)
         kept = None
     if kept is None:
-        return Record(live=new_activation(version, "start", number=1, manifest=manifest))
+        return Record(live=new_activation(version, "start", manifest=manifest))
     if kept.live.version == version and manifest in (None, kept.live.manifest):
         return kept
     return kept.activated(new_activation(version, "pointer", manifest=manifest))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -98,6 +99,13 @@ def _tell_pointer(root: Path, record: Record) -> None:
                 record.live.version,
                 pointed,
             )
+
+
+class Late(NamedTuple):
+    """The processes of this service, and the other replicas, that lack a change; they go on trying."""
+
+    processes: list[int]
+    replicas: list[str]
 
 
 class Follower:
@@ -210,11 +218,10 @@ class Follower:
                 raise BusyError(f"another replica has activated version {version} meanwhile; retry")
             self._stored, self._holder.record = after, record
 
-    async def late(self, has: Callable[[Report], bool], seconds: float) -> tuple[list[int], list[str]]:
-        """Wait until the reports of all members have something.
+    async def late(self, has: Callable[[Report], bool], seconds: float) -> Late:
+        """Wait until the reports of all members have something; return those that don't in time.
 
-        Return those that don't in time: the processes of this service, and the other replicas. A silent one
-        is not waited for: it reads the record when it is back.
+        A silent one is not waited for: it reads the record when it is back.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
@@ -229,7 +236,7 @@ class Follower:
             if all(member.age > SILENT_SECONDS for member in late) or loop.time() >= end:
                 processes = {member.name: self._process(member) for member in late}
                 hosts = {_host(name) for name, process in processes.items() if process is None}
-                return sorted(filter(None, processes.values())), sorted(hosts)
+                return Late(sorted(filter(None, processes.values())), sorted(hosts))
             await asyncio.sleep(POLL_SECONDS / 5)
 
     async def announce(self, number: int, seconds: float) -> list[str]:
@@ -241,7 +248,7 @@ class Follower:
             await self._records.announce(number)
         except ReplicasUnavailableError as error:
             _log.warning("the other workers learn of a changed item a second later: %s", error)
-        return (await self.late(lambda report: report.items >= number, seconds))[1]
+        return (await self.late(lambda report: report.items >= number, seconds)).replicas
 
     async def _step_safely(self) -> None:
         """Follow once; log a trouble once, and its end."""
@@ -384,14 +391,12 @@ class Follower:
 
     def _count_replicas(self, members: tuple[Member, ...]) -> None:
         """Count the replicas, and those that serve the live version and its routes in all their workers."""
-        record = self._holder.record
-        number, routes = record.order if record else (0, 0)
-        present, behind = set(), set()
+        record, present, behind = self._holder.record, set(), set()
         for member in members:
-            report, host = read_report(member.report), _host(member.name)
-            if member.age < SILENT_SECONDS:
+            is_silent, host = member.age >= SILENT_SECONDS, _host(member.name)
+            if not is_silent:
                 present.add(host)
-            if member.age >= SILENT_SECONDS or report.number < number or report.routes < routes:
+            if is_silent or (record is not None and not read_report(member.report).has(record)):
                 behind.add(host)
         self._metrics.replicas.set(len(present))
         self._metrics.replicas_behind.set(len(behind))

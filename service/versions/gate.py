@@ -33,18 +33,16 @@ _REPORT_BYTES = 100_000
 K = 10
 _OF_THE_FILES = ("checksum", "soundness", "golden")
 Reason = Literal["unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"]
-CheckResult = tuple[str, float | None]
 
 
 class Check(BaseModel):
-    """The result of one check: `words` for people, and a number if it has one."""
+    """The result of one check, in `words`."""
 
     model_config = ConfigDict(frozen=True)
 
     name: Reason
     passed: bool
     words: str
-    figure: float | None = None
 
 
 class GateRequest(BaseModel):
@@ -174,7 +172,7 @@ class _Gate:
 
     def checks(self) -> Iterator[Check]:
         """Run the checks, up to the first that fails."""
-        steps: tuple[tuple[Reason, Callable[[], CheckResult]], ...] = (
+        steps: tuple[tuple[Reason, Callable[[], str]], ...] = (
             ("unknown", self.unknown),
             ("memory", self.memory),
             ("checksum", self.checksum),
@@ -185,7 +183,7 @@ class _Gate:
         )
         for name, step in steps:
             try:
-                message, figure = step()
+                words = step()
             except (BundleError, MemoryError) as error:
                 yield self._check(name, str(error) or "the memory is full")
                 return
@@ -195,66 +193,65 @@ class _Gate:
                 yield self._check("soundness", message)
                 return
             if name != "unknown":
-                yield self._check(name, message, True, figure)
+                yield self._check(name, words, True)
 
-    def _check(self, name: Reason, message: str, passed: bool = False, figure: float | None = None) -> Check:
-        words = without_folder(message, self._request.root)
-        return Check(name=name, passed=passed, words=words, figure=figure)
+    def _check(self, name: Reason, words: str, passed: bool = False) -> Check:
+        return Check(name=name, passed=passed, words=without_folder(words, self._request.root))
 
-    def unknown(self) -> CheckResult:
+    def unknown(self) -> str:
         """The version exists."""
         version_folder(self._request.root, self._request.version)
-        return "it is there", None
+        return "it is there"
 
-    def memory(self) -> CheckResult:
+    def memory(self) -> str:
         """It fits into memory beside the live one; checked before it is read."""
         try:
             self._manifest = read_manifest(self._folder)
         except BundleError:
-            return "its manifest can't be read", None
+            return "its manifest can't be read"
         needed = needed_bytes(self._manifest, MEMORY_FACTOR)
         available = available_bytes()
         if available is None:
-            return f"about {in_words(needed)} needed; this system doesn't report available memory", needed
+            return f"about {in_words(needed)} needed; this system doesn't report available memory"
         if needed > available:
             raise BundleError(
                 f"version {self._request.version} needs about {in_words(needed)} beside the live one, and "
                 f"{in_words(available)} are left; give the service more memory, or stop it and activate then"
             )
-        return f"about {in_words(needed)} of {in_words(available)} needed", needed
+        return f"about {in_words(needed)} of {in_words(available)} needed"
 
-    def checksum(self) -> CheckResult:
+    def checksum(self) -> str:
         """Every file is unchanged since it was published."""
         self.snapshot = take_snapshot(self._folder)
         self._manifest = read_manifest(self._folder)
         if self._manifest.version != self._request.version:
             raise BundleError(f"{self._folder} holds version {self._manifest.version!r}; rename it to that")
         check_files(self._folder, self._manifest)
-        return f"all {len(self._manifest.files)} files are as they were published", None
+        return f"all {len(self._manifest.files)} files are as they were published"
 
-    def soundness(self) -> CheckResult:
+    def soundness(self) -> str:
         """The parts match, vectors are finite with sane norms, encoding takes bounded time, and the engine
         of the index, if it has one, holds all items.
         """
         self._bundle = Bundle.open(self._folder, verify=False, since=self.snapshot)
         check_cost(self._bundle, self._request.longest)
         check_loaded(self._bundle.manifest)
-        return f"{len(self._bundle.vectors)} vectors are finite and of sane lengths", None
+        return f"{len(self._bundle.vectors)} vectors are finite and of sane lengths"
 
-    def golden(self) -> CheckResult:
+    def golden(self) -> str:
         """The golden queries have the same answers as when it was published."""
         assert self._bundle is not None
         check_golden(self._bundle)
         self._bundle.check_unchanged()
         request = self._request
         note_verified(request.root, request.version, self._bundle.identities, self._started)
-        return "the recorded queries are answered as when it was published", None
+        return "the recorded queries are answered as when it was published"
 
-    def recall(self) -> CheckResult:
+    def recall(self) -> str:
         """The recall of an approximate index is high enough, by the table in the manifest."""
         assert self._manifest is not None
         if self._manifest.index.is_exact:
-            return "its index is exact", 1.0
+            return "its index is exact"
         measured, choice = self._manifest.recall, self._manifest.index_choice
         asked, minimum = choice.recall if choice else 0.0, self._request.recall_minimum
         remedy = f"index it again with `turret index --recall {max(asked, minimum):g}`"
@@ -268,27 +265,26 @@ class _Gate:
             raise BundleError(
                 f"{result}, less than TURRET_RECALL_MINIMUM = {minimum:g}; {remedy}, or lower that setting"
             )
-        return f"{result}, and no less elsewhere", worst.recall
+        return f"{result}, and no less elsewhere"
 
-    def overlap(self) -> CheckResult:
+    def overlap(self) -> str:
         """Its answers overlap enough with those of the live version."""
         assert self._bundle is not None
         request = self._request
         if request.live is None or request.live == request.version:
-            return "there is no other version to compare it with", None
+            return "there is no other version to compare it with"
         try:
             recorded = load_golden(request.root / request.live / "golden.json").queries
         except BundleError as error:
-            return f"the live version's recorded queries can't be read ({error})", None
+            return f"the live version's recorded queries can't be read ({error})"
         overlap = mean_overlap(self._bundle, recorded)
+        result = f"its best {K} have {overlap:.3f} in common with those of version {request.live}"
         if overlap < request.overlap_minimum:
             raise BundleError(
-                f"its best {K} have {overlap:.3f} in common with those of version {request.live} on "
-                f"{len(recorded)} recorded histories, less than {request.overlap_minimum}; "
+                f"{result} on {len(recorded)} recorded histories, less than {request.overlap_minimum}; "
                 "activate it with force if that is intended"
             )
-        message = f"its best {K} have {overlap:.3f} in common with those of version {request.live}"
-        return message, overlap
+        return result
 
 
 def overlap_between(one: Sequence[int | str], other: Sequence[int | str]) -> float:

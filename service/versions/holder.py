@@ -144,7 +144,7 @@ class ModelHolder:
             live = self._fallback = self._open_one_before(record, refused)
         self.record = record
         self.put(live)
-        self._put_routes(self._open_routes(record.routes), record)
+        self.traffic, self.routes_number = self._open_routes(record.routes), record.routes_number
 
     def put(self, live: LoadedModel) -> None:
         """Make `live` the live version; requests under way keep theirs."""
@@ -152,34 +152,30 @@ class ModelHolder:
         swapped, self._swapped = self._swapped, asyncio.Event()
         swapped.set()
 
-    async def take(self, live: LoadedModel, record: Record) -> None:
-        """Make an opened version live by the record that has just been written, and follow its routes."""
-        self.put(replace(live, number=record.number))
-        if record.routes_number != self.routes_number:
-            await self.follow_routes(record)
-
     async def follow(self) -> None:
         """Open what the record has and this worker has not. Raises BundleError."""
         async with self.change_lock:
-            record = self.record
-            if record is not None and (record.number != self.number or self._live is None):
-                if self._live is not None and _is_of(self._live, record.live):
-                    self.put(replace(self._live, number=record.number))
-                else:
-                    live = await asyncio.to_thread(self._open, record.live)
-                    await self.prepare(live.bundle)
-                    self.put(live)
-                    await asyncio.to_thread(give_back)
-            if record is not None and record.routes_number != self.routes_number:
-                await self.follow_routes(record)
+            if self.record is not None:
+                await self.take(self.record)
 
-    async def follow_routes(self, record: Record) -> None:
-        """Open and prepare the versions of a record's routes, then route to them."""
-        traffic = await asyncio.to_thread(self._open_routes, record.routes)
-        for model in (traffic.canary, traffic.shadow, traffic.candidate):
-            if model is not None:
-                await self.prepare(model.bundle)
-        self._put_routes(traffic, record)
+    async def take(self, record: Record, opened: LoadedModel | None = None) -> None:
+        """Answer by a record from now on; `opened` is its live version. The caller has `change_lock`.
+
+        Versions that are not open yet are opened and prepared before. Raises BundleError.
+        """
+        if record.number != self.number or self._live is None:
+            live = opened or self._live
+            if live is None or not _holds(live, record.live):
+                live = await asyncio.to_thread(self._open, record.live)
+                await self.prepare(live.bundle)
+            self.put(replace(live, number=record.number))
+            await asyncio.to_thread(give_back)
+        if record.routes_number != self.routes_number:
+            traffic = await asyncio.to_thread(self._open_routes, record.routes)
+            for model in (traffic.canary, traffic.shadow, traffic.candidate):
+                if model is not None:
+                    await self.prepare(model.bundle)
+            self.traffic, self.routes_number = traffic, record.routes_number
 
     def end_candidate(self) -> None:
         """Release the compared version once its time is over."""
@@ -187,9 +183,6 @@ class ModelHolder:
         if routes.candidate is not None and is_over(routes.candidate):
             routes = routes.model_copy(update={"candidate": None})
             self.traffic = replace(self.traffic, routes=routes, candidate=None)
-
-    def _put_routes(self, traffic: TrafficSplit, record: Record) -> None:
-        self.traffic, self.routes_number = traffic, record.routes_number
 
     def _open(self, activation: Activation) -> LoadedModel:
         return open_live(self.root, activation.version, activation.number or 0, activation.manifest)
@@ -216,7 +209,7 @@ class ModelHolder:
     def _model_of(self, route: Route | Candidate) -> LoadedModel | None:
         traffic = self.traffic
         for model in (self._live, traffic.canary, traffic.shadow, traffic.candidate):
-            if model and model.version == route.version and _matches(model, route.manifest):
+            if model and _holds(model, route):
                 return model
         try:
             return open_live(self.root, route.version, manifest=route.manifest)
@@ -232,13 +225,9 @@ def is_over(candidate: Candidate) -> bool:
     return time.time_ns() // 1_000_000 >= candidate.until
 
 
-def _is_of(live: LoadedModel, activation: Activation) -> bool:
-    """Whether a loaded version has the content of an activation; one without a digest is opened again."""
-    return live.version == activation.version and live.bundle.snapshot.manifest == activation.manifest
-
-
-def _matches(live: LoadedModel, manifest: str | None) -> bool:
-    return manifest in (None, live.bundle.snapshot.manifest)
+def _holds(model: LoadedModel, named: Activation | Route | Candidate) -> bool:
+    """Whether a loaded version has the content that was checked."""
+    return model.version == named.version and model.bundle.snapshot.manifest == named.manifest
 
 
 async def _nothing(_: Bundle) -> None:

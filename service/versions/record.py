@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -184,6 +184,10 @@ class Report(BaseModel):
     routes: int = 0
     items: int = 0
 
+    def has(self, record: Record) -> bool:
+        """Whether the member serves a record, or a later one."""
+        return self.number >= record.number and self.routes >= record.routes_number
+
 
 class ItemsNumber:
     """The number of the last change of an item that this worker has heard of."""
@@ -223,19 +227,9 @@ def read_report(stored: bytes) -> Report:
         return Report()
 
 
-def new_activation(
-    version: str, who: str, number: int | None = None, manifest: str | None = None, words: str = ""
-) -> Activation:
-    """An activation at this moment."""
-    return Activation(
-        time=now(),
-        version=version,
-        who=who,
-        outcome="activated",
-        number=number,
-        manifest=manifest,
-        words=words,
-    )
+def new_activation(version: str, who: str, **more: Any) -> Activation:
+    """An activation at this moment, the first one until a record counts it."""
+    return Activation(time=now(), version=version, who=who, outcome="activated", number=1, **more)
 
 
 def canary_position(user: str, salt: str) -> float:

@@ -81,9 +81,9 @@ def every_user_asks_the_canary(original: Function) -> Function:
     return choose
 
 
-@planted("turret.service.versions.holder:_matches", "service/test_versions.py")
+@planted("turret.service.versions.holder:_holds", "service/test_versions.py")
 def a_route_to_other_files_of_one_name_is_followed(original: Function) -> Function:
-    return lambda live, manifest: True
+    return lambda model, named: model.version == named.version
 
 
 @planted("turret.service.versions.holder:ModelHolder.answering", "service/test_versions.py")

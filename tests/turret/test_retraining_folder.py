@@ -315,7 +315,7 @@ def records(names: Sequence[str] = RUNS) -> list[RetrainRecord]:
 
 def activated(bundles: Path, *versions: str, routes: Routes | None = None) -> None:
     """A service has activated these versions, and somebody may have moved the pointer since."""
-    pointed, record = current(bundles), Record(live=new_activation(versions[0], "start", number=1))
+    pointed, record = current(bundles), Record(live=new_activation(versions[0], "start"))
     for version in versions[1:]:
         record = record.activated(new_activation(version, "admin"))
     keep_record(bundles, record.routed(routes or Routes()))

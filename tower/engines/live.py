@@ -41,14 +41,6 @@ def move_alias(manifest: Manifest) -> None:
             engine.point(settings.alias, settings.collection)
 
 
-def live_alias(manifest: Manifest) -> tuple[str, str] | None:
-    """The address of a version's engine, and the alias of its folder there; None without an engine."""
-    settings = manifest.index
-    if not isinstance(settings, EngineSettings):
-        return None
-    return without_credentials(engine_url(settings.url)), settings.alias
-
-
 @contextmanager
 def _opened(settings: EngineSettings) -> Iterator[Engine]:
     engine = open_engine(engine_url(settings.url), _LIMITS)

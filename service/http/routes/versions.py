@@ -23,8 +23,9 @@ from turret.service.schemas.requests import (
     ComparisonRequest,
     RoutesRequest,
 )
-from turret.service.versions.activation import Late, Swap, reason_of
+from turret.service.versions.activation import Swap, reason_of
 from turret.service.versions.folder import latest_lines
+from turret.service.versions.follower import Late
 from turret.service.versions.gate import checked_versions
 from turret.service.versions.record import Route
 from turret.tower.errors import BundleError
@@ -156,7 +157,7 @@ async def _swap(parts: Components, replacing: Awaitable[Swap]) -> Response:
     with _refusals("version", parts):
         swap = await replacing
     parts.metrics.activations.labels("activated").inc()
-    answer: dict[str, Any] = {"version": swap.live.version, "previous": swap.replaced}
+    answer: dict[str, Any] = {"version": swap.version, "previous": swap.replaced}
     if swap.warning:
         answer["warning"] = swap.warning
     return json_response(answer | _behind(swap.late))
