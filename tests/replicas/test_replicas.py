@@ -20,7 +20,7 @@ from tests.support.redis_server import RedisServer, own_redis
 from tests.support.service_calls import activate, admin, answered_versions, ask, children, damage, metric
 from tests.support.service_process import Process
 from tests.support.until import until
-from turret.service.stores.redis.address import read_address
+from turret.service.stores.redis.client import read_address
 from turret.tower.bundle.publish import publish
 
 Begin = Callable[..., Process]

@@ -7,7 +7,7 @@ from redis.crc import key_slot
 
 from turret.service.errors import ServiceError
 from turret.service.stores.contract import Event
-from turret.service.stores.redis.address import Node, read_address
+from turret.service.stores.redis.client import Node, read_address
 from turret.service.stores.redis.histories import decode_events, decode_history, encode_event
 
 # Addresses

@@ -13,7 +13,7 @@ from tests.support.redis_work import EVENT, refused, work_with
 from tests.support.until import eventually, until
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.contract import Event, History
-from turret.service.stores.redis.address import read_address
+from turret.service.stores.redis.client import read_address
 from turret.service.stores.redis.histories import RedisHistory
 
 NAMES = read_address("redis+cluster://host")

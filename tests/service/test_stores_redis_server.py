@@ -22,8 +22,7 @@ from turret.service.errors import (
 )
 from turret.service.overlay.fresh import _is_valid
 from turret.service.stores.contract import Change, Event, History
-from turret.service.stores.redis.address import read_address
-from turret.service.stores.redis.client import RedisClient
+from turret.service.stores.redis.client import RedisClient, read_address
 from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords

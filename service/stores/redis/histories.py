@@ -25,8 +25,15 @@ from turret.service.stores.contract import (
     drop_expired,
     oldest_kept,
 )
-from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, Node, read_address
-from turret.service.stores.redis.client import Command, RedisClient, script_run
+from turret.service.stores.redis.client import (
+    CLUSTER_EXAMPLE,
+    EXAMPLE,
+    Command,
+    Node,
+    RedisClient,
+    read_address,
+    script_run,
+)
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords
 

@@ -2,8 +2,7 @@
 
 from turret.service.errors import ItemsUnavailableError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
-from turret.service.stores.redis.address import read_address
-from turret.service.stores.redis.client import Failures, RedisClient
+from turret.service.stores.redis.client import Failures, RedisClient, read_address
 
 _CONNECTIONS = 4
 

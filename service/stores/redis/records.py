@@ -2,8 +2,7 @@
 
 from turret.service.errors import ReplicasUnavailableError
 from turret.service.stores.contract import Member, Revision
-from turret.service.stores.redis.address import read_address
-from turret.service.stores.redis.client import Command, Failures, RedisClient
+from turret.service.stores.redis.client import Command, Failures, RedisClient, read_address
 
 _CONNECTIONS = 4
 
@@ -46,7 +45,7 @@ end
 return result
 """
 
-# KEYS: the lease. ARGV: its holder, the milliseconds that it lasts (0 returns it). Returns 0 if it is another's.
+# KEYS: the lease. ARGV: its holder, the milliseconds that it lasts, 0 to return it. Returns 0 if it is taken.
 LEASE = """
 if (redis.call('GET', KEYS[1]) or ARGV[1]) ~= ARGV[1] then
   return 0
