@@ -16,8 +16,7 @@ from turret.service.ranking.explaining import explain
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query, ResolvedQuery
 from turret.service.ranking.selecting import Selection, select
-from turret.service.schemas.cursor import Cursor
-from turret.service.schemas.fields import HISTORY_LIMIT
+from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
 from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import EncodingError, EngineError, FilterError

@@ -25,9 +25,8 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answers import Answer, recommend
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
-from turret.service.schemas.fields import HISTORY_LIMIT
+from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import RecommendRequest
-from turret.service.schemas.times import show_time
 from turret.service.stores.contract import Event, HistoryStore
 from turret.service.versions.activation import Activator, reason_of
 from turret.service.versions.gate import overlap_between

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from turret.service.errors import HistoryUnavailableError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.schemas.cursor import Cursor, read_cursor
+from turret.service.schemas.fields import Cursor, read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import History

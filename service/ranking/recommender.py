@@ -16,7 +16,7 @@ from turret.service.ranking.answers import Answer, Stages, recommend, similar
 from turret.service.ranking.item_view import item_status
 from turret.service.ranking.micro_batcher import MicroBatcher, RecordAnswers, recommend_timed
 from turret.service.ranking.query import Query, QueryReader, at_position
-from turret.service.schemas.cursor import read_cursor
+from turret.service.schemas.fields import read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel

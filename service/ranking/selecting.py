@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query
-from turret.service.schemas.cursor import Cursor
+from turret.service.schemas.fields import Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.tower.retrieval.diversity import Cap, marginal_relevance
 from turret.tower.retrieval.retriever import Ranking

@@ -1,3 +1,3 @@
-"""The bodies of requests, their fields, cursors and times."""
+"""The bodies of requests, and their fields."""
 
-__all__ = ["bodies", "cursor", "fields", "requests", "times"]
+__all__ = ["bodies", "fields", "requests"]

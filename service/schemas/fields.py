@@ -1,5 +1,9 @@
-"""The types of request fields: their limits, their checks, and their JSON schemas."""
+"""The fields of requests: ids, counts, times and cursors, with their limits, checks and JSON schemas."""
 
+import re
+import struct
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import (
@@ -14,8 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from turret.data.vocabulary import ID_LENGTH
-from turret.service.schemas.cursor import LENGTH as CURSOR_LENGTH
-from turret.service.schemas.cursor import PATTERN as CURSOR_PATTERN
+from turret.service.errors import InvalidFieldError
 from turret.tower.format.pointer import is_version
 
 HISTORY_LIMIT = 1_000
@@ -115,11 +118,103 @@ Features = Annotated[
     WithJsonSchema({"type": "object", "maxProperties": FEATURES, "additionalProperties": _FEATURE}),
 ]
 Caps = Annotated[dict[str, Count], Field(max_length=CAPS), BeforeValidator(check_caps)]
-CursorText = Annotated[
-    str, Field(min_length=1, max_length=CURSOR_LENGTH, json_schema_extra={"pattern": CURSOR_PATTERN})
-]
 VersionName = Annotated[
     str,
     AfterValidator(check_version),
     Field(json_schema_extra={"pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"}),
+]
+
+
+# Times; the service keeps milliseconds since 1970.
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The milliseconds of the years 1 to 9999, which ISO 8601 can write.
+_FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
+_FIRST_SECOND, _LAST_SECOND = _FIRST_TIME / 1000, _LAST_TIME / 1000
+# The extended form of ISO 8601, a superset of RFC 3339. `fromisoformat` alone accepts more: digits of any
+# length in some releases of Python, and a number of seconds sent as text as a date (20240101).
+_TEXT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"([Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?([Zz]|[+-][0-9]{2}(:?[0-5][0-9])?)?)?"
+)
+_KINDS = [
+    {"type": "number", "minimum": _FIRST_SECOND, "maximum": _LAST_SECOND},
+    {"type": "string", "format": "date-time"},
+]
+
+
+def check_time(value: object) -> int:
+    """Convert seconds since 1970 or ISO 8601 (UTC without a zone) to milliseconds since 1970.
+
+    ISO 8601 with hyphens and colons: a date, or a date with at least hours and minutes. Truncates to whole
+    milliseconds.
+    """
+    milliseconds = None
+    if isinstance(value, str) and _TEXT.fullmatch(value):
+        try:
+            moment = datetime.fromisoformat(value.upper())
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
+        except ValueError:
+            milliseconds = None  # no such day
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        milliseconds = round(value * 1000) if _FIRST_SECOND <= value <= _LAST_SECOND else None
+    if milliseconds is None or not _FIRST_TIME <= milliseconds <= _LAST_TIME:
+        raise PydanticCustomError(
+            "time", "send seconds (not milliseconds) since 1970, or ISO 8601 like 2024-05-01T12:30:00Z"
+        )
+    return milliseconds
+
+
+def show_time(milliseconds: int) -> str:
+    """Format milliseconds since 1970 as ISO 8601 in UTC."""
+    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+
+
+Time = Annotated[int, PlainValidator(check_time), WithJsonSchema({"anyOf": _KINDS})]
+
+
+# Cursors.
+_NO_CURSOR = (
+    "this is no cursor of an answer; send the `cursor` of the previous page unchanged, or leave it out"
+)
+# The 32 bits of a finite float in hexadecimal: any exponent but the largest.
+_SCORE = r"[0-689a-e][0-9a-f]{7}|[7f][0-9a-e][0-9a-f]{6}|[7f]f[0-7][0-9a-f]{5}"
+_PLACE = "~-?[0-9a-f]{1,13}~[0-9a-f]{1,7}~[0-9a-f]{1,7}"
+CURSOR_PATTERN = rf"^[A-Za-z0-9_-][A-Za-z0-9._-]{{0,63}}{_PLACE}~({_SCORE})$"
+CURSOR_LENGTH = 64 + 1 + 14 + 1 + 7 + 1 + 7 + 1 + 8
+_fits = re.compile(CURSOR_PATTERN, re.ASCII).fullmatch
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """The end of a page in the order of one version: the `score` (a float32) and the `row` of its last item.
+
+    `until`: when the first page was requested, in milliseconds since 1970; later events of the user don't
+    change the following pages. `shown`: the number of items on the pages so far.
+    """
+
+    version: str
+    until: int
+    shown: int
+    score: float
+    row: int
+
+    def text(self) -> str:
+        """Format it in URL-safe characters that match `CURSOR_PATTERN`."""
+        score = struct.pack(">f", self.score).hex()
+        return f"{self.version}~{self.until:x}~{self.shown:x}~{self.row:x}~{score}"
+
+
+def read_cursor(text: str) -> Cursor:
+    """Parse the text of a cursor. Raises InvalidFieldError."""
+    version, *parts = text.split("~") if _fits(text) else [""]
+    if not is_version(version):
+        raise InvalidFieldError("cursor", text, _NO_CURSOR)
+    until, shown, row, score = parts
+    (last,) = struct.unpack(">f", bytes.fromhex(score))
+    return Cursor(version, int(until, 16), int(shown, 16), last, int(row, 16))
+
+
+CursorText = Annotated[
+    str, Field(min_length=1, max_length=CURSOR_LENGTH, json_schema_extra={"pattern": CURSOR_PATTERN})
 ]

@@ -14,9 +14,10 @@ from turret.service.schemas.fields import (
     Features,
     Id,
     Ids,
+    Time,
     VersionName,
+    show_time,
 )
-from turret.service.schemas.times import Time, show_time
 
 BATCH_LIMIT = 100
 EVENTS_LIMIT = 1_000

@@ -16,7 +16,7 @@ from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.ranking.answers import recommend
 from turret.service.schemas.bodies import is_short
-from turret.service.schemas.cursor import Cursor
+from turret.service.schemas.fields import Cursor
 from turret.service.settings import Settings
 from turret.service.stores.contract import Changes, Event, History, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory

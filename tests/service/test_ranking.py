@@ -22,7 +22,7 @@ from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.micro_batcher import MicroBatcher
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
 from turret.service.ranking.selecting import POOL, POOL_PER_ITEM, Ranked, Selection, select
-from turret.service.schemas.cursor import Cursor
+from turret.service.schemas.fields import Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event, History

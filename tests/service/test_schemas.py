@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
 from turret.service.errors import InvalidFieldError
-from turret.service.schemas.cursor import LENGTH, PATTERN, Cursor, read_cursor
-from turret.service.schemas.times import check_time, show_time
+from turret.service.schemas.fields import (
+    CURSOR_LENGTH,
+    CURSOR_PATTERN,
+    Cursor,
+    check_time,
+    read_cursor,
+    show_time,
+)
 
 MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
 # RFC 3339 with what ISO 8601 adds in its extended form: the date alone, times without seconds, a comma.
@@ -109,14 +115,14 @@ def test_a_cursor_is_read_as_it_was_written(
 ) -> None:
     cursor = Cursor(version, asked, shown, score, row)
     assert read_cursor(cursor.text()) == cursor
-    assert len(cursor.text()) <= LENGTH
+    assert len(cursor.text()) <= CURSOR_LENGTH
 
 
 def test_a_score_in_a_cursor_has_the_same_bytes_on_every_machine() -> None:
     assert read_cursor("v1~0~1~3~40000000").score == 2.0
 
 
-@given(st.from_regex(PATTERN, fullmatch=True).filter(lambda text: not text.startswith("current~")))
+@given(st.from_regex(CURSOR_PATTERN, fullmatch=True).filter(lambda text: not text.startswith("current~")))
 def test_all_that_the_pattern_fits_is_a_cursor(text: str) -> None:
     """So the document of the calls says exactly what is one."""
     assert abs(read_cursor(text).score) < float("inf")

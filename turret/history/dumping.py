@@ -16,7 +16,7 @@ from turret.data.moments import FORMS, parse_moment
 from turret.data.progress import progress
 from turret.data.vocabulary import is_canonical_integer
 from turret.service.errors import ServiceError
-from turret.service.schemas.times import show_time
+from turret.service.schemas.fields import show_time
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event
 from turret.service.stores.registry import open_stores

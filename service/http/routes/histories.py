@@ -8,9 +8,8 @@ from fastapi import APIRouter, Depends, Response
 
 from turret.service.errors import NotFoundError
 from turret.service.http.routes.dependencies import Parts, Reads, UserId, json_response
-from turret.service.schemas.fields import HISTORY_LIMIT
+from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
-from turret.service.schemas.times import show_time
 from turret.service.stores.contract import Event, days, in_window
 from turret.tower.format.manifest import Manifest
 
