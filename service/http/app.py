@@ -18,7 +18,6 @@ from turret.service.http.routes import histories, items, page, probes, recommend
 from turret.service.http.routes.dependencies import check_parameters
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
-from turret.service.versions.follower import UpToDate
 
 RELEASE = version("turret")
 # A request is compared with the routes one after the other, and probes come most often.
@@ -91,8 +90,7 @@ def _layers(app: Application, components: Components) -> ASGIApp:
     """Put the layers around FastAPI, the innermost first."""
     settings, metrics, context = components.settings, components.metrics, components.context
     layers: ASGIApp = partial(FastAPI.__call__, app)
-    layers = recommend.RecommendPath(layers, components)
-    layers = UpToDate(layers, components.follower)
+    layers = recommend.Innermost(layers, components)
     layers = Admission(layers, app.state.capacity, settings, metrics.count_refusal)
     layers = Authentication(
         layers, components.keyring, settings.metrics_open, components.admin_port, settings.workers

@@ -9,8 +9,6 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.observing.metrics import Metrics
 from turret.service.settings import Settings
@@ -457,17 +455,3 @@ class Stops:
         if self._clock() - self._ran > STOPPED_SECONDS:
             self._count += 1
             self._ran = self._clock()
-
-
-class UpToDate:
-    """Reads the record before an answer of a process that was stopped: it may have missed an activation."""
-
-    def __init__(self, app: ASGIApp, follower: Follower) -> None:
-        self._app = app
-        self._follower = follower
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if self._follower.was_stopped:
-            await self._follower.refresh()
-        await self._app(scope, receive, send)

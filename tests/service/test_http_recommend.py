@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tests.conftest import USER_FEATURES, contents, plain_ranking
 from tests.support.service_app import client_of, ids, post_events, recommended, serving
 from turret.service.settings import Settings
+from turret.service.versions.follower import Follower
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 
@@ -152,6 +153,23 @@ def test_the_fast_path_refuses_in_the_words_of_the_route(
     monkeypatch.setattr("turret.service.http.routes.recommend.PATH", "/elsewhere")
     with client_of(settings) as by_route:
         assert ask(by_route) == refused
+
+
+def test_a_process_that_was_stopped_reads_the_record_before_it_answers(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any call, as it may have missed an activation meanwhile."""
+    follower: Follower = client.app.state.components.follower  # type: ignore[attr-defined]
+    read: list[int] = []
+
+    async def refresh() -> None:
+        read.append(1)
+
+    monkeypatch.setattr(Follower, "was_stopped", property(lambda _: not read))
+    monkeypatch.setattr(follower, "refresh", refresh)
+    for _ in range(2):
+        assert client.get("/v1/version").status_code == 200
+    assert read == [1]
 
 
 # ---- Features of users

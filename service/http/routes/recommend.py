@@ -17,11 +17,11 @@ _TYPE = (b"content-type", b"application/json")
 router = APIRouter(prefix="/v1", tags=["recommend"])
 
 
-class RecommendPath:
-    """Answers recommendations from bytes to bytes, and passes every other call on to `app`.
+class Innermost:
+    """The innermost layer: answers recommendations from bytes to bytes, and passes other calls on to `app`.
 
-    It stands in front of FastAPI, whose routing costs as much as the ranking, and runs in the event loop. A
-    call with parameters, which are refused, comes to the route.
+    FastAPI's routing costs as much as the ranking. A recommendation with parameters, which are refused, comes
+    to its route. A process that was stopped may have missed an activation, and reads the record first.
     """
 
     def __init__(self, app: ASGIApp, components: Components) -> None:
@@ -30,6 +30,8 @@ class RecommendPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a recommendation; pass other calls on."""
+        if self._components.follower.was_stopped:
+            await self._components.follower.refresh()
         is_ours = scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "POST"
         if not is_ours or scope["query_string"]:
             await self._app(scope, receive, send)
