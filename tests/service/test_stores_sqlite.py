@@ -282,13 +282,14 @@ class Recorder(SqliteHistory):
     ids=["alone", "at once", "one fails alone", "a group has a size, though a call is never split"],
 )
 def test_calls_that_come_at_once_are_a_group(path: Path, calls: list[list[Event]], groups: list[int]) -> None:
+    store = Recorder(path)
+
     async def work() -> list[int | BaseException]:
         store.go.set()
         results = await asyncio.gather(*map(store.append, calls), return_exceptions=True)
         await store.close()
         return results
 
-    store = Recorder(path)
     for events, result in zip(calls, asyncio.run(work()), strict=True):
         if events[0].event_id == "bad":
             assert isinstance(result, HistoryUnavailableError)
@@ -299,6 +300,7 @@ def test_calls_that_come_at_once_are_a_group(path: Path, calls: list[list[Event]
 
 def test_calls_that_arrive_during_a_write_are_the_next_group(path: Path) -> None:
     """Also where a caller goes away, of those that are being written or that wait; then a call is written."""
+    store = Recorder(path)
 
     async def work() -> list[int]:
         writing, left = [asyncio.create_task(store.append([EVENT])) for _ in range(2)]
@@ -315,7 +317,6 @@ def test_calls_that_arrive_during_a_write_are_the_next_group(path: Path) -> None
         await store.close()
         return results
 
-    store = Recorder(path)
     assert asyncio.run(work()) == [1, 2, 3, 7]
     assert store.sizes == [2, 3, 1]
 
