@@ -84,7 +84,6 @@ class Settings(BaseSettings):
     access_log: bool = True
     recall_sample: _Share = 0.01  # of answers
     drift_sample: _Share = 0.1
-    traces: bool | None = None  # None: if `OTEL_EXPORTER_OTLP_ENDPOINT` is set
     trace_share: _Share = 0.05  # of requests whose caller does not decide
 
     page: bool = True

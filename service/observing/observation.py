@@ -52,7 +52,7 @@ class Observation:
         self._answers = {source: self.metrics.answers.labels(source) for source in SOURCES}
         drop = self.metrics.dropped.inc
         self.logs = Logs(settings.log_level, settings.log_format, settings.access_log, drop=drop)
-        self.traces = open_traces(settings)
+        self.traces = open_traces(settings.trace_share)
         self.recall = RecallSampler(self.metrics, settings.recall_sample)
         self.drift = Drift(self.metrics, settings.drift_sample)
         self.metrics.refresh_with(self._refresh)
@@ -116,13 +116,13 @@ class Observation:
                 _log.warning("history store available again: %s circuit closed", name)
 
 
-def open_traces(settings: Settings) -> "Traces | None":
-    """Open traces if the settings say so or, where they do not, if the environment names an endpoint.
+def open_traces(share: float) -> "Traces | None":
+    """Open traces of this share of the requests, if the environment names an endpoint.
 
     Raises ServiceError when OpenTelemetry isn't installed, and for an endpoint or a header that is none.
     """
     named = {name: address for name in _ENDPOINTS if (address := os.environ.get(name))}
-    if settings.traces is False or (settings.traces is None and not named):
+    if not named:
         return None
     for name, address in named.items():
         if not address.startswith(("http://", "https://")):
@@ -134,9 +134,8 @@ def open_traces(settings: Settings) -> "Traces | None":
     try:
         from turret.service.observing.traces import Traces
     except ImportError:
-        why = "traces is true" if settings.traces else "OTEL_EXPORTER_OTLP_ENDPOINT is set"
         raise ServiceError(
-            f"{why}, but OpenTelemetry is not installed; "
-            f"run: {install_command('otel')}, or set TURRET_TRACES=false"
+            f"{next(iter(named))} is set, but OpenTelemetry is not installed; "
+            f"run: {install_command('otel')}, or unset it"
         ) from None
-    return Traces(settings.trace_share)
+    return Traces(share)

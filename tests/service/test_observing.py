@@ -407,25 +407,17 @@ def test_a_trace_is_read_from_its_header(parent: str, trace: str | None) -> None
     assert trace_of(parent.encode()) == trace
 
 
-def opened(traces: bool | None) -> object:
-    return open_traces(Settings(traces=traces))
-
-
-def test_traces_are_made_where_they_are_asked_for_and_need_their_extra(
+def test_traces_are_made_where_there_is_a_collector_and_need_their_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
     monkeypatch.setitem(sys.modules, "turret.service.observing.traces", None)  # as without OpenTelemetry
-    assert opened(False) is None
-    assert opened(None) is None
-    remedy = r"OpenTelemetry is not installed; run: pip install .*\[otel\]', or set TURRET_TRACES=false"
-    with pytest.raises(ServiceError, match=f"^traces is true, but {remedy}$"):
-        opened(True)
+    assert open_traces(1.0) is None
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(ServiceError, match=f"^OTEL_EXPORTER_OTLP_ENDPOINT is set, but {remedy}$"):
-        opened(None)
-    assert opened(False) is None
+    refusal = r"^OTEL_EXPORTER_OTLP_ENDPOINT is set, but .* pip install .*\[otel\]', or unset it$"
+    with pytest.raises(ServiceError, match=refusal):
+        open_traces(1.0)
 
 
 @pytest.mark.parametrize(
@@ -439,9 +431,10 @@ def test_a_faulty_address_of_a_collector_is_refused_without_its_secret(
     name: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OpenTelemetry would send nothing, and log the header."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv(name, value)
     with pytest.raises(ServiceError, match=f"^{name} {words}") as caught:
-        opened(True)
+        open_traces(1.0)
     assert "secret" not in str(caught.value)
 
 
