@@ -277,7 +277,7 @@ def _prepare_store(settings: Settings) -> None:
             "--store",
             kind.form,
         )
-    kind.prepare(settings.store)
+    asyncio.run(kind.open(settings).close())
 
 
 def _check_threads() -> None:

@@ -36,7 +36,6 @@ class _Place:
     def __init__(self, kind: StoreKind, address: str) -> None:
         self.kind = kind
         self._address = address
-        kind.prepare(address)
 
     @asynccontextmanager
     async def stores(self, **settings: object) -> AsyncIterator[Stores]:

@@ -1,7 +1,11 @@
 """The contracts of stores: histories, item changes, the members' record, and the registry entry.
 
-`checks.check_store` checks that a store keeps them. Another package adds a store by an entry point in the
-group `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md).
+Methods run in the event loop, so they must not block it: a wait is awaited, or runs in a thread. On return
+from a change, every later call of any process reads it, and a lasting store keeps it when the process dies.
+
+`checks.check_store` and `record_checks.check_records` check that a store keeps them. Another package adds a
+store by an entry point in the group `turret.stores`: its name is the URL scheme, its value a `StoreKind`
+(docs/histories.md).
 """
 
 import time as clock
@@ -41,15 +45,13 @@ class HistoryStore(Protocol):
 
     With a `max_age` in milliseconds, older events (by the service's clock) are neither stored nor read, and
     are deleted in time. Every method raises HistoryUnavailableError while the store is unavailable.
-    Methods run in the event loop, so they must not block it: a wait is awaited, or runs in a thread.
     """
 
     async def append(self, events: Sequence[Event]) -> int:
         """Store all events or none; return the number of new ones.
 
         An event id is unique per user: the first event stays, later ones with the same id are ignored, so
-        events can be sent again safely. On return, every later call of any process reads the events, and a
-        lasting store keeps them when the process dies.
+        events can be sent again safely.
         """
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
@@ -162,9 +164,7 @@ class Changes(NamedTuple):
 class ItemStore(Protocol):
     """The last change of each item that was put or withdrawn. Repeating a change is harmless.
 
-    On return from a change, every later call of any process reads it, and a lasting store keeps it when the
-    process dies. Every method raises ItemsUnavailableError while the store is unavailable. Like those of a
-    HistoryStore, methods must not block the event loop.
+    Every method raises ItemsUnavailableError while the store is unavailable.
     """
 
     async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
@@ -205,8 +205,7 @@ class Member(NamedTuple):
 class RecordStore(Protocol):
     """One record that all members (worker processes) of a service share, and a report of each of them.
 
-    Every method raises ReplicasUnavailableError while the store is unavailable. Like those of a HistoryStore,
-    methods must not block the event loop. `record_checks.check_records` checks that a store keeps this.
+    Every method raises ReplicasUnavailableError while the store is unavailable.
     """
 
     async def poll(self) -> Revision:
@@ -259,7 +258,7 @@ class StoreKind:
     """A registry entry: the form of a store's address, its builder, its capabilities.
 
     `open` takes the settings, whose `store` is the address, and raises ServiceError for a faulty address; it
-    should not wait for a remote server. `prepare` runs once before the workers start, to create files.
+    should not wait for a remote server. The stores are opened and closed once before the workers start.
     `is_lasting`: acknowledged changes survive the process. `is_shared`: several processes may open one
     address and read each other's changes.
     `open_records` opens the record of members on several machines; None: all members are on one machine.
@@ -267,7 +266,6 @@ class StoreKind:
 
     form: str
     open: Callable[[Settings], Stores]
-    prepare: Callable[[str], None] = lambda address: None
     is_lasting: bool = True
     is_shared: bool = True
     open_records: Callable[[Settings], RecordStore] | None = None

@@ -17,7 +17,6 @@ Call = Callable[[], Coroutine[Any, Any, Result]]
 FIRST_EVENTS = 1_000  # of each user in the first call; most users have fewer
 BATCH_EVENTS, LEAST_EVENTS = 10_000, 100  # of all users in the first call, but not fewer of each
 REQUEST_EVENTS = 100_000  # of one request; a batch of users with long histories could need a million
-_WARNINGS_SECONDS = 5.0
 _log = logging.getLogger("turret.store")
 
 
@@ -27,8 +26,8 @@ class Breaker:
     `circuits` has "read" and "write", as a full disk or a replica still reads. Failures and timeouts raise
     HistoryUnavailableError, as do other exceptions, which are logged. An open circuit refuses calls at once,
     with the seconds to retry after in the error. An `append` that times out may be stored; sent again, it
-    counts once. The duration of `events` and `forget` depends on the user's history, and that of
-    `random_user` on what else is in the database, so their timeouts don't count as failures.
+    counts once. A timeout of `events`, `forget` or `random_user` is no failure: it depends on how much there
+    is. A `scan` has none.
     """
 
     def __init__(
@@ -62,10 +61,9 @@ class Breaker:
 
     async def health_warnings(self) -> list[str]:
         try:
-            async with asyncio.timeout(_WARNINGS_SECONDS):
-                return await self._store.health_warnings()
-        except Exception as error:
-            return [f"{_unavailable(error, _WARNINGS_SECONDS, 0)}; serving without stored histories"]
+            return await self._call("read", self._store.health_warnings, is_bounded=False)
+        except HistoryUnavailableError as error:
+            return [f"{error}; serving without stored histories"]
 
     async def close(self) -> None:
         await self._store.close()
@@ -89,25 +87,21 @@ class Breaker:
         except asyncio.CancelledError:
             circuit.cancel(token)
             raise
-        except Exception as error:
-            if isinstance(error, TimeoutError) and not is_bounded:
-                circuit.cancel(token)
-            else:
-                circuit.fail(token)
-            raise _unavailable(error, seconds, circuit.wait()) from None
-        circuit.succeed(token)
-        return result
-
-
-def _unavailable(error: Exception, seconds: float, wait: float) -> HistoryUnavailableError:
-    """Make the error of a failed call, to be retried after `wait` seconds or more."""
-    if isinstance(error, TimeoutError):
-        error = HistoryUnavailableError(f"history store timed out after {seconds:g} seconds", 1.0)
-    elif not isinstance(error, HistoryUnavailableError):  # a bug in the store of another package
-        _log.error("the history store failed", exc_info=error)
-        error = HistoryUnavailableError("history store failed; the log has the traceback", 1.0)
-    error.retry_after = max(wait, error.retry_after)
-    return error
+        except TimeoutError:
+            (circuit.fail if is_bounded else circuit.cancel)(token)
+            problem = HistoryUnavailableError(f"history store timed out after {seconds:g} seconds", 1.0)
+        except HistoryUnavailableError as error:
+            circuit.fail(token)
+            problem = error
+        except Exception:  # a bug in the store of another package
+            circuit.fail(token)
+            _log.exception("the history store failed")
+            problem = HistoryUnavailableError("history store failed; the log has the traceback", 1.0)
+        else:
+            circuit.succeed(token)
+            return result
+        problem.retry_after = max(problem.retry_after, circuit.wait())
+        raise problem
 
 
 IsEnough = Callable[[History], bool]

@@ -15,7 +15,7 @@ from turret.service.settings import Settings
 from turret.service.stores.checks import check_store
 from turret.service.stores.contract import Event, History, Stores, days
 from turret.service.stores.guarded import Breaker
-from turret.service.stores.registry import open_stores, store_kind
+from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import MEMORY, SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 
@@ -164,7 +164,6 @@ def test_processes_that_write_together_lose_and_double_nothing_though_one_is_kil
 ) -> None:
     """They also begin together, on a store that isn't there yet."""
     address = ADDRESSES[name](tmp_path)
-    store_kind(address).prepare(address)
     words = [[sys.executable, "-c", WRITER, address, name, str(THIRD_PARTY)] for name in ("a", "b", "c")]
     killed, *others = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for one in words]
     assert killed.stdout is not None

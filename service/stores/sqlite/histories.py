@@ -23,7 +23,6 @@ from turret.service.stores.contract import (
     oldest_kept,
 )
 from turret.service.stores.sqlite.file import Database, Tables, connect, open_file, transaction
-from turret.service.stores.sqlite.items import TABLES as ITEM_TABLES
 from turret.service.stores.sqlite.items import SqliteItems
 
 _Position = tuple[str | bytes, int, int]  # the primary key of a row: user, time, arrival
@@ -290,13 +289,6 @@ def _open(settings: Settings) -> Stores:
     return Stores(SqliteHistory(path, days(settings.keep_days)), SqliteItems(_items_path(path)))
 
 
-def _prepare(address: str) -> None:
-    """Create the files before the workers start, which would wait for each other."""
-    path = _path(address)
-    open_file(path, _WRITE_LOCK_SECONDS, _TABLES).close()
-    open_file(_items_path(path), _WRITE_LOCK_SECONDS, ITEM_TABLES).close()
-
-
 def _path(address: str) -> Path:
     path = Path(address.partition("://")[2].removeprefix("/"))
     if not path.name:
@@ -317,5 +309,5 @@ def _open_in_memory(settings: Settings) -> Stores:
     return Stores(SqliteHistory(max_age=days(settings.keep_days)), SqliteItems())
 
 
-SQLITE = StoreKind(_ADDRESS_FORM, _open, _prepare)
+SQLITE = StoreKind(_ADDRESS_FORM, _open)
 MEMORY = StoreKind("memory://", _open_in_memory, is_lasting=False, is_shared=False)

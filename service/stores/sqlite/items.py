@@ -7,7 +7,7 @@ from turret.service.errors import ItemsUnavailableError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
 from turret.service.stores.sqlite.file import Database, Tables, open_file, transaction
 
-TABLES = Tables(
+_TABLES = Tables(
     1,
     """
 CREATE TABLE items (
@@ -36,7 +36,7 @@ class SqliteItems:
     def __init__(self, path: Path | None = None) -> None:
         name = path.name if path else "in memory"
         self._database = Database(
-            open_file(path, _LOCK_SECONDS, TABLES),
+            open_file(path, _LOCK_SECONDS, _TABLES),
             "items" if path else None,
             lambda error: ItemsUnavailableError(f"item store {name} unavailable: {error}"),
         )
