@@ -7,19 +7,203 @@ a batch shows the cost of smaller batches alone. The processes talk over the loo
 is computed from the bytes that they send.
 """
 
+import multiprocessing
+import os
 import statistics
 import tempfile
-from dataclasses import asdict, replace
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import count, islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.distributed_training.cost_model import GBIT_PER_S, cost
-from benchmarks.distributed_training.sides import Setting, Side
-from benchmarks.harness import Options, Turn, alternate, rate_ratio, rate_summary, run
+from benchmarks.harness import Options, Turn, alternate, peak_memory_mb, rate_ratio, rate_summary, run
+from tests.support.ports import free_port
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
+from turret.training.process import set_up_process
+
+# A data centre's usual network, and the way of a small message through it and the libraries.
+GBIT_PER_S, SECONDS_A_MESSAGE = 25.0, 50e-6
+# Exchanges of a step that wait for each other: figures, counts, candidates, their gradients, rows.
+MESSAGES = 8
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A step of `workers` of which each has as many examples as one of the two that were measured."""
+
+    workers: int
+    sent_mb: dict[str, float]
+    seconds: float
+    share_computing: float
+
+
+def cost(sent: Mapping[str, float], step_seconds: float, workers: int) -> Cost:
+    """The cost of a step at `workers`, if nothing is sent while anything is computed.
+
+    Args:
+        sent: bytes that each of two processes sends a step, by kind.
+        step_seconds: what the computation of a worker's examples takes.
+        workers: W.
+
+    A sum sends 2 (W - 1) / W of its size, half of which two processes send; a worker's candidates go to
+    W - 1 others; of the table rows that a worker asks for, (W - 1) / W are elsewhere.
+    """
+    factors = {
+        "gradients": 2 * (workers - 1) / workers,
+        "figures": 2 * (workers - 1) / workers,
+        "candidates": float(workers - 1),
+        "table rows": 2 * (workers - 1) / workers,
+    }
+    bytes_sent = {kind: size * factors[kind] for kind, size in sent.items()}
+    network = 8 * sum(bytes_sent.values()) / (GBIT_PER_S * 1e9) + MESSAGES * SECONDS_A_MESSAGE
+    return Cost(
+        workers=workers,
+        sent_mb={kind: size / 1e6 for kind, size in bytes_sent.items()},
+        seconds=step_seconds + network,
+        share_computing=step_seconds / (step_seconds + network),
+    )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An experiment on prepared data, its changes by dotted names, the examples of a batch of all processes,
+    and the rows from which on tables are split.
+    """
+
+    data: Path
+    folder: Path
+    experiment: str
+    changes: tuple[str, ...]
+    batch: int
+    split_from: int
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a side: examples, seconds, losses, and the bytes that a process has sent by kind."""
+
+    examples: int
+    seconds: float
+    losses: list[float]
+    sent: dict[str, int]
+    peak_mb: float
+    tables_mb: float
+
+
+class Processes:
+    """`size` processes of `threads` threads."""
+
+    def __init__(self, setting: Setting, size: int, threads: int) -> None:
+        context, port = multiprocessing.get_context("spawn"), free_port()
+        self.pipes, self.processes = [], []
+        for rank in range(size):
+            ours, theirs = context.Pipe()
+            arguments = (theirs, setting, rank, size, threads, port)
+            process = context.Process(target=_serve, args=arguments, daemon=True)
+            process.start()
+            self.pipes.append(ours)
+            self.processes.append(process)
+
+    def run(self, steps: int) -> tuple[int, float]:
+        """Make steps: the examples, and the seconds of the slowest process."""
+        turns = self.turns(steps)
+        return turns[0].examples, max(turn.seconds for turn in turns)
+
+    def turns(self, steps: int) -> list[Steps]:
+        """Make steps, as each process saw them."""
+        for pipe in self.pipes:
+            pipe.send(steps)
+        return [pipe.recv() for pipe in self.pipes]
+
+    def close(self) -> None:
+        """End the processes."""
+        for pipe in self.pipes:
+            pipe.send(0)
+        for process in self.processes:
+            process.join(30)
+            process.kill()
+
+
+def _serve(pipe: Connection, setting: Setting, rank: int, size: int, threads: int, port: int) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(threads)}
+    set_up_process()
+    import torch
+
+    from turret.training.distributed.joining import join_world
+    from turret.training.parallel import tables
+
+    torch.set_num_threads(threads)
+    tables.SPLIT_FROM = setting.split_from
+    world = join_world()
+    trainer = _trainer(setting, world)
+    batches = _endless(trainer)
+    while steps := pipe.recv():
+        pipe.send(_turn(trainer, islice(batches, steps)))
+    world.close()
+
+
+def _trainer(setting: Setting, world: Any) -> Any:
+    from turret.data.prepared import PreparedData
+    from turret.training.config.experiment import load_experiment
+    from turret.training.run import Run
+    from turret.training.trainer import Trainer
+
+    data = PreparedData.open(setting.data)
+    experiment = load_experiment(
+        setting.experiment, [*setting.changes, f"training.batch_size={setting.batch}", "training.device=cpu"]
+    )
+    run = Run(setting.folder, experiment, data.folder, data.fingerprint)
+    trainer = Trainer(run, data, report=lambda line: None, world=world)
+    trainer.model.train()
+    return trainer
+
+
+def _endless(trainer: Any) -> Iterator[Any]:
+    from turret.training.randomness import stream
+
+    share = (trainer.world.rank, trainer.world.size)
+    for epoch in count():
+        yield from trainer.batches.epoch(stream(trainer.settings.seed, "order", epoch), 0, share)
+
+
+def _turn(trainer: Any, batches: Iterator[Any]) -> Steps:
+    sent = getattr(trainer.world, "sent", {})
+    before, examples = dict(sent), trainer.progress.examples
+    trainer.world.wait()
+    start = time.perf_counter()
+    losses = [trainer.step(batch) for batch in batches]
+    seconds = time.perf_counter() - start
+    return Steps(
+        examples=trainer.progress.examples - examples,
+        seconds=seconds,
+        losses=losses,
+        sent={kind: sent[kind] - before.get(kind, 0) for kind in sent},
+        peak_mb=peak_memory_mb(),
+        tables_mb=_tables_mb(trainer),
+    )
+
+
+def _tables_mb(trainer: Any) -> float:
+    """The bytes of the item table and its moments in this process."""
+    weight = trainer.model.item.table.weight
+    optimisers = [one for one in (trainer.optimiser.dense, trainer.optimiser.rows) if one is not None]
+    moments = [
+        tensor
+        for optimiser in optimisers
+        for parameter, state in optimiser.state.items()
+        if parameter is weight
+        for tensor in state.values()
+    ]
+    total: int = sum(tensor.nbytes for tensor in (weight, *moments))
+    return total / 1e6
+
 
 TWO, ONE, THREADS, HALF = "2 processes", "1 process", "1 process of 2 threads", "1 process, half batches"
 ROUNDS, QUICK_ROUNDS = 5, 1
@@ -61,8 +245,8 @@ def settings(work: Path) -> dict[str, tuple[Setting, int]]:
 
 def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
     """Let the sides take turns: examples/s, losses of the same steps, bytes and memory."""
-    sides = {TWO: Side(setting, 2, 1), ONE: Side(setting, 1, 1), THREADS: Side(setting, 1, 2)}
-    sides[HALF] = Side(replace(setting, batch=setting.batch // 2), 1, 1)
+    sides = {TWO: Processes(setting, 2, 1), ONE: Processes(setting, 1, 1), THREADS: Processes(setting, 1, 2)}
+    sides[HALF] = Processes(replace(setting, batch=setting.batch // 2), 1, 1)
     try:
         losses = {name: side.turns(steps)[0].losses for name, side in sides.items()}
         lengths = {name: 2 * steps if name == HALF else steps for name in sides}

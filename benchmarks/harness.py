@@ -24,6 +24,7 @@ from rich.table import Table
 
 DATA = Path("../shared/data")
 RESULTS = Path(__file__).parent / "results"
+MOST_COLUMNS = 5  # a table with more shows rows as columns
 PACKAGES = ("turret", "torch", "numpy", "numba", "polars", "faiss-cpu", "onnxruntime")
 
 
@@ -126,9 +127,12 @@ def show(figures: Mapping[str, Any]) -> None:
         if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
             rows = [dict(_leaves(row, "")) for row in value]
             columns = list(dict.fromkeys(column for row in rows for column in row))
-            table = Table(*columns, title=name, title_justify="left")
-            for row in rows:
-                table.add_row(*(_shown(row.get(column, "")) for column in columns))
+            lines = [[column, *(_shown(row.get(column, "")) for row in rows)] for column in columns]
+            if len(columns) <= MOST_COLUMNS:
+                lines = [list(line) for line in zip(*lines, strict=True)]
+            table = Table(*lines[0], title=name, title_justify="left")
+            for line in lines[1:]:
+                table.add_row(*line)
             console.print(table)
         else:
             console.print(f"{name}: {_shown(value)}", highlight=False)

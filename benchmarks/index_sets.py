@@ -1,6 +1,8 @@
 """The sets of vectors that indexes are compared on, with their questions and the right answers."""
 
 import hashlib
+import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,9 +10,97 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.index_million import grown
-from benchmarks.index_vectors import SOURCES, Vectors, trained_vectors
+from benchmarks.quality_sets import SETS
+from turret.data.manifest import hash_file
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.tower.bundle.bundle import Bundle
+from turret.training.commands import export_run, train_run
 from turret.training.config.experiment import load_experiment
+
+NEIGHBOURS = 16
+ROWS_A_BLOCK = 65536
+
+
+def grown(items: NDArray[np.float32], count: int, biased: bool, seed: int = 0) -> NDArray[np.float32]:
+    """`count` vectors [count, D] like `items` [N, D]; where `biased` the last column is a bias."""
+    index = faiss.IndexFlatL2(items.shape[1])
+    index.add(items)
+    nearest = np.asarray(index.search(items, NEIGHBOURS + 1)[1])[:, 1:]
+    generator = np.random.default_rng(seed)
+    blocks = [items[:count]]
+    for first in range(len(items), count, ROWS_A_BLOCK):
+        chosen = generator.integers(len(items), size=min(ROWS_A_BLOCK, count - first))
+        around = items[nearest[chosen]]
+        around -= around.mean(axis=1, keepdims=True)
+        draws = generator.standard_normal((len(chosen), NEIGHBOURS), dtype=np.float32)
+        drawn = items[chosen] + np.einsum("bj,bjd->bd", draws, around) / np.float32(np.sqrt(NEIGHBOURS))
+        directions = drawn[:, :-1] if biased else drawn
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        blocks.append(drawn)
+    return np.concatenate(blocks)
+
+
+KEPT = Path("var/index_vectors")
+USERS_A_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Items float32 [N, D] and users float32 [U, D]; a score is an inner product."""
+
+    items: NDArray[np.float32]
+    users: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A set of `benchmarks.quality`, the shipped experiment that is trained on it, and its settings."""
+
+    set_name: str
+    experiment: str
+    settings: tuple[str, ...] = ()
+
+
+SOURCES = {
+    "ml-1m": Source("sasrec_ml-1m", "youtubednn"),
+    "gowalla": Source("gowalla", "ids"),
+}
+
+
+def trained_vectors(name: str, folder: Path, kept: Path = KEPT) -> Vectors:
+    """The vectors of a set of `SOURCES`; `folder` has the data sets. Trained where they are not kept."""
+    source = SOURCES[name]
+    quality = SETS[source.set_name]
+    hashes = {file: hash_file(folder / quality.name / file).sha256 for file in quality.files}
+    made_of = json.dumps({"experiment": source.experiment, "settings": source.settings, "files": hashes})
+    path = kept / f"{name}.npz"
+    if path.is_file():
+        with np.load(path) as arrays:
+            if str(arrays["made_of"]) == made_of:
+                return Vectors(arrays["items"], arrays["users"])
+    print(f"Training {source.experiment} on {source.set_name}, once: its vectors are kept in {path}.")
+    with tempfile.TemporaryDirectory() as scratch:
+        work = Path(scratch)
+        prepare((quality.refitted or quality.prepared)(folder / quality.name, work / "files"), work / "data")
+        vectors = vectors_of(work / "data", source, work)
+    kept.mkdir(parents=True, exist_ok=True)
+    np.savez(path, made_of=made_of, items=vectors.items, users=vectors.users)
+    return vectors
+
+
+def vectors_of(data: Path, source: Source, work: Path) -> Vectors:
+    """Train on a prepared folder and export; users' vectors are those of all their events but the test."""
+    train_run(data, source.experiment, work / "run", source.settings)
+    bundle = Bundle.open(export_run(work / "run", data, work / "bundles", "vectors"))
+    prepared = PreparedData.open(data)
+    blocks = []
+    for first in range(0, len(prepared.users), USERS_A_BLOCK):
+        users = range(first, min(first + USERS_A_BLOCK, len(prepared.users)))
+        histories = [prepared.history(user, "test") for user in users]
+        blocks.append(bundle.encoder.encode(histories, [{}] * len(histories)))
+    return Vectors(np.array(bundle.vectors), np.concatenate(blocks))
+
 
 QUESTIONS, LEARNT, NEAREST = 2000, 5000, 100
 MILLION = 1_000_000

@@ -13,7 +13,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks.first_week_sets import SETS as FIRST_WEEK_SETS
+from benchmarks.first_week import SETS as FIRST_WEEK_SETS
 from benchmarks.harness import result
 from benchmarks.plan_check import compared
 from benchmarks.plots import INDEX_TITLES, fastest_calls

@@ -14,10 +14,7 @@ from typing import Any
 
 from benchmarks.harness import finish, read_options, show
 from benchmarks.processes import CommandCost, turret_cost
-from benchmarks.scale import WORK
-from benchmarks.scale_preparation import watched
-from benchmarks.scale_service import measure_requests, questions
-from benchmarks.scale_training import folder_mb
+from benchmarks.scale import WORK, folder_mb, measure_requests, questions, watched
 from turret.data.prepared import PreparedData
 from turret.planning.amounts import Amount
 from turret.planning.figures import Figures

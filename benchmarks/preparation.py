@@ -6,11 +6,10 @@ in a process of its own; the ratio is that of their medians, with the least and 
 The bare sort is done in the fastest of the ways that polars documents, as one of the smaller logs tells.
 """
 
-import json
 import shutil
 import statistics
-import subprocess
-import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -19,9 +18,41 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.harness import Options, finish, read_options, show
-from benchmarks.preparation_turn import BARE
+from benchmarks.harness import Options, peak_memory_mb, run
+from benchmarks.processes import alone
 from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+
+
+def prepare_parts(source: Path, target: Path) -> None:
+    """Prepare the events as `turret data prepare` does."""
+    prepare(PrepareConfig(source=source), target)
+
+
+def _sorted(source: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(source / "part-*.parquet").sort("user_id", "timestamp")
+
+
+# The ways that polars documents to sort files of more or of less than fits memory.
+BARE: dict[str, Callable[[Path, Path], None]] = {
+    "sink_parquet": lambda source, target: _sorted(source).sink_parquet(target),
+    "collect, in memory": lambda source, target: (
+        _sorted(source).collect(engine="in-memory").write_parquet(target)
+    ),
+    "collect, streaming": lambda source, target: (
+        _sorted(source).collect(engine="streaming").write_parquet(target)
+    ),
+}
+WAYS: dict[str, Callable[[Path, Path], None]] = {"prepare": prepare_parts, **BARE}
+
+
+def timed_turn(way: str, source: Path, target: Path) -> dict[str, float]:
+    """The seconds of a way, and the peak of this process."""
+    start = time.perf_counter()
+    WAYS[way](source, target)
+    return {"seconds": time.perf_counter() - start, "peak_gb": peak_memory_mb() / 1e3}
+
 
 EVENTS_PER_USER, EVENTS_PER_ITEM = 50, 200
 USER_POWER, ITEM_POWER = 1.5, 3.0  # of a uniform number; the larger, the more the first ranks have
@@ -71,10 +102,7 @@ def write_log(
 
 def turn(way: str, log: Path, target: Path) -> dict[str, float]:
     """Take one turn in a process of its own; returns its `seconds` and `peak_gb`."""
-    command = [sys.executable, "-m", "benchmarks.preparation_turn", way, str(log), str(target)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    taken: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return taken
+    return alone(timed_turn, way, log, target)
 
 
 def check(log: Path, folder: Path) -> None:
@@ -122,6 +150,9 @@ def fastest(row: dict[str, Any]) -> str:
 def measure(options: Options) -> dict[str, Any]:
     """Measure all sizes; the largest only with the bare way that the one before it finds fastest."""
     sizes = QUICK if options.quick else SIZES
+    needed = BYTES_PER_EVENT * sizes[-1].events
+    if shutil.disk_usage(gettempdir()).free < needed:
+        raise SystemExit(f"{gettempdir()} needs {needed / 1e9:.0f} GB of room; set TMPDIR to another folder")
     rows: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="turret-preparation-") as folder:
         for size in sizes:
@@ -157,16 +188,5 @@ def measure(options: Options) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, needs_data=False)
-    needed = BYTES_PER_EVENT * (QUICK if options.quick else SIZES)[-1].events
-    if shutil.disk_usage(gettempdir()).free < needed:
-        raise SystemExit(f"{gettempdir()} needs {needed / 1e9:.0f} GB of room; set TMPDIR to another folder")
-    figures = measure(options)
-    show(figures)
-    finish("preparation", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

@@ -5,6 +5,7 @@ begins with that of its parent.
 """
 
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -13,15 +14,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 from urllib.parse import urlsplit
 
 from tests.support.ports import free_port
 
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
 _UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of a unit of ru_maxrss
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
@@ -48,6 +53,18 @@ class Running:
         """Activate a version; gives the status and the body of the answer."""
         body = json.dumps({"version": version})
         return post(self.admin, "/admin/activate", body, {"Authorization": f"Bearer {self.key}"})
+
+
+def alone(function: Callable[[*Arguments], Result], *arguments: *Arguments, **environment: str) -> Result:
+    """Call a function in a process of its own, whose memory and variables of the environment are its own."""
+    before = dict(os.environ)
+    os.environ |= environment
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            return pool.submit(function, *arguments).result()
+    finally:
+        os.environ.clear()
+        os.environ |= before
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.harness import Options, machine, run
-from benchmarks.linear_fit import fit
+from benchmarks.plan_figures import fit
 from benchmarks.preparation import write_log
 from benchmarks.processes import turret_cost
 from turret.data.manifest import Manifest

@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.harness import Options, machine, peak_memory_mb
-from benchmarks.next_items import HOUR, Questions, by_bundle, gains, mean, questions
-from benchmarks.paired import difference
+from benchmarks.next_items import HOUR, Questions, by_bundle, difference, gains, mean, questions
 from benchmarks.retraining import Retrainer, moment
 from benchmarks.seed_results import keep
 from benchmarks.timed_sets import METRICS, TimedSet

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from benchmarks.baselines import co_occurring, most_recent, popular
-from benchmarks.next_items import HOUR, Answers, read_clicks
+from benchmarks.next_items import HOUR, Answers, co_occurring, most_recent, popular, read_clicks
 
 DAY = 24 * HOUR
 METRICS = ("recall@20", "ndcg@20")

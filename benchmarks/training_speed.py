@@ -6,25 +6,28 @@ without a target, as peers fill up short histories, is no example. Where there i
 train on it as well, beside nobody.
 """
 
-import multiprocessing
 import os
+import statistics
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import evaluation, turret_training
-from benchmarks.bare_towers import bare_transformer
-from benchmarks.catalog_steps import catalog_steps
-from benchmarks.device_speed import cuda_speed
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
 from benchmarks.harness import (
     Options,
     Side,
     Turn,
     alternate,
     finish,
+    peak_memory_mb,
     rate_ratio,
     rate_summary,
     read_options,
@@ -42,9 +45,173 @@ from benchmarks.peers.environments import peers_option
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.files import write_events, write_positions
 from benchmarks.peers.peer import Peer
+from benchmarks.processes import alone
+from benchmarks.training_sides import (
+    Device,
+    bare_transformer,
+    finish_work,
+    pooled,
+    training,
+    transformer_full,
+    transformer_sampled,
+)
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
+from turret.data.reading.schema import ColumnSettings, FilesSplit, PrepareConfig
+from turret.tower.towers.model import TwoTowers
+from turret.training.config.experiment import load_experiment
+from turret.training.evaluation.evaluation import Relevant, relevant_items
+from turret.training.evaluation.evaluation import measure as measure_ranking
+from turret.training.evaluation.ranking import rank, tower_scores
+from turret.training.run import build_model
+
+CATALOGS = (10_000, 1_000_000)
+EVENTS_A_USER, EVENTS = 50, 2_000_000
+TURNS, TURN_STEPS = 7, 10
+
+
+def events(items: int, folder: Path) -> Path:
+    """Events of all items, each at least once and as popular as the next."""
+    random = np.random.default_rng(0)
+    drawn = np.concatenate([np.arange(items), random.integers(0, items, EVENTS - items)])
+    random.shuffle(drawn)
+    path = folder / "events.parquet"
+    pl.DataFrame({"user": np.arange(EVENTS) // EVENTS_A_USER, "item": drawn}).write_parquet(path)
+    return path
+
+
+def stepper(items: int, folder: Path) -> Side:
+    """The default experiment over N items."""
+    folder.mkdir()
+    config = PrepareConfig(source=events(items, folder), columns=ColumnSettings(in_file_order=True))
+    prepare(config, folder / "prepared")
+    return training(PreparedData.open(folder / "prepared"), folder / "run", "youtubednn", [], "cpu")
+
+
+def catalog_steps(options: Options, folder: Path) -> dict[str, float]:
+    """The median step at both sizes, in turns, and their ratio."""
+    sides = [stepper(items, folder / str(items)) for items in CATALOGS]
+    for side in sides:
+        side(TURN_STEPS)
+    turns = [
+        [side(TURN_STEPS)[1] / TURN_STEPS for side in sides] for _ in range(3 if options.quick else TURNS)
+    ]
+    small, large = (statistics.median(times) for times in zip(*turns, strict=True))
+    return {
+        "step_1e4_ms": 1e3 * small,
+        "step_1e6_ms": 1e3 * large,
+        "step_1e6_over_1e4": large / small,
+    }
+
+
+K, RANKINGS = 20, 5
+BLOCK = 512
+
+
+def _gowalla(options: Options, folder: Path) -> PreparedData:
+    """gowalla in the published split."""
+    source = options.data / "gowalla"
+    split = FilesSplit(kind="files", train=source / "train.parquet", test=source / "test.parquet")
+    prepare(PrepareConfig(split=split, columns=ColumnSettings(in_file_order=True)), folder)
+    return PreparedData.open(folder)
+
+
+def _ranking(model: TwoTowers, data: PreparedData, relevant: Relevant) -> float:
+    """Seconds of the ranking of all users, with its metrics."""
+    start = time.perf_counter()
+    scores_of = tower_scores(model, data, "test", data.item_counts("train"))
+    ranked = rank(scores_of, data, relevant.users, "test", K, exclude_seen=True)
+    measure_ranking(ranked, relevant, [K], len(data.item_ids), "ranking")
+    return time.perf_counter() - start
+
+
+@torch.no_grad()
+def _bare_ranking(users: Tensor, items: Tensor) -> float:
+    """Seconds of product and top-k of a block of users after the other."""
+    start = time.perf_counter()
+    for block in torch.split(users, BLOCK):
+        (block @ items.T).topk(K)
+    return time.perf_counter() - start
+
+
+def evaluation_cost(options: Options, folder: Path) -> dict[str, Any]:
+    """Both sides in turn, after one turn that is not counted; a quick run takes one fifth of the users."""
+    data = _gowalla(options, folder)
+    model = build_model(load_experiment("youtubednn"), data)
+    relevant = relevant_items(data, "test")
+    if options.quick:
+        count = len(relevant.users) // 5
+        rows = relevant.rows[: relevant.offsets[count]]
+        relevant = Relevant(relevant.users[:count], rows, relevant.offsets[: count + 1])
+    random = torch.Generator().manual_seed(0)
+    users, items = (torch.randn(n, 64, generator=random) for n in (len(relevant.users), len(data.item_ids)))
+    sides = []
+    for turn in range(RANKINGS + 1):
+        pair = (_ranking(model, data, relevant), _bare_ranking(users, items))
+        if turn:
+            sides.append(pair)
+    mine, theirs = (statistics.median(side) for side in zip(*sides, strict=True))
+    ratios = [one / other for one, other in sides]
+    return {
+        "evaluation_over_bare": mine / theirs,
+        "evaluation_over_bare_spread": [min(ratios), max(ratios)],
+        "evaluation_seconds": mine,
+        "bare_seconds": theirs,
+        "evaluation_users": len(relevant.users),
+        "evaluation_peak_memory_mb": peak_memory_mb(),
+    }
+
+
+TOWERS = {
+    "pooled tower, 20 candidates": pooled,
+    "transformer, 256 candidates": transformer_sampled,
+    "transformer, full softmax": transformer_full,
+}
+WIDTH, PRODUCTS, DEVICE_STEPS = 8192, 20, 50
+
+
+def cuda_speed(data: PreparedData, work: Path) -> dict[str, Any] | None:
+    """`device_speed` of the CUDA device; None, with a word about it, where there is none."""
+    if not torch.cuda.is_available():
+        print("This machine has no CUDA device: training on one is skipped.")
+        return None
+    return {"name": torch.cuda.get_device_name(), **device_speed(data, work, "cuda")}
+
+
+def device_speed(
+    data: PreparedData, work: Path, device: Device, width: int = WIDTH, steps: int = DEVICE_STEPS
+) -> dict[str, Any]:
+    """Examples/s of each tower on the device, and the share of its `peak_flops`, in operations a second."""
+    peak = peak_flops(torch.device(device), width)
+    towers = {}
+    for name, side in TOWERS.items():
+        run = side(data, work / device, device)
+        needed = flops_an_example(run)
+        run(steps)
+        examples, seconds = run(steps)
+        rate = examples / seconds
+        towers[name] = {"examples_per_second": rate, "share_of_peak": rate * needed / peak}
+    return {"peak_flops": peak, "towers": towers}
+
+
+def peak_flops(device: torch.device, width: int) -> float:
+    """Operations a second of bfloat16 products [width, width]."""
+    left, right = (torch.randn(width, width, device=device, dtype=torch.bfloat16) for _ in range(2))
+    torch.mm(left, right)
+    finish_work(device)
+    start = time.perf_counter()
+    for _ in range(PRODUCTS):
+        torch.mm(left, right)
+    finish_work(device)
+    return 2 * width**3 * PRODUCTS / (time.perf_counter() - start)
+
+
+def flops_an_example(run: Side) -> float:
+    """What one step computes in matrix products and attention, by its examples."""
+    with FlopCounterMode(display=False) as counter:
+        examples, _ = run(1)
+    return float(counter.get_total_flops() / examples)
+
 
 ROUNDS, QUICK_ROUNDS = 7, 1
 # A quarter of all; as many as a peer's own arrays of padded histories hold in 0.1 GB.
@@ -72,14 +239,14 @@ def contests(data: PreparedData, work: Path, quick: bool) -> list[Contest]:
     share = 8 if quick else 1
     positions = write_positions(data, work / "positions.npz", HISTORY_LENGTH, POSITIONS // share)
     events = write_events(data, work / "events.npz", len(data.users) // share)
-    pooled = turret_training.pooled(data, work)
+    pooled_tower = pooled(data, work)
     sampled, full = (
-        turret_training.transformer_sampled(data, work),
-        turret_training.transformer_full(data, work),
+        transformer_sampled(data, work),
+        transformer_full(data, work),
     )
     bare_sampled, bare_full = bare_transformer(data, sampled=True), bare_transformer(data, sampled=False)
     return [
-        Contest("pooled_over_best_peer", pooled, 100, POOLED, positions),
+        Contest("pooled_over_best_peer", pooled_tower, 100, POOLED, positions),
         Contest(
             "transformer_sampled_over_rectools", sampled, 20, (TRANSFORMER_SAMPLED,), events, bare_sampled
         ),
@@ -147,8 +314,7 @@ def measure(options: Options) -> dict[str, Any]:
         steps = catalog_steps(options, work)
         cuda = cuda_speed(data, work)
         # In a process of its own, to say what an evaluation holds, and not what the contests before it held.
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-            ranking = alone.submit(evaluation.figures, options, work / "gowalla").result()
+        ranking = alone(evaluation_cost, options, work / "gowalla")
     ratios = {key: one["ratio"] for key, one in held.items()}
     ratios["over_bare_loop"] = min(one["over_bare"]["ratio"] for one in held.values() if one["over_bare"])
     return {

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.file_splits import last_tenth, random_tenth, validated_on_test, whole
 from benchmarks.harness import RESULTS, Options, finish, read_options, show
 from benchmarks.quality import CONFIG, trained
-from benchmarks.quality_sets import SETS
+from benchmarks.quality_sets import SETS, last_tenth, random_tenth, validated_on_test, whole
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare

@@ -20,9 +20,20 @@ from typing import Any
 
 import polars as pl
 
-from benchmarks.baselines import most_recent, popular
 from benchmarks.harness import Options, peak_memory_mb, run
-from benchmarks.next_items import HOUR, Answers, K, between, by_bundle, gains, mean, questions, read_clicks
+from benchmarks.next_items import (
+    HOUR,
+    Answers,
+    K,
+    between,
+    by_bundle,
+    gains,
+    mean,
+    most_recent,
+    popular,
+    questions,
+    read_clicks,
+)
 from benchmarks.retraining import Retrainer, moment
 from turret.data.manifest import hash_file
 

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.linear_fit import fit, worst_error
+from benchmarks.plan_figures import fit, worst_error
 
 POINTS = [{"base": 1.0, "x": x, "y": y} for x, y in ((1.0, 2.0), (4.0, 2.0), (4.0, 9.0), (7.0, 1.0))]
 

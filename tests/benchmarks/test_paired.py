@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.paired import difference
+from benchmarks.next_items import difference
 
 
 def test_the_interval_covers_the_true_difference_as_often_as_it_says() -> None:
