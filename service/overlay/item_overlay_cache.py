@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from contextlib import suppress
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -81,15 +80,7 @@ class ItemOverlayCache:
         tower encodes all fresh items.
         """
         fresh = self.current(bundle)
-        if fresh is not None:
-            return fresh
-        try:
-            return await self._read(bundle)
-        except ItemsUnavailableError:
-            pass
-        except Exception:  # of damage that no check expects
-            _log.exception("the item store can't be read")
-        return self.last_read(bundle)
+        return await self._try_to_read(bundle) if fresh is None else fresh
 
     async def for_answer(self, bundle: Bundle) -> tuple[FreshItems, Sequence[str]]:
         """The overlay of a bundle, and the parts that an answer misses: `items` if it may lack changes.
@@ -123,16 +114,21 @@ class ItemOverlayCache:
         """Poll the store, for changes by other machines and after an outage."""
         while True:
             await asyncio.sleep(self.POLL_SECONDS)
-            try:
-                await self.poll()
-            except Exception:  # answers continue with the previous overlays
-                _log.exception("the item store can't be read")
+            await self.poll()
 
     async def poll(self) -> None:
         """Read the store once for every loaded bundle."""
         for bundle in list(self._entries):
-            with suppress(ItemsUnavailableError):
-                await self._read(bundle, again=True)
+            await self._try_to_read(bundle, again=True)
+
+    async def _try_to_read(self, bundle: Bundle, again: bool = False) -> FreshItems:
+        try:
+            return await self._read(bundle, again)
+        except ItemsUnavailableError:
+            pass  # the entry says so
+        except Exception:  # of damage that no check expects
+            _log.exception("the item store can't be read")
+        return self.last_read(bundle)
 
     async def _read(self, bundle: Bundle, again: bool = False) -> FreshItems:
         async with self._reading:

@@ -108,8 +108,8 @@ class QueryReader:
                 queries.append(make_query(request, *_of(request, stored), now))
         return queries
 
-    async def _stored(self, requests: Sequence[RecommendRequest], model: LoadedModel) -> Stored | None:
-        """Read the histories that requests need; None if the store is unavailable."""
+    async def _stored(self, requests: Sequence[RecommendRequest], model: LoadedModel) -> Stored:
+        """Read the histories that requests need; without any event if the store is unavailable."""
         by_user: dict[str, list[RecommendRequest]] = {}
         for request in requests:
             if request.history is None and request.user_id is not None:
@@ -121,7 +121,7 @@ class QueryReader:
         try:
             return await read_histories(self._store, enough, self._limit, self._seconds)
         except HistoryUnavailableError:
-            return None
+            return Stored(truncated=frozenset(by_user))
 
 
 @contextmanager
@@ -134,10 +134,8 @@ def at_position(position: int) -> Iterator[None]:
         raise
 
 
-def _of(request: RecommendRequest, stored: Stored | None) -> tuple[History, tuple[str, ...]]:
+def _of(request: RecommendRequest, stored: Stored) -> tuple[History, tuple[str, ...]]:
     """The stored history of a request's user, and the parts that are missing from it."""
-    if stored is None:
-        return NO_HISTORY, ("history",)
     user = str(request.user_id)
     return stored.histories.get(user, NO_HISTORY), ("history",) if user in stored.truncated else ()
 
