@@ -49,11 +49,6 @@ class FreshItems:
         """N, the row of the first fresh item."""
         return len(self.vocabulary)
 
-    @property
-    def has_fields(self) -> bool:
-        """Whether any row has fields that are not in the bundle's catalog."""
-        return bool(self.ids or self.replaced)
-
     @cached_property
     def positions(self) -> dict[str, int]:
         """The position of each fresh item by its id; its row is N + its position."""
@@ -85,10 +80,6 @@ class FreshItems:
         if row < self.first_row:
             return self.replaced.get(row) if self.replaced else None
         return self.fields[row - self.first_row]
-
-    def features_of(self, row: int) -> bytes | None:
-        """Return the features of a fresh item as JSON; None for an item of the bundle."""
-        return None if row < self.first_row else self.features[row - self.first_row]
 
     @cached_property
     def served(self) -> RowMask | None:

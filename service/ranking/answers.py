@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from turret.data.vocabulary import Id
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay import searching
@@ -72,6 +73,11 @@ def similar(model: LoadedModel, fresh: FreshItems, row: int, k: int) -> Answer:
     """Answer with the `k` nearest items of the item at `row`."""
     ranking = searching.similar(model, fresh, row, k)
     return _ranked(ItemView(model.bundle, fresh), Selection(ranking, len(ranking.rows) < k), "towers")
+
+
+def ids_of(answer: Answer) -> list[Id]:
+    """The ids of the items of an answer, best first."""
+    return [item["id"] for item in orjson.loads(orjson.dumps(answer))["items"]]
 
 
 def _resolve(view: ItemView, position: int, query: Query) -> ResolvedQuery:

@@ -20,10 +20,9 @@ from turret.service.errors import (
     ReplicasUnavailableError,
     RequestError,
 )
-from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.answers import Answer, recommend
+from turret.service.ranking.answers import Answer, ids_of, recommend
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import RecommendRequest
@@ -49,24 +48,22 @@ class Side(NamedTuple):
     fresh: FreshItems
     missing: Sequence[str] = ()
 
-    def answer(self, query: Query, other: "Side") -> tuple[Answer, list[Id]]:
-        """Answer a query; return the ids of the items too, best first.
+    def answer(self, query: Query, other: "Side") -> Answer:
+        """Answer a query without the features that only the `other` side reads.
 
-        Features that only the `other` side reads are left out. Raises RequestError or EncodingError, whose
-        message names the version.
+        Raises RequestError or EncodingError, whose message names the version.
         """
         own, others = ({one.name for one in side.model.bundle.user_features} for side in (self, other))
         features = {name: value for name, value in query.request.features.items() if name not in others - own}
         query = replace(query, request=query.request.model_copy(update={"features": features}))
-        records: list[AnswerRecord] = []
         try:
-            (answer,) = recommend(self.model, self.fresh, [query], None, records)
+            (answer,) = recommend(self.model, self.fresh, [query])
         except (RequestError, EncodingError) as error:
             error.args = (f"version {self.model.version}: {error}",)
             raise
         answer["degraded"] += self.missing
         answer.pop("cursor", None)  # a comparison has one page
-        return answer, [self.fresh.id(row) for row in records[0].rows.tolist()]
+        return answer
 
 
 class Comparison:
@@ -187,8 +184,8 @@ def _side_by_side(live: Side, other: Side, query: Query) -> dict[str, Any]:
     `moves` has the rank of each item in both answers, from 1, or None; those of the live version come first.
     Ids are compared as texts: 7 and "7" are one item.
     """
-    live_answer, live_ids = live.answer(query, other)
-    other_answer, other_ids = other.answer(query, live)
+    answers = live.answer(query, other), other.answer(query, live)
+    live_ids, other_ids = map(ids_of, answers)
     live_ranks, other_ranks = (
         {str(item): rank for rank, item in enumerate(ids, start=1)} for ids in (live_ids, other_ids)
     )
@@ -198,7 +195,7 @@ def _side_by_side(live: Side, other: Side, query: Query) -> dict[str, Any]:
         for text in live_ranks | other_ranks
     ]
     overlap = overlap_between(live_ids, other_ids)
-    return {"live": live_answer, "other": other_answer, "overlap": overlap, "moves": moves}
+    return {"live": answers[0], "other": answers[1], "overlap": overlap, "moves": moves}
 
 
 async def stored_queries(
@@ -251,7 +248,7 @@ async def measure_overlap(
 
     def ids(side: Side, query: Query, beside: Side) -> list[Id]:
         try:
-            return side.answer(query, beside)[1]
+            return ids_of(side.answer(query, beside))
         except (RequestError, EncodingError):
             return []
 

@@ -49,7 +49,8 @@ class ItemView:
         # The JSON of numbers has no commas but the separators.
         scores = orjson.dumps(ranking.scores.tolist())[1:-1].split(b",")
         ends = [b',"source":"%b"}' % name.encode() for name in (source, "fresh")]
-        item = self.item_json if self.fresh.has_fields else self.bundle.catalog.item_json
+        is_changed = self.fresh.ids or self.fresh.replaced
+        item = self.item_json if is_changed else self.bundle.catalog.item_json
         pieces = [
             b'{%b,"score":%b%b' % (item(row), score, ends[row >= first_fresh])
             for row, score in zip(rows, scores, strict=bool(rows))
@@ -105,13 +106,12 @@ def item_status(
         raise NotFoundError("id", item, message)
     view = ItemView(model.bundle, fresh)
     is_trained = row < fresh.first_row
-    features = fresh.features_of(row)
     trained_in = [one.version for one in (model, *others) if one.bundle.vocabulary.row(item) is not None]
     return {
         "version": model.version,
         "id": view.id(row),
         "fields": orjson.Fragment(view.json_of(row)),
-        "features": None if features is None else orjson.Fragment(features),
+        "features": None if is_trained else orjson.Fragment(fresh.features[row - fresh.first_row]),
         "in_index": is_trained,
         "fresh": not is_trained,
         "fields_replaced": row in fresh.replaced,

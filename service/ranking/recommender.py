@@ -12,7 +12,7 @@ from turret.service.errors import NotFoundError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.answers import Answer, Stages, recommend, similar
+from turret.service.ranking.answers import Answer, Stages, ids_of, recommend, similar
 from turret.service.ranking.item_view import item_status
 from turret.service.ranking.micro_batcher import MicroBatcher, RecordAnswers, recommend_timed
 from turret.service.ranking.query import Query, QueryReader, at_position
@@ -148,17 +148,13 @@ class Recommender:
     def _offer(self, query: Query, answer: Answer) -> None:
         """Let the shadow answer too, from its own bundle and overlay."""
         self._shadow.offer(
-            _ids(answer),
-            lambda shadow: _ids(recommend(shadow, self._overlay.last_read(shadow.bundle), [query])[0]),
+            ids_of(answer),
+            lambda shadow: ids_of(recommend(shadow, self._overlay.last_read(shadow.bundle), [query])[0]),
         )
 
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _ids(answer: Answer) -> list[int | str]:
-    return [item["id"] for item in orjson.loads(orjson.dumps(answer))["items"]]
 
 
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
