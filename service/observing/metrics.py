@@ -21,7 +21,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
-TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed")
 SOURCES = ("towers", "popular", "fresh")
@@ -34,14 +33,13 @@ class Metrics:
     The workers of a service write files in `folder`, which their parent process makes and empties: the
     successor of a worker has its number and continues its counters; the parent removes its gauges by
     `mark_process_dead`. Without a folder there is one process. A label has only values that the service
-    chooses, never those of clients. `registry` has the metrics of all workers, `computed` those that are
-    computed from them at each scrape. `running` is the number of running requests, as a gauge would cost
-    each of them two writes.
+    chooses, never those of clients. `registry` has the metrics of all workers. `running` is the number of
+    running requests, as a gauge would cost each of them two writes.
     """
 
     def __init__(self, folder: Path | None = None, worker: int = 0) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry, self.computed = CollectorRegistry(), CollectorRegistry()
+        self.registry = CollectorRegistry()
         if folder is None:
             values.ValueClass = values.MutexValue
         else:
@@ -109,14 +107,12 @@ class Metrics:
         self.recall_samples = Counter("turret_recall_samples", "Exact searches", ["outcome"], **own)
         self.shadow_overlap = Summary("turret_shadow_overlap", "Share that the shadow gave too", **own)
         self.shadow_answers = Counter("turret_shadow_answers", "Answers of the shadow", ["outcome"], **own)
-        self.top_score_rank = Histogram(
-            "turret_top_score_rank",
-            "Share of recorded best scores below",
-            buckets=TENTHS,
-            **own,
+        livemax = own | {"multiprocess_mode": "livemax"}
+        self.drift = Gauge(
+            "turret_drift", "Divergence (0 to 1) of live answers from recorded ones", ["of"], **livemax
         )
-        self.item_popularity = Histogram(
-            "turret_item_popularity", "Share of training events of more popular items", buckets=TENTHS, **own
+        self.drift_noise = Gauge(
+            "turret_drift_noise", "Expected turret_drift without any drift", ["of"], **livemax
         )
         _begin(self.recall_samples, ("answered", "failed"))
         _begin(self.shadow_answers, ("answered", "dropped", "failed"))
@@ -137,7 +133,7 @@ class Metrics:
 
     def export(self) -> bytes:
         """Export the metrics of all workers as they were last refreshed, from any thread."""
-        return generate_latest(self.registry) + generate_latest(self.computed)
+        return generate_latest(self.registry)
 
     def serves(self, version: str | None) -> None:
         """Record the live version and the memory of this worker."""

@@ -5,16 +5,14 @@ import os
 import random
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from numpy.typing import NDArray
 
-from turret.service.observing.metrics import TENTHS, Metrics
+from turret.service.observing.metrics import Metrics
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 from turret.tower.errors import BundleError
@@ -24,11 +22,11 @@ _SHARE_OF_A_CORE = 0.05
 _ROUNDING = 1e-5  # bounds the difference of two float32 sums of the same products
 TOP = 10  # items of an answer whose popularity is counted
 MIN_HITS = 100  # below which no distance is exported
-WINDOW = 300.0  # seconds
-_HISTOGRAMS = {"turret_top_score_rank": "scores", "turret_item_popularity": "popularity"}
+WINDOW = 1800.0  # seconds
 _log = logging.getLogger("turret.observation")
 
-Counts = NDArray[np.float64]  # of the tenths
+# The number of answers ("scores") and of their items ("popularity") in each tenth.
+Counts = dict[str, NDArray[np.float64]]
 
 
 class AnswerRecord(NamedTuple):
@@ -126,8 +124,7 @@ class Reference:
     """Histograms of the answers to a bundle's recorded queries.
 
     `scores`: their best scores, sorted. `popularity` float32 [N]: for each row, the share of training events
-    of more popular items. `counts` has the number of answers ("scores") and of their items ("popularity") in
-    each tenth. Raises BundleError when the recorded queries can't be read.
+    of more popular items. Raises BundleError when the recorded queries can't be read.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -135,23 +132,28 @@ class Reference:
         queries = load_golden(bundle.folder / "golden.json").queries
         self.scores = sorted(query.scores[0] for query in queries if query.scores)
         self.popularity = _popularity(bundle.popularity)
-        rows = [bundle.vocabulary.known_rows(query.items[:TOP])[0] for query in queries]
-        self.counts: dict[str, Counts] = {
-            "scores": _count([self.rank(score) for score in self.scores]),
-            "popularity": _count(self.popularity[np.concatenate(rows)]),
-        }
+        self.counts = _no_counts()
+        for query in queries:
+            self.count(self.counts, query.scores, bundle.vocabulary.known_rows(query.items)[0])
 
     def rank(self, score: float) -> float:
         """The share of recorded best scores below `score`, counting equal ones half."""
         below, up_to = bisect_left(self.scores, score), bisect_right(self.scores, score)
         return (below + up_to) / 2 / len(self.scores) if self.scores else 0.0
 
+    def count(self, counts: Counts, scores: Sequence[float], rows: NDArray[np.integer[Any]]) -> None:
+        """Count an answer: the rank of its best score, and the popularity of its best items."""
+        best, known = scores[:1], rows[:TOP]
+        shares = self.popularity[known[known < len(self.popularity)]]
+        for of, values in (("scores", [self.rank(float(score)) for score in best]), ("popularity", shares)):
+            counts[of] += np.histogram(values, bins=10, range=(0.0, 1.0))[0]
 
-class Drift(Collector):
+
+class Drift:
     """Samples `share` of the towers' answers and measures their distance from the reference of a bundle.
 
-    Answers of all workers are counted, in histograms of the metrics; those of the last one to two windows,
-    and of no earlier bundle, are compared. `clock` is monotonic, in seconds.
+    Those of the last one to two windows of this worker, and of no earlier bundle, are compared. `clock` is
+    monotonic, in seconds.
     """
 
     def __init__(self, metrics: Metrics, share: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -160,66 +162,42 @@ class Drift(Collector):
         self._clock = clock
         self._live: Bundle | None = None
         self._reference: Reference | None = None
-        # The counts at the begin of the last window and of the current one.
-        self._before = self._begin = self._counts()
+        self._before, self._counts = _no_counts(), _no_counts()  # of the last window and of this one
         self._next = clock() + WINDOW
-        metrics.computed.register(self)
 
     def follow(self, live: Bundle | None) -> None:
-        """Begin a window if the last one is over, or from nothing if it was of another bundle.
+        """Export the distances; begin a window if one is over, or from nothing if it was of another bundle.
 
         For any thread: the reference of a bundle is read from its files.
         """
         if live is not self._live:
             self._live, self._reference = live, None
-            self._before = self._begin = self._counts()
+            self._before, self._counts, self._next = _no_counts(), _no_counts(), self._clock() + WINDOW
             try:
                 self._reference = Reference(live) if live is not None else None
             except BundleError as error:
                 _log.warning("drift of the live version is not measured: %s", error)
         elif self._clock() >= self._next:
-            self._before, self._begin = self._begin, self._counts()
-        else:
-            return
-        self._next = self._clock() + WINDOW
+            self._before, self._counts, self._next = self._counts, _no_counts(), self._clock() + WINDOW
+        recorded = _no_counts() if self._reference is None else self._reference.counts
+        for of, expected in recorded.items():
+            counts = self._before[of] + self._counts[of]
+            is_enough = counts.sum() >= MIN_HITS and expected.any()
+            self._metrics.drift.labels(of).set(divergence(counts, expected) if is_enough else 0.0)
+            self._metrics.drift_noise.labels(of).set(noise_of(counts, expected) if is_enough else 0.0)
 
     def offer(self, live: object, rows: NDArray[np.integer[Any]], scores: NDArray[np.floating[Any]]) -> None:
         """Offer an answer of the towers, best first, to a request without filters."""
         reference = self._reference
-        if random.random() < self._share and live is self._live and reference is not None and len(rows):
-            self._metrics.top_score_rank.observe(reference.rank(float(scores[0])))
-            for row in rows[:TOP].tolist():
-                if row < len(reference.popularity):
-                    self._metrics.item_popularity.observe(float(reference.popularity[row]))
-
-    def collect(self) -> Iterator[Metric]:
-        """Export the distances, and their expectation without drift."""
-        distance = "Jensen-Shannon divergence (0 to 1) of live answers from recorded ones"
-        drift = GaugeMetricFamily("turret_drift", distance, labels=["of"])
-        expectation = "Expected turret_drift without any drift"
-        noise = GaugeMetricFamily("turret_drift_noise", expectation, labels=["of"])
-        if self._reference is not None:
-            now, before = self._counts(), self._before
-            for of, recorded in self._reference.counts.items():
-                live = now[of] - before[of]
-                if live.sum() >= MIN_HITS and recorded.any():
-                    drift.add_metric([of], divergence(live, recorded))
-                    noise.add_metric([of], noise_of(live, recorded))
-        yield from (drift, noise)
-
-    def _counts(self) -> dict[str, Counts]:
-        """The counts of both histograms, added up over the workers."""
-        counts = {of: np.zeros(len(TENTHS)) for of in _HISTOGRAMS.values()}
-        for metric in self._metrics.registry.collect():
-            if metric.name in _HISTOGRAMS:
-                # Cumulative, and the last one is the infinite one.
-                up_to = [one.value for one in metric.samples if one.name.endswith("_bucket")][:-1]
-                if up_to:
-                    counts[_HISTOGRAMS[metric.name]] = np.diff(up_to, prepend=0.0)
-        return counts
+        if random.random() < self._share and live is self._live and reference is not None:
+            reference.count(self._counts, scores[:1].tolist(), rows)
 
 
-def divergence(first: Counts, second: Counts) -> float:
+def _no_counts() -> Counts:
+    return {of: np.zeros(10) for of in ("scores", "popularity")}
+
+
+def divergence(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Jensen-Shannon divergence of two histograms in bits (Lin 1991, Divergence measures based on the Shannon
     entropy, eq. 3.1-3.4): 0 for equal shapes, 1 for disjoint ones. Unlike the population stability index it
     needs no smoothing of empty bins.
@@ -228,7 +206,7 @@ def divergence(first: Counts, second: Counts) -> float:
     return float(max(0.0, _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2))
 
 
-def noise_of(first: Counts, second: Counts) -> float:
+def noise_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """The expected divergence of two samples of one distribution.
 
     Its second-order expansion is the chi-square distance / (8 ln 2), whose mean is (bins - 1) (1/n + 1/m) for
@@ -236,12 +214,6 @@ def noise_of(first: Counts, second: Counts) -> float:
     """
     bins = np.count_nonzero(first + second)
     return float((bins - 1) * (1 / first.sum() + 1 / second.sum()) / (8 * np.log(2)))
-
-
-def _count(shares: ArrayLike) -> Counts:
-    """Count shares in tenths; a bound belongs to the lower one, as in the histograms of the metrics."""
-    tenths = np.minimum(np.searchsorted(TENTHS, np.asarray(shares, np.float64)), len(TENTHS) - 1)
-    return np.bincount(tenths, minlength=len(TENTHS)).astype(np.float64)
 
 
 def _popularity(events: NDArray[np.int64]) -> NDArray[np.float32]:
