@@ -62,6 +62,7 @@ _HEADERS: dict[str, Described] = {
     "503": {"Retry-After": _SECONDS},
 }
 _OPEN = ("/metrics",)  # unless the operator closes them
+_TEXT = {"type": "string"}
 # Statuses of the answers of a call that no rule below adds.
 _OWN = ("200", "404", "409")
 
@@ -148,7 +149,7 @@ def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], type[BaseModel
 
 
 def _schemas(bodies: set[type[BaseModel]]) -> Described:
-    """The schemas of bodies and of parts of answers; pydantic has none for the conditions of a filter."""
+    """The schemas of bodies and of parts of answers; pydantic has none for filters and excluded pairs."""
     answers = (VersionAnswer, CheckedVersion, Activation)
     _, models = models_json_schema(
         [
@@ -160,7 +161,18 @@ def _schemas(bodies: set[type[BaseModel]]) -> Described:
     schemas: Described = models["$defs"]
     for name in ("RecommendRequest", "ComparedRequest"):
         schemas[name]["properties"]["filter"] = {"anyOf": [reference("Filter"), {"type": "null"}]}
+        schemas[name]["allOf"] = [
+            {"not": _holds("history_times", history_times={"type": "array"}, history={"type": "null"})},
+            # Pages follow the order of the scores.
+            {"not": _holds("cursor", "diversity", cursor=_TEXT, diversity={"exclusiveMinimum": 0})},
+            {"not": _holds("cursor", "cap", cursor=_TEXT, cap={"minProperties": 1})},
+        ]
     return schemas | {"Filter": _filter(), "FieldFilter": _condition()}
+
+
+def _holds(*required: str, **properties: Described) -> Described:
+    """The schema of an object that has the `required` properties, and of which these `properties` hold."""
+    return {"required": list(required), "properties": properties}
 
 
 def _filter() -> Described:

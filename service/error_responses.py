@@ -117,11 +117,7 @@ def _retry_after(seconds: float | None) -> dict[str, str]:
 
 
 def _shown(value: object) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)
-    if isinstance(value, int) and abs(value) < _SAFE_INTEGER:
+    if value is None or (isinstance(value, int | float) and abs(value) < _SAFE_INTEGER):
         return value
     return _cut(value if isinstance(value, str) else reprlib.repr(value))
 

@@ -35,10 +35,8 @@ class Refusal:
     reason: str | None = None
 
 
-def _refusal(
-    status: int, field: str, message: str, reason: str | None = None, retry: str | None = None
-) -> Refusal:
-    response = write_error(status, field, None, message, {"Retry-After": retry} if retry else None)
+def _refusal(status: int, field: str, message: str, reason: str | None = None) -> Refusal:
+    response = write_error(status, field, None, message, {"Retry-After": "1"} if status == 503 else None)
     headers = (*response.raw_headers, *DATA_HEADERS, (b"connection", b"close"))
     first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
     lines = (first, *(b"%s: %s" % header for header in headers))
@@ -46,24 +44,14 @@ def _refusal(
 
 
 NOTHING = Refusal(b"")
-TOO_MANY = _refusal(
-    503, "connection", "too many open connections; retry after Retry-After", "overload", retry="1"
-)
+TOO_MANY = _refusal(503, "connection", "too many open connections; retry after Retry-After", "overload")
 LATE = _refusal(408, "request", "the request did not arrive in time; send it again without pauses", "time")
 NOT_HTTP = _refusal(400, "request", "this is not HTTP/1.1; send a request like those at /docs")
 UPGRADE = _refusal(400, "Upgrade", "this service has HTTP/1.1 alone; send the request without Upgrade")
-HEAD_TOO_LARGE = _refusal(
-    431,
-    "headers",
-    f"the head is larger than {HEAD_BYTES} bytes or {HEAD_LINES} lines; send fewer headers",
-    "size",
-)
-FRAMING_TOO_LARGE = _refusal(
-    400,
-    "body",
-    "the chunked body has more framing than content; send larger chunks, and no trailers",
-    "size",
-)
+_LARGE = f"the head is larger than {HEAD_BYTES} bytes or {HEAD_LINES} lines; send fewer headers"
+HEAD_TOO_LARGE = _refusal(431, "headers", _LARGE, "size")
+_FRAMED = "the chunked body has more framing than content; send larger chunks, and no trailers"
+FRAMING_TOO_LARGE = _refusal(400, "body", _FRAMED, "size")
 
 
 class _Trailers(list[tuple[bytes, bytes]]):

@@ -23,17 +23,9 @@ BATCH_LIMIT = 100
 EVENTS_LIMIT = 1_000
 # Items of all answers of a batch: 100 requests of 1,000 each would be 17 MB for a body of 4 KB.
 BATCH_ITEMS = 10_000
-_TEXT = {"type": "string"}
 _LARGEST_SCORE = 1e30  # above any score, and well within float32
-
-
 # A factory: pydantic copies a default, which takes longer.
 _EMPTY: Any = Field(default_factory=dict, json_schema_extra={"default": {}})
-
-
-def _holds(*required: str, **properties: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an object that has the `required` properties, and of which these `properties` hold."""
-    return {"required": list(required), "properties": properties}
 
 
 class Body(BaseModel):
@@ -68,18 +60,6 @@ class RecommendRequest(Body):
     version. `min_version` refuses answers of versions that were live before that one. `explain` adds reasons
     for each item.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "additionalProperties": False,
-            "allOf": [
-                {"not": _holds("history_times", history_times={"type": "array"}, history={"type": "null"})},
-                # Pages follow the order of the scores.
-                {"not": _holds("cursor", "diversity", cursor=_TEXT, diversity={"exclusiveMinimum": 0})},
-                {"not": _holds("cursor", "cap", cursor=_TEXT, cap={"minProperties": 1})},
-            ],
-        }
-    )
 
     user_id: Id | None = None
     history: Ids | None = None

@@ -3,7 +3,7 @@
 Ids and their paths map one to one.
 """
 
-from typing import Annotated, Any, Generic, get_args, get_origin
+from typing import Annotated, Any, Generic
 from urllib.parse import unquote_to_bytes
 
 import orjson
@@ -63,6 +63,9 @@ register_url_convertor("id", _Id())
 register_url_convertor("item", _Item())
 
 
+_REPEATED = frozenset({"id", "point"})  # the parameters that may be sent several times
+
+
 async def check_parameters(request: Request) -> None:
     """Raise InvalidFieldError for a path that isn't UTF-8, and for a wrong query string.
 
@@ -77,15 +80,14 @@ async def check_parameters(request: Request) -> None:
         return
     for part in request.scope["query_string"].split(b"&"):
         _check_utf8(part, unquote_to_bytes(part.partition(b"=")[0]).decode(errors="replace"), None)
-    parameters = request.scope["route"].dependant.query_params
-    known = {parameter.alias: parameter.field_info.annotation for parameter in parameters}
+    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
         if name not in known:
             remedy = f"send {', '.join(known)} only" if known else "this call takes none"
             # Without its value, which may be a key that was sent in the wrong place.
             raise InvalidFieldError(name, None, f"unknown query parameter; {remedy}")
-        if name in seen and not _is_list(known[name]):
+        if name in seen and name not in _REPEATED:
             raise InvalidFieldError(name, value, "this parameter is sent twice; send it once")
         seen.add(name)
 
@@ -96,10 +98,6 @@ def _check_utf8(quoted: bytes, name: str, shown: object) -> None:
     except UnicodeDecodeError:
         message = "this isn't UTF-8; send it in UTF-8 and percent-encode its bytes (é is %C3%A9)"
         raise InvalidFieldError(name, shown, message) from None
-
-
-def _is_list(annotation: object) -> bool:
-    return any(get_origin(part) is list for part in (annotation, *get_args(annotation)))
 
 
 def json_response(content: Any) -> Response:
