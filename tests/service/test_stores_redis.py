@@ -124,10 +124,9 @@ DIGITS = b"0" * 16
 @pytest.mark.parametrize(
     "member",
     [
-        *(b"", b"x", DIGITS, DIGITS + b"1", DIGITS + b'"abc"', DIGITS[1:] + b'["e", 1, null]'),
-        *(DIGITS + b'{"a": 1, "b": 2, "c": 3}', DIGITS + b'["e", 1]', DIGITS + b'["e", 1, null, 2]'),
-        *(DIGITS + b'["e", true, null]', DIGITS + b'["e", 1.5, null]', DIGITS + b"[1, 1, null]"),
-        *(DIGITS + b'["e", 1, null], ["f", 1, null]', DIGITS + b'["e", 1, 2]'),
+        *(b"", b"x", DIGITS, DIGITS + b"1", DIGITS + b'"text"', DIGITS[1:] + b'["e", 1, null]'),
+        *(DIGITS + b'{"a": 1}', DIGITS + b'["e", 1]', DIGITS + b'["e", 1, null, 2]'),
+        DIGITS + b'["e", 1, null], ["f", 1, null]',
     ],
 )
 def test_other_members_are_refused_also_among_ours(member: bytes) -> None:
