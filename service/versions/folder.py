@@ -96,22 +96,16 @@ def make_folder(root: Path) -> None:
         ) from None
 
 
-def current_version(root: Path) -> str:
-    """Return the folder's current version. Raises ServiceError, listing all, if there is none."""
-    names = [summary.version for summary in versions(root)]
-    version = current(root)
-    if version is None:
-        there = f"there are {', '.join(names)}: activate one" if names else "export one into it"
-        raise ServiceError(f"{root} holds no current version; {there}")
-    return version
-
-
 def record_of(root: Path) -> Record:
     """The record that a service begins with: that of the folder, and an activation if its pointer was moved.
 
-    Raises ServiceError if there is no current version.
+    Raises ServiceError, listing all, if there is no current version.
     """
-    version, manifest = current_version(root), None
+    names = [summary.version for summary in versions(root)]
+    version, manifest = current(root), None
+    if version is None:
+        there = f"there are {', '.join(names)}: activate one" if names else "export one into it"
+        raise ServiceError(f"{root} holds no current version; {there}")
     with suppress(BundleError):  # loading it reports the reason
         manifest = take_snapshot(root / version).manifest
     try:

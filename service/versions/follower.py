@@ -37,7 +37,7 @@ STOPPED_SECONDS = 1.0
 _TICK_SECONDS = 0.2
 _BEAT_SECONDS = 1.0
 _FIRST_SECONDS = 0.5
-_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 8.0
+RETRY_SECONDS = 3.0  # from a failed attempt to open a version to the next one: memory may be short
 _START_SECONDS, _START_PAUSE = 3.0, 0.2  # in which a Redis that is just starting has to answer
 _log = logging.getLogger("turret.replicas")
 
@@ -140,7 +140,7 @@ class Follower:
         self._tried_first = float("-inf")
         self._opening: asyncio.Task[None] | None = None
         self._wanted: tuple[int, int] | None = None  # the numbers of the last attempt to open
-        self._pause, self._retry = _RETRY_SECONDS, float("-inf")
+        self._failed = float("-inf")  # the time of the last failure
         self._stops, self._caught_up = Stops(clock), 0
         self._trouble = ""
 
@@ -270,10 +270,10 @@ class Follower:
         try:
             await self.look()
         finally:
-            if holder.is_behind:
-                self._begin_opening()
-            elif holder.record is None:
+            if holder.record is None:
                 await self._look_for_first()
+            elif holder.is_behind:
+                self._begin_opening(holder.record)
             holder.end_candidate()
         await self._keep()
         await self._beat()
@@ -335,27 +335,22 @@ class Follower:
             if self._holder.is_behind and not self._holder.has_fallen_back:
                 await self._holder.follow()
 
-    def _begin_opening(self) -> None:
+    def _begin_opening(self, record: Record) -> None:
         """Begin to open what the record has, unless that is under way, or failed a moment ago."""
         if self._opening is not None and not self._opening.done():
             return
-        record = self._holder.record
-        wanted = record.order if record else None
-        if wanted != self._wanted:
-            self._wanted, self._pause, self._retry = wanted, _RETRY_SECONDS, float("-inf")
-        if self._clock() >= self._retry:
+        if record.order != self._wanted or self._clock() - self._failed >= RETRY_SECONDS:
+            self._wanted = record.order
             self._opening = asyncio.create_task(self._open())
 
     async def _open(self) -> None:
-        """Open it. A failure doubles the pause until the next attempt: memory may be short."""
         try:
             await self._holder.follow()
         except Exception as error:
             trace = None if isinstance(error, BundleError) else error
             message = "this worker can't open the active version; retrying in %g seconds: %s"
-            _log.error(message, self._pause, str(error) or repr(error), exc_info=trace)
-            self._retry = self._clock() + self._pause
-            self._pause = min(2 * self._pause, _LONGEST_RETRY_SECONDS)
+            _log.error(message, RETRY_SECONDS, str(error) or repr(error), exc_info=trace)
+            self._failed = self._clock()
 
     async def _activate_fallback(self) -> None:
         """Activate the version that stands in, in all workers of this service."""

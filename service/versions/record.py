@@ -1,7 +1,6 @@
 """The record that all workers and replicas share: the live version, those before it, the routes."""
 
 import hashlib
-import secrets
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -74,8 +73,7 @@ class Candidate(BaseModel):
 class Routes(BaseModel):
     """`canary` answers its share of the users; `shadow` answers its share of requests, unseen.
 
-    `candidate` answers only the calls of a comparison. `salt`, in hexadecimal, selects the users of the
-    canary: the same ones while the salt is the same.
+    `candidate` answers only the calls of a comparison.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,16 +81,17 @@ class Routes(BaseModel):
     canary: Route | None = None
     shadow: Route | None = None
     candidate: Candidate | None = None
-    salt: str = Field(default="", pattern="^([0-9a-f]{2}){0,64}$")
 
     def takes(self, user: str) -> bool:
         """Whether the canary answers a user; a larger share keeps the users of a smaller one."""
-        return self.canary is not None and canary_position(user, self.salt) < self.canary.share
+        canary = self.canary
+        return canary is not None and canary_position(user, canary.version) < canary.share
 
     def without(self, version: str) -> "Routes":
         """The routes without a canary and a candidate of a version that has become live."""
-        names = [name for name in ("canary", "candidate") if _version_of(getattr(self, name)) == version]
-        return self.model_copy(update=dict.fromkeys(names))
+        routes = (("canary", self.canary), ("candidate", self.candidate))
+        ended = [name for name, route in routes if route and route.version == version]
+        return self.model_copy(update=dict.fromkeys(ended))
 
 
 class Record(BaseModel):
@@ -149,8 +148,7 @@ class Record(BaseModel):
         )
 
     def routed(self, routes: Routes) -> "Record":
-        """The record with other routes; a canary of the same version keeps its users."""
-        routes = salted(routes, self.routes)
+        """The record with other routes."""
         return self.model_copy(update={"routes": routes, "routes_number": self.routes_number + 1})
 
     def unconfirmed(self) -> "Record":
@@ -232,22 +230,12 @@ def new_activation(version: str, who: str, **more: Any) -> Activation:
     return Activation(time=now(), version=version, who=who, outcome="activated", number=1, **more)
 
 
-def canary_position(user: str, salt: str) -> float:
-    """Map a user to [0, 1) by a keyed hash: uniform and deterministic."""
-    digest = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=7, key=bytes.fromhex(salt))
+def canary_position(user: str, version: str) -> float:
+    """Map a user to [0, 1) by a hash, uniformly, the same for one canary, and otherwise for another one."""
+    digest = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=7, key=version.encode())
     return int.from_bytes(digest.digest(), "big") / (1 << 56)
-
-
-def salted(routes: Routes, before: Routes) -> Routes:
-    """Give routes the salt of `before` if the version of the canary is the same, else a new one."""
-    same = _version_of(routes.canary) == _version_of(before.canary)
-    return routes.model_copy(update={"salt": before.salt if same and before.salt else secrets.token_hex(16)})
 
 
 def now() -> str:
     """The current time in the format of the records."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _version_of(route: Route | Candidate | None) -> str | None:
-    return route.version if route else None
