@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from turret.data.vocabulary import Id
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError
@@ -48,11 +47,11 @@ def recommend(
     view = ItemView(model.bundle, fresh)
     resolved = [_resolve(view, position, query) for position, query in enumerate(queries)]
     looked_up = perf_counter()
-    vectors = _encode(view, resolved)
+    _encode(view, resolved)
     encoded = perf_counter()
-    selections = [_select(model, view, *pair) for pair in zip(resolved, vectors, strict=True)]
+    selected = [(entry, _select(model, view, entry)) for entry in resolved]
     searched = perf_counter()
-    answers = [_answer(view, *pair) for pair in zip(resolved, selections, strict=True)]
+    answers = [_answer(view, *pair) for pair in selected]
     stages |= {
         "rows": looked_up - begun,
         "encode": encoded - looked_up,
@@ -60,12 +59,11 @@ def recommend(
         "answer": perf_counter() - searched,
     }
     if records is not None:
-        records += [_record(fresh, *parts) for parts in zip(resolved, selections, vectors, strict=True)]
-    for answer, entry, selection, vector in zip(answers, resolved, selections, vectors, strict=True):
+        records += [_record(fresh, *pair) for pair in selected]
+    for answer, (entry, selection) in zip(answers, selected, strict=True):
         if entry.query.request.explain:
             took = {stage: round(seconds * 1e3, 4) for stage, seconds in stages.items()}
-            explanation = explain(view, entry, vector, selection.ranking)
-            answer["explanation"] = {**explanation, "milliseconds": took}
+            answer["explanation"] = {**explain(view, entry, selection.ranking), "milliseconds": took}
     return answers
 
 
@@ -117,41 +115,38 @@ def _times(view: ItemView, query: Query) -> Times | None:
     return Times(events / 1000.0, query.request_time / 1000.0)
 
 
-def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> list[NDArray[np.float32] | None]:
-    """The user vectors [D]; None for a history without known items."""
-    vectors: list[NDArray[np.float32] | None] = [None] * len(resolved)
-    positions = [position for position, entry in enumerate(resolved) if len(entry.rows)]
-    if not positions:
-        return vectors
-    chosen = [resolved[position] for position in positions]
+def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
+    """Set the user vectors of histories with known items."""
+    known = [position for position, entry in enumerate(resolved) if len(entry.rows)]
+    if not known:
+        return
+    chosen = [resolved[position] for position in known]
     try:
-        encoded = view.encode(
+        vectors = view.encode(
             [entry.rows for entry in chosen],
             [entry.query.request.features for entry in chosen],
             [entry.times for entry in chosen],
         )
     except EncodingError as error:
-        raise EncodingError(positions[error.position], error.field, error.value, str(error)) from None
-    for position, vector in zip(positions, encoded, strict=True):
-        vectors[position] = vector
-    return vectors
+        raise EncodingError(known[error.position], error.field, error.value, str(error)) from None
+    for entry, vector in zip(chosen, vectors, strict=True):
+        entry.vector = vector
 
 
-def _select(
-    model: LoadedModel, view: ItemView, entry: ResolvedQuery, vector: NDArray[np.float32] | None
-) -> Selection:
+def _select(model: LoadedModel, view: ItemView, entry: ResolvedQuery) -> Selection:
     def ranked(count: int) -> Ranking:
-        if vector is None:
+        if entry.vector is None:
             return searching.popular(model, view.fresh, count, entry.excluded, entry.filtering)
-        return searching.nearest(model, view.fresh, vector, count, entry.excluded, entry.filtering)
+        return searching.nearest(model, view.fresh, entry.vector, count, entry.excluded, entry.filtering)
 
     try:
         if not entry.query.is_plain:
-            return select(ranked, entry.query, view, by_towers=vector is not None)
+            return select(ranked, entry.query, view, by_towers=entry.vector is not None)
         ranking = ranked(entry.query.request.k)
         return Selection(ranking, len(ranking.rows) < entry.query.request.k)
     except EngineError:  # of an index without a fallback
-        return _select(model, view, entry, None)
+        entry.vector = None
+        return _select(model, view, entry)
 
 
 def _answer(view: ItemView, entry: ResolvedQuery, selection: Selection) -> Answer:
@@ -167,15 +162,13 @@ def _answer(view: ItemView, entry: ResolvedQuery, selection: Selection) -> Answe
     return answer
 
 
-def _record(
-    fresh: FreshItems, entry: ResolvedQuery, selection: Selection, vector: NDArray[np.float32] | None
-) -> AnswerRecord:
+def _record(fresh: FreshItems, entry: ResolvedQuery, selection: Selection) -> AnswerRecord:
     rows, scores, plan = selection.ranking
     known, unknown = len(entry.rows), len(entry.unknown)
     source = "popular" if plan.kind == "popularity" else "towers"
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
         source = "fresh"
-    plain = vector if entry.query.is_plain else None
+    plain = entry.vector if entry.query.is_plain else None
     excluded, allowed = searching.left_out(fresh, entry.excluded, entry.filtering)
     mask = None if allowed is None else allowed.mask
     k = entry.query.request.k

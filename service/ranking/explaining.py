@@ -14,22 +14,20 @@ from turret.tower.times import Times
 REMOVED, NAMED = 100, 3
 
 
-def explain(
-    view: ItemView, query: ResolvedQuery, vector: NDArray[np.float32] | None, ranking: Ranking
-) -> dict[str, Any]:
-    """Describe the plan and, for an answer of the towers with the user `vector` [D], the score of each item.
+def explain(view: ItemView, query: ResolvedQuery, ranking: Ranking) -> dict[str, Any]:
+    """Describe the plan and, for an answer of the towers, the score of each item.
 
     `pulled_by` lists the history items whose removal, one at a time, lowers the item's score most, with the
     change (leave-one-out).
     """
     explanation: dict[str, Any] = {"plan": ranking.plan._asdict()}
-    if vector is not None:
+    if query.vector is not None:
         vectors = view.vectors(ranking.rows)
-        pulls = _pulls(view, query, vector, vectors)
+        pulls = _pulls(view, query, query.vector, vectors)
         explanation["items"] = [
             {"id": view.id(row), "score_parts": part, "pulled_by": pull}
             for row, part, pull in zip(
-                ranking.rows.tolist(), _parts(view, vector, vectors), pulls, strict=True
+                ranking.rows.tolist(), _parts(view, query.vector, vectors), pulls, strict=True
             )
         ]
     return explanation

@@ -47,9 +47,12 @@ class Query:
         return self.request.is_plain and self.after is None
 
 
-@dataclass(frozen=True)
+@dataclass
 class ResolvedQuery:
-    """A query with its ids resolved to rows, and the rows that its answer leaves out."""
+    """A query with its ids resolved to rows, and the rows that its answer leaves out.
+
+    `vector` [D] is the user's; None if no item is known, or if the index can't be searched.
+    """
 
     query: Query
     rows: NDArray[np.int32]
@@ -57,6 +60,7 @@ class ResolvedQuery:
     unknown: list[int | str]
     excluded: NDArray[np.int32]
     filtering: Filter | None
+    vector: NDArray[np.float32] | None = None
 
 
 def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, ...], now: int) -> Query:

@@ -32,7 +32,8 @@ from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.loaded_model import LatencyEstimate, LoadedModel, open_live
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.retrieval.retriever import Ranking
+from turret.tower.errors import EngineError
+from turret.tower.retrieval.retriever import Ranking, Retriever
 
 NOW = 1_700_000_000_000
 STORED = History(["a", "b"], [NOW - 10, NOW + 120_000])  # the second by a clock that is ahead
@@ -229,6 +230,19 @@ def test_items_are_not_alike_for_being_popular(item_bias: bool, width: int) -> N
     view = ItemView(cast(Bundle, bundle), FreshItems(vocabulary, np.empty((0, 3), np.float32)))
     assert np.array_equal(view.directions(both), vectors[:, :width])
     assert view.vectors(both).shape == (2, 3)
+
+
+def test_without_the_index_popular_items_answer_and_its_recall_is_not_measured(published: Path) -> None:
+    class Away(Retriever):
+        def nearest(self, *_: object) -> Ranking:
+            raise EngineError("the engine is away")
+
+    live = open_live(published, "v1")
+    records: list[AnswerRecord] = []
+    away = replace(live, retriever=Away(live.bundle))
+    (answer,) = recommend(away, nothing_beside(live), [asked(101)], None, records)
+    assert answer["degraded"] == ["engine"]
+    assert (records[0].source, records[0].vector) == ("popular", None)
 
 
 # --- Queries that arrive together
