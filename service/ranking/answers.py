@@ -15,7 +15,7 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.explaining import explain
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query, ResolvedQuery
-from turret.service.ranking.selecting import Selection, select
+from turret.service.ranking.selecting import select
 from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
 from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import compile_filter
@@ -49,9 +49,9 @@ def recommend(
     looked_up = perf_counter()
     _encode(view, resolved)
     encoded = perf_counter()
-    selected = [(entry, _select(model, view, entry)) for entry in resolved]
+    ranked = [(entry, _select(model, view, entry)) for entry in resolved]
     searched = perf_counter()
-    answers = [_answer(view, *pair) for pair in selected]
+    answers = [_answer(view, *pair) for pair in ranked]
     stages |= {
         "rows": looked_up - begun,
         "encode": encoded - looked_up,
@@ -59,18 +59,18 @@ def recommend(
         "answer": perf_counter() - searched,
     }
     if records is not None:
-        records += [_record(fresh, *pair) for pair in selected]
-    for answer, (entry, selection) in zip(answers, selected, strict=True):
+        records += [_record(fresh, *pair) for pair in ranked]
+    for answer, (entry, ranking) in zip(answers, ranked, strict=True):
         if entry.query.request.explain:
             took = {stage: round(seconds * 1e3, 4) for stage, seconds in stages.items()}
-            answer["explanation"] = {**explain(view, entry, selection.ranking), "milliseconds": took}
+            answer["explanation"] = {**explain(view, entry, ranking), "milliseconds": took}
     return answers
 
 
 def similar(model: LoadedModel, fresh: FreshItems, row: int, k: int) -> Answer:
     """Answer with the `k` nearest items of the item at `row`."""
     ranking = searching.similar(model, fresh, row, k)
-    return _ranked(ItemView(model.bundle, fresh), Selection(ranking, len(ranking.rows) < k), "towers")
+    return _ranked(ItemView(model.bundle, fresh), ranking, k, "towers")
 
 
 def ids_of(answer: Answer) -> list[Id]:
@@ -133,37 +133,36 @@ def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
         entry.vector = vector
 
 
-def _select(model: LoadedModel, view: ItemView, entry: ResolvedQuery) -> Selection:
+def _select(model: LoadedModel, view: ItemView, entry: ResolvedQuery) -> Ranking:
     def ranked(count: int) -> Ranking:
         if entry.vector is None:
             return searching.popular(model, view.fresh, count, entry.excluded, entry.filtering)
         return searching.nearest(model, view.fresh, entry.vector, count, entry.excluded, entry.filtering)
 
     try:
-        if not entry.query.is_plain:
-            return select(ranked, entry.query, view, by_towers=entry.vector is not None)
-        ranking = ranked(entry.query.request.k)
-        return Selection(ranking, len(ranking.rows) < entry.query.request.k)
+        if entry.query.is_plain:
+            return ranked(entry.query.request.k)
+        return select(ranked, entry.query, view, by_towers=entry.vector is not None)
     except EngineError:  # of an index without a fallback
         entry.vector = None
         return _select(model, view, entry)
 
 
-def _answer(view: ItemView, entry: ResolvedQuery, selection: Selection) -> Answer:
-    kind = selection.ranking.plan.kind
-    answer = _ranked(view, selection, "popular" if kind == "popularity" else "towers")
+def _answer(view: ItemView, entry: ResolvedQuery, ranking: Ranking) -> Answer:
+    request, kind = entry.query.request, ranking.plan.kind
+    answer = _ranked(view, ranking, request.k, "popular" if kind == "popularity" else "towers")
     answer["degraded"] = list(entry.query.degraded)
     if kind == "fallback" or (kind == "popularity" and len(entry.rows)):
         answer["degraded"].append("engine")
     if entry.unknown:
         answer["unknown_items"] = list(dict.fromkeys(entry.unknown))[-HISTORY_LIMIT:]
-    if not selection.exhausted and entry.query.request.is_in_order:
-        answer["cursor"] = _cursor(view, entry.query, selection.ranking).text()
+    if "exhausted" not in answer and request.is_in_order:
+        answer["cursor"] = _cursor(view, entry.query, ranking).text()
     return answer
 
 
-def _record(fresh: FreshItems, entry: ResolvedQuery, selection: Selection) -> AnswerRecord:
-    rows, scores, plan = selection.ranking
+def _record(fresh: FreshItems, entry: ResolvedQuery, ranking: Ranking) -> AnswerRecord:
+    rows, scores, plan = ranking
     known, unknown = len(entry.rows), len(entry.unknown)
     source = "popular" if plan.kind == "popularity" else "towers"
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
@@ -183,9 +182,9 @@ def _cursor(view: ItemView, query: Query, ranking: Ranking) -> Cursor:
     return Cursor(manifest.version, until, shown + len(ranking.rows), *last)
 
 
-def _ranked(view: ItemView, selection: Selection, source: str) -> Answer:
-    items = orjson.Fragment(view.ranked_json(selection.ranking, source))
+def _ranked(view: ItemView, ranking: Ranking, k: int, source: str) -> Answer:
+    items = orjson.Fragment(view.ranked_json(ranking, source))
     answer: Answer = {"version": view.bundle.manifest.version, "items": items}
-    if selection.exhausted:
+    if len(ranking.rows) < k:
         answer["exhausted"] = True
     return answer

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +21,7 @@ POOL, POOL_PER_ITEM = 100, 4
 _TOLERANCE = 1e-5
 
 
-class Selection(NamedTuple):
-    """Items, and whether no others follow them."""
-
-    ranking: Ranking
-    exhausted: bool
-
-
-def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True) -> Selection:
+def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True) -> Ranking:
     """Select the first k items that meet the conditions of a query; fewer only if no more exist.
 
     The least score of the request is one of the towers: unless the ranking is `by_towers`, it doesn't count.
@@ -50,7 +42,7 @@ def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True)
         kept = Ranking(ranking.rows[keep], ranking.scores[keep], ranking.plan)
         chosen = _chosen(kept, request, view)
         if len(chosen.rows) == request.k or is_whole:
-            return Selection(chosen, len(chosen.rows) < request.k)
+            return chosen
         fetch *= POOL_PER_ITEM
 
 

@@ -21,7 +21,7 @@ from turret.service.ranking.answers import recommend
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.micro_batcher import MicroBatcher
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
-from turret.service.ranking.selecting import POOL, POOL_PER_ITEM, Ranked, Selection, select
+from turret.service.ranking.selecting import POOL, POOL_PER_ITEM, Ranked, select
 from turret.service.schemas.fields import Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
@@ -127,12 +127,12 @@ def conditions(k: int, after: Cursor | None = None, **more: Any) -> Query:
     return Query(RecommendRequest(k=k, **more), (), None, 0, 0, (), after)
 
 
-def chosen(query: Query, ranked: Ranked | None = None, overlay: Shelf | None = None) -> Selection:
+def chosen(query: Query, ranked: Ranked | None = None, overlay: Shelf | None = None) -> Ranking:
     return select(ranked or ranking(), query, overlay or Shelf())  # type: ignore[arg-type]
 
 
-def rows(selection: Selection) -> list[int]:
-    found: list[int] = selection.ranking.rows.tolist()
+def rows(page: Ranking) -> list[int]:
+    found: list[int] = page.rows.tolist()
     return found
 
 
@@ -143,10 +143,9 @@ def test_pages_follow_each_other_without_gaps_or_repeats(k: int) -> None:
     while True:
         page = chosen(conditions(k, after))
         seen += rows(page)
-        if page.exhausted or not len(page.ranking.rows):
+        if len(page.rows) < k:
             break
-        last = page.ranking
-        after = Cursor("v1", 0, len(seen), float(last.scores[-1]), int(last.rows[-1]))
+        after = Cursor("v1", 0, len(seen), float(page.scores[-1]), int(page.rows[-1]))
     assert seen == list(range(COUNT))
 
 
@@ -179,24 +178,23 @@ def test_a_page_is_found_though_the_ranking_has_changed(
 
 
 @pytest.mark.parametrize(
-    ("query", "count", "expected", "exhausted"),
+    ("query", "count", "expected"),
     [
-        (conditions(10, min_score=499.0), COUNT, [0, 1, 2, 3], True),
-        (conditions(4, min_score=499.0), COUNT, [0, 1, 2, 3], False),
-        (conditions(4, min_score=1e9), COUNT, [], True),
-        (conditions(100, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10)), False),
-        (conditions(101, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10)), True),
-        (conditions(5, cap={"brand": 2, "tags": 3}), COUNT, [0, 1, 10], True),
-        (conditions(3), 2, [0, 1], True),
-        (conditions(3), COUNT, [0, 1, 2], False),
-        (conditions(3), 0, [], True),
+        (conditions(10, min_score=499.0), COUNT, [0, 1, 2, 3]),
+        (conditions(4, min_score=499.0), COUNT, [0, 1, 2, 3]),
+        (conditions(4, min_score=1e9), COUNT, []),
+        (conditions(100, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10))),
+        (conditions(101, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10))),
+        (conditions(5, cap={"brand": 2, "tags": 3}), COUNT, [0, 1, 10]),
+        (conditions(3), 2, [0, 1]),
+        (conditions(3), COUNT, [0, 1, 2]),
+        (conditions(3), 0, []),
     ],
 )
 def test_all_that_meet_the_conditions_are_found_however_far_down(
-    query: Query, count: int, expected: list[int], exhausted: bool
+    query: Query, count: int, expected: list[int]
 ) -> None:
-    page = chosen(query, ranking(count=count))
-    assert (rows(page), page.exhausted) == (expected, exhausted)
+    assert rows(chosen(query, ranking(count=count))) == expected
 
 
 def test_diversity_chooses_from_the_best_alone() -> None:
@@ -213,7 +211,7 @@ def test_a_cap_that_keeps_nearly_all_out_has_no_more_items_compared_with_each_ot
     overlay = Shelf()
     for k in (10, 100):
         page = chosen(conditions(k, diversity=0.3, cap={"brand": 1}), overlay=overlay)
-        assert (len({row // 10 for row in rows(page)}), page.exhausted) == (k, False)
+        assert len({row // 10 for row in rows(page)}) == k
     assert max(overlay.compared) <= POOL_PER_ITEM * 100
 
 
