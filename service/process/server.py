@@ -87,8 +87,7 @@ def _bind(family: int, address: tuple[object, ...], is_shared: bool) -> socket.s
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if is_shared:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, is_shared)
         bound.bind(address)
     except BaseException:
         bound.close()

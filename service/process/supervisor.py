@@ -185,7 +185,7 @@ class Supervisor:
         try:
             worker.pid = os.fork()
         except OSError as error:
-            self._restart(worker, f"has no process ({error.strerror})")
+            self._restart(worker, f"the system gives no process ({error.strerror})")
             return
         if worker.pid == 0:
             context = replace(self._context, number=worker.number)
@@ -226,23 +226,21 @@ class Supervisor:
             worker.pid = 0
             mark_process_dead(worker.number, str(self._context.folder))  # type: ignore[no-untyped-call]
             code = os.waitstatus_to_exitcode(status)
-            reason = worker.reason if code == FAILED else describe_exit(code)
+            reason = worker.reason if code == FAILED else f"process {pid} exited {describe_exit(code)}"
             if self._sent == Order.SERVE:
                 if code == FAILED and not self._greeted:
                     raise ServiceError(reason)
-                self._restart(worker, f"(pid {pid}) exited: {reason}")
+                self._restart(worker, reason)
             elif code:
-                _log.error("worker %d (pid %d) exited: %s", worker.number, pid, reason)
+                _log.error("worker %d: %s", worker.number, reason)
 
     def _restart(self, worker: _Worker, reason: str) -> None:
         """Have a worker started again. Raises ServiceError if that failed repeatedly, and none is ready."""
         worker.failures += not worker.is_ready
         others = any(other.is_ready and other.pid for other in self._workers)
         if worker.failures >= _MAX_FAILURES and not others:
-            raise ServiceError(
-                f"worker {worker.number} failed to start {_MAX_FAILURES} times in a row: it {reason}"
-            )
-        _log.error("worker %d %s; restarting", worker.number, reason)
+            raise ServiceError(f"{_MAX_FAILURES} workers in a row failed to start: {reason}")
+        _log.error("worker %d: %s; restarting", worker.number, reason)
 
     def _send(self, order: Order) -> None:
         if order != self._sent:

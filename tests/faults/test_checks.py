@@ -163,7 +163,7 @@ def test_a_worker_that_can_not_be_begun_is_begun_later(start: Start) -> None:
     assert answered_versions(service, 10) == {"v1"}
     status, complaints = service.stop()
     assert status == 0
-    assert complaints.count("worker 0 has no process (Resource temporarily unavailable); restarting") == 3
+    assert complaints.count("the system gives no process (Resource temporarily unavailable); restarting") == 3
 
 
 @pytest.mark.fault(66)
