@@ -24,6 +24,7 @@ from rich.table import Table
 
 DATA = Path("../shared/data")
 RESULTS = Path(__file__).parent / "results"
+QUALITY = RESULTS / "quality"
 MOST_COLUMNS = 5  # a table with more shows rows as columns
 PACKAGES = ("turret", "torch", "numpy", "numba", "polars", "faiss-cpu", "onnxruntime")
 
@@ -118,6 +119,20 @@ def finish(name: str, options: Options, figures: Mapping[str, Any], keep: bool =
         (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     if options.as_json:
         print(json.dumps(result))
+
+
+def keep(set_name: str, row: dict[str, Any]) -> None:
+    """Write the figures of one seed of `benchmarks.quality`, which have `experiment` and `seed`."""
+    folder = QUALITY / set_name
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{row['experiment']}_{row['seed']}.json"
+    path.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
+
+
+def kept(set_name: str) -> list[dict[str, Any]]:
+    """The kept figures of all seeds of a set, by experiment and seed."""
+    rows = [json.loads(path.read_text(encoding="utf-8")) for path in (QUALITY / set_name).glob("*.json")]
+    return sorted(rows, key=lambda row: (row["experiment"], row["seed"]))
 
 
 def show(figures: Mapping[str, Any]) -> None:

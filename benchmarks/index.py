@@ -25,10 +25,8 @@ import numpy as np
 from benchmarks.harness import Options, finish, read_options, show
 from benchmarks.index_kinds import Side, exact_side, kinds, side
 from benchmarks.index_sets import KEPT, IndexSet, index_set
-from benchmarks.peers.contestants import SCRIPTS, THREADS
-from benchmarks.peers.environments import environment, peers_option
-from benchmarks.peers.errors import PeerError
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.contestants import THREADS
+from benchmarks.peers.peer import Peer, PeerError, environment, peers_option
 
 REQUIREMENTS = "graph_search"
 # A graph of a million takes minutes to build, once.
@@ -46,11 +44,11 @@ class GraphPeer:
     def peer(
         self, environments: Path, one: IndexSet, data: Path, kept: Path, ks: list[int], target: float
     ) -> Peer:
-        """Its process, not yet started. Raises PeerMissingError where its environment can't be made."""
+        """Its process, not yet started. Raises PeerError where its environment can't be made."""
         python = environment(REQUIREMENTS, environments)
         built = kept / "-".join([self.script, *map(str, self.settings.values())])
         told = {**self.settings, "ks": ks, "target": target, "threads": THREADS, "built": str(built)}
-        return Peer(f"{self.name}, {one.name}", SCRIPTS / f"{self.script}.py", python, data, told, LIMIT)
+        return Peer(f"{self.name}, {one.name}", self.script, python, data, told, LIMIT)
 
 
 def _hnswlib(links: int, effort: int) -> GraphPeer:

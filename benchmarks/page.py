@@ -19,8 +19,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from benchmarks.browser import chromium
-from benchmarks.harness import Options, finish, read_options
+from benchmarks.harness import Options, run
+from benchmarks.page_pictures import chromium
 from benchmarks.processes import running_service
 from benchmarks.serving_shop import Served, served_shop
 from turret.data.prepared import PreparedData
@@ -79,13 +79,11 @@ _DRAG = """async seconds => {
 }"""
 
 
-def main() -> None:
-    """Measure and report."""
-    options = read_options(__doc__, needs_data=False)
+def measure(options: Options) -> dict[str, Any]:
+    """All figures, on one service."""
     shop = served_shop(QUICK_ITEMS if options.quick else ITEMS)
     with running_service(shop.bundles) as service, chromium() as browser:
-        figures = _measure(browser, service.url, shop, options)
-    finish("page", options, figures)
+        return _measure(browser, service.url, shop, options)
 
 
 def _measure(browser: Browser, url: str, shop: Served, options: Options) -> dict[str, Any]:
@@ -156,4 +154,4 @@ def _assets_kb() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

@@ -1,26 +1,28 @@
-"""Pictures of the page for README and docs/page.md, taken from running services.
+"""Pictures of the page for README and docs/page.md, and of a run's report for docs/report.md.
 
 `python -m benchmarks.page_pictures --data ../shared/data` trains two models on MovieLens (ml-latest-small)
-and one on the synthetic shop, whose catalog it also publishes without fields, starts services, and takes the
-pictures in Chromium. About five minutes; `--work DIR` keeps the models for another run.
+and one on the synthetic shop, whose catalog it also publishes without fields, starts services, writes the
+report of the shop's run, and takes the pictures in Chromium. About five minutes; `--work DIR` keeps the
+models for another run.
 """
 
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urlsplit
 
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from benchmarks.browser import chromium
 from benchmarks.processes import Running, running_service
 from turret.data.prepared import PreparedData
 
@@ -34,7 +36,7 @@ HISTORY = (
     "Princess Bride, The (1987)",
     "Star Wars: Episode IV - A New Hope (1977)",
 )
-USERS, REQUESTS = 200, 4_000
+USERS = 200
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,20 @@ class Picture:
     scheme: Literal["light", "dark"]
     height: int
     ready: str
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start the Chromium of the system without a window. Raises SystemExit without one."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        raise SystemExit("there is no chromium here; install it (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
 
 
 def main() -> None:
@@ -73,6 +89,7 @@ def main() -> None:
             plots = "() => document.querySelectorAll('.uplot canvas').length > 4"
             picture = Picture("page_service_dark", "#service", "dark", 1250, plots)
             _take(browser, service, picture, lambda: _use(service))  # the plots begin with the page
+        _take_report(browser, options.work / "shop" / "run")
 
 
 def _movie_pictures(history: str) -> tuple[Picture, ...]:
@@ -104,6 +121,22 @@ def _take(
     page.wait_for_timeout(1_500)
     page.screenshot(path=DOCS / f"{picture.name}.png")
     context.close()
+
+
+def _take_report(browser: Browser, run: Path) -> None:
+    """The first sections of a run's report, up to that on training, in each colour scheme."""
+    _turret("report", "run", run, "--baselines", "all")
+    schemes: dict[Literal["light", "dark"], str] = {"light": "report.png", "dark": "report_dark.png"}
+    for scheme, name in schemes.items():
+        page = browser.new_page(viewport={"width": 1040, "height": 900}, color_scheme=scheme)
+        page.goto((run / "report.html").resolve().as_uri())
+        box = page.locator("#training").bounding_box()
+        assert box is not None
+        page.screenshot(
+            path=DOCS / name,
+            full_page=True,
+            clip={"x": 0, "y": 0, "width": 1040, "height": box["y"] + box["height"]},
+        )
 
 
 def _open_why(page: Page) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 
 from benchmarks.first_week import SETS as FIRST_WEEK_SETS
-from benchmarks.harness import result
+from benchmarks.harness import kept, result
 from benchmarks.plan_check import compared
 from benchmarks.plots import INDEX_TITLES, fastest_calls
 from benchmarks.quality_sets import SETS
@@ -22,7 +22,6 @@ from benchmarks.research.complementary_sum import largest_fall
 from benchmarks.research.paper_figure import by_setting
 from benchmarks.research.regression import chosen
 from benchmarks.research.sampler_trainings import CONVERGED, by_seed
-from benchmarks.seed_results import kept
 from benchmarks.timed_sets import TIMED
 from benchmarks.validation_parts import EARLIER, SHIPPED, of
 from turret.planning.amounts import byte_text, count_text, time_text

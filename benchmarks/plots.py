@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from benchmarks.harness import RESULTS, result
-from benchmarks.seed_results import QUALITY, kept
+from benchmarks.harness import QUALITY, RESULTS, kept, result
 from turret.planning.figures import Figures, load_figures
 from turret.planning.request import derived_sizes
 

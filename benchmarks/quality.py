@@ -18,9 +18,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchmarks import timed_quality
-from benchmarks.harness import Options, finish, machine, peak_memory_mb, read_options, show
+from benchmarks.harness import Options, finish, keep, kept, machine, peak_memory_mb, read_options, show
 from benchmarks.quality_sets import SETS, QualitySet
-from benchmarks.seed_results import keep, kept
 from benchmarks.timed_sets import TIMED
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare

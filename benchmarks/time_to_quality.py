@@ -25,10 +25,8 @@ from typing import Any
 import polars as pl
 
 from benchmarks.harness import Options, run
-from benchmarks.peers.contestants import THREADS, Contestant, sasrec
-from benchmarks.peers.environments import peers_option
-from benchmarks.peers.errors import PeerError
-from benchmarks.peers.files import write_events
+from benchmarks.peers.contestants import THREADS, Contestant, sasrec, write_events
+from benchmarks.peers.peer import PeerError, peers_option
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare

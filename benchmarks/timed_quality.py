@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.harness import Options, machine, peak_memory_mb
-from benchmarks.next_items import HOUR, Questions, by_bundle, difference, gains, mean, questions
-from benchmarks.retraining import Retrainer, moment
-from benchmarks.seed_results import keep
+from benchmarks.harness import Options, keep, machine, peak_memory_mb
+from benchmarks.next_items import (
+    HOUR,
+    Questions,
+    Retrainer,
+    by_bundle,
+    difference,
+    gains,
+    mean,
+    moment,
+    questions,
+)
 from benchmarks.timed_sets import METRICS, TimedSet
 from turret.data.manifest import hash_file
 from turret.training.config.experiment import load_experiment

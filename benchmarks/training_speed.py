@@ -26,12 +26,10 @@ from benchmarks.harness import (
     Side,
     Turn,
     alternate,
-    finish,
     peak_memory_mb,
     rate_ratio,
     rate_summary,
-    read_options,
-    show,
+    run,
 )
 from benchmarks.peers.contestants import (
     HISTORY_LENGTH,
@@ -40,11 +38,10 @@ from benchmarks.peers.contestants import (
     TRANSFORMER_FULL,
     TRANSFORMER_SAMPLED,
     Contestant,
+    write_events,
+    write_positions,
 )
-from benchmarks.peers.environments import peers_option
-from benchmarks.peers.errors import PeerError
-from benchmarks.peers.files import write_events, write_positions
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import Peer, PeerError, peers_option
 from benchmarks.processes import alone
 from benchmarks.training_sides import (
     Device,
@@ -328,16 +325,5 @@ def measure(options: Options) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, more=peers_option())
-    try:
-        figures = measure(options)
-    except PeerError as error:
-        raise SystemExit(str(error)) from None
-    show(figures)
-    finish("training_speed", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, more=peers_option())

@@ -25,16 +25,17 @@ from benchmarks.next_items import (
     HOUR,
     Answers,
     K,
+    Retrainer,
     between,
     by_bundle,
     gains,
     mean,
+    moment,
     most_recent,
     popular,
     questions,
     read_clicks,
 )
-from benchmarks.retraining import Retrainer, moment
 from turret.data.manifest import hash_file
 
 DAY_BEGINS = int(datetime(2017, 10, 16, 3, tzinfo=UTC).timestamp() * 1000)

@@ -1,4 +1,7 @@
-"""Who is compared with, at which settings: those that were fastest of the documented ones."""
+"""Who is compared with, at which settings, on which files: the fastest of the documented settings.
+
+The files hold the same training events that Turret trains on, as plain arrays.
+"""
 
 import os
 from collections.abc import Mapping
@@ -6,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.environments import environment
-from benchmarks.peers.peer import Peer
+import numpy as np
 
-SCRIPTS = Path(__file__).parent / "scripts"
+from benchmarks.peers.peer import Peer, environment
+from turret.data.prepared import PreparedData
+
 # One number for every side.
 THREADS = len(os.sched_getaffinity(0))
 DIMENSION = 64
@@ -34,11 +38,9 @@ class Contestant:
     steps: int
 
     def peer(self, environments: Path, data: Path) -> Peer:
-        """Its process, not yet started. Raises PeerMissingError where its environment can't be made."""
+        """Its process, not yet started. Raises PeerError where its environment can't be made."""
         python = environment(self.requirements, environments)
-        return Peer(
-            self.name, SCRIPTS / f"{self.script}.py", python, data, {"threads": THREADS, **self.settings}
-        )
+        return Peer(self.name, self.script, python, data, {"threads": THREADS, **self.settings})
 
 
 def sasrec(loss: str, batch_size: int, precision: str = "32-true", evaluate: bool = False) -> dict[str, Any]:
@@ -98,3 +100,33 @@ TRANSFORMER_SAMPLED = Contestant(
 TRANSFORMER_FULL = Contestant(
     "RecTools, full softmax", "rectools", "rectools_sasrec", sasrec("softmax", 128, "bf16-mixed"), 3
 )
+
+
+def write_events(data: PreparedData, path: Path, users: int | None = None) -> Path:
+    """All events, or those of the first `users` users, sorted by user and time.
+
+    items int32 [E] are item rows; offsets int64 [U + 1] the users' bounds; train_ends int64 [U] the places
+    where their training events end.
+    """
+    offsets, train_ends = data.offsets[: (users or len(data.users)) + 1], data.splits[:users, 0]
+    np.savez(path, items=data.event_items[: offsets[-1]], offsets=offsets, train_ends=train_ends)
+    return path
+
+
+def write_positions(data: PreparedData, path: Path, history_length: int, count: int) -> Path:
+    """At most `count` of the training events that have some before them, drawn without replacement (seed 0).
+
+    histories int32 [P, T] are the items before each, the newest last, filled up with -1 in front; targets
+    int32 [P] the items themselves; item_count the size of the catalog.
+    """
+    begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
+    users = np.repeat(np.arange(len(begins)), np.diff(data.offsets))
+    places = np.arange(len(users))
+    places = places[(places > begins[users]) & (places < ends[users])]
+    drawn = np.random.default_rng(0).permutation(places)[:count]
+    read = drawn[:, None] + np.arange(-history_length, 0)
+    histories = np.where(
+        read >= begins[users[drawn], None], data.event_items[np.maximum(read, 0)], np.int32(-1)
+    )
+    np.savez(path, histories=histories, targets=data.event_items[drawn], item_count=len(data.item_ids))
+    return path
