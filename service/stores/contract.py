@@ -88,30 +88,16 @@ class HistoryStore(Protocol):
         """Finish running calls and release all resources."""
 
 
-class WindowedEvents(NamedTuple):
-    """Events to store, the number of those with a clamped time, and the number of expired ones."""
+def clamp_times(events: Sequence[Event], now: int, skew: int = CLOCK_SKEW) -> list[Event]:
+    """Clamp the times of events to those from 1970 until `skew` milliseconds from `now`.
 
-    events: list[Event]
-    clamped: int
-    expired: int
-
-
-def in_window(
-    events: Sequence[Event], now: int, max_age: int | None = None, skew: int = CLOCK_SKEW
-) -> WindowedEvents:
-    """Clamp the times of events to those from 1970 until `skew` from `now`, and drop those before `max_age`.
-
-    All are milliseconds, `now` since 1970. A time further in the future comes from a wrong clock and would
-    stay its user's newest event for good: it becomes now. A time before 1970 becomes 1970.
+    A time further in the future comes from a wrong clock and would stay its user's newest event for good: it
+    becomes now. A time before 1970 becomes 1970.
     """
-    last = now + skew
-    is_outside = [not 0 <= event.time <= last for event in events]
-    clamped = [
-        event._replace(time=min(max(event.time, 0), now)) if outside else event
-        for event, outside in zip(events, is_outside, strict=True)
+    return [
+        event if 0 <= event.time <= now + skew else event._replace(time=min(max(event.time, 0), now))
+        for event in events
     ]
-    kept = drop_expired(clamped, oldest_kept(max_age, now))
-    return WindowedEvents(kept, sum(is_outside), len(clamped) - len(kept))
 
 
 def days(count: int | None) -> int | None:

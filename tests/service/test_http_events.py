@@ -60,6 +60,17 @@ def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning
         assert client.get("/v1/version").json()["kinds"] == ["view", "buy"]
 
 
+def test_an_answer_counts_the_times_that_were_moved_and_the_events_that_are_too_old(bundles: Path) -> None:
+    with serving(bundles, keep_days=2) as client:
+        sent = (
+            event("a", time=time.time() + 9e6),
+            event("b", time="0001-01-01"),
+            event("c", time=1),
+            event("d"),
+        )
+        assert post_events(client, *sent) == {"stored": 2, "duplicates": 0, "clamped": 2, "expired": 2}
+
+
 def test_items_that_no_version_knows_yet_are_stored_too(fresh_client: TestClient) -> None:
     post_events(fresh_client, event(1, item_id="new"), event(2, item_id=101))
     answer = recommended(fresh_client, user_id=7)

@@ -21,8 +21,10 @@ from turret.service.stores.contract import (
     History,
     HistoryStore,
     Stores,
+    clamp_times,
     days,
-    in_window,
+    drop_expired,
+    oldest_kept,
 )
 from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.stores.redis.histories import RedisHistory
@@ -285,17 +287,13 @@ def event(time: int) -> Event:
     ],
 )
 def test_times_out_of_the_window_are_moved_into_it(given: int, counts: int) -> None:
-    result = in_window([event(given)], NOW, skew=1000)
-    assert (result.events, result.clamped, result.expired) == ([event(counts)], given != counts, 0)
+    assert clamp_times([event(given)], NOW, skew=1000) == [event(counts)]
 
 
 def test_what_is_too_old_to_be_kept_is_left_out() -> None:
-    """Counted as that, and not as a time that was moved, unless it was."""
-    times = [NOW - 2 * DAY - 1, NOW - 2 * DAY, NOW, NOW + DAY]
-    result = in_window([event(time) for time in times], NOW, days(2), skew=0)
-    assert result.events == [event(NOW - 2 * DAY), event(NOW), event(NOW)]
-    assert (result.clamped, result.expired) == (1, 1)
-    assert in_window([event(0)], NOW, days(None)).expired == 0
+    events = [event(time) for time in (NOW - 2 * DAY - 1, NOW - 2 * DAY, NOW)]
+    assert drop_expired(events, oldest_kept(days(2), NOW)) == events[1:]
+    assert drop_expired(events, oldest_kept(days(None), NOW)) == events
 
 
 # The registry

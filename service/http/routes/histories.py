@@ -10,7 +10,7 @@ from turret.service.errors import NotFoundError
 from turret.service.http.routes.dependencies import Parts, Reads, UserId, json_response
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
-from turret.service.stores.contract import Event, days, in_window
+from turret.service.stores.contract import Event, clamp_times, days, drop_expired, oldest_kept
 from turret.tower.format.manifest import Manifest
 
 router = APIRouter(prefix="/v1", tags=["histories"])
@@ -27,14 +27,17 @@ async def store_events(
     kind.
     """
     now = time.time_ns() // 1_000_000
-    events = [_event(event, now) for event in body.events]
-    placed = in_window(events, now, days(parts.settings.keep_days))
-    stored = await parts.histories.append(placed.events)
+    sent = [_event(event, now) for event in body.events]
+    placed = clamp_times(sent, now)
+    events = drop_expired(placed, oldest_kept(days(parts.settings.keep_days), now))
+    stored = await parts.histories.append(events)
     parts.metrics.events_stored.inc(stored)
-    answer: dict[str, Any] = {"stored": stored, "duplicates": len(placed.events) - stored}
-    answer |= {name: count for name in ("clamped", "expired") if (count := getattr(placed, name))}
+    answer: dict[str, Any] = {"stored": stored, "duplicates": len(events) - stored}
+    clamped = sum(before is not after for before, after in zip(sent, placed, strict=True))
+    counts = {"clamped": clamped, "expired": len(placed) - len(events)}
+    answer |= {name: count for name, count in counts.items() if count}
     holder = parts.model_holder
-    if holder.version and (warning := _kind_warning(placed.events, holder.live.bundle.manifest)):
+    if holder.version and (warning := _kind_warning(events, holder.live.bundle.manifest)):
         answer["warning"] = warning
     return json_response(answer)
 

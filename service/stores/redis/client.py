@@ -170,7 +170,6 @@ class RedisClient:
         self._free: defaultdict[Node, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(size))
         self._owners = {0: address.nodes[0]}  # the master of each slot, one of a single Redis
         self._is_stale = address.is_cluster
-        self._failed: Node | None = None  # asked last for the next map
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
 
@@ -270,23 +269,23 @@ class RedisClient:
             loop = asyncio.get_running_loop()
             if self._is_stale and loop.time() - self._read_at >= _LEAST_AGE:
                 self._owners = await self._read_map()
-                self._is_stale, self._failed, self._read_at = False, None, loop.time()
+                self._is_stale, self._read_at = False, loop.time()
             return self._owners
 
     async def _read_map(self) -> dict[int, Node]:
         problem: Exception = TimeoutError()
-        known = {*self._address.nodes, *self._owners.values()}
-        for node in sorted(known, key=lambda node: (node == self._failed, random.random())):
+        known = [*{*self._address.nodes, *self._owners.values()}]
+        for node in random.sample(known, len(known)):
             try:
                 async with asyncio.timeout(self._seconds / 4):
                     (reply,) = await self._exchange(node, [["CLUSTER", "SLOTS"]])
-                if not isinstance(reply, Exception):
-                    return {
-                        slot: Node(host.decode() if host else node.host, port)
-                        for first, last, (host, port, *_), *_ in reply
-                        for slot in range(first, last + 1)
-                    }
-                problem = reply
+                if isinstance(reply, Exception):
+                    raise reply
+                return {
+                    slot: Node(host.decode() if host else node.host, port)
+                    for first, last, (host, port, *_), *_ in reply
+                    for slot in range(first, last + 1)
+                }
             except _FAILURES as error:
                 problem = error
         raise problem
@@ -331,7 +330,7 @@ class RedisClient:
             async with self._free[node]:
                 return await pipeline.execute(raise_on_error=False)
         except BaseException:  # also where a call is cancelled: it hangs, perhaps
-            self._failed, self._is_stale = node, self._address.is_cluster
+            self._is_stale = self._address.is_cluster
             raise
 
     def _connect(self, node: Node) -> Redis:
