@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
-from statistics import median
 
 import torch
 from torch import Tensor
@@ -134,8 +133,8 @@ class Trainer:
             began = time.monotonic()
             self.step(batch)
             seconds.append(time.monotonic() - began)
-        # The first steps compile kernels and fill caches.
-        return median(seconds) * self.batches.steps_per_epoch
+        # The first steps compile kernels and fill caches, and what else the machine does only adds to a step.
+        return min(seconds) * self.batches.steps_per_epoch
 
     def _begin_epoch(self) -> Iterator[Batch]:
         """The batches of the epoch that are left."""

@@ -234,8 +234,9 @@ def planned(*epochs: int) -> dict[str, ExperimentConfig]:
         ((30, 10), (1.0, 9.0), [(0, 8), (1, 2)]),
         # A trial has an epoch at least.
         ((3, 1, 1), (1.0, 9.0, 9.0), [(0, 1), (1, 1), (2, 1)]),
-        # Left out: 4 times as long.
-        ((10, 10, 10), (1.0, 4.0, 1.0), [(0, 5), (2, 5)]),
+        # Left out: 4 times as long, and more than a minute.
+        ((10, 10, 10), (2.0, 8.0, 2.0), [(0, 5), (2, 5)]),
+        ((10, 10, 10), (1.0, 4.0, 1.0), [(0, 2), (1, 2), (2, 2)]),
     ],
 )
 def test_trials_are_equal_shares_of_trainings_within_the_time_of_the_first(
@@ -416,8 +417,8 @@ def test_settings_of_candidates_follow_from_the_data() -> None:
     }
     trainings = [experiments(examples=count)["transformer"].training for count in (1_000, 250_000, 10**8)]
     assert [(one.batch_size, one.epochs, one.patience) for one in trainings] == [
-        (256, 200, 20),
-        (2048, 50, 5),
+        (256, 100, 20),
+        (2048, 50, 10),
         (4096, 10, 5),
     ]
 

@@ -19,9 +19,9 @@ MOST_SCORED, MOST_ENCODED = 100_000, 20_000
 SMALL_LOG = 200_000
 STEPS_AN_EPOCH, SMALLEST_BATCH = 100, 256
 # A training reads at least and at most so many examples, within these numbers of epochs.
-LEAST_EXAMPLES, MOST_EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS = 4_000_000, 50_000_000, 10, 200
-# Few users make a noisy validation, and their epochs are short: training waits for a tenth of all epochs.
-PATIENCE, PATIENCE_SHARE = 5, 10
+LEAST_EXAMPLES, MOST_EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS = 4_000_000, 50_000_000, 10, 100
+# Few users make a noisy validation, and their epochs are short: training waits for a fifth of all epochs.
+PATIENCE, PATIENCE_SHARE = 5, 5
 
 Settings = dict[str, object]
 _SAMPLED = {"loss": "sampled_softmax", "sampler": {"kind": "uniform", "negatives": 1024}}

@@ -30,8 +30,9 @@ from turret.training.trainer import Trainer, train
 MOST_EXAMPLES = 10_000_000
 # The most of its epochs that a candidate has in a trial.
 SHARE = 0.5
-# A candidate is left out if its training takes so many times as long as that of the first.
-TIMES = 3.0
+# A candidate is left out if its training takes so many times as long as that of the first, and so many seconds: a
+# busy machine can make any short step long.
+TIMES, SECONDS = 3.0, 60.0
 TIMED_STEPS = 10
 
 _FAILURES = (ConfigurationError, DivergenceError, TrainingError, TowerError, torch.OutOfMemoryError)
@@ -84,7 +85,8 @@ def run_trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -
             seconds[name] = _seconds(experiment, data)
         except _FAILURES as error:
             yield _left_out(name, experiment, error)
-    slow = [name for name in seconds if seconds[name] > TIMES * next(iter(seconds.values()))]
+    most = max(SECONDS, TIMES * next(iter(seconds.values())))
+    slow = [name for name in seconds if seconds[name] > most]
     for name in slow:
         times = seconds.pop(name) / next(iter(seconds.values()))
         reason = f"its training would take {times:.0f} times as long as that of {next(iter(seconds))}"
