@@ -30,8 +30,8 @@ from turret.training.trainer import Trainer, train
 MOST_EXAMPLES = 10_000_000
 # The most of its epochs that a candidate has in a trial.
 SHARE = 0.5
-# A candidate is left out if its training takes so many times as long as that of the first, and so many seconds: a
-# busy machine can make any short step long.
+# A candidate is left out if its training takes so many times as long as that of the first, and so many
+# seconds: a busy machine can make any short step long.
 TIMES, SECONDS = 3.0, 60.0
 TIMED_STEPS = 10
 
