@@ -108,12 +108,8 @@ class Metrics:
         self.shadow_overlap = Summary("turret_shadow_overlap", "Share that the shadow gave too", **own)
         self.shadow_answers = Counter("turret_shadow_answers", "Answers of the shadow", ["outcome"], **own)
         livemax = own | {"multiprocess_mode": "livemax"}
-        self.drift = Gauge(
-            "turret_drift", "Divergence (0 to 1) of live answers from recorded ones", ["of"], **livemax
-        )
-        self.drift_noise = Gauge(
-            "turret_drift_noise", "Expected turret_drift without any drift", ["of"], **livemax
-        )
+        self.drift = Gauge("turret_drift", "Divergence from recorded answers, 0 to 1", ["of"], **livemax)
+        self.drift_noise = Gauge("turret_drift_noise", "The same without any drift", ["of"], **livemax)
         _begin(self.recall_samples, ("answered", "failed"))
         _begin(self.shadow_answers, ("answered", "dropped", "failed"))
 

@@ -12,8 +12,6 @@ from turret.service.stores.contract import CHANGES_PAGE, ItemStore
 from turret.service.versions.record import ItemsNumber
 from turret.tower.bundle.bundle import Bundle
 
-# Up to so many changes are applied in the event loop; more in a thread.
-_FEW = 16
 _log = logging.getLogger("turret.items")
 
 Result = TypeVar("Result")
@@ -157,8 +155,4 @@ class ItemOverlayCache:
         if fresh.number and changes.last < fresh.number:  # another store, or an older copy of it
             return empty_overlay(bundle), False
         is_whole = len(changes.items) < self.PAGE or changes.last == fresh.number
-        if len(changes.items) <= _FEW:
-            fresh = apply_changes(fresh, bundle, changes)
-        else:
-            fresh = await asyncio.to_thread(apply_changes, fresh, bundle, changes)
-        return fresh, is_whole
+        return await asyncio.to_thread(apply_changes, fresh, bundle, changes), is_whole
