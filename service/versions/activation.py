@@ -145,7 +145,7 @@ class Activator:
                     await stack.enter_async_context(self._one_at_a_time)
                     await stack.enter_async_context(activation_turn(self._root))
                     await stack.enter_async_context(self._lease())
-                    stored = await self._follower.look(again=True)
+                    stored = await self._follower.look()
                     await stack.enter_async_context(self._holder.change_lock)
             except ReplicasUnavailableError as error:
                 raise ReplicasUnavailableError(

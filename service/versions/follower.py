@@ -179,15 +179,15 @@ class Follower:
             await self.look()
         await self._open_new()
 
-    async def look(self, again: bool = False) -> bytes:
-        """Read the numbers of the record, and the record if they have changed, or `again`; return it.
+    async def look(self) -> bytes:
+        """Read the numbers of the record, and the record if they have changed; return it.
 
         A record that is lost, or older than this worker's, is written again. Raises ReplicasUnavailableError.
         """
         stops = self._stops.count
         try:
             async with self._reading:
-                stored = await self._look(again)
+                stored = await self._look()
             self._looked, self._holder.is_cut_off = self._clock(), False
             return stored
         except ReplicasUnavailableError:
@@ -286,11 +286,11 @@ class Follower:
         if await asyncio.to_thread(keep, self._holder.root, record):
             self._kept = record
 
-    async def _look(self, again: bool) -> bytes:
+    async def _look(self) -> bytes:
         revision = await self._records.poll()
         if revision.items >= 0:
             self._items.value = revision.items
-        if self._stored is not None and revision.record == self._revision and not again:
+        if self._stored is not None and revision.record == self._revision:
             return self._stored
         is_first, self._stored = self._stored is None, await self._records.read()
         record, own = read_record(self._stored), self._holder.record

@@ -200,13 +200,14 @@ class ModelHolder:
 
     def _open_routes(self, routes: Routes) -> TrafficSplit:
         """Load the versions of the routes; the live version replaces those that can't be loaded."""
-        canary = self._model_of(routes.canary) if routes.canary else None
-        shadow = self._model_of(routes.shadow) if routes.shadow else None
-        candidate = routes.candidate
-        compared = self._model_of(candidate) if candidate and not is_over(candidate) else None
-        return TrafficSplit(routes, canary, shadow, compared)
+        if routes.candidate is not None and is_over(routes.candidate):
+            routes = routes.model_copy(update={"candidate": None})
+        opened = map(self._model_of, (routes.canary, routes.shadow, routes.candidate))
+        return TrafficSplit(routes, *opened)
 
-    def _model_of(self, route: Route | Candidate) -> LoadedModel | None:
+    def _model_of(self, route: Route | Candidate | None) -> LoadedModel | None:
+        if route is None:
+            return None
         traffic = self.traffic
         for model in (self._live, traffic.canary, traffic.shadow, traffic.candidate):
             if model and _holds(model, route):

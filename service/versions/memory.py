@@ -8,16 +8,15 @@ from turret.tower.format.manifest import Manifest
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _M_ARENA_MAX = -8  # of glibc's malloc.h; other C libraries have no such function
 _MAPPED = frozenset({"item_vectors.npy", "model.safetensors"})
-_UNLIMITED = 1 << 60  # version 1 writes "no limit" as a number near 2^63
 
 
 def available_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
     """Return the available bytes, or None if the system doesn't report them.
 
-    The minimum of the machine's available memory and of the room under each control group's limit, version 1
-    or 2. Page cache that the system can drop counts as available.
+    The minimum of the machine's available memory and of the room under the limit of each control group
+    (version 2). Page cache that the system can drop counts as available.
     """
-    limits = [_of_machine(proc), *(_left(folder) for folder in _groups(proc, cgroups))]
+    limits = [_bytes(proc / "meminfo", "MemAvailable"), *(_left(folder) for folder in _groups(proc, cgroups))]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -32,26 +31,19 @@ def needed_bytes(manifest: Manifest, factor: float) -> float:
 
 def data_bytes(proc: Path = _PROC) -> int | None:
     """Return the bytes of this process that RLIMIT_DATA counts, or None if the system doesn't report them."""
-    for line in _lines(proc / "self" / "status"):
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024
-    return None
+    return _bytes(proc / "self" / "status", "VmData")
 
 
 def few_arenas() -> None:
     """Limit malloc to two arenas: by default each thread that opened a bundle keeps one."""
-    if set_option := getattr(_c_library(), "mallopt", None):
+    if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
         set_option(_M_ARENA_MAX, 2)
 
 
 def give_back() -> None:
     """Return freed memory of an unloaded version to the system. Takes some milliseconds."""
-    if trim := getattr(_c_library(), "malloc_trim", None):
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
-
-
-def _c_library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
 
 
 def in_words(count: float) -> str:
@@ -59,37 +51,31 @@ def in_words(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def _of_machine(proc: Path) -> int | None:
-    for line in _lines(proc / "meminfo"):
-        if line.startswith("MemAvailable:"):
+def _bytes(path: Path, name: str) -> int | None:
+    """A field of a file that the system writes in kB."""
+    for line in _lines(path):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return None
 
 
 def _groups(proc: Path, cgroups: Path) -> list[Path]:
-    """The folders of this process's control groups and of their ancestors."""
-    folders: list[Path] = []
+    """The folders of this process's control group and of its ancestors."""
     for line in _lines(proc / "self" / "cgroup"):
-        _, controllers, path = line.split(":", 2)
-        if controllers in ("", "memory"):
-            root = cgroups / controllers
+        if line.startswith("0::"):
             # In a container the path may be the one on the host; then the root is the group itself.
-            here = root / path.lstrip("/")
-            folders += [folder for folder in (here, *here.parents) if folder.is_relative_to(root)]
-    return folders
+            here = cgroups / line.removeprefix("0::").lstrip("/")
+            return [folder for folder in (here, *here.parents) if folder.is_relative_to(cgroups)]
+    return []
 
 
-def _left(folder: Path) -> int | None:
+def _left(group: Path) -> int | None:
     """The room under a group's limit, or None if it has no limit."""
-    for limit_file, usage_file, droppable in (
-        ("memory.max", "memory.current", "inactive_file"),
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        limit, usage = _number(folder / limit_file), _number(folder / usage_file)
-        if limit is not None and usage is not None and limit < _UNLIMITED:
-            counts = dict(line.split() for line in _lines(folder / "memory.stat"))
-            return max(0, limit - usage + int(counts.get(droppable, 0)))
-    return None
+    limit, usage = _number(group / "memory.max"), _number(group / "memory.current")
+    if limit is None or usage is None:
+        return None
+    counts = dict(line.split() for line in _lines(group / "memory.stat"))
+    return max(0, limit - usage + int(counts.get("inactive_file", 0)))
 
 
 def _number(path: Path) -> int | None:
