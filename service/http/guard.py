@@ -22,9 +22,7 @@ SEND_SECONDS = 30.0  # in which a client reads nothing of its answer
 HEAD_BYTES, HEAD_LINES = 16_384, 100
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
 FRAMING_BYTES = 16_384
-# Bytes that a client may still send after its refusal.
-DISCARDED_BYTES = 4_000_000
-LINGER_SECONDS = 1.0
+LINGER_SECONDS = 1.0  # in which a client may read its refusal, and what it still sends is ignored
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,6 @@ class Guard(HttpToolsProtocol):
         self._fault: Refusal | None = None  # of a callback of the parser
         self._last: Refusal | None = None  # to be sent after the answers to earlier requests
         self._is_over = False  # nothing more is parsed
-        self._discarded = 0
         self._arriving: TimerHandle | None = None
         self._sending: TimerHandle | None = None
 
@@ -117,9 +114,7 @@ class Guard(HttpToolsProtocol):
         """Parse input in small pieces, as a head that ends within a piece is counted up to its end only."""
         for start in range(0, len(data), HEAD_BYTES):
             piece = data[start : start + HEAD_BYTES]
-            if self._is_over:
-                self._discard(len(piece))
-            elif not self.transport.is_closing():
+            if not (self._is_over or self.transport.is_closing()):
                 self._overhead += len(piece)
                 super().data_received(piece)
                 if not self._is_over:
@@ -143,17 +138,15 @@ class Guard(HttpToolsProtocol):
         self._is_head = False
 
     def on_body(self, body: bytes) -> None:
-        """Count a part of a body; one that comes after its answer is discarded."""
+        """Count a part of a body."""
         self._overhead -= len(body)
         self._body += len(body)
-        if self.cycle.response_complete:
-            self._discard(len(body))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Expect the next head."""
         self._is_head = True
-        self._overhead = self._body = self._discarded = 0
+        self._overhead = self._body = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -258,11 +251,6 @@ class Guard(HttpToolsProtocol):
     def _close(self) -> None:
         self.transport.close()
         self._watch_sending()
-
-    def _discard(self, count: int) -> None:
-        self._discarded += count
-        if self._discarded > DISCARDED_BYTES:
-            self.transport.abort()
 
     def _watch_sending(self) -> None:
         if self._sending is None and (unsent := self.transport.get_write_buffer_size()):
