@@ -12,11 +12,12 @@ from turret.service.keys.keys import Key
 
 
 class Bucket:
-    """A token bucket: admits `rate` requests a second, and bursts of `burst`. Times are in seconds."""
+    """A token bucket: admits `rate` requests a second, and bursts of so many. Times are in seconds."""
 
-    def __init__(self, rate: float, burst: float, now: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._tokens, self._at = burst, now
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate = rate
+        self._burst = self._tokens = max(1.0, rate)
+        self._at = now
 
     def take(self, now: float) -> float:
         """Take a token and return 0, or take none and return the seconds until the next one."""
@@ -49,18 +50,17 @@ class Authentication:
         self._admin_port = admin_port
         self._share = share
         # A key with another rate has another bucket. Only keys of the file have one, so they are few.
-        self._buckets: dict[tuple[str, float, float], Bucket] = {}
+        self._buckets: dict[tuple[str, float], Bucket] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its key in `scope["turret"]["key"]`, or refuse it."""
-        if scope["type"] == "http":
-            try:
-                key = self._admit(scope)
-            except RequestError as error:
-                await refusal(error)(scope, receive, send)
-                return
-            if key is not None:
-                scope.setdefault("turret", {})["key"] = key
+        try:
+            key = self._admit(scope)
+        except RequestError as error:
+            await refusal(error)(scope, receive, send)
+            return
+        if key is not None:
+            scope.setdefault("turret", {})["key"] = key
         await self._app(scope, receive, send)
 
     def _admit(self, scope: Scope) -> Key | None:
@@ -99,8 +99,7 @@ class Authentication:
 
     def _take(self, key: Key, rate: float) -> None:
         now = time.monotonic()
-        limits = rate / self._share, max(1.0, rate / self._share)
-        bucket = self._buckets.setdefault((key.name, *limits), Bucket(*limits, now))
+        bucket = self._buckets.setdefault((key.name, rate), Bucket(rate / self._share, now))
         if wait := bucket.take(now):
             message = f"key {key.name} exceeds its {rate:g} requests a second; retry in {wait:.2g} seconds"
             raise _refused(429, message, wait)

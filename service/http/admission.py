@@ -166,9 +166,7 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request through the application, or refuse it."""
-        lane = None
-        if scope["type"] == "http":
-            lane = self._capacity.lanes.get(call_of(scope["method"], scope["path"]).lane)
+        lane = self._capacity.lanes.get(call_of(scope["method"], scope["path"]).lane)
         if lane is None:
             await self._app(scope, receive, send)
             return

@@ -42,8 +42,11 @@ class Application(FastAPI):
     layers: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer through all layers."""
-        await self.layers(scope, receive, send)
+        """Answer through all layers; the start and the end of the server pass by them."""
+        if scope["type"] == "http":
+            await self.layers(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def create_app(

@@ -91,9 +91,6 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run a request and record its outcome."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         start = time.perf_counter()
         client_id = parent = None
         for name, value in scope["headers"]:

@@ -32,8 +32,7 @@ class Innermost:
         """Answer a recommendation; pass other calls on."""
         if self._components.follower.was_stopped:
             await self._components.follower.refresh()
-        is_ours = scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "POST"
-        if not is_ours or scope["query_string"]:
+        if scope["path"] != PATH or scope["method"] != "POST" or scope["query_string"]:
             await self._app(scope, receive, send)
             return
         facts = scope.setdefault("turret", {})
