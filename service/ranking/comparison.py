@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from turret.data.vocabulary import Id
@@ -55,7 +54,7 @@ class Side(NamedTuple):
         """
         own, others = ({one.name for one in side.model.bundle.user_features} for side in (self, other))
         features = {name: value for name, value in query.request.features.items() if name not in others - own}
-        query = replace(query, request=query.request.model_copy(update={"features": features}))
+        query = query._replace(request=query.request.model_copy(update={"features": features}))
         try:
             (answer,) = recommend(self.model, self.fresh, [query])
         except (RequestError, EncodingError) as error:

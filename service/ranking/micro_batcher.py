@@ -9,7 +9,7 @@ lone request is a batch of its own.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from turret.service.errors import RequestError
 from turret.service.observing.quality import AnswerRecord
@@ -23,8 +23,7 @@ from turret.tower.errors import EncodingError
 RecordAnswers = Callable[[Bundle, Sequence[AnswerRecord]], None]
 
 
-@dataclass(frozen=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     model: LoadedModel
     fresh: FreshItems
     query: Query

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,7 @@ from turret.tower.times import Times
 NO_HISTORY = History((), ())
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """A request with its history. Times are in milliseconds since 1970."""
 
     request: RecommendRequest
