@@ -2,9 +2,8 @@
 
 import re
 import struct
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -185,8 +184,7 @@ CURSOR_LENGTH = 64 + 1 + 14 + 1 + 7 + 1 + 7 + 1 + 8
 _fits = re.compile(CURSOR_PATTERN, re.ASCII).fullmatch
 
 
-@dataclass(frozen=True)
-class Cursor:
+class Cursor(NamedTuple):
     """The end of a page in the order of one version: the `score` (a float32) and the `row` of its last item.
 
     `until`: when the first page was requested, in milliseconds since 1970; later events of the user don't
