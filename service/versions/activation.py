@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import NamedTuple
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
-from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
 from turret.service.stores.contract import RecordStore
 from turret.service.versions.folder import activation_turn, add_line, keep_record
@@ -209,7 +208,6 @@ class Activator:
                 force=force,
                 overlap_minimum=settings.overlap_minimum,
                 recall_minimum=settings.recall_minimum,
-                longest=max(HISTORY_LIMIT, settings.stored_history_limit),
             )
         )
         failed = tuple(check.name for check in report.failed)

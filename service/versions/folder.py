@@ -101,9 +101,9 @@ def record_of(root: Path) -> Record:
 
     Raises ServiceError, listing all, if there is no current version.
     """
-    names = [summary.version for summary in versions(root)]
     version, manifest = current(root), None
     if version is None:
+        names = [summary.version for summary in versions(root)]
         there = f"there are {', '.join(names)}: activate one" if names else "export one into it"
         raise ServiceError(f"{root} holds no current version; {there}")
     with suppress(BundleError):  # loading it reports the reason

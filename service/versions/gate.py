@@ -30,6 +30,7 @@ from turret.tower.times import Times
 
 FOLDER = ".gate"
 _REPORT_BYTES = 100_000
+_LONGEST_HISTORY = 100_000  # items that a service may be set to encode
 K = 10
 _OF_THE_FILES = ("checksum", "soundness", "golden")
 Reason = Literal["unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"]
@@ -46,10 +47,7 @@ class Check(BaseModel):
 
 
 class GateRequest(BaseModel):
-    """The version to check, the live one, and the thresholds (see `service.settings`).
-
-    `longest`: the number of items of the longest history that the service encodes.
-    """
+    """The version to check, the live one, and the thresholds (see `service.settings`)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,7 +57,6 @@ class GateRequest(BaseModel):
     force: bool = False
     overlap_minimum: float = 0.0
     recall_minimum: float = 0.0
-    longest: int = 10_000
 
 
 class GateReport(BaseModel):
@@ -234,7 +231,7 @@ class _Gate:
         of the index, if it has one, holds all items.
         """
         self._bundle = Bundle.open(self._folder, verify=False, since=self.snapshot)
-        check_cost(self._bundle, self._request.longest)
+        check_cost(self._bundle, _LONGEST_HISTORY)
         check_loaded(self._bundle.manifest)
         return f"{len(self._bundle.vectors)} vectors are finite and of sane lengths"
 
