@@ -6,13 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from turret.data.errors import DataError
 from turret.data.files.staging import new_file
 from turret.service.versions.folder import without_folder
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
-from turret.service.versions.record import now
+from turret.service.versions.record import Stored, now
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.cost import check_cost
 from turret.tower.bundle.golden import GoldenQuery, check_golden, load_golden
@@ -36,20 +36,16 @@ _OF_THE_FILES = ("checksum", "soundness", "golden")
 Reason = Literal["unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"]
 
 
-class Check(BaseModel):
+class Check(Stored):
     """The result of one check, in `words`."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: Reason
     passed: bool
     words: str
 
 
-class GateRequest(BaseModel):
+class GateRequest(Stored):
     """The version to check, the live one, and the thresholds (see `service.settings`)."""
-
-    model_config = ConfigDict(frozen=True)
 
     root: Path
     version: str
@@ -59,14 +55,12 @@ class GateRequest(BaseModel):
     recall_minimum: float = 0.0
 
 
-class GateReport(BaseModel):
+class GateReport(Stored):
     """The checks in their order, up to the first that failed.
 
     `forced`: a failed check of the overlap is accepted. `manifest`: the SHA-256 of the manifest of the
     checked files; only these may be activated.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     version: str
     time: str

@@ -13,10 +13,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from turret.service.versions.gate import GateReport, GateRequest, crashed, run_gate
 from turret.service.versions.memory import data_bytes, few_arenas
+from turret.service.versions.record import Stored
 from turret.tower.config import MEMORY_FACTOR
 from turret.tower.engines.access import Access, current_access, set_access
 from turret.tower.errors import BundleError
@@ -27,10 +28,8 @@ from turret.tower.format.manifest import read_manifest
 _BASE_BYTES, _THREAD_BYTES = 256_000_000, 16_000_000
 
 
-class _Call(BaseModel):
+class _Call(Stored):
     """A request, and what else the process needs: its time, its access to engines, the pid of its caller."""
-
-    model_config = ConfigDict(frozen=True)
 
     request: GateRequest
     seconds: float

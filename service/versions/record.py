@@ -22,7 +22,13 @@ VersionName = Annotated[str, AfterValidator(_checked)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Activation(BaseModel):
+class Stored(BaseModel):
+    """A frozen model, read from JSON; fields of a later release are ignored."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Activation(Stored):
     """An activation, or a refusal: an entry of the record, and a line of `activations.jsonl`.
 
     `number` counts the activations; a refusal has none, and 0 is the version of the folder while the record
@@ -31,8 +37,6 @@ class Activation(BaseModel):
     `manifest`: the SHA-256 of the version's manifest: no other content of that name is served. `words`: the
     reason.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     time: str
     version: VersionName
@@ -46,23 +50,19 @@ class Activation(BaseModel):
     words: str = ""
 
 
-class Route(BaseModel):
+class Route(Stored):
     """A version, and its share of users or requests, above 0 and at most 1.
 
     `manifest` is the SHA-256 of its manifest when it was checked; a version with another one is refused.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: str
     share: float = Field(gt=0, le=1, allow_inf_nan=False)
     manifest: str | None = None
 
 
-class Candidate(BaseModel):
+class Candidate(Stored):
     """A version that is compared with the live one, from `opened` until `until` (ms since 1970)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: str
     manifest: str | None = None
@@ -70,13 +70,11 @@ class Candidate(BaseModel):
     until: int
 
 
-class Routes(BaseModel):
+class Routes(Stored):
     """`canary` answers its share of the users; `shadow` answers its share of requests, unseen.
 
     `candidate` answers only the calls of a comparison.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     canary: Route | None = None
     shadow: Route | None = None
@@ -94,13 +92,11 @@ class Routes(BaseModel):
         return self.model_copy(update=dict.fromkeys(ended))
 
 
-class Record(BaseModel):
+class Record(Stored):
     """The live version, the versions before it (newest first, each at its last activation), and the routes.
 
     `routes_number` grows with every change of the routes.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     live: Activation
     before: tuple[Activation, ...] = ()
@@ -173,10 +169,8 @@ class Record(BaseModel):
         return self.model_dump_json(exclude_defaults=True).encode()
 
 
-class Report(BaseModel):
+class Report(Stored):
     """The numbers of the activation, of the routes and of the item change that a member has."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     number: int = 0
     routes: int = 0
