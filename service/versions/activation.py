@@ -93,7 +93,7 @@ class Activator:
             report = await self._check(turn, version, force, who)
             failed = tuple(check.name for check in report.failed)
             line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
-            after, warning = await self._make_live(turn, line)
+            after, warning = await self._make_live(turn, line, replays=False)  # the gate has just done so
         return await self._swapped(turn, after, warning)
 
     async def roll_back(self, who: str = "admin") -> Swap:
@@ -108,7 +108,7 @@ class Activator:
                 raise BundleError("no other version was live before; activate one by its name", "missing")
             before = turn.record.before[0]
             line = new_activation(before.version, f"{who} (rollback)", manifest=before.manifest)
-            after, warning = await self._make_live(turn, line)
+            after, warning = await self._make_live(turn, line, replays=True)
         return await self._swapped(turn, after, warning)
 
     async def route(self, change: Callable[[Routes], Routes]) -> Late:
@@ -225,9 +225,9 @@ class Activator:
         await asyncio.to_thread(add_line, self._root, refused)
         raise RefusedError(report.refusal, report.reason)
 
-    async def _make_live(self, turn: _Turn, line: Activation) -> tuple[Record, str | None]:
+    async def _make_live(self, turn: _Turn, line: Activation, replays: bool) -> tuple[Record, str | None]:
         """Open a version, and make it that of the record, of the folder, and of this worker."""
-        live = await asyncio.to_thread(open_live, self._root, line.version, manifest=line.manifest)
+        live = await asyncio.to_thread(open_live, self._root, line.version, 0, line.manifest, replays)
         await self._holder.prepare(live.bundle)
         line = line.model_copy(update={"manifest": live.bundle.snapshot.manifest})
         after = turn.record.activated(line) if turn.record else Record(live=line)

@@ -92,13 +92,15 @@ class TrafficSplit:
     candidate: LoadedModel | None = None
 
 
-def open_live(root: Path, version: str, number: int = 0, manifest: str | None = None) -> LoadedModel:
+def open_live(
+    root: Path, version: str, number: int = 0, manifest: str | None = None, replays: bool = True
+) -> LoadedModel:
     """Load a version, whose manifest has to have the SHA-256 `manifest`, if given.
 
-    Checks everything but the checksums of files that are unchanged since their last verification. Raises
-    BundleError if it can't be served.
+    Checks everything but the checksums of files that are unchanged since their last verification, and without
+    `replays` the recorded queries. Raises BundleError if it can't be served.
     """
-    bundle = load(root, version, trust_note=True, content=manifest)
+    bundle = load(root, version, trust_note=True, content=manifest, replays=replays)
     latency = LatencyEstimate(bundle.manifest.index.is_remote)
     live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), number, latency)
     _warm_up(live)
