@@ -170,8 +170,10 @@ class SqliteHistory:
     def _write_group(self, connection: sqlite3.Connection) -> None:
         """Write the calls that wait, up to a number of events."""
         calls: list[_Append] = []
-        while self._waiting and sum(len(call.events) for call in calls) < _GROUP_EVENTS:
+        count = 0
+        while self._waiting and count < _GROUP_EVENTS:
             calls.append(self._waiting.popleft())
+            count += len(calls[-1].events)
         self._write(connection, calls)
 
     def _write(self, connection: sqlite3.Connection, calls: Sequence[_Append]) -> None:
