@@ -17,7 +17,6 @@ from tests.support.until import eventually
 from turret.service.errors import (
     HistoryDamagedError,
     HistoryUnavailableError,
-    ItemsUnavailableError,
     ReplicasUnavailableError,
 )
 from turret.service.overlay.fresh import _is_valid
@@ -317,24 +316,6 @@ def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_
         await store.close()
 
     asyncio.run(work())
-
-
-@pytest.mark.parametrize("number", ["4611686018427387903", "inf", "-5"])
-def test_a_damaged_counter_is_said_with_the_way_back(server: RedisServer, number: str) -> None:
-    """Numbers beyond 2^53 have neighbours of one score in a sorted set, so that changes were lost unseen."""
-
-    async def work(histories: RedisHistory) -> None:
-        items = RedisItems(server.address)
-        server.ask("ZADD", "turret:{shared}:items:order", number, "a")
-        for call in (items.put("b", b"{}", b"{}", 0), items.changes(0)):
-            with pytest.raises(ItemsUnavailableError, match=r":order has the score .* delete the members"):
-                await call
-        assert await histories.append([EVENT]) == 1
-        server.ask("ZREM", "turret:{shared}:items:order", "a")
-        assert await items.put("b", b"{}", b"{}", 0) == 1
-        await items.close()
-
-    work_with(server.address, work)
 
 
 # The record of members

@@ -17,7 +17,6 @@ from tests.support.clock import Clock
 from tests.support.until import PATIENCE
 from turret.service.errors import (
     HistoryUnavailableError,
-    ItemsUnavailableError,
     ReplicasUnavailableError,
     ServiceError,
 )
@@ -331,29 +330,6 @@ def test_nobody_waits_for_ever_when_the_writing_ends(path: Path) -> None:
             with pytest.raises(RuntimeError, match="shutdown"):
                 async with asyncio.timeout(PATIENCE):
                     await store.append([EVENT])
-
-    asyncio.run(work())
-
-
-# Items
-
-
-@pytest.mark.parametrize("number", [2**63 - 1, 2**53, "x", -7])
-def test_a_damaged_number_of_an_item_is_said_with_the_way_back(tmp_path: Path, number: int | str) -> None:
-    """No number would follow the largest, and every change would be refused without a reason."""
-
-    async def work() -> None:
-        store = SqliteItems(path := tmp_path / "items.sqlite")
-        await store.put("a", b"{}", b"{}", 0)
-        with other(path) as connection:
-            connection.execute("DELETE FROM items WHERE ? < 0", (number,))
-            connection.execute("INSERT INTO items (item, number, time) VALUES ('b', ?, 0)", (number,))
-            for call in (store.put("c", b"{}", b"{}", 0), store.withdraw("a", 0), store.changes(0)):
-                with pytest.raises(ItemsUnavailableError, match=r"only damage explains; delete the rows"):
-                    await call
-            connection.execute("DELETE FROM items WHERE item = 'b'")
-        assert await store.withdraw("a", 0) == (1 if number == -7 else 2)
-        await store.close()
 
     asyncio.run(work())
 

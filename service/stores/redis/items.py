@@ -6,19 +6,9 @@ from turret.service.stores.redis.client import Failures, RedisClient, read_addre
 
 _CONNECTIONS = 4
 
-# KEYS: the values by id, the ids by number. Scores are exact to 2^53; beyond, changes would share one and be
-# hidden.
-_LAST = """
-local order = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
-local last = tonumber(order[2] or '0')
-if not (last >= 0 and last < 9007199254740991) then
-  return redis.error_reply('ERR the last member of ' .. KEYS[2] .. ' has the score ' .. order[2] ..
-    ', which is no number of a change; delete the members with a negative one, or 2^53 - 1 or more')
-end
-"""
-
-# ARGV: the id, its value. Returns the number.
-CHANGE = f"""{_LAST}
+# KEYS: the values by id, the ids by number. ARGV: the id, its value. Returns the number.
+CHANGE = """
+local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[2], string.format('%.0f', last + 1), ARGV[1])
 return last + 1
@@ -26,9 +16,10 @@ return last + 1
 
 # ARGV: the number to start after, the limit. Returns the last number, then for each change the id, the number
 # and the value.
-SINCE = f"""{_LAST}
-local result = {{last}}
-order = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+SINCE = """
+local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0
+local result = {tonumber(last)}
+local order = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
 for index = 1, #order, 2 do
   result[#result + 1] = order[index]
   result[#result + 1] = tonumber(order[index + 1])

@@ -36,8 +36,8 @@ class Tables(NamedTuple):
 class Database:
     """A connection, and with a `name` the thread that all its statements run in.
 
-    A thread costs a call about 25 microseconds and keeps disk waits out of the event loop. A database in
-    memory has no disk to wait for. `failing` makes the error that a call raises of one of SQLite or the disk.
+    A thread costs a call about 25 microseconds and keeps disk waits out of the event loop. `failing` makes
+    the error that a call raises of one of SQLite or the disk.
     """
 
     def __init__(
@@ -136,7 +136,8 @@ def _open(path: Path | None, wait: float, tables: Tables) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path | None, tables: Tables) -> None:
-    version = _format(connection)
+    query = "PRAGMA user_version"
+    (version,) = connection.execute(query).fetchone()
     if version not in (0, tables.format):
         raise ServiceError(
             f"{path} has format {version}, and this release reads {tables.format}; name another file"
@@ -144,15 +145,10 @@ def _prepare(connection: sqlite3.Connection, path: Path | None, tables: Tables) 
     connection.execute("PRAGMA journal_mode = WAL")
     if version != tables.format:
         with transaction(connection):
-            if not _format(connection):  # else another process was quicker
+            if connection.execute(query).fetchone() == (0,):  # else another process was quicker
                 for statement in tables.create.split(";"):
                     connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {tables.format}")
-
-
-def _format(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version)
+                connection.execute(f"{query} = {tables.format}")
 
 
 def _code(error: BaseException) -> int:

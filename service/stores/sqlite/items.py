@@ -12,7 +12,7 @@ _TABLES = Tables(
     """
 CREATE TABLE items (
     item TEXT PRIMARY KEY,
-    number INTEGER NOT NULL UNIQUE,
+    number INTEGER NOT NULL UNIQUE CHECK (typeof(number) = 'integer'),
     time INTEGER NOT NULL,
     features BLOB,
     fields BLOB
@@ -23,7 +23,6 @@ CREATE TABLE items (
 _CHANGE = "INSERT OR REPLACE INTO items (item, number, time, features, fields) VALUES (?, ?, ?, ?, ?)"
 _SINCE = "SELECT item, number, time, features, fields FROM items WHERE number > ? ORDER BY number LIMIT ?"
 _LAST = "SELECT coalesce(max(number), 0) FROM items"
-_MOST_NUMBERS = 2**53
 _LOCK_SECONDS = 2.0  # to wait for another process's lock
 
 
@@ -48,7 +47,13 @@ class SqliteItems:
         return await self._change(item, time, None, None)
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
-        return await self._database.run(lambda connection: _changes_since(connection, since, limit))
+        def read(connection: sqlite3.Connection) -> Changes:
+            (last,) = connection.execute(_LAST).fetchone()
+            # One statement reads one snapshot: no change lies between the items and the last number.
+            items = [Change(*row) for row in connection.execute(_SINCE, (since, limit))]
+            return Changes(items[-1].number if items else min(last, since), items)
+
+        return await self._database.run(read)
 
     async def close(self) -> None:
         await self._database.close()
@@ -56,26 +61,8 @@ class SqliteItems:
     async def _change(self, item: str, time: int, features: bytes | None, fields: bytes | None) -> int:
         def write(connection: sqlite3.Connection) -> int:
             with transaction(connection):
-                number = _last(connection) + 1
-                connection.execute(_CHANGE, (item, number, time, features, fields))
-            return number
+                (last,) = connection.execute(_LAST).fetchone()
+                connection.execute(_CHANGE, (item, last + 1, time, features, fields))
+            return int(last) + 1
 
         return await self._database.run(write)
-
-
-def _changes_since(connection: sqlite3.Connection, since: int, limit: int) -> Changes:
-    last = _last(connection)
-    # One statement reads one snapshot: no change lies between the items and the last number.
-    items = [Change(*row) for row in connection.execute(_SINCE, (since, limit))]
-    return Changes(items[-1].number if items else min(last, since), items)
-
-
-def _last(connection: sqlite3.Connection) -> int:
-    """The number of the last change, 0 before the first."""
-    (last,) = connection.execute(_LAST).fetchone()
-    if not (type(last) is int and 0 <= last < _MOST_NUMBERS):
-        raise sqlite3.DatabaseError(
-            f"its last change has the number {last!r}, which only damage explains; delete the rows of its "
-            f"table `items` whose number is negative, {_MOST_NUMBERS} or more, or no integer"
-        )
-    return last
