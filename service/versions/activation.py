@@ -91,7 +91,7 @@ class Activator:
         """
         async with self._turn() as turn:
             report = await self._check(turn, version, force, who)
-            failed = tuple(check.name for check in report.failed)
+            failed = (report.reason,) if report.failed else ()
             line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
             after, warning = await self._make_live(turn, line, replays=False)  # the gate has just done so
         return await self._swapped(turn, after, warning)
@@ -210,8 +210,7 @@ class Activator:
                 recall_minimum=settings.recall_minimum,
             )
         )
-        failed = tuple(check.name for check in report.failed)
-        if report.passed or accepted.issuperset(failed):
+        if report.passed or report.reason in accepted:
             return report
         refused = Activation(
             time=now(),
@@ -219,7 +218,7 @@ class Activator:
             who=who,
             outcome="refused",
             previous=turn.live,
-            failed=failed,
+            failed=(report.reason,),
             words=report.refusal[:1000],
         )
         await asyncio.to_thread(add_line, self._root, refused)

@@ -22,7 +22,7 @@ from turret.tower.errors import BundleError, EncodingError, EngineError
 from turret.tower.format.checksum_cache import forget_verified, note_verified
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import VersionSummary, version_folder, versions
-from turret.tower.format.manifest import Manifest, read_manifest
+from turret.tower.format.manifest import read_manifest
 from turret.tower.format.safe_open import check_folder, read_regular
 from turret.tower.format.snapshot import Snapshot, take_snapshot
 from turret.tower.retrieval.retriever import Retriever
@@ -69,33 +69,33 @@ class GateReport(Stored):
     manifest: str | None = None
 
     @property
-    def failed(self) -> tuple[Check, ...]:
-        """The failed checks."""
-        return tuple(check for check in self.checks if not check.passed)
+    def failed(self) -> Check | None:
+        """The check that failed; it is the last one."""
+        return None if self.checks[-1].passed else self.checks[-1]
 
     @property
     def passed(self) -> bool:
         """Whether the version may go live."""
-        return all(self.forced and check.name == "overlap" for check in self.failed)
+        return self.failed is None or (self.forced and self.failed.name == "overlap")
 
     @property
     def reason(self) -> Reason:
-        """The first failed check."""
-        return self.failed[0].name
+        """The name of the failed check."""
+        return self.checks[-1].name
 
     @property
     def refusal(self) -> str:
-        """The messages of the failed checks."""
-        return "; ".join(check.words for check in self.failed)
+        """The message of the failed check."""
+        return self.checks[-1].words
 
 
 def run_gate(request: GateRequest) -> GateReport:
     """Check a version, store the report and return it; a failed check is not an exception."""
     gate = _Gate(request)
-    checks = tuple(gate.checks())
-    if any(not check.passed and check.name in _OF_THE_FILES for check in checks):
+    report = _reported(request, tuple(gate.checks()), gate.snapshot)
+    if report.failed is not None and report.reason in _OF_THE_FILES:
         forget_verified(request.root, request.version)
-    return _reported(request, checks, gate.snapshot)
+    return report
 
 
 def crashed(request: GateRequest, how: str) -> GateReport:
@@ -157,7 +157,6 @@ class _Gate:
         self._request = request
         self._folder = request.root / request.version
         self._started = time.time_ns()
-        self._manifest: Manifest | None = None
         self._bundle: Bundle | None = None
         self.snapshot: Snapshot | None = None
 
@@ -197,10 +196,10 @@ class _Gate:
     def memory(self) -> str:
         """It fits into memory beside the live one; checked before it is read."""
         try:
-            self._manifest = read_manifest(self._folder)
+            manifest = read_manifest(self._folder)
         except BundleError:
             return "its manifest can't be read"
-        needed = needed_bytes(self._manifest, MEMORY_FACTOR)
+        needed = needed_bytes(manifest, MEMORY_FACTOR)
         available = available_bytes()
         if available is None:
             return f"about {in_words(needed)} needed; this system doesn't report available memory"
@@ -214,11 +213,11 @@ class _Gate:
     def checksum(self) -> str:
         """Every file is unchanged since it was published."""
         self.snapshot = take_snapshot(self._folder)
-        self._manifest = read_manifest(self._folder)
-        if self._manifest.version != self._request.version:
-            raise BundleError(f"{self._folder} holds version {self._manifest.version!r}; rename it to that")
-        check_files(self._folder, self._manifest)
-        return f"all {len(self._manifest.files)} files are as they were published"
+        manifest = read_manifest(self._folder)
+        if manifest.version != self._request.version:
+            raise BundleError(f"{self._folder} holds version {manifest.version!r}; rename it to that")
+        check_files(self._folder, manifest)
+        return f"all {len(manifest.files)} files are as they were published"
 
     def soundness(self) -> str:
         """The parts match, vectors are finite with sane norms, encoding takes bounded time, and the engine
@@ -240,10 +239,11 @@ class _Gate:
 
     def recall(self) -> str:
         """The recall of an approximate index is high enough, by the table in the manifest."""
-        assert self._manifest is not None
-        if self._manifest.index.is_exact:
+        assert self._bundle is not None
+        manifest = self._bundle.manifest
+        if manifest.index.is_exact:
             return "its index is exact"
-        measured, choice = self._manifest.recall, self._manifest.index_choice
+        measured, choice = manifest.recall, manifest.index_choice
         asked, minimum = choice.recall if choice else 0.0, self._request.recall_minimum
         remedy = f"index it again with `turret index --recall {max(asked, minimum):g}`"
         if not measured:

@@ -116,9 +116,9 @@ def gate_of(
     settings = ScalarSettings(efforts=(SearchParams(k=10, candidates=20),))
     choice = IndexChoice(asked="auto", recall=chosen)
     changed = {"index": settings, "recall": table, "index_choice": choice}
-    monkeypatch.setattr(gate, "read_manifest", lambda _: manifest.model_copy(update=changed))
     # The index itself is the exact one: only the manifest's words on it count here.
     opened = load(root, "v2")
+    opened.manifest = manifest.model_copy(update=changed)
     monkeypatch.setattr(Bundle, "open", lambda *_, **__: opened)
     return run_gate(GateRequest(root=root, version="v2", recall_minimum=0.95))
 
