@@ -19,16 +19,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from benchmarks.harness import RESULTS
 from benchmarks.load import Load, run_load
 from benchmarks.local_proxy import local_proxy
-from benchmarks.processes import Running, post, running_service
-from benchmarks.replicas import redis_server
+from benchmarks.plots import figure
+from benchmarks.processes import Running, post, redis_server, running_service
 from benchmarks.serving_shop import VERSIONS, served_shop
 from tests.support.ports import free_port
 
@@ -45,8 +42,9 @@ def main() -> None:
     parser.add_argument("--prometheus", default="prometheus", help="the program")
     options = parser.parse_args()
     shop = served_shop(ITEMS)
-    with redis_server() as redis, tempfile.TemporaryDirectory() as folder:
-        store = f"redis://127.0.0.1:{redis.get_connection_kwargs()['port']}/0"
+    with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as store:
+        if store is None:
+            raise SystemExit("there is no redis-server here; install it (apt-get install redis-server)")
         with (
             running_service(shop.bundles, 1, "--store", store) as first,
             running_service(shop.bundles, 1, "--store", store) as second,
@@ -120,15 +118,10 @@ def draw(port: int, begin: float, end: float) -> None:
     """Draw the panels at their places."""
     panels = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
     rows = 1 + max(panel["gridPos"]["y"] // 8 for panel in panels)
-    # Ids come from this salt, text stays text, and there is no date.
-    with matplotlib.rc_context({"svg.hashsalt": "turret", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(11, 2.4 * rows), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(rows, 2, squeeze=False)
+    with figure(PICTURE, (11, 2.4 * rows), 2 * rows, columns=2, share_y=False) as axes:
         for panel in panels:
             place = panel["gridPos"]
-            draw_panel(axes[place["y"] // 8][place["x"] // 12], panel, port, begin, end)
-        figure.savefig(PICTURE, metadata={"Date": None})
+            draw_panel(axes[2 * (place["y"] // 8) + place["x"] // 12], panel, port, begin, end)
 
 
 def draw_panel(axis: Axes, panel: dict[str, Any], port: int, begin: float, end: float) -> None:
@@ -149,7 +142,6 @@ def draw_panel(axis: Axes, panel: dict[str, Any], port: int, begin: float, end: 
     axis.set_xlim(0, end - begin)
     axis.set_ylim(0, 1.5 * highest or 1.0)  # with room for the legend
     axis.tick_params(labelsize="x-small")
-    axis.grid(visible=True, alpha=0.3)
     axis.legend(fontsize="x-small", loc="upper left", ncols=3)
 
 

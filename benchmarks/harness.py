@@ -13,7 +13,7 @@ import resource
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -75,6 +75,31 @@ def run(
     figures = measure(options)
     show(figures)
     finish(script.__spec__.name.rpartition(".")[2], options, figures)
+
+
+def run_rows(
+    measure: Callable[[Options, list[dict[str, Any]]], Iterator[dict[str, Any]]],
+    about: Callable[[Options], Mapping[str, Any]] = lambda options: {},
+    more: argparse.ArgumentParser | None = None,
+) -> None:
+    """As `run`, row by row: each is kept as soon as it is measured, and with `--resume` not measured again.
+
+    `measure` gets the rows that there are, and yields the others. `about` is put beside them in the result.
+    """
+    parser = argparse.ArgumentParser(add_help=False, parents=[more] if more else [])
+    parser.add_argument("--resume", action="store_true", help="rows that are kept aren't measured again")
+    script = sys.modules["__main__"]
+    assert script.__spec__ is not None
+    name = script.__spec__.name.rpartition(".")[2]
+    options = read_options(script.__doc__, more=parser)
+    rows = result(name)["rows"] if options.given.resume and (RESULTS / f"{name}.json").is_file() else []
+    figures = {**about(options), "rows": rows}
+    for row in measure(options, list(rows)):
+        print(row, flush=True)
+        rows.append(row)
+        finish(name, replace(options, as_json=False), figures)
+    show(figures)
+    finish(name, options, figures)
 
 
 def machine() -> dict[str, Any]:

@@ -6,22 +6,16 @@ last item of each user is the test, the one before it selects the epoch; mean an
 seeds. Every training is kept when it ends, and `--resume` goes on.
 """
 
-import argparse
 import itertools
-import json
-import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.cold_items import ColdSet
-from benchmarks.harness import RESULTS, Options, finish, read_options
+from benchmarks.harness import Options, run_rows
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import ColumnSettings, FeatureColumns, PrepareConfig
@@ -84,9 +78,9 @@ def one(data: PreparedData, loss: str, seed: int, quick: bool, work: Path) -> di
     return {metric: report["towers"][metric]["mean"] for metric in METRICS}
 
 
-def rows(options: Options, kept: Sequence[Row]) -> Iterator[list[Row]]:
-    """Every set, seed and loss; one set and seed where it has to be quick. All rows after each training."""
-    done, seeds = list(kept), SEEDS[:1] if options.quick else SEEDS
+def measure(options: Options, kept: Sequence[Row]) -> Iterator[Row]:
+    """Every set, seed and loss; one set and seed where it has to be quick."""
+    seeds = SEEDS[:1] if options.quick else SEEDS
     with tempfile.TemporaryDirectory() as folder:
         for name in list(SETS)[:1] if options.quick else SETS:
             work = Path(folder) / name
@@ -94,46 +88,10 @@ def rows(options: Options, kept: Sequence[Row]) -> Iterator[list[Row]]:
             data = prepared(options, name, work)
             for seed, loss in itertools.product(seeds, LOSSES):
                 about = {"set": name, "loss": loss, "seed": seed}
-                if not any(about.items() <= row.items() for row in done):
+                if not any(about.items() <= row.items() for row in kept):
                     run = work / f"run{seed}-{list(LOSSES).index(loss)}"
-                    done.append({**about, **one(data, loss, seed, options.quick, run)})
-                    print(done[-1], flush=True)
-                    yield done
-
-
-def table(found: Sequence[Row]) -> Table:
-    """Means and standard deviations over the seeds."""
-    shown = Table("set", "loss", *METRICS)
-    for name, loss in dict.fromkeys((row["set"], row["loss"]) for row in found):
-        shown.add_row(name, loss, *(spread(found, name, loss, metric) for metric in METRICS))
-    return shown
-
-
-def spread(found: Sequence[Row], name: str, loss: str, metric: str) -> str:
-    """Mean and standard deviation over the seeds of a set and loss."""
-    values = [row[metric] for row in found if (row["set"], row["loss"]) == (name, loss)]
-    return f"{statistics.mean(values):.4f} ± {statistics.pstdev(values):.4f}"
-
-
-def parser() -> argparse.ArgumentParser:
-    """The options that only this script has."""
-    made = argparse.ArgumentParser(add_help=False)
-    made.add_argument("--resume", action="store_true", help="trainings that are kept aren't run again")
-    return made
-
-
-def main() -> None:
-    """Measure, print and keep."""
-    options, path = read_options(__doc__, more=parser()), RESULTS / "in_batch_quality.json"
-    kept: list[Row] = []
-    if options.given.resume and path.is_file():
-        kept = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    for found in rows(options, kept):
-        kept = list(found)
-        finish("in_batch_quality", replace(options, as_json=False), {"rows": kept})
-    Console().print(table(kept))
-    finish("in_batch_quality", options, {"rows": kept})
+                    yield {**about, **one(data, loss, seed, options.quick, run)}
 
 
 if __name__ == "__main__":
-    main()
+    run_rows(measure)

@@ -7,22 +7,19 @@ replica takes in a second, and the commands that Redis gets. Needs `redis-server
 
 import json
 import statistics
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import ConnectionError as NotThereError
 
 from benchmarks.harness import Options, run
-from benchmarks.processes import Running, post, processor_seconds, running_service
+from benchmarks.processes import Running, post, processor_seconds, redis_server, running_service
 from benchmarks.serving_shop import VERSIONS, served_shop
-from tests.support.ports import free_port
 
 REPLICAS = (1, 2, 3)
 CHANGES, ACTIVATIONS, IDLE_SECONDS = 100, 20, 10.0
@@ -37,9 +34,11 @@ def measure(options: Options) -> dict[str, Any]:
         alone = costs(options, shop.bundles, f"sqlite:///{folder}/history.sqlite", 1, item, lambda: 0)
     rows = []
     for count in REPLICAS:
-        with redis_server() as redis:
-            store = f"redis://127.0.0.1:{redis.get_connection_kwargs()['port']}/0"
-            rows.append(costs(options, shop.bundles, store, count, item, partial(commands, redis)))
+        with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as store:
+            if store is None:
+                raise SystemExit("there is no redis-server here; install it (apt-get install redis-server)")
+            asked = partial(commands, Redis.from_url(store))
+            rows.append(costs(options, shop.bundles, store, count, item, asked))
     return {"sqlite": alone, "replicas": rows}
 
 
@@ -74,7 +73,7 @@ def costs(
         }
 
 
-def commands(redis: "Redis") -> int:
+def commands(redis: Redis) -> int:
     """The number of commands that a Redis has run, without those within scripts' calls."""
     return int(redis.info("stats")["total_commands_processed"])
 
@@ -106,30 +105,6 @@ def seconds(call: Callable[[], object]) -> float:
 def _quantiles(samples: list[float]) -> dict[str, float]:
     cuts = statistics.quantiles(samples, n=20, method="inclusive")
     return {"median": 1000 * statistics.median(samples), "p95": 1000 * cuts[-1]}
-
-
-@contextmanager
-def redis_server() -> Iterator["Redis"]:
-    """Start a Redis with an append-only file on a free port, and end it."""
-    with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        command = ["redis-server", "--port", str(port), "--dir", folder, "--appendonly", "yes", "--save", ""]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            client = Redis(port=port)
-            while not _answers(client):
-                time.sleep(0.05)
-            yield client
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _answers(client: "Redis") -> bool:
-    try:
-        return bool(client.ping())
-    except NotThereError:
-        return False
 
 
 if __name__ == "__main__":

@@ -11,14 +11,11 @@ after some epochs with a hundredth of the users.
 
 import argparse
 import json
-import re
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +24,25 @@ import polars as pl
 from benchmarks.harness import Options, run
 from benchmarks.peers.contestants import THREADS, Contestant, sasrec, write_events
 from benchmarks.peers.peer import PeerError, peers_option
+from benchmarks.processes import seconds_to_first_answer
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.service.client import activate_version, call, wait_until_ready
+from turret.service.client import activate_version
 from turret.training.commands import export_run
 from turret.training.config.experiment import EvaluationConfig, load_experiment
 from turret.training.evaluation.evaluation import evaluate
 from turret.training.run import Run
 from turret.training.trainer import train
 
-TARGET = 0.30
+TARGET, LIMIT = 0.30, 3 * 3600.0
+NAME = "Turret, `transformer`"
+# What the epoch is selected on is what the target is in, as on the other side.
+EXPERIMENT, SETTINGS = "transformer", ("training.metric=hr@10",)
+RECTOOLS = Contestant(
+    "RecTools, full softmax", "rectools", "rectools_sasrec", sasrec("softmax", 128, evaluate=True), 1
+)
 
 
 @dataclass(frozen=True)
@@ -55,61 +59,36 @@ class Point:
     selected: float
 
 
-def curve(epoch: Callable[[], dict[str, Any]], limit: float, target: float = TARGET) -> Iterator[Point]:
-    """Train epoch by epoch, until the selected model gets to `target` or `limit` seconds are spent.
+class Curve:
+    """The epochs of a side, until its selected model gets to the target or the seconds are spent."""
 
-    `epoch` trains one, and gives its seconds, and HR@10 as validation and test.
-    """
-    number, seconds, best, selected = 0, 0.0, -1.0, 0.0
-    while seconds < limit and selected < target:
-        done = epoch()
-        number, seconds = number + 1, seconds + done["seconds"]
-        if done["validation"] > best:
-            best, selected = done["validation"], done["test"]
-        yield Point(number, seconds, done["validation"], done["test"], selected)
-
-
-def outcome(points: list[Point], target: float = TARGET) -> dict[str, Any]:
-    """The curve, and the seconds to the target, or None where it was not reached."""
-    reached = bool(points) and points[-1].selected >= target
-    return {
-        "seconds": points[-1].seconds if reached else None,
-        "hr@10": points[-1].selected if points else None,
-        "curve": [asdict(point) for point in points],
-    }
-
-
-NAME = "Turret, `transformer`"
-# What the epoch is selected on is what the target is in, as on the other side.
-EXPERIMENT, SETTINGS = "transformer", ("training.metric=hr@10",)
-READY = 60.0
-
-
-class Watch:
-    """Told of each validation: keeps the curve, and says when to stop.
-
-    The clock stands still while the test part is ranked; validation counts as training.
-    """
-
-    def __init__(self, test: Callable[[], float], limit: float, target: float = TARGET) -> None:
-        self.test, self.limit, self.target = test, limit, target
+    def __init__(self, side: str, limit: float) -> None:
+        self.side, self.limit, self.best = side, limit, -1.0
         self.points: list[Point] = []
-        self.best, self.seconds, self.since = -1.0, 0.0, time.perf_counter()
 
-    def __call__(self, epoch: int, value: float) -> bool:
-        """Note an epoch. True where the selected model got to the target, or the limit is spent."""
-        self.seconds += time.perf_counter() - self.since
-        selected = self.points[-1].selected if self.points else 0.0
-        test = self.test() if value > self.best else None
-        if test is not None:
-            self.best, selected = value, test
-        self.points.append(Point(epoch, self.seconds, value, test, selected))
-        print(json.dumps({"side": NAME, **asdict(self.points[-1])}), flush=True)
-        self.since = time.perf_counter()
-        return selected >= self.target or self.seconds >= self.limit
+    def add(self, seconds: float, validation: float, test: Callable[[], float]) -> bool:
+        """Note an epoch and print it; `test` ranks the test part. True where it was the last."""
+        before = self.points[-1] if self.points else Point(0, 0.0, 0.0, None, 0.0)
+        reached = None
+        if validation > self.best:
+            self.best, reached = validation, test()
+        selected = before.selected if reached is None else reached
+        point = Point(before.epoch + 1, before.seconds + seconds, validation, reached, selected)
+        self.points.append(point)
+        print(json.dumps({"side": self.side, **asdict(point)}), flush=True)
+        return selected >= TARGET or point.seconds >= self.limit
+
+    def outcome(self) -> dict[str, Any]:
+        """The curve, and the seconds to the target, or None where it was not reached."""
+        last = self.points[-1] if self.points else None
+        return {
+            "seconds": last.seconds if last and last.selected >= TARGET else None,
+            "hr@10": last.selected if last else None,
+            "curve": [asdict(point) for point in self.points],
+        }
 
 
-def turret(source: Path, work: Path, limit: float, settings: Sequence[str] = SETTINGS) -> dict[str, Any]:
+def turret(source: Path, work: Path, limit: float) -> dict[str, Any]:
     """Prepare, train to the target, export, serve and ask once; the seconds of each.
 
     `to_service_seconds` is all of it, and None where the target was not reached.
@@ -117,85 +96,61 @@ def turret(source: Path, work: Path, limit: float, settings: Sequence[str] = SET
     clock = time.perf_counter()
     prepare(PrepareConfig(source=source), work / "prepared")
     data = PreparedData.open(work / "prepared")
-    found: dict[str, Any] = {"prepare_seconds": time.perf_counter() - clock}
-    experiment = load_experiment(EXPERIMENT, settings)
-    points = trained(Run(work / "run", experiment, data.folder, data.fingerprint), data, limit)
-    found |= {**outcome(points), "configuration": experiment.model_dump(mode="json")}
-    found |= in_service(work / "run", work / "bundles", _history(data))
-    parts = [found["prepare_seconds"], found["seconds"], found["export_seconds"], found["service_seconds"]]
-    return {**found, "to_service_seconds": None if found["seconds"] is None else sum(parts)}
+    prepared = time.perf_counter() - clock
+    experiment = load_experiment(EXPERIMENT, SETTINGS)
+    run = Run(work / "run", experiment, data.folder, data.fingerprint)
+    found = trained(run, data, limit).outcome()
+    clock = time.perf_counter()
+    folder = export_run(run.folder, None, work / "bundles", None)
+    activate_version(folder.name, work / "bundles", None)
+    exported = time.perf_counter() - clock
+    history = data.item_ids.ids(data.event_items[data.offsets[0] : data.splits[0, 1]])
+    served = seconds_to_first_answer(work / "bundles", json.dumps({"history": history, "k": 10}))
+    seconds = found["seconds"]
+    return {
+        "prepare_seconds": prepared,
+        **found,
+        "configuration": experiment.model_dump(mode="json"),
+        "export_seconds": exported,
+        "service_seconds": served,
+        "to_service_seconds": None if seconds is None else prepared + seconds + exported + served,
+    }
 
 
-def trained(run: Run, data: PreparedData, limit: float) -> list[Point]:
-    """Train until the selected model, which is the one that the run keeps, gets there."""
+def trained(run: Run, data: PreparedData, limit: float) -> Curve:
+    """Train until the selected model, which is the one that the run keeps, gets there.
+
+    The clock stands still while the test part is ranked; validation counts as training.
+    """
+    curve, since = Curve(NAME, limit), time.perf_counter()
 
     def test() -> float:
         report = evaluate(run.open_model(data), data, "test", EvaluationConfig(k=(10,)))
         return float(report["towers"]["hr@10"]["mean"])
 
-    watch = Watch(test, limit)
-    train(run, data, report=lambda line: None, observe=watch)
-    return watch.points
+    def observe(epoch: int, value: float) -> bool:
+        nonlocal since
+        is_last = curve.add(time.perf_counter() - since, value, test)
+        since = time.perf_counter()
+        return is_last
 
-
-def in_service(run: Path, bundles: Path, history: Sequence[int | str]) -> dict[str, Any]:
-    """Export and activate a run's model, start a service and ask it: the seconds, and how many items came."""
-    clock = time.perf_counter()
-    folder = export_run(run, None, bundles, None)
-    activate_version(folder.name, bundles, None)
-    exported = time.perf_counter()
-    with serving(bundles) as url:
-        wait_until_ready(url, READY)
-        answer = call(url, "/v1/recommend", {"history": list(history), "k": 10})
-        answered = time.perf_counter()
-    return {
-        "export_seconds": exported - clock,
-        "service_seconds": answered - exported,
-        "answer_items": len(answer["items"]),
-    }
-
-
-@contextmanager
-def serving(bundles: Path) -> Iterator[str]:
-    """The address of a `turret serve` on a free port, until the block ends."""
-    words = ["serve", "--bundles", str(bundles), "--port", "0", "--store", "memory://"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "turret", *words], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            greeting = process.stdout.readline()
-            found = re.search(r"http://[\d.:]+", greeting)
-            if found is None:
-                raise RuntimeError(f"turret {' '.join(words)}: no address in {greeting!r}")
-            yield found[0]
-        finally:
-            process.kill()
-
-
-def _history(data: PreparedData) -> list[int | str]:
-    """What somebody has used."""
-    return data.item_ids.ids(data.event_items[data.offsets[0] : data.splits[0, 1]])
-
-
-LIMIT = 3 * 3600.0
-RECTOOLS = Contestant(
-    "RecTools, full softmax", "rectools", "rectools_sasrec", sasrec("softmax", 128, evaluate=True), 1
-)
+    train(run, data, report=lambda line: None, observe=observe)
+    return curve
 
 
 def rectools(events: Path, environments: Path, limit: float) -> dict[str, Any]:
-    """RecTools' time: each point is printed as it comes. Where it can't take part, the reason is."""
-    points: list[Point] = []
+    """RecTools' time. Where it can't take part, the reason is told."""
+    curve = Curve(RECTOOLS.name, limit)
     try:
         with RECTOOLS.peer(environments, events) as peer:
-            for point in curve(lambda: peer.ask(1), limit):
-                points.append(point)
-                print(json.dumps({"side": RECTOOLS.name, **asdict(point)}), flush=True)
+            is_last = False
+            while not is_last:
+                done = peer.ask(1)
+                is_last = curve.add(done["seconds"], done["validation"], partial(float, done["test"]))
     except PeerError as error:
         print(error)
-        return {**outcome(points), "missing": str(error)}
-    return outcome(points)
+        return {**curve.outcome(), "missing": str(error)}
+    return curve.outcome()
 
 
 def measure(options: Options) -> dict[str, Any]:

@@ -8,14 +8,14 @@ claim. Ties by ascending row. Every training is kept when it ends, and `--resume
 """
 
 import argparse
-import json
+import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import RESULTS, Options, finish, read_options, show
+from benchmarks.harness import Options, run_rows
 from benchmarks.quality import CONFIG, trained
 from benchmarks.quality_sets import SETS, last_tenth, random_tenth, validated_on_test, whole
 from turret.data.manifest import hash_file
@@ -65,14 +65,6 @@ PARTS = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options that only this script has."""
-    made = argparse.ArgumentParser(add_help=False)
-    made.add_argument("--seeds", type=int, nargs="+", default=[0], help="(0)")
-    made.add_argument("--resume", action="store_true", help="trainings that are kept aren't run again")
-    return made
-
-
 def one(data: PreparedData, recipe: str, part: str, seed: int, quick: bool, work: Path) -> Row:
     """Train once; the metrics on the part, and the epoch that was kept, None without a part to select it."""
     epochs = ["training.epochs=1"] if quick else []
@@ -90,44 +82,32 @@ def one(data: PreparedData, recipe: str, part: str, seed: int, quick: bool, work
     }
 
 
-def rows(options: Options, kept: Sequence[Row]) -> Iterator[list[Row]]:
-    """Every recipe on every part: all rows so far, after each training."""
-    done, source = list(kept), options.data / SET.name
+def measure(options: Options, kept: Sequence[Row]) -> Iterator[Row]:
+    """Every recipe on every part."""
+    source = options.data / SET.name
     seeds = options.given.seeds[:1] if options.quick else options.given.seeds
     with tempfile.TemporaryDirectory() as folder:
         for name, part in PARTS.items():
             work = Path(folder) / name
             prepare(part.split(source, work / "files"), work / "prepared")
             data = PreparedData.open(work / "prepared")
-            for recipe in part.recipes:
-                for seed in seeds:
-                    if not of(done, recipe, name, seed):
-                        done.append(one(data, recipe, name, seed, options.quick, work / f"{recipe}{seed}"))
-                        print(done[-1], flush=True)
-                        yield done
+            for recipe, seed in itertools.product(part.recipes, seeds):
+                if not any(row["seed"] == seed for row in of(kept, recipe, name)):
+                    yield one(data, recipe, name, seed, options.quick, work / f"{recipe}{seed}")
 
 
-def of(found: Sequence[Row], recipe: str, part: str, seed: int | None = None) -> list[Row]:
-    """The rows of a recipe that was validated on a part, of one seed or of all."""
-    chosen = [row for row in found if (row["recipe"], row["part"]) == (recipe, part)]
-    return chosen if seed is None else [row for row in chosen if row["seed"] == seed]
+def of(found: Sequence[Row], recipe: str, part: str) -> list[Row]:
+    """The rows of a recipe that was validated on a part."""
+    return [row for row in found if (row["recipe"], row["part"]) == (recipe, part)]
 
 
-def main() -> None:
-    """Measure, print and keep."""
-    options, path = read_options(__doc__, more=parser()), RESULTS / "validation_parts.json"
+def sources(options: Options) -> dict[str, Any]:
+    """The set, and the hashes of its files."""
     hashes = {name: hash_file(options.data / SET.name / name).sha256 for name in SET.files}
-    kept: list[Row] = []
-    if options.given.resume and path.is_file():
-        kept = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    for found in rows(options, kept):
-        kept = list(found)
-        about = {"set": SET.name, "source_sha256": hashes, "rows": kept}
-        finish("validation_parts", replace(options, as_json=False), about)
-    figures = {"set": SET.name, "source_sha256": hashes, "rows": kept}
-    show(figures)
-    finish("validation_parts", options, figures)
+    return {"set": SET.name, "source_sha256": hashes}
 
 
 if __name__ == "__main__":
-    main()
+    seeds = argparse.ArgumentParser(add_help=False)
+    seeds.add_argument("--seeds", type=int, nargs="+", default=[0], help="(0)")
+    run_rows(measure, sources, seeds)

@@ -78,12 +78,11 @@ def measured_before(ends: float, training: Training, folder: Path) -> Row | None
 
 def complete(case: Case, folder: Path, path: Path, ends: float) -> None:
     """Append the rows of a set that `path` does not have yet."""
-    while time.time() < ends and (wanted := missing(case, rows_of(case, path))):
-        for row in new_rows(wanted, folder, ends):
-            line = json.dumps(row)
-            print(line, file=sys.stderr, flush=True)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+    for row in new_rows(missing(case, rows_of(case, path)), folder, ends):
+        line = json.dumps(row)
+        print(line, file=sys.stderr, flush=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
 
 
 def rows_of(case: Case, path: Path) -> list[Row]:
