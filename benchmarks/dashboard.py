@@ -23,9 +23,8 @@ from matplotlib.axes import Axes
 
 from benchmarks.harness import RESULTS
 from benchmarks.load import Load, run_load
-from benchmarks.local_proxy import local_proxy
 from benchmarks.plots import figure
-from benchmarks.processes import Running, post, redis_server, running_service
+from benchmarks.processes import Running, local_proxy, post, redis_server, running_service
 from benchmarks.serving_shop import VERSIONS, served_shop
 from tests.support.ports import free_port
 

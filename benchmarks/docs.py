@@ -18,8 +18,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from benchmarks.api_document import DOCUMENT, api_document, as_text
-from benchmarks.api_page import api_page
+from benchmarks.api_document import DOCUMENT, api_document, api_page, as_text
 from benchmarks.folders import drawing
 from benchmarks.pages import section
 from turret.data.entry_points import kind_of

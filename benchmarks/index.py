@@ -23,8 +23,7 @@ import faiss
 import numpy as np
 
 from benchmarks.harness import Options, finish, read_options, show
-from benchmarks.index_kinds import Side, exact_side, kinds, side
-from benchmarks.index_sets import KEPT, IndexSet, index_set
+from benchmarks.index_sets import KEPT, IndexSet, Side, exact_side, index_set, kinds, side
 from benchmarks.peers.contestants import THREADS
 from benchmarks.peers.peer import Peer, PeerError, environment, peers_option
 

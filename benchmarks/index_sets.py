@@ -3,8 +3,11 @@
 import hashlib
 import json
 import tempfile
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -15,6 +18,18 @@ from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.tower.bundle.bundle import Bundle
+from turret.tower.format.index_settings import (
+    ApproximateSettings,
+    HnswSettings,
+    IvfPqSettings,
+    IvfSettings,
+    RabitqSettings,
+    ScalarSettings,
+    SearchParams,
+)
+from turret.tower.index.faiss_index.augmentation import are_equal
+from turret.tower.index.index import ExactIndex, Index, TunableIndex
+from turret.tower.index.opening import build_index, open_index
 from turret.training.commands import export_run, train_run
 from turret.training.config.experiment import load_experiment
 
@@ -166,3 +181,169 @@ def index_set(name: str, folder: Path, count: int = MILLION) -> IndexSet:
     if name == "million":
         vectors = Vectors(grown(vectors.items, count, biased), vectors.users)
     return asked(name, vectors, biased)
+
+
+_UNTUNED = (SearchParams(k=1, candidates=1),)
+# Candidates that are scored exactly, in multiples of k.
+_FACTORS = {
+    "sq8": (1.5, 2.0, 3.0, 5.0),
+    "hnsw": (1.0,),
+    "ivf": (1.5, 2.0, 3.0),
+    "ivf_pq": (1.5, 2.0, 2.5, 3.0, 4.0),
+    "rabitq": (5.0, 10.0, 20.0, 40.0),
+}
+# So many questions tell which of two settings is faster.
+_TIMED = 200
+_LARGE, _FEW, _WITHOUT_LISTS = 10**5, 200, 10**4
+# What a few questions miss by no more than so much, some more lists reach.
+_NEARLY = 0.99
+
+
+def kinds(one: IndexSet) -> list[ApproximateSettings]:
+    """Every approximate kind, as it is built for a set: more and shorter lists where there are more items.
+
+    Of many items there is no graph: it is what hnswlib has, and takes FAISS long to build.
+    """
+    count, width = one.items.shape
+    fine, coarse = round(4 * count**0.5), round((2 if count > _LARGE else 1) * count**0.5)
+    if count <= _WITHOUT_LISTS:
+        coarse = 1
+    lists = {"augmented": not one.biased and not are_equal(one.items), "biased": one.biased}
+    return [
+        ScalarSettings(efforts=_UNTUNED),
+        *([HnswSettings(efforts=_UNTUNED)] if count <= _LARGE else []),
+        IvfSettings(efforts=_UNTUNED, lists=fine, **lists),
+        IvfPqSettings(efforts=_UNTUNED, lists=coarse, parts=width + lists["augmented"], **lists),
+        RabitqSettings(efforts=_UNTUNED, lists=fine, **lists),
+    ]
+
+
+@dataclass
+class Side:
+    """An index, and for each k the settings it is asked with and the recall that it was seen to have."""
+
+    name: str
+    build_seconds: float
+    chosen: dict[int, tuple[Index, float, dict[str, Any]]] = field(default_factory=dict)
+
+    def run(self, queries: NDArray[np.float32], k: int) -> float:
+        """The seconds that one search for each of `queries` takes, one after the other.
+
+        They are this process's own: what others do on the machine meanwhile isn't counted.
+        """
+        nearest = self.chosen[k][0].nearest
+        start = time.process_time()
+        for query in queries:
+            nearest(query, k)
+        return time.process_time() - start
+
+
+def exact_side(one: IndexSet, ks: Sequence[int]) -> Side:
+    """The index that compares every vector."""
+    index = ExactIndex(one.items)
+    return Side("flat", 0.0, {k: (index, recall(index, one, k), {}) for k in ks})
+
+
+def side(one: IndexSet, settings: ApproximateSettings, ks: Sequence[int], target: float, kept: Path) -> Side:
+    """A kind, built or read from `kept`, at its fastest settings whose recall is `target`, or its best."""
+    index, seconds = _built(one, settings, kept)
+    made = Side(settings.kind, seconds)
+    for k in ks:
+        made.chosen[k] = _fastest(index, one, k, target)
+    return made
+
+
+def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float:
+    """The mean share of the true best k that single searches find; of a large set `is_rough` asks a few."""
+    # What reads every code of a large set finds the same share, and a few questions see it.
+    reads_all = not hasattr(index, "settings") or index.settings.kind == "sq8"
+    most = _FEW if (is_rough or reads_all) and len(one.items) > _LARGE else len(one.queries)
+    results = (index.nearest(query, k)[0] for query in one.queries[:most])
+    hits = [len(np.intersect1d(own, true[:k])) for own, true in zip(results, one.truth[:most], strict=True)]
+    return float(np.mean(hits)) / k
+
+
+def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> tuple[TunableIndex, float]:
+    if len(one.items) < _LARGE:
+        start = time.perf_counter()
+        made = build_index(one.items, settings, one.learnt)
+        assert isinstance(made, TunableIndex)
+        return made, time.perf_counter() - start
+    path = kept / f"turret-{settings.kind}-{getattr(settings, 'lists', 0)}.faiss"
+    seconds_path = path.with_suffix(".seconds")
+    if not seconds_path.is_file():
+        start = time.perf_counter()
+        index = build_index(one.items, settings, one.learnt)
+        seconds = time.perf_counter() - start
+        kept.mkdir(parents=True, exist_ok=True)
+        index.save(path)
+        seconds_path.write_text(str(seconds), encoding="utf-8")
+    opened = open_index(path, one.items, settings)
+    assert isinstance(opened, TunableIndex)
+    return opened, float(seconds_path.read_text(encoding="utf-8"))
+
+
+def _fastest(
+    index: TunableIndex, one: IndexSet, k: int, target: float
+) -> tuple[TunableIndex, float, dict[str, Any]]:
+    """Of the settings that reach the recall the fastest; where none does, that of the highest recall."""
+    best: tuple[bool, float, TunableIndex, float, dict[str, Any]] | None = None
+    for factor in _FACTORS[index.settings.kind]:
+        candidates = min(len(index), int(np.ceil(factor * k)))
+
+        def of(breadth: int, candidates: int = candidates) -> TunableIndex:
+            effort = SearchParams(k=k, breadth=breadth, candidates=candidates)
+            return index.with_settings(index.settings.model_copy(update={"efforts": (effort,)}))
+
+        def roughly(breadth: int, of: Callable[[int], TunableIndex] = of) -> float:
+            return recall(of(breadth), one, k, is_rough=True)
+
+        breadth, reached = _smallest(roughly, _breadths(index, k), target)
+        if len(one.items) > _LARGE:
+            # From there on to where all questions reach it.
+            for breadth in (step for step in _breadths(index, k) if step >= breadth):
+                reached = recall(of(breadth), one, k)
+                if not _NEARLY * target < reached < target:
+                    break
+        made = of(breadth)
+        merit = -_seconds(made, one, k) if reached >= target else reached
+        result = (reached >= target, merit, made, reached, {"breadth": breadth, "candidates": candidates})
+        if best is None or result[:2] > best[:2]:
+            best = result
+    assert best is not None
+    return best[2:]
+
+
+def _seconds(index: Index, one: IndexSet, k: int) -> float:
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        for query in one.queries[:_TIMED]:
+            index.nearest(query, k)
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+def _breadths(index: TunableIndex, k: int) -> list[int]:
+    """What is tried, ascending by a twentieth."""
+    lists = getattr(index.settings, "lists", None)
+    if isinstance(index.settings, HnswSettings):
+        first, last = k, 1024
+    else:
+        first, last = 1, 1 if lists is None else max(1, lists // 3)
+    steps = 1 + int(np.log(last / first) / np.log(1.05))
+    return [int(step) for step in np.unique(np.round(np.geomspace(first, last, steps)))]
+
+
+def _smallest(reached: Callable[[int], float], ascending: Sequence[int], target: float) -> tuple[int, float]:
+    """The smallest that reaches the target and what it reaches; the last one where none does."""
+    low, high = 0, len(ascending) - 1
+    recall_at_high = reached(ascending[high])
+    while low < high and recall_at_high >= target:
+        middle = (low + high) // 2
+        tried = reached(ascending[middle])
+        if tried >= target:
+            high, recall_at_high = middle, tried
+        else:
+            low = middle + 1
+    return ascending[high], recall_at_high

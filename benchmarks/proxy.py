@@ -14,8 +14,7 @@ from typing import Any
 
 from benchmarks.harness import Options, run
 from benchmarks.load import Load, run_load
-from benchmarks.local_proxy import local_proxy
-from benchmarks.processes import processor_seconds, resident_bytes, running_service
+from benchmarks.processes import local_proxy, processor_seconds, resident_bytes, running_service
 from benchmarks.serving_shop import Served, served_shop
 
 ITEMS, QUICK_ITEMS = 100_000, 2_000

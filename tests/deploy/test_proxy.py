@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks.local_proxy import FOLDER, running_proxy
+from benchmarks.processes import PROXY_FOLDER, running_proxy
 from tests.support.places import ROOT
 from tests.support.rights import BOUND
 from tests.support.tools import require
 from turret.service.http.guard import HEAD_BYTES
 from turret.service.settings import Settings
 
-LIMITS = (FOLDER / "limits.conf").read_text("utf-8")
+LIMITS = (PROXY_FOLDER / "limits.conf").read_text("utf-8")
 
 
 class Replica:
@@ -185,8 +185,12 @@ def start(
     program.parent.mkdir(exist_ok=True)
     program.write_text(f"#!/bin/sh\n{nginx}\n")
     program.chmod(0o755)
-    script = (FOLDER / "start.sh").read_text("utf-8")
-    for place, here in (("/run/secrets/tls", "tls"), ("/tmp/nginx", "nginx"), ("/deploy/proxy", str(FOLDER))):
+    script = (PROXY_FOLDER / "start.sh").read_text("utf-8")
+    for place, here in (
+        ("/run/secrets/tls", "tls"),
+        ("/tmp/nginx", "nginx"),
+        ("/deploy/proxy", str(PROXY_FOLDER)),
+    ):
         script = script.replace(place, str(folder / here))
     environment = {"PATH": f"{program.parent}:/usr/bin:/bin", **variables}
     command = [*before, "sh", "-c", script]

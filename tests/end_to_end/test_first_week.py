@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from benchmarks.messy_shop import ORDERS, PRODUCTS, Shop, write_shop
+from benchmarks.first_week import ORDERS, PRODUCTS, Shop, write_shop
 from tests.support.command_line import TURRET, environment, run
 from tests.support.service_process import plain_client
 from turret.data.prepared import PreparedData

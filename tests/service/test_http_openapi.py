@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.api_page import api_page
+from benchmarks.api_document import api_page
 from tests.support.described_shop import publish_described
 from turret.service.calls import call_of
 from turret.service.http.routes.probes import STATIC
