@@ -253,8 +253,11 @@ def test_each_user_may_be_drawn_whatever_the_ids_of_others(store: SqliteHistory)
 # Groups of appends
 
 
+ERRORS = {"large": sqlite3.SQLITE_FULL, "locked": sqlite3.SQLITE_BUSY}
+
+
 class Recorder(SqliteHistory):
-    """Remembers the sizes of groups, and lets each wait for `go`; an event "bad" is refused."""
+    """Remembers the sizes of groups, and lets each wait for `go`; the events of ERRORS are refused."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -265,8 +268,11 @@ class Recorder(SqliteHistory):
         self.sizes.append(len(calls))
         self.begun.set()
         assert self.go.wait(PATIENCE)
-        if any(event.event_id == "bad" for events in calls for event in events):
-            raise sqlite3.OperationalError("bad")
+        for event_id, code in ERRORS.items():
+            if any(event.event_id == event_id for events in calls for event in events):
+                error = sqlite3.OperationalError(event_id)
+                error.sqlite_errorcode = code
+                raise error
         return [len(events) for events in calls]
 
 
@@ -275,10 +281,17 @@ class Recorder(SqliteHistory):
     [
         ([[EVENT]], [1]),
         ([[EVENT] * (n + 1) for n in range(5)], [5]),
-        ([[EVENT], [EVENT._replace(event_id="bad")], [EVENT]], [3, 1, 1, 1]),
+        ([[EVENT], [EVENT._replace(event_id="large")], [EVENT]], [3, 1, 1, 1]),
+        ([[EVENT._replace(event_id="locked")]] * 3, [3]),
         ([[EVENT] * 2_000] * 5, [3, 2]),
     ],
-    ids=["alone", "at once", "one fails alone", "a group has a size, though a call is never split"],
+    ids=[
+        "alone",
+        "at once",
+        "one fails alone",
+        "no group waits twice for a lock",
+        "a group has a size, though a call is never split",
+    ],
 )
 def test_calls_that_come_at_once_are_a_group(path: Path, calls: list[list[Event]], groups: list[int]) -> None:
     store = Recorder(path)
@@ -290,7 +303,7 @@ def test_calls_that_come_at_once_are_a_group(path: Path, calls: list[list[Event]
         return results
 
     for events, result in zip(calls, asyncio.run(work()), strict=True):
-        if events[0].event_id == "bad":
+        if events[0].event_id in ERRORS:
             assert isinstance(result, HistoryUnavailableError)
         else:
             assert result == len(events)

@@ -90,7 +90,7 @@ def open_file(
             make_private(path)
         return _open(path, wait, tables)
     except (OSError, sqlite3.Error) as error:
-        remedy = _REMEDIES.get(_code(error), remedy)
+        remedy = _REMEDIES.get(error_code(error), remedy)
         raise ServiceError(f"{path} can't be opened: {error}; {remedy}") from None
 
 
@@ -130,7 +130,7 @@ def _open(path: Path | None, wait: float, tables: Tables) -> sqlite3.Connection:
         except BaseException as error:
             connection.close()
             # Switching to WAL fails at once while another process does so, whatever the lock timeout.
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            if error_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise
             time.sleep(0.02)
 
@@ -151,6 +151,6 @@ def _prepare(connection: sqlite3.Connection, path: Path | None, tables: Tables) 
                 connection.execute(f"{query} = {tables.format}")
 
 
-def _code(error: BaseException) -> int:
+def error_code(error: BaseException) -> int:
     """SQLite's primary code of an error, 0 for another error."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

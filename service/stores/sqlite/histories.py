@@ -22,7 +22,7 @@ from turret.service.stores.contract import (
     drop_expired,
     oldest_kept,
 )
-from turret.service.stores.sqlite.file import Database, Tables, connect, open_file, transaction
+from turret.service.stores.sqlite.file import Database, Tables, connect, error_code, open_file, transaction
 from turret.service.stores.sqlite.items import SqliteItems
 
 _Position = tuple[str | bytes, int, int]  # the primary key of a row: user, time, arrival
@@ -178,17 +178,17 @@ class SqliteHistory:
 
     def _write(self, connection: sqlite3.Connection, calls: Sequence[_Append]) -> None:
         """Write calls together; on failure each alone, as one of them may be too large for the disk."""
+        outcomes: Sequence[int | Exception]
         try:
-            stored = self._insert(connection, [call.events for call in calls])
+            outcomes = self._insert(connection, [call.events for call in calls])
         except (sqlite3.Error, OSError) as error:
-            if len(calls) == 1:
-                calls[0].outcome = self._unavailable(error)
-            else:
+            if len(calls) > 1 and error_code(error) != sqlite3.SQLITE_BUSY:
                 for call in calls:
                     self._write(connection, [call])
-            return
-        for call, count in zip(calls, stored, strict=True):
-            call.outcome = count
+                return
+            outcomes = [self._unavailable(error)] * len(calls)
+        for call, outcome in zip(calls, outcomes, strict=True):
+            call.outcome = outcome
 
     def _insert(self, connection: sqlite3.Connection, calls: Sequence[Sequence[Event]]) -> list[int]:
         self._check_identity()
