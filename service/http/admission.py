@@ -77,15 +77,20 @@ class _Request:
         return self._send(message)
 
 
-class Capacity:
-    """What a process holds for its requests: places in lanes, bytes of bodies, and clients that wait.
+class Admission:
+    """Reads the body of each request, gives it a place in its lane, or refuses it with 503 and Retry-After.
 
-    A slow store, or many readers, keep neither recommendations nor the operator out. `limit` bounds the bytes
-    of all bodies, from their first one to the answer. Deadlines are looked at once a second: an
-    `asyncio.timeout` for each would take a tenth of a request's time.
+    A slow store, or many readers, keep neither recommendations nor the operator out. `most_bytes` bounds all
+    bodies, from their first byte to the answer; the application finds them in the scope. `count` is called
+    with the reason of each refusal: `overload` or `time`. Probes pass through.
     """
 
-    def __init__(self, settings: Settings, limit: int = BODY_BYTES) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, count: Callable[[str], None], most_bytes: int = BODY_BYTES
+    ) -> None:
+        self._app = app
+        self._count = count
+        self._most_bytes, self._body_limit = most_bytes, settings.body_limit
         limits = {"recommend": settings.queue_limit, **_LIMITS}
         self.lanes = {
             name: Lane(places, math.inf if name == "operator" else settings.request_seconds)
@@ -93,7 +98,6 @@ class Capacity:
         }
         self.held_bytes = 0
         self.paused = 0  # clients whose refusal is being held
-        self._limit = limit
         self._requests: set[_Request] = set()
         self._arriving: dict[_Request, None] = {}  # whose bodies come in parts, oldest first
         self._timer: asyncio.TimerHandle | None = None
@@ -108,76 +112,24 @@ class Capacity:
         for name, lane in self.lanes.items():
             metrics.under_way.labels(name).set(lane.running)
 
-    def begin(self, send: Send) -> _Request:
-        """Follow a request; its body has a deadline."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request through the application, or refuse it."""
+        lane = self.lanes.get(call_of(scope["method"], scope["path"]).lane)
+        if lane is None:
+            await self._app(scope, receive, send)
+            return
         loop = asyncio.get_running_loop()
         request = _Request(loop.time() + BODY_SECONDS, send)
         self._requests.add(request)
         if self._timer is None:
-            self._timer = loop.call_later(1.0, self._look, loop)
-        return request
-
-    def end(self, request: _Request) -> None:
-        """Follow a request no longer."""
-        self._requests.remove(request)
-        self._arriving.pop(request, None)
-        self.held_bytes -= request.size
-
-    def add(self, request: _Request, count: int, is_whole: bool) -> None:
-        """Count a part of a body; beyond the limit the bodies that arrive for the longest time are dropped.
-
-        Slow clients soon have the oldest ones, so a flood of them harms only themselves.
-        """
-        request.size += count
-        self.held_bytes += count
-        if is_whole:
-            self._arriving.pop(request, None)
-        else:
-            self._arriving[request] = None
-        while self.held_bytes > self._limit and self._arriving:
-            oldest = next(iter(self._arriving))
-            del self._arriving[oldest]
-            self.held_bytes -= oldest.size
-            oldest.size = 0
-            oldest.fail(NotReadyError("body", None, BUSY, RETRY_SECONDS))
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        for request in self._requests:
-            if request.ends < loop.time():
-                late = BodyError("body", None, _LATE, status=408)
-                request.fail(TimedOutError() if request.has_place else late)
-        self._timer = loop.call_later(1.0, self._look, loop) if self._requests else None
-
-
-class Admission:
-    """Reads the body of each request, gives it a place in its lane, or refuses it with 503 and Retry-After.
-
-    The rest of the application finds the body in the scope. `count` is called with the reason of each
-    refusal: `overload` or `time`. Probes pass through.
-    """
-
-    def __init__(
-        self, app: ASGIApp, capacity: Capacity, settings: Settings, count: Callable[[str], None]
-    ) -> None:
-        self._app = app
-        self._capacity = capacity
-        self._limit = settings.body_limit
-        self._count = count
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request through the application, or refuse it."""
-        lane = self._capacity.lanes.get(call_of(scope["method"], scope["path"]).lane)
-        if lane is None:
-            await self._app(scope, receive, send)
-            return
-        request = self._capacity.begin(send)
+            self._timer = loop.call_later(1.0, self._end_late, loop)
         error: RequestError | None = None
         try:
-            _check_head(scope, self._limit)
+            _check_head(scope, self._body_limit)
             scope[BODY] = await self._read(request, receive)
             if lane.running < lane.limit:
                 request.has_place = True
-                request.ends = asyncio.get_running_loop().time() + lane.seconds
+                request.ends = loop.time() + lane.seconds
                 lane.running += 1
                 await self._app(scope, receive, request.send)
                 if request.is_large:  # uvicorn sends the end once the client has read all but its buffer
@@ -193,11 +145,42 @@ class Admission:
             self._count("overload" if type(error) is NotReadyError else "time")
         finally:
             lane.running -= request.has_place
-            self._capacity.end(request)
+            self._forget(request)
         if error is not None:
             await refusal(error)(scope, receive, send)
         elif not request.has_place:
             await self._refuse(send)
+
+    def _forget(self, request: _Request) -> None:
+        self._requests.remove(request)
+        self._arriving.pop(request, None)
+        self.held_bytes -= request.size
+
+    def _end_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancel late requests, once a second: a timer for each would take a tenth of its time."""
+        for request in self._requests:
+            if request.ends < loop.time():
+                late = BodyError("body", None, _LATE, status=408)
+                request.fail(TimedOutError() if request.has_place else late)
+        self._timer = loop.call_later(1.0, self._end_late, loop) if self._requests else None
+
+    def _hold(self, request: _Request, count: int, is_whole: bool) -> None:
+        """Count a part of a body; beyond the limit the bodies that arrive for the longest time are dropped.
+
+        Slow clients soon have the oldest ones, so a flood of them harms only themselves.
+        """
+        request.size += count
+        self.held_bytes += count
+        if is_whole:
+            self._arriving.pop(request, None)
+        else:
+            self._arriving[request] = None
+        while self.held_bytes > self._most_bytes and self._arriving:
+            oldest = next(iter(self._arriving))
+            del self._arriving[oldest]
+            self.held_bytes -= oldest.size
+            oldest.size = 0
+            oldest.fail(NotReadyError("body", None, BUSY, RETRY_SECONDS))
 
     async def _read(self, request: _Request, receive: Receive) -> bytes:
         """Read and count a body. Raises RequestError if it is incomplete or too large."""
@@ -209,9 +192,9 @@ class Admission:
                 raise BodyError("body", None, _CUT_OFF)
             parts.append(message.get("body", b""))
             more = message.get("more_body", False)
-            self._capacity.add(request, len(parts[-1]), not more)
-            if request.size > self._limit:
-                raise _too_large(self._limit)
+            self._hold(request, len(parts[-1]), not more)
+            if request.size > self._body_limit:
+                raise _too_large(self._body_limit)
             if request.error is not None:
                 await asyncio.sleep(0)  # raises its cancellation
         return b"".join(parts) if len(parts) > 1 else parts[0]
@@ -222,14 +205,14 @@ class Admission:
         So clients that retry at once, against Retry-After, wait where they cost nothing.
         """
         self._count("overload")
-        self._capacity.paused += 1
+        self.paused += 1
         try:
             await send({"type": "http.response.start", "status": 503, "headers": _BUSY.raw_headers})
             await send({"type": "http.response.body", "body": _BUSY.body, "more_body": True})
-            await asyncio.sleep(self._capacity.pause_seconds())
+            await asyncio.sleep(self.pause_seconds())
             await send(_end())
         finally:
-            self._capacity.paused -= 1
+            self.paused -= 1
 
 
 def _end() -> Message:

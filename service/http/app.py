@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from turret.service import error_responses
 from turret.service.components import Components, WorkerContext
 from turret.service.http.access import Authentication
-from turret.service.http.admission import Admission, Capacity
+from turret.service.http.admission import Admission
 from turret.service.http.edge import Edge
 from turret.service.http.routes import histories, items, page, probes, recommend, versions
 from turret.service.http.routes.dependencies import check_parameters
@@ -76,8 +76,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.components, app.state.capacity = components, Capacity(settings)
-    components.metrics.refresh_with(partial(app.state.capacity.show, components.metrics))
+    app.state.components = components
     routers = (*ROUTERS, page.router) if settings.page else ROUTERS
     for router in routers:
         # Websites and mails append parameters of their own to the address of the page, orchestrators and
@@ -94,7 +93,8 @@ def _layers(app: Application, components: Components) -> ASGIApp:
     settings, metrics, context = components.settings, components.metrics, components.context
     layers: ASGIApp = partial(FastAPI.__call__, app)
     layers = recommend.Innermost(layers, components)
-    layers = Admission(layers, app.state.capacity, settings, metrics.count_refusal)
+    layers = admission = Admission(layers, settings, metrics.count_refusal)
+    metrics.refresh_with(partial(admission.show, metrics))
     layers = Authentication(
         layers, components.keyring, settings.metrics_open, components.admin_port, settings.workers
     )

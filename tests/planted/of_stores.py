@@ -48,12 +48,12 @@ def the_address_of_a_store_shows_its_password(original: Function) -> Function:
     return Exception.__str__
 
 
-@planted("turret.service.http.admission:_Answer.__call__", "service/test_http_admission.py")
+@planted("turret.service.http.admission:_Request.send", "service/test_http_admission.py")
 def an_unread_answer_keeps_no_place(original: Function) -> Function:
     return lambda self, message: self._send(message)
 
 
-@planted("turret.service.http.admission:Capacity.end", "service/test_http_admission.py")
+@planted("turret.service.http.admission:Admission._forget", "service/test_http_admission.py")
 def bytes_of_bodies_are_counted_for_ever(original: Function) -> Function:
     def end(self: Any, request: Any) -> None:
         request.size = 0
@@ -62,7 +62,7 @@ def bytes_of_bodies_are_counted_for_ever(original: Function) -> Function:
     return end
 
 
-@planted("turret.service.http.admission:Capacity.add", "service/test_http_admission.py")
+@planted("turret.service.http.admission:Admission._hold", "service/test_http_admission.py")
 def bodies_of_all_connections_are_not_bounded(original: Function) -> Function:
     def add(self: Any, request: Any, count: int, is_whole: bool) -> None:
         request.size += count

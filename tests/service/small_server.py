@@ -14,7 +14,7 @@ import orjson
 import uvicorn
 
 from tests.support.until import eventually
-from turret.service.http.admission import BODY_BYTES, Admission, Capacity
+from turret.service.http.admission import BODY_BYTES, Admission
 from turret.service.http.guard import guarded
 from turret.service.schemas.bodies import BODY
 from turret.service.settings import Settings
@@ -84,15 +84,15 @@ class Running:
     """The server, to be sent bytes; `refused` counts by the reasons of `turret_refused_total`."""
 
     def __init__(
-        self, app: Application, capacity: Capacity, server: uvicorn.Server, refused: Counter[str]
+        self, app: Application, admission: Admission, server: uvicorn.Server, refused: Counter[str]
     ) -> None:
-        self.app, self.capacity, self.server, self.refused = app, capacity, server, refused
+        self.app, self.admission, self.server, self.refused = app, admission, server, refused
         self._clients: list[Client] = []
 
     @property
     def places(self) -> int:
         """The places of recommendations that are taken."""
-        return self.capacity.lanes["recommend"].running
+        return self.admission.lanes["recommend"].running
 
     async def connect(self, content: bytes = b"") -> Client:
         """Connect, and send bytes."""
@@ -138,12 +138,12 @@ async def running(
 ) -> AsyncIterator[Running]:
     """Serve within a running loop; at the end the clients leave and all requests are answered."""
     settings = Settings(queue_limit=limit, body_limit=body_limit)
-    capacity, refused, app = Capacity(settings, held), Counter[str](), Application()
+    refused, app = Counter[str](), Application()
 
     def count(reason: str) -> None:
         refused[reason] += 1
 
-    admission = Admission(app, capacity, settings, count)
+    admission = Admission(app, settings, count, held)
 
     async def outer(scope: Any, receive: Any, send: Any) -> None:
         await (app if scope["path"] == "/closed" else admission)(scope, receive, send)
@@ -159,7 +159,7 @@ async def running(
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[]))
     await eventually(lambda: server.started, "the server has started")
-    running = Running(app, capacity, server, refused)
+    running = Running(app, admission, server, refused)
     try:
         async with asyncio.timeout(1_000):
             yield running
@@ -169,7 +169,7 @@ async def running(
         server.should_exit = True
         await serving
     assert not server.server_state.connections
-    assert capacity.held_bytes == capacity.paused == running.places == 0
+    assert admission.held_bytes == admission.paused == running.places == 0
 
 
 def served(answer: Answer | None) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from tests.service.small_server import GET, POST, PROBE, refused, running, served
 from tests.support.until import eventually
 from tests.support.virtual_time import in_virtual_time
 from turret.service.calls import call_of
-from turret.service.http.admission import SMALL_ANSWER, Capacity
+from turret.service.http.admission import SMALL_ANSWER, Admission
 from turret.service.settings import Settings
 
 BODY = b"0123456789"
@@ -18,13 +19,21 @@ def expecting(head: bytes) -> bytes:
     return head.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
 
 
+def admission_of(settings: Settings) -> Admission:
+    """Admission in front of no application."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    return Admission(app, settings, lambda _: None)
+
+
 def sized(bytes_: int) -> bytes:
     return POST.replace(b"10\r\n", b"%d\r\n" % bytes_)
 
 
 @pytest.mark.parametrize("writing", ["PUT", "DELETE"])
 def test_writes_of_items_and_reads_take_no_place_of_recommendations_or_of_the_operator(writing: str) -> None:
-    lanes = Capacity(Settings()).lanes
+    lanes = admission_of(Settings()).lanes
     taken = {call_of(method, "/v1/items/7").lane for method in (writing, "GET")}
     assert taken == {"store", "read"}
     assert call_of("POST", "/v1/events").lane in taken
@@ -47,7 +56,7 @@ async def test_a_request_beyond_the_limit_is_refused_at_once_and_its_client_held
         assert answer is not None
         assert answer[1]["retry-after"] == "1"
         assert asyncio.get_running_loop().time() < 0.05
-        assert server.refused["overload"] == server.capacity.paused == 1
+        assert server.refused["overload"] == server.admission.paused == 1
         server.app.open.set()
         for client in running_ones:
             served(await client.answer())
@@ -58,10 +67,10 @@ async def test_a_request_beyond_the_limit_is_refused_at_once_and_its_client_held
 
 def test_a_refused_client_is_held_for_longer_the_more_there_are() -> None:
     """So that refusals take a bounded share of the time; but never for longer than Retry-After says."""
-    capacity = Capacity(Settings())
+    admission = admission_of(Settings())
     pauses = []
-    for capacity.paused in (1, 100, 10_000):
-        pauses.append(capacity.pause_seconds())
+    for admission.paused in (1, 100, 10_000):
+        pauses.append(admission.pause_seconds())
     assert pauses == sorted(set(pauses))
     assert pauses[-1] == 1.0
 
@@ -97,7 +106,7 @@ async def test_bodies_that_do_not_come_take_no_place_from_those_that_do() -> Non
             await server.connect(sized(900_000) + b"x" * 70_000 if number < 6 else POST + b"01")
             for number in range(12)
         ]
-        await eventually(lambda: server.capacity.held_bytes == 6 * 70_000 + 6 * 2, "all are held")
+        await eventually(lambda: server.admission.held_bytes == 6 * 70_000 + 6 * 2, "all are held")
         assert server.app.began == 0
         assert await server.statuses(POST + BODY) == [200]
         clients[8].send(BODY[2:])
@@ -155,7 +164,7 @@ async def test_a_body_beyond_the_limit_is_refused_while_it_arrives() -> None:
         (answer,) = await server.ask(sized(900_000_000))
         refused(answer, 413, "body")
         client = await server.connect(chunked + chunk * 10)
-        await eventually(lambda: server.capacity.held_bytes == 100_000, "the limit is reached")
+        await eventually(lambda: server.admission.held_bytes == 100_000, "the limit is reached")
         for _ in range(30):
             client.send(chunk)
             await asyncio.sleep(0)
@@ -170,7 +179,7 @@ async def test_a_body_of_exactly_the_limit_is_read() -> None:
     async with running(body_limit=10) as server:
         assert await server.statuses(POST + BODY) == [200]
         client = await server.connect(POST + BODY[:4])
-        await eventually(lambda: server.capacity.held_bytes == 4, "its begin is read")
+        await eventually(lambda: server.admission.held_bytes == 4, "its begin is read")
         client.send(BODY[4:])
         served(await client.answer())
         assert server.app.bodies == [BODY, BODY]
@@ -182,7 +191,7 @@ async def test_bodies_of_all_connections_together_are_bounded_and_the_oldest_giv
     async with running(held=100_000) as server:
         first, second, third = [await server.connect(sized(90_000) + b"x" * 40_000) for _ in range(3)]
         refused(await first.answer(), 503, "body")
-        assert server.capacity.held_bytes == 80_000
+        assert server.admission.held_bytes == 80_000
         third.send(b"x" * 50_000)
         served(await third.answer())
         refused(await second.answer(), 503, "body")
@@ -200,9 +209,9 @@ async def test_a_body_that_alone_is_more_than_all_may_be_is_refused() -> None:
 async def test_a_client_that_leaves_in_its_body_leaves_nothing_behind() -> None:
     async with running() as server:
         client = await server.connect(sized(90_000) + b"x" * 40_000)
-        await eventually(lambda: server.capacity.held_bytes == 40_000, "its begin is read")
+        await eventually(lambda: server.admission.held_bytes == 40_000, "its begin is read")
         await client.leave()
-        await eventually(lambda: server.capacity.held_bytes == 0, "it is dropped")
+        await eventually(lambda: server.admission.held_bytes == 0, "it is dropped")
         assert server.app.began == 0
 
 
@@ -236,6 +245,6 @@ async def test_a_place_is_kept_until_its_request_has_ended_also_without_its_clie
         await eventually(lambda: server.app.began == 1, "it has begun")
         await client.leave()
         await asyncio.sleep(0.1)
-        assert (server.capacity.held_bytes, server.places) == (10, 1)
+        assert (server.admission.held_bytes, server.places) == (10, 1)
         server.app.open.set()
         await eventually(lambda: server.places == 0, "it has ended")

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.support import virtual_time
 from tests.support.clock import Clock
-from turret.service.http.admission import Admission, Capacity
+from turret.service.http.admission import Admission
 from turret.service.http.edge import Edge, request_id
 from turret.service.observing.logs import Logs
 from turret.service.observing.metrics import Metrics
@@ -150,7 +150,7 @@ def test_a_request_that_times_out_is_counted_and_logged_as_the_503_that_its_clie
 
     async def end_late() -> None:
         settings = Settings()
-        admission = Admission(app, Capacity(settings), settings, desk.metrics.count_refusal)
+        admission = Admission(app, settings, desk.metrics.count_refusal)
         headers = [(b"x-request-id", b"id-7")]
         scope = {"type": "http", "method": "GET", "path": "/v1/version", "headers": headers}
         task = asyncio.create_task(Edge(admission, desk.metrics)(scope, receive, send))

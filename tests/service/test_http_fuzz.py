@@ -19,7 +19,7 @@ from tests.support.virtual_time import run
 from tests.support.wire_answers import MalformedAnswerError, WireAnswer, read_answers
 from tests.support.wire_grammar import Case, Grammar, World
 from tests.support.wire_productions import POOLS
-from turret.service.http.admission import Admission, Capacity
+from turret.service.http.admission import Admission
 from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES, guarded
 from turret.service.schemas.bodies import BODY
 from turret.service.settings import Settings
@@ -60,8 +60,8 @@ class Fuzz:
 
     def __init__(self) -> None:
         settings = Settings(body_limit=LIMIT)
-        self.app, self.capacity = Application(), Capacity(settings)
-        admission = Admission(self.app, self.capacity, settings, lambda _: None)
+        self.app = Application()
+        self.admission = Admission(self.app, settings, lambda _: None)
         self.protocol = guarded(10, lambda _: None)
 
         async def numbered(scope: Any, receive: Any, send: Any) -> None:
@@ -72,7 +72,7 @@ class Fuzz:
                     message = {**message, "headers": [*message["headers"], (b"x-number", number)]}
                 await send(message)
 
-            await admission(scope, receive, sending)
+            await self.admission(scope, receive, sending)
 
         self.config = uvicorn.Config(
             numbered, ws="none", lifespan="off", log_config=None, log_level="critical"
@@ -120,9 +120,9 @@ class Fuzz:
     def check(self, case: Case, transport: Transport) -> None:
         if not transport.lost:
             self.broken["ended"].append((case, "no deadline ends it"))
-        if self.capacity.held_bytes or any(lane.running for lane in self.capacity.lanes.values()):
-            self.broken["places"].append((case, str(self.capacity.lanes)))
-            self.capacity.__init__(Settings(body_limit=LIMIT))  # type: ignore[misc]  # for the next case
+        if self.admission.held_bytes or any(lane.running for lane in self.admission.lanes.values()):
+            self.broken["places"].append((case, str(self.admission.lanes)))
+            self.admission.__init__(self.app, Settings(body_limit=LIMIT), lambda _: None)  # type: ignore[misc]  # for the next case
         try:
             answers = read_answers(bytes(transport.written), case.methods, case.ending != "wait")
         except MalformedAnswerError as error:
