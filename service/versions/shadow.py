@@ -10,6 +10,7 @@ from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
 
 Ids = Sequence[int | str]
+Answer = Callable[[LoadedModel], Ids]
 
 
 class Shadow:
@@ -21,10 +22,7 @@ class Shadow:
     def __init__(self, model_holder: ModelHolder, metrics: Metrics, limit: int = 100) -> None:
         self._model_holder = model_holder
         self._metrics = metrics
-        self._limit = limit
-        self._waiting: asyncio.Queue[tuple[LoadedModel, Ids, Callable[[LoadedModel], Ids]]] = asyncio.Queue(
-            limit
-        )
+        self._waiting: asyncio.Queue[tuple[LoadedModel, Ids, Answer]] = asyncio.Queue(limit)
         self._answering: asyncio.Task[None] | None = None
 
     def wants(self) -> bool:
@@ -33,7 +31,7 @@ class Shadow:
         share = traffic.routes.shadow.share if traffic.shadow and traffic.routes.shadow else 0.0
         return share > 0.0 and random.random() < share
 
-    def offer(self, ids: Ids, answer: Callable[[LoadedModel], Ids]) -> None:
+    def offer(self, ids: Ids, answer: Answer) -> None:
         """Queue a request that was answered with `ids`; `answer` gives the ids of the shadow, in a thread."""
         shadow = self._model_holder.traffic.shadow
         if shadow is None:
