@@ -55,6 +55,9 @@ class Described:
         for path, methods in document.raw_schema["paths"].items():
             for call in methods.values() if not path.startswith("/admin") else ():
                 call.pop("security", None)
+        for schema in document.raw_schema["components"]["schemas"].values():
+            if "properties" in schema:  # an answer has no field that nobody has described
+                schema.setdefault("additionalProperties", False)
         return document
 
     async def _started(self, scope: Scope, receive: Receive, send: Send) -> None:
