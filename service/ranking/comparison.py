@@ -108,7 +108,7 @@ class Comparison:
             "version": candidate.version,
             "live": live,
             "opened": show_time(candidate.opened),
-            "expires_seconds": max(0.0, (candidate.until - _now()) / 1000),
+            "expires_seconds": max(0.0, (candidate.expires - _now()) / 1000),
         }
 
     async def end(self, version: str | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from turret.service.versions.follower import Follower, Late
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
-from turret.service.versions.record import Activation, Candidate, Record, Route, Routes, new_activation, now
+from turret.service.versions.record import Activation, Record, Route, Routes, new_activation, now
 from turret.tower.engines.access import current_access
 from turret.tower.engines.live import check_loaded, move_alias
 from turret.tower.errors import BundleError, EngineError
@@ -24,7 +24,6 @@ from turret.tower.format.manifest import Manifest
 _LEASE_SECONDS = 10.0
 _RENEW_SECONDS = 2.0
 _LOOK_SECONDS = 0.01
-COMPARISON_SECONDS = 1800.0  # that a version stays open for comparison
 # A version with few answers in common, or of low recall, may be compared.
 _WORTH_A_LOOK = frozenset({"overlap", "recall"})
 _log = logging.getLogger("turret.activation")
@@ -130,9 +129,7 @@ class Activator:
 
         Raises as `route`.
         """
-        opened = time.time_ns() // 1_000_000
-        until = opened + round(COMPARISON_SECONDS * 1000)
-        candidate = Candidate(version=version, opened=opened, until=until) if version else None
+        candidate = Route(version=version, opened=time.time_ns() // 1_000_000) if version else None
         return await self.route(lambda routes: routes.model_copy(update={"candidate": candidate}))
 
     @asynccontextmanager
@@ -181,7 +178,7 @@ class Activator:
 
     async def _checked(self, turn: _Turn, routes: Routes) -> Routes:
         """Check the versions of routes that are not loaded here, and pin the content of each."""
-        pinned: dict[str, Route | Candidate | None] = {}
+        pinned: dict[str, Route | None] = {}
         for kind, route in ((kind, getattr(routes, kind)) for kind in ("canary", "shadow", "candidate")):
             if route is None:
                 continue

@@ -10,7 +10,7 @@ from pathlib import Path
 from turret.service.errors import ConflictError, NothingLiveError, NotReadyError
 from turret.service.versions.loaded_model import LoadedModel, TrafficSplit, open_live
 from turret.service.versions.memory import give_back
-from turret.service.versions.record import Activation, Candidate, Record, Route, Routes
+from turret.service.versions.record import Activation, Record, Route, Routes
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import BundleError
 
@@ -205,7 +205,7 @@ class ModelHolder:
         opened = map(self._model_of, (routes.canary, routes.shadow, routes.candidate))
         return TrafficSplit(routes, *opened)
 
-    def _model_of(self, route: Route | Candidate | None) -> LoadedModel | None:
+    def _model_of(self, route: Route | None) -> LoadedModel | None:
         if route is None:
             return None
         traffic = self.traffic
@@ -221,12 +221,12 @@ class ModelHolder:
             return None
 
 
-def is_over(candidate: Candidate) -> bool:
+def is_over(candidate: Route) -> bool:
     """Whether the time of a compared version is over."""
-    return time.time_ns() // 1_000_000 >= candidate.until
+    return time.time_ns() // 1_000_000 >= candidate.expires
 
 
-def _holds(model: LoadedModel, named: Activation | Route | Candidate) -> bool:
+def _holds(model: LoadedModel, named: Activation | Route) -> bool:
     """Whether a loaded version has the content that was checked."""
     return model.version == named.version and model.bundle.snapshot.manifest == named.manifest
 

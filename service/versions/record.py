@@ -10,6 +10,7 @@ from turret.service.errors import ReplicasUnavailableError
 from turret.tower.format.pointer import is_version
 
 _MOST_BEFORE = 100
+COMPARISON_SECONDS = 1800  # that a version stays open for comparison
 
 
 def _checked(version: str) -> str:
@@ -54,20 +55,18 @@ class Route(Stored):
     """A version, and its share of users or requests, above 0 and at most 1.
 
     `manifest` is the SHA-256 of its manifest when it was checked; a version with another one is refused.
+    `opened` is when a comparison began, in ms since 1970.
     """
 
     version: str
-    share: float = Field(gt=0, le=1, allow_inf_nan=False)
+    share: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     manifest: str | None = None
+    opened: int = 0
 
-
-class Candidate(Stored):
-    """A version that is compared with the live one, from `opened` until `until` (ms since 1970)."""
-
-    version: str
-    manifest: str | None = None
-    opened: int
-    until: int
+    @property
+    def expires(self) -> int:
+        """When a comparison is over, in ms since 1970."""
+        return self.opened + 1000 * COMPARISON_SECONDS
 
 
 class Routes(Stored):
@@ -78,7 +77,7 @@ class Routes(Stored):
 
     canary: Route | None = None
     shadow: Route | None = None
-    candidate: Candidate | None = None
+    candidate: Route | None = None
 
     def takes(self, user: str) -> bool:
         """Whether the canary answers a user; a larger share keeps the users of a smaller one."""

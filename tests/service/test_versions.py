@@ -47,7 +47,6 @@ from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.record import (
     Activation,
-    Candidate,
     Record,
     Route,
     Routes,
@@ -151,7 +150,7 @@ def test_a_record_that_could_not_be_served_is_an_error_in_words(change: dict[str
 
 def test_a_record_knows_each_version_once_at_its_last_activation() -> None:
     """And a canary and a candidate end when their version becomes live."""
-    candidate = Candidate(version="v1", opened=1, until=2)
+    candidate = Route(version="v1", opened=1)
     routes = CANARY.model_copy(update={"candidate": candidate})
     after = SHOWN.model_copy(update={"routes": routes}).activated(line("v3")).activated(line("v1"))
     assert [one.version for one in (after.live, *after.before)] == ["v1", "v3", "v2"]
