@@ -37,6 +37,7 @@ _RESTART_SECONDS = 1.0  # from one start of a worker to the next
 _MAX_FAILURES = 5  # starts of a worker in a row
 _HUNG_SECONDS = 15.0
 _STEP_SECONDS = 0.1
+_THREAD_SECONDS = 2.0  # in which a thread that has been joined leaves the system's table
 _log = logging.getLogger("turret.supervisor")
 
 
@@ -280,9 +281,10 @@ def _prepare_store(settings: Settings) -> None:
 
 def _check_threads() -> None:
     """Raise ServiceError when this process has threads: a forked child could inherit locked locks."""
-    tasks = Path("/proc/self/task")
-    threads = len(list(tasks.iterdir())) if tasks.is_dir() else 1
-    if threads > 1:
-        raise ServiceError(
-            f"{threads} threads run before the fork of the workers; start the service with `turret serve`"
-        )
+    tasks, patience = Path("/proc/self/task"), time.monotonic() + _THREAD_SECONDS
+    while tasks.is_dir() and (threads := len(list(tasks.iterdir()))) > 1:
+        if time.monotonic() >= patience:
+            raise ServiceError(
+                f"{threads} threads run before the fork of the workers; start the service with `turret serve`"
+            )
+        time.sleep(0.01)
