@@ -27,7 +27,7 @@ from turret.service.versions.activation import Swap, reason_of
 from turret.service.versions.folder import latest_lines
 from turret.service.versions.follower import Late
 from turret.service.versions.gate import checked_versions
-from turret.service.versions.record import Route
+from turret.service.versions.record import Routes
 from turret.tower.errors import BundleError
 
 _ACTIVATIONS, _COMPARED_USERS = 100, 1_000
@@ -103,12 +103,9 @@ async def route(body: Annotated[RoutesRequest, Depends(Reads(RoutesRequest))], p
 
     An omitted route stays; null removes it.
     """
-    changes = {
-        name: None if change is None else Route.model_validate(change.model_dump())
-        for name, change in ((name, getattr(body, name)) for name in body.model_fields_set)
-    }
+    changes = body.model_dump(exclude_unset=True)
     with _refusals("routes", parts):
-        late = await parts.activator.route(lambda routes: routes.model_copy(update=changes))
+        late = await parts.activator.route(lambda old: Routes.model_validate(old.model_dump() | changes))
     return json_response(_shown(parts) | _behind(late))
 
 
