@@ -25,6 +25,7 @@ MIN_HITS = 100  # below which no distance is exported
 WINDOW = 1800.0  # seconds
 _log = logging.getLogger("turret.observation")
 
+Scores = Sequence[float] | NDArray[np.floating[Any]]
 # The number of answers ("scores") and of their items ("popularity") in each tenth.
 Counts = dict[str, NDArray[np.float64]]
 
@@ -141,12 +142,13 @@ class Reference:
         below, up_to = bisect_left(self.scores, score), bisect_right(self.scores, score)
         return (below + up_to) / 2 / len(self.scores) if self.scores else 0.0
 
-    def count(self, counts: Counts, scores: Sequence[float], rows: NDArray[np.integer[Any]]) -> None:
+    def count(self, counts: Counts, scores: Scores, rows: NDArray[np.integer[Any]]) -> None:
         """Count an answer: the rank of its best score, and the popularity of its best items."""
-        best, known = scores[:1], rows[:TOP]
-        shares = self.popularity[known[known < len(self.popularity)]]
-        for of, values in (("scores", [self.rank(float(score)) for score in best]), ("popularity", shares)):
-            counts[of] += np.histogram(values, bins=10, range=(0.0, 1.0))[0]
+        ranks = [self.rank(float(score)) for score in scores[:1]]
+        known = rows[:TOP][rows[:TOP] < len(self.popularity)]
+        for of, shares in (("scores", ranks), ("popularity", self.popularity[known].tolist())):
+            for share in shares:
+                counts[of][min(int(10 * share), 9)] += 1
 
 
 class Drift:
@@ -190,7 +192,7 @@ class Drift:
         """Offer an answer of the towers, best first, to a request without filters."""
         reference = self._reference
         if random.random() < self._share and live is self._live and reference is not None:
-            reference.count(self._counts, scores[:1].tolist(), rows)
+            reference.count(self._counts, scores, rows)
 
 
 def _no_counts() -> Counts:
