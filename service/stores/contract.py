@@ -43,8 +43,8 @@ class History(NamedTuple):
 class HistoryStore(Protocol):
     """Events by user, ordered by time and then by arrival.
 
-    With a `max_age` in milliseconds, older events (by the service's clock) are neither stored nor read, and
-    are deleted in time. Every method raises HistoryUnavailableError while the store is unavailable.
+    With `keep_days`, older events (by the service's clock) are neither stored nor read, and are deleted in
+    time. Every method raises HistoryUnavailableError while the store is unavailable.
     """
 
     async def append(self, events: Sequence[Event]) -> int:
@@ -100,16 +100,11 @@ def clamp_times(events: Sequence[Event], now: int, skew: int = CLOCK_SKEW) -> li
     ]
 
 
-def days(count: int | None) -> int | None:
-    """Convert days to milliseconds; None stays None (no limit)."""
-    return None if count is None else count * _DAY
-
-
-def oldest_kept(max_age: int | None, now: int | None = None) -> int:
-    """Return the earliest time within `max_age`, in milliseconds since 1970; -2^63 without a limit."""
-    if max_age is None:
+def oldest_kept(keep_days: float | None, now: int | None = None) -> int:
+    """Return the earliest time that is kept, in milliseconds since 1970; -2^63 if all are."""
+    if keep_days is None:
         return -(2**63)
-    return (clock.time_ns() // 1_000_000 if now is None else now) - max_age
+    return (clock.time_ns() // 1_000_000 if now is None else now) - round(keep_days * _DAY)
 
 
 def drop_expired(events: Sequence[Event], oldest: int) -> list[Event]:

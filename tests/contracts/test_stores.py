@@ -13,7 +13,7 @@ from tests.contracts.stores import ADDRESSES, SHARED, STORE_KINDS, THIRD_PARTY, 
 from tests.support.redis_server import sweep
 from turret.service.settings import Settings
 from turret.service.stores.checks import check_store
-from turret.service.stores.contract import Event, History, Stores, days
+from turret.service.stores.contract import Event, History, Stores
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import MEMORY, SqliteHistory
@@ -46,8 +46,8 @@ def test_a_store_keeps_the_contract(name: str, tmp_path: Path) -> None:
 class OneIdForAll(SqliteHistory):
     """An event id counts once, whoever's it is."""
 
-    def __init__(self, path: Path | None, max_age: int | None) -> None:
-        super().__init__(path, max_age)
+    def __init__(self, path: Path | None, keep_days: float | None) -> None:
+        super().__init__(path, keep_days)
         self._seen: set[str] = set()
 
     async def append(self, events: Sequence[Event]) -> int:
@@ -67,8 +67,8 @@ class OldestFirst(SqliteHistory):
 class Remembering(SqliteHistory):
     """The ids of forgotten events stay."""
 
-    def __init__(self, path: Path | None, max_age: int | None) -> None:
-        super().__init__(path, max_age)
+    def __init__(self, path: Path | None, keep_days: float | None) -> None:
+        super().__init__(path, keep_days)
         self._forgotten: set[tuple[str, str]] = set()
 
     async def append(self, events: Sequence[Event]) -> int:
@@ -93,7 +93,7 @@ class Scattering(SqliteHistory):
 class Ageless(SqliteHistory):
     """Nothing is too old to be kept."""
 
-    def __init__(self, path: Path | None, max_age: int | None) -> None:
+    def __init__(self, path: Path | None, keep_days: float | None) -> None:
         super().__init__(path)
 
 
@@ -120,7 +120,7 @@ def test_a_faulty_store_is_noticed_with_a_sentence(
     histories: type[SqliteHistory], items: type[SqliteItems], sentence: str
 ) -> None:
     def opened(settings: Settings) -> Stores:
-        return Stores(histories(None, days(settings.keep_days)), items())
+        return Stores(histories(None, settings.keep_days), items())
 
     with pytest.raises(AssertionError, match=f"^{sentence}"):
         check_store(replace(MEMORY, open=opened), lambda: "memory://")

@@ -22,7 +22,6 @@ from turret.service.stores.contract import (
     HistoryStore,
     Stores,
     clamp_times,
-    days,
     drop_expired,
     oldest_kept,
 )
@@ -292,8 +291,8 @@ def test_times_out_of_the_window_are_moved_into_it(given: int, counts: int) -> N
 
 def test_what_is_too_old_to_be_kept_is_left_out() -> None:
     events = [event(time) for time in (NOW - 2 * DAY - 1, NOW - 2 * DAY, NOW)]
-    assert drop_expired(events, oldest_kept(days(2), NOW)) == events[1:]
-    assert drop_expired(events, oldest_kept(days(None), NOW)) == events
+    assert drop_expired(events, oldest_kept(2, NOW)) == events[1:]
+    assert drop_expired(events, oldest_kept(None, NOW)) == events
 
 
 # The registry

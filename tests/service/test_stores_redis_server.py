@@ -118,7 +118,7 @@ def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server: Redi
         await eventually(lambda: server.ask("KEYS", "*") == [], "the keys have expired")
 
     work_with(server.address, forgotten)
-    work_with(server.address, expired, max_age=700)
+    work_with(server.address, expired, keep_days=700 / 86_400_000)
 
 
 @nightly

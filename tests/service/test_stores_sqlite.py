@@ -226,7 +226,7 @@ def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:
         store = SqliteHistory(path)
         await store.append([Event(f"{n}", f"u{n}", 1, n) for n in range(2_500)])
         await store.close()
-        store = SqliteHistory(path, max_age=1_000)
+        store = SqliteHistory(path, keep_days=1)
         for number in range(4):
             await store.append([Event(f"now {number}", "u", 1, 2**45)])
         await store.close()

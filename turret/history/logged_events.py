@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from turret.data.events.event_arrays import stable_order
 from turret.data.prepared import PreparedData
 from turret.data.ranges import groups, ranges
-from turret.service.stores.contract import CLOCK_SKEW, Event, days, oldest_kept
+from turret.service.stores.contract import CLOCK_SKEW, Event, oldest_kept
 
 PORTION = 1 << 17  # events in memory at a time
 Rows = NDArray[np.int64]
@@ -34,7 +34,7 @@ class KeptEvents:
     def of(cls, newest: int, keep_days: int | None) -> "KeptEvents":
         """Make the limits of a service with these settings, at this moment."""
         now = time.time_ns() // 1_000_000
-        return cls(newest, oldest_kept(days(keep_days), now), now + CLOCK_SKEW, now)
+        return cls(newest, oldest_kept(keep_days, now), now + CLOCK_SKEW, now)
 
 
 def logged_events(

@@ -10,7 +10,7 @@ from turret.service.errors import NotFoundError
 from turret.service.http.routes.dependencies import Parts, Reads, UserId, json_response
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
-from turret.service.stores.contract import Event, clamp_times, days, drop_expired, oldest_kept
+from turret.service.stores.contract import Event, clamp_times, drop_expired, oldest_kept
 from turret.tower.format.manifest import Manifest
 
 router = APIRouter(prefix="/v1", tags=["histories"])
@@ -29,7 +29,7 @@ async def store_events(
     now = time.time_ns() // 1_000_000
     sent = [_event(event, now) for event in body.events]
     placed = clamp_times(sent, now)
-    events = drop_expired(placed, oldest_kept(days(parts.settings.keep_days), now))
+    events = drop_expired(placed, oldest_kept(parts.settings.keep_days, now))
     stored = await parts.histories.append(events)
     parts.metrics.events_stored.inc(stored)
     answer: dict[str, Any] = {"stored": stored, "duplicates": len(events) - stored}

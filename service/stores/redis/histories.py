@@ -21,7 +21,6 @@ from turret.service.stores.contract import (
     History,
     StoreKind,
     Stores,
-    days,
     drop_expired,
     oldest_kept,
 )
@@ -100,15 +99,15 @@ class RedisHistory:
         address: str,
         connections: int = 16,
         seconds: float = 5.0,
-        max_age: int | None = None,
+        keep_days: float | None = None,
     ) -> None:
         self._address = read_address(address)
-        self._max_age = max_age
+        self._keep_days = keep_days
         self._redis = RedisClient(self._address, connections, seconds)
 
     async def append(self, events: Sequence[Event]) -> int:
         users: dict[str, list[Event]] = {}
-        for event in drop_expired(events, oldest_kept(self._max_age)):
+        for event in drop_expired(events, oldest_kept(self._keep_days)):
             users.setdefault(event.user, []).append(event)
         # One script writes those of all users; in a cluster of one, as its keys have to be in one slot.
         groups = [[user] for user in users] if self._address.is_cluster else [list(users)]
@@ -132,7 +131,7 @@ class RedisHistory:
     async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
         # This process holds the ids of the users, as SCAN may return a key twice.
         seen: set[str] = set()
-        first = max(first, oldest_kept(self._max_age))
+        first = max(first, oldest_kept(self._keep_days))
         for master in await self._redis.masters():
             cursor = None
             while cursor != 0:
@@ -215,7 +214,7 @@ class RedisHistory:
         return ["ZREVRANGEBYSCORE", key, "+inf", oldest, "WITHSCORES", "LIMIT", 0, limit]
 
     def _oldest(self) -> str | int:
-        return "-inf" if self._max_age is None else oldest_kept(self._max_age)
+        return "-inf" if self._keep_days is None else oldest_kept(self._keep_days)
 
     def _events(self, user: str, reply: Any) -> list[Event]:
         return self._decode(lambda reply: decode_events(user, reply), reply)
@@ -297,7 +296,7 @@ def _warnings(info: object, appendfsync: object, replicas: int | None) -> Iterat
 
 def _open(settings: Settings) -> Stores:
     seconds = max(settings.history_timeout, settings.write_timeout)
-    histories = RedisHistory(settings.store, seconds=seconds, max_age=days(settings.keep_days))
+    histories = RedisHistory(settings.store, seconds=seconds, keep_days=settings.keep_days)
     return Stores(histories, RedisItems(settings.store))
 
 

@@ -18,7 +18,6 @@ from turret.service.stores.contract import (
     History,
     StoreKind,
     Stores,
-    days,
     drop_expired,
     oldest_kept,
 )
@@ -96,15 +95,15 @@ class SqliteHistory:
 
     Several processes may open the same file. Appends that arrive during a write are written together, with
     one disk sync (synchronous=FULL). Long reads have their own thread, so that short ones of other users
-    don't wait for them. With a `max_age` each append also deletes some expired events. Without a path, the
+    don't wait for them. With `keep_days` each append also deletes some expired events. Without a path, the
     histories are in memory, in one connection without a thread. Raises ServiceError when the file can't be
     opened.
     """
 
-    def __init__(self, path: Path | None = None, max_age: int | None = None) -> None:
+    def __init__(self, path: Path | None = None, keep_days: float | None = None) -> None:
         self._path = path
         self._name = f"history store {path.name if path else 'in memory'}"
-        self._max_age = max_age
+        self._keep_days = keep_days
         self._sweep_position: _Position = _BEGINNING
         self._waiting: deque[_Append] = deque()
         self._writing: asyncio.Task[None] | None = None
@@ -192,14 +191,14 @@ class SqliteHistory:
 
     def _insert(self, connection: sqlite3.Connection, calls: Sequence[Sequence[Event]]) -> list[int]:
         self._check_identity()
-        oldest = oldest_kept(self._max_age)
+        oldest = oldest_kept(self._keep_days)
         with transaction(connection):
             # Sorted by user, as a user's rows go into the same pages.
             stored = [
                 connection.executemany(_INSERT, sorted(drop_expired(events, oldest), key=_USER)).rowcount
                 for events in calls
             ]
-            if self._max_age is not None:
+            if self._keep_days is not None:
                 self._sweep(connection, oldest)
         return stored
 
@@ -213,17 +212,17 @@ class SqliteHistory:
         """Delete a portion of a user's events; return for each 1, or 0 for an expired one."""
         self._check_identity()
         with transaction(connection):
-            rows = connection.execute(_FORGET_OLDEST, (user, _DELETE_PORTION, oldest_kept(self._max_age)))
+            rows = connection.execute(_FORGET_OLDEST, (user, _DELETE_PORTION, oldest_kept(self._keep_days)))
             return [kept for (kept,) in rows]
 
     def _used(self, connection: sqlite3.Connection, user: str, limit: int) -> History:
-        rows = connection.execute(_USED, (user, oldest_kept(self._max_age), limit)).fetchall()
+        rows = connection.execute(_USED, (user, oldest_kept(self._keep_days), limit)).fetchall()
         rows.reverse()
         return History([item for item, _ in rows], [time for _, time in rows])
 
     def _random_user(self, connection: sqlite3.Connection) -> str | None:
         for start in (_draw(connection), ""):
-            row = connection.execute(_USER_FROM, (start, oldest_kept(self._max_age))).fetchone()
+            row = connection.execute(_USER_FROM, (start, oldest_kept(self._keep_days))).fetchone()
             if row is not None:
                 return str(row[0])
         return None
@@ -231,7 +230,7 @@ class SqliteHistory:
     def _counted_events(
         self, connection: sqlite3.Connection, user: str, limit: int
     ) -> tuple[int, list[Event]]:
-        oldest = oldest_kept(self._max_age)
+        oldest = oldest_kept(self._keep_days)
         (count,) = connection.execute(_COUNT, (user, oldest, COUNT_LIMIT)).fetchone()
         rows = connection.execute(_NEWEST, (user, oldest, limit)).fetchall()
         rows.reverse()
@@ -242,7 +241,7 @@ class SqliteHistory:
     ) -> tuple[list[Event], _Position]:
         """Return the events of the next rows, and the position of the last row or _END."""
         end = _portion_end(connection, position, _SCAN_PORTION)
-        first = max(first, oldest_kept(self._max_age))
+        first = max(first, oldest_kept(self._keep_days))
         rows = connection.execute(_SCAN, (*position, *end, first, last))
         return list(map(Event._make, rows)), end
 
@@ -288,7 +287,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 def _open(settings: Settings) -> Stores:
     path = _path(settings.store)
-    return Stores(SqliteHistory(path, days(settings.keep_days)), SqliteItems(_items_path(path)))
+    return Stores(SqliteHistory(path, settings.keep_days), SqliteItems(_items_path(path)))
 
 
 def _path(address: str) -> Path:
@@ -308,7 +307,7 @@ def _items_path(histories: Path) -> Path:
 
 
 def _open_in_memory(settings: Settings) -> Stores:
-    return Stores(SqliteHistory(max_age=days(settings.keep_days)), SqliteItems())
+    return Stores(SqliteHistory(keep_days=settings.keep_days), SqliteItems())
 
 
 SQLITE = StoreKind(_ADDRESS_FORM, _open)
