@@ -223,7 +223,7 @@ class Activator:
 
     async def _make_live(self, turn: _Turn, line: Activation, replays: bool) -> tuple[Record, str | None]:
         """Open a version, and make it that of the record, of the folder, and of this worker."""
-        live = await asyncio.to_thread(open_live, self._root, line.version, 0, line.manifest, replays)
+        live = await asyncio.to_thread(open_live, self._root, line.version, line.manifest, replays)
         await self._holder.prepare(live.bundle)
         line = line.model_copy(update={"manifest": live.bundle.snapshot.manifest})
         after = turn.record.activated(line) if turn.record else Record(live=line)

@@ -281,7 +281,7 @@ class Follower:
     async def _keep(self) -> None:
         """Let the folder follow: the member that took the call has usually done it already."""
         record = self._holder.record
-        if record is None or not record.is_confirmed or record == self._kept:
+        if record is None or record.number == 0 or record == self._kept:
             return
         if await asyncio.to_thread(keep, self._holder.root, record):
             self._kept = record

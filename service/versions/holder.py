@@ -185,7 +185,8 @@ class ModelHolder:
             self.traffic = replace(self.traffic, routes=routes, candidate=None)
 
     def _open(self, activation: Activation) -> LoadedModel:
-        return open_live(self.root, activation.version, activation.number or 0, activation.manifest)
+        live = open_live(self.root, activation.version, activation.manifest)
+        return replace(live, number=activation.number or 0)
 
     def _open_one_before(self, record: Record, refused: BundleError) -> LoadedModel:
         for before in record.before:
@@ -213,7 +214,7 @@ class ModelHolder:
             if model and _holds(model, route):
                 return model
         try:
-            return open_live(self.root, route.version, manifest=route.manifest)
+            return open_live(self.root, route.version, route.manifest)
         except BundleError as error:
             _log.warning(
                 "the route to version %s is ignored, as it can't be opened: %s", route.version, error

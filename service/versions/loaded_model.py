@@ -92,9 +92,7 @@ class TrafficSplit:
     candidate: LoadedModel | None = None
 
 
-def open_live(
-    root: Path, version: str, number: int = 0, manifest: str | None = None, replays: bool = True
-) -> LoadedModel:
+def open_live(root: Path, version: str, manifest: str | None = None, replays: bool = True) -> LoadedModel:
     """Load a version, whose manifest has to have the SHA-256 `manifest`, if given.
 
     Checks everything but the checksums of files that are unchanged since their last verification, and without
@@ -102,7 +100,7 @@ def open_live(
     """
     bundle = load(root, version, trust_note=True, content=manifest, replays=replays)
     latency = LatencyEstimate(bundle.manifest.index.is_remote)
-    live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), number, latency)
+    live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), latency=latency)
     _warm_up(live)
     return live
 

@@ -104,18 +104,13 @@ class Record(Stored):
 
     @property
     def number(self) -> int:
-        """The number of the live activation, 0 for one that is not confirmed."""
+        """The number of the live activation; 0: it is merely that of the folder, see `unconfirmed`."""
         return self.live.number or 0
 
     @property
     def order(self) -> tuple[int, int]:
         """Its number and that of its routes: a later record of a service has greater ones."""
         return self.number, self.routes_number
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Whether the live version is that of the record, and not merely that of the folder."""
-        return self.number > 0
 
     @field_validator("live")
     @classmethod
