@@ -25,25 +25,23 @@ def explain(view: ItemView, query: ResolvedQuery, ranking: Ranking) -> dict[str,
         vectors = view.vectors(ranking.rows)
         pulls = _pulls(view, query, query.vector, vectors)
         explanation["items"] = [
-            {"id": view.id(row), "score_parts": part, "pulled_by": pull}
-            for row, part, pull in zip(
-                ranking.rows.tolist(), _parts(view, query.vector, vectors), pulls, strict=True
-            )
+            {"id": view.id(row), "score_parts": _parts(view, query.vector, vector), "pulled_by": pull}
+            for row, vector, pull in zip(ranking.rows.tolist(), vectors, pulls, strict=True)
         ]
     return explanation
 
 
-def _parts(view: ItemView, user: NDArray[np.float32], items: Vectors) -> list[dict[str, float | bool]]:
-    """The inner product, temperature and bias, if any, of each of K items [K, D]."""
+def _parts(view: ItemView, user: NDArray[np.float32], item: NDArray[np.float32]) -> dict[str, float | bool]:
+    """The inner product of both vectors [D], the temperature, and the item's bias, if any."""
     scoring = view.bundle.manifest.scoring
-    parts: list[dict[str, float | bool]] = []
-    for position, product in enumerate((items @ user).tolist()):
-        part: dict[str, float | bool] = {"inner_product": product, "temperature": scoring.temperature}
-        if scoring.item_bias:
-            part["item_bias"] = float(items[position, -1] * user[-1])
-        if scoring.absolute:
-            part["without_sign"] = True
-        parts.append(part)
+    parts: dict[str, float | bool] = {
+        "inner_product": float(item @ user),
+        "temperature": scoring.temperature,
+    }
+    if scoring.item_bias:
+        parts["item_bias"] = float(item[-1] * user[-1])
+    if scoring.absolute:
+        parts["without_sign"] = True
     return parts
 
 
