@@ -82,7 +82,7 @@ def response_to(error: Exception, scope: Scope, bundles: Path) -> Response | Non
         return refusal(error, field, message)
     if isinstance(error, UnavailableError):
         headers = _retry_after(error.retry_after)
-        return write_error(error.status, error.part, None, message + error.remedy, headers)
+        return write_error(503, error.part, None, message + error.remedy, headers)
     for kind, (part, remedy) in _OF_TOWER.items():
         if isinstance(error, kind):
             return write_error(503, part, None, message + remedy, _retry_after(_RETRY_SECONDS))

@@ -15,18 +15,13 @@ class AnswerError(ServiceError):
         self.status = status
 
 
-class BusyError(ServiceError):
-    """A lock was not free in time; the same call may succeed later."""
-
-
 class UnavailableError(ServiceError):
     """A part of the service that a request needs is unavailable.
 
-    The response has `status`, the name of the `part`, the `remedy` at the end of the message, and the seconds
+    The response, 503, has the name of the `part`, the `remedy` at the end of the message, and the seconds
     `retry_after`.
     """
 
-    status = 503
     part = "store"
     remedy = "; retry"
 
@@ -51,8 +46,18 @@ class ItemsUnavailableError(UnavailableError):
     remedy = "; retry, the call is idempotent"
 
 
-class ReplicasUnavailableError(ServiceError):
+class ReplicasUnavailableError(UnavailableError):
     """The record that the replicas of a service share can't be read or written."""
+
+    part = "version"
+    remedy = ""
+
+
+class BusyError(UnavailableError):
+    """A lock was not free in time; the same call may succeed later."""
+
+    part = "version"
+    remedy = ""
 
 
 class NothingLiveError(UnavailableError):

@@ -11,12 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from turret.data.vocabulary import Id
 from turret.service.errors import (
-    BusyError,
     ConflictError,
     HistoryUnavailableError,
     NotFoundError,
     NotReadyError,
-    ReplicasUnavailableError,
     RequestError,
 )
 from turret.service.overlay.fresh import FreshItems
@@ -89,9 +87,9 @@ class Comparison:
     async def open(self, version: str) -> dict[str, Any]:
         """Open a version in every worker, in place of any other, and describe the comparison.
 
-        Opening it again renews its time. Raises NotFoundError for an unknown version,
-        ConflictError for the live one and for one that can't be opened, NothingLiveError without a live
-        version, and NotReadyError while another activation is in progress.
+        Opening it again renews its time. Raises NotFoundError for an unknown version, ConflictError for the
+        live one and for one that can't be opened, and UnavailableError without a live version or while
+        another activation is in progress.
         """
         if version == self._model_holder.live.version:
             message = f"version {version} is live now; compare another one of GET /v1/versions with it"
@@ -112,7 +110,7 @@ class Comparison:
         }
 
     async def end(self, version: str | None) -> dict[str, Any]:
-        """End the comparison; with a `version`, only if it is of that one. Raises NotReadyError as `open`."""
+        """End the comparison; with a `version`, only if it is of that one. Raises as `open`."""
         if self.state(version)["version"] is not None:
             await self._compare(None)
         return self.state()
@@ -166,8 +164,6 @@ class Comparison:
         except BundleError as error:
             refused = NotFoundError if reason_of(error) == "unknown" else ConflictError
             raise refused("version", version, str(error)) from None
-        except (BusyError, ReplicasUnavailableError) as error:
-            raise NotReadyError("version", version, str(error), 2) from None
 
     async def _run(self, call: Callable[..., Result], *args: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)

@@ -11,12 +11,10 @@ import pytest
 
 from tests.support.virtual_time import run
 from turret.service.errors import (
-    BusyError,
     ConflictError,
     HistoryUnavailableError,
     NotFoundError,
     NotReadyError,
-    ReplicasUnavailableError,
     RequestError,
 )
 from turret.service.overlay.fresh import empty_overlay
@@ -197,8 +195,6 @@ def comparison(core: Any, bundles: Path) -> Iterator[Comparison]:
         (BundleError("there is no version v9", "missing"), NotFoundError),
         (RefusedError("there is no version v9", "unknown"), NotFoundError),
         (RefusedError("v9 needs 2 GB", "memory"), ConflictError),
-        (BusyError("another activation is in progress; retry"), NotReadyError),
-        (ReplicasUnavailableError("the record can't be read"), NotReadyError),
     ],
 )
 def test_a_version_that_can_not_be_opened_is_refused(
