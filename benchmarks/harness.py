@@ -64,17 +64,23 @@ def read_options(
 
 
 def run(
-    measure: Callable[[Options], Mapping[str, Any]],
+    *measures: Callable[[Options], Mapping[str, Any]],
     needs_data: bool = True,
     more: argparse.ArgumentParser | None = None,
 ) -> None:
-    """Measure as the script that is running, print the figures and keep them under its name."""
-    script = sys.modules["__main__"]
-    assert script.__spec__ is not None
-    options = read_options(script.__doc__, needs_data, more)
+    """Measure as the script that is running, print the figures and keep them under its name.
+
+    Of several measures the first argument of the command names one, and its function names the result.
+    """
+    name, description = _script()
+    parser = argparse.ArgumentParser(add_help=False, parents=[more] if more else [])
+    if len(measures) > 1:
+        parser.add_argument("measure", choices=[measure.__name__ for measure in measures])
+    options = read_options(description, needs_data, parser)
+    (measure,) = (one for one in measures if one.__name__ == getattr(options.given, "measure", one.__name__))
     figures = measure(options)
     show(figures)
-    finish(script.__spec__.name.rpartition(".")[2], options, figures)
+    finish(name if len(measures) == 1 else measure.__name__, options, figures)
 
 
 def run_rows(
@@ -88,10 +94,8 @@ def run_rows(
     """
     parser = argparse.ArgumentParser(add_help=False, parents=[more] if more else [])
     parser.add_argument("--resume", action="store_true", help="rows that are kept aren't measured again")
-    script = sys.modules["__main__"]
-    assert script.__spec__ is not None
-    name = script.__spec__.name.rpartition(".")[2]
-    options = read_options(script.__doc__, more=parser)
+    name, description = _script()
+    options = read_options(description, more=parser)
     rows = result(name)["rows"] if options.given.resume and (RESULTS / f"{name}.json").is_file() else []
     figures = {**about(options), "rows": rows}
     for row in measure(options, list(rows)):
@@ -100,6 +104,13 @@ def run_rows(
         finish(name, replace(options, as_json=False), figures)
     show(figures)
     finish(name, options, figures)
+
+
+def _script() -> tuple[str, str | None]:
+    """The name and the docstring of the module that is running."""
+    script = sys.modules["__main__"]
+    assert script.__spec__ is not None
+    return script.__spec__.name.rpartition(".")[2], script.__doc__
 
 
 def machine() -> dict[str, Any]:

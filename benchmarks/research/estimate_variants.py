@@ -24,7 +24,7 @@ from torch import Tensor
 
 from benchmarks.harness import Options, Side, Turn, alternate, rate_summary, run
 from benchmarks.research.reciprocal import reciprocals, regression
-from benchmarks.sampler_report import QUICK, SETS, SETTINGS, trained
+from benchmarks.samplers import QUICK, SETS, SETTINGS, trained
 from turret.data.prepared import PreparedData
 from turret.tower.towers.scoring import cross_scores, paired_scores
 from turret.training.batches.batches import TrainingBatches

@@ -1,0 +1,262 @@
+"""What running the service costs: memory over time, the proxy, and the agreement between replicas.
+
+`python -m benchmarks.operations soak`, `proxy` or `replicas`.
+
+`soak`: whether the service grows: 1,000,000 requests and 100 activations, and the memory meanwhile.
+
+The requests mix everything that a request can ask for. `growth_mb` is the resident memory (a page that
+several processes share counts once) at the end less that after the first tenth, by which everything has been
+used once.
+
+`proxy`: processor time of a request through the proxy, of the proxy and of the replica, beside a direct one.
+
+Two replicas of one worker each behind the nginx of the production profile, without its limits for one
+address; `POST /v1/recommend` with 50 items of history and k = 10 over 16 kept connections, in turns with the
+same load on one replica. All share the processors of this machine, so processor time counts, not requests/s.
+`core_rps`: requests that one core of the proxy, or of a replica behind it, answers in a second.
+`replica_mb`: resident memory of a replica after the load. Needs `nginx`.
+
+`replicas`: the cost of agreement between replicas on one Redis: of a call, of following, and of an answer.
+
+For one, two and three replicas of one worker, and for a service on SQLite: seconds of a change of an item and
+of an activation, each acknowledged by all replicas; then, while nobody asks, the processor seconds that a
+replica takes in a second, and the commands that Redis gets. Needs `redis-server`.
+"""
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+from benchmarks.harness import Options, run
+from benchmarks.load import Load, processors, run_load
+from benchmarks.processes import (
+    Running,
+    local_proxy,
+    post,
+    processor_seconds,
+    redis_server,
+    resident_bytes,
+    running_service,
+)
+from benchmarks.serving_shop import VERSIONS, Served, served_shop
+
+SOAK_ITEMS, REQUESTS, SOAK_ACTIVATIONS, WORKERS = 27_000, 1_000_000, 100, 2
+SOAK_QUICK_ITEMS, QUICK_REQUESTS, QUICK_SOAK_ACTIVATIONS = 2_000, 5_000, 4
+AT_ONCE = 2.0  # seconds of load between two looks at the memory, at least
+
+
+def soak(options: Options) -> dict[str, Any]:
+    """Send requests until there were enough, with activations spread over them."""
+    requests, activations = (
+        (QUICK_REQUESTS, QUICK_SOAK_ACTIVATIONS) if options.quick else (REQUESTS, SOAK_ACTIVATIONS)
+    )
+    shop = served_shop(SOAK_QUICK_ITEMS if options.quick else SOAK_ITEMS)
+    bodies = mixed(shop)
+    with running_service(shop.bundles, WORKERS) as service:
+        return _soak(service, bodies, requests, activations, 0.3 if options.quick else AT_ONCE)
+
+
+def mixed(shop: Served) -> tuple[str, ...]:
+    """The questions of the shop, each with one more wish than the one before, in turns."""
+    wishes: tuple[dict[str, Any], ...] = (
+        {},
+        {"k": 100},
+        {"filter": {"genres": {"any_of": ["drama"]}}},
+        {"diversity": 0.3},
+        {"cap": {"genres": 2}},
+        {"explain": True},
+        {"min_score": 0.0},
+        {"history": []},
+        {"history": ["nothing", "like", "it"]},
+        {"k": 0},
+        {"filter": {"nothing": {"equals": 1}}},
+    )
+    return tuple(
+        json.dumps({**json.loads(body), **wishes[place % len(wishes)]})
+        for place, body in enumerate(shop.bodies)
+    )
+
+
+def _soak(
+    service: Running, bodies: tuple[str, ...], requests: int, activations: int, seconds: float
+) -> dict[str, Any]:
+    _, load_cpu = processors(2)
+    points: list[dict[str, float]] = []
+    sent = done = failed = 0
+    while sent < requests or done < activations:
+        outcome = run_load(Load(service.url, "/v1/recommend", bodies, seconds=seconds, cpu=load_cpu))
+        sent += len(outcome.status)
+        failed += int((outcome.status >= 500).sum() + (outcome.status == 0).sum())
+        while done < activations and done < activations * sent / requests:
+            status, answer = service.activate(VERSIONS[(done + 1) % 2])
+            if status != 200:
+                raise RuntimeError(f"an activation was answered with {status}: {answer}")
+            done += 1
+        held = resident_bytes(service.process.pid) / 1e6
+        points.append({"requests": sent, "activations": done, "resident_mb": held})
+    return {"points": points, "failed": failed, **growth(points)}
+
+
+def growth(points: list[dict[str, float]]) -> dict[str, float]:
+    """The memory at the end (the median of the last tenth) less that after the first tenth, in MB."""
+    tenth = max(1, len(points) // 10)
+    first = statistics.median(one["resident_mb"] for one in points[tenth : 2 * tenth] or points[:1])
+    last = statistics.median(one["resident_mb"] for one in points[-tenth:])
+    return {"first_mb": first, "last_mb": last, "growth_mb": last - first}
+
+
+PROXY_ITEMS, PROXY_QUICK_ITEMS = 100_000, 2_000
+ROUNDS, SECONDS, QUICK_SECONDS = 5, 4.0, 1.0
+PATH = "/v1/recommend"
+
+
+def proxy(options: Options) -> dict[str, Any]:
+    """Both ways in turns; medians over the rounds."""
+    shop = served_shop(PROXY_QUICK_ITEMS if options.quick else PROXY_ITEMS)
+    seconds = QUICK_SECONDS if options.quick else SECONDS
+    direct, through = [], []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_service(shop.bundles) as first,
+        running_service(shop.bundles) as second,
+    ):
+        pids = [first.process.pid, second.process.pid]
+        ports = [int(one.url.rsplit(":", 1)[1]) for one in (first, second)]
+        with local_proxy(Path(folder), ports) as (nginx, port):
+            url = f"http://127.0.0.1:{port}"
+            proxied_cost(shop, url, 1.0, pids, None)
+            for _ in range(1 if options.quick else ROUNDS):
+                direct.append(proxied_cost(shop, first.url, seconds, pids, None))
+                through.append(proxied_cost(shop, url, seconds, pids, nginx.pid))
+        resident = resident_bytes(pids[0])
+    figures = {"direct": _medians(direct), "through": _medians(through)}
+    return {
+        "items": shop.items,
+        **figures,
+        "core_rps": {
+            "proxy": 1000 / figures["through"]["proxy_ms"],
+            "replica": 1000 / figures["through"]["replica_ms"],
+            "replica_direct": 1000 / figures["direct"]["replica_ms"],
+        },
+        "replica_mb": resident / 1e6,
+        "bundle_mb": shop.bundle_bytes / 1e6,
+    }
+
+
+def proxied_cost(
+    shop: Served, url: str, seconds: float, pids: list[int], nginx: int | None
+) -> dict[str, float]:
+    """Processor milliseconds of one request, in the replicas and in the proxy."""
+
+    def used() -> tuple[float, float]:
+        return sum(map(processor_seconds, pids)), processor_seconds(nginx) if nginx else 0.0
+
+    before = used()
+    outcome = run_load(Load(url, PATH, shop.bodies, seconds=seconds))
+    after = used()
+    if not outcome.good.all():
+        raise RuntimeError(f"{int((~outcome.good).sum())} requests were not answered with 200")
+    replica_ms, proxy_ms = (1000 * (b - a) / len(outcome.sent) for a, b in zip(before, after, strict=True))
+    return {"replica_ms": replica_ms, "proxy_ms": proxy_ms, "median_ms": 1000 * outcome.percentile(0.5)}
+
+
+def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+
+
+REPLICAS = (1, 2, 3)
+CHANGES, ACTIVATIONS, IDLE_SECONDS = 100, 20, 10.0
+QUICK_CHANGES, QUICK_ACTIVATIONS, QUICK_IDLE_SECONDS = 10, 4, 2.0
+
+
+def replicas(options: Options) -> dict[str, Any]:
+    """Measure a service on SQLite, then replicas."""
+    shop = served_shop(2_000)
+    item = json.loads(shop.bodies[0])["history"][0]
+    with tempfile.TemporaryDirectory() as folder:
+        alone = costs(options, shop.bundles, f"sqlite:///{folder}/history.sqlite", 1, item, lambda: 0)
+    rows = []
+    for count in REPLICAS:
+        with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as store:
+            if store is None:
+                raise SystemExit("there is no redis-server here; install it (apt-get install redis-server)")
+            asked = partial(commands, Redis.from_url(store))
+            rows.append(costs(options, shop.bundles, store, count, item, asked))
+    return {"sqlite": alone, "replicas": rows}
+
+
+def costs(
+    options: Options, bundles: Path, store: str, count: int, item: Any, calls: Callable[[], int]
+) -> dict[str, Any]:
+    """Measure `count` services on a store."""
+    quick = options.quick
+    with ExitStack() as stack:
+        services = [stack.enter_context(running_service(bundles, 1, "--store", store)) for _ in range(count)]
+        time.sleep(1)  # all know of each other
+        changes = [
+            seconds(partial(change, services[0], item)) for _ in range(QUICK_CHANGES if quick else CHANGES)
+        ]
+        activations = [
+            seconds(partial(activate, services[number % count], VERSIONS[number % 2]))
+            for number in range(QUICK_ACTIVATIONS if quick else ACTIVATIONS)
+        ]
+        idle = QUICK_IDLE_SECONDS if quick else IDLE_SECONDS
+        before, called = [processor_seconds(service.process.pid) for service in services], calls()
+        time.sleep(idle)
+        used = [
+            processor_seconds(service.process.pid) - start
+            for service, start in zip(services, before, strict=True)
+        ]
+        return {
+            "replicas": count,
+            "item_change_ms": _quantiles(changes),
+            "activation_ms": _quantiles(activations),
+            "idle_processor_share": statistics.mean(used) / idle,
+            "idle_commands_per_second": (calls() - called) / idle,
+        }
+
+
+def commands(redis: Redis) -> int:
+    """The number of commands that a Redis has run, without those within scripts' calls."""
+    return int(redis.info("stats")["total_commands_processed"])
+
+
+def change(service: Running, item: Any) -> None:
+    """Replace the fields of an item."""
+    body = json.dumps({"features": {}, "fields": {"at": time.time()}})
+    _check(post(service.url, f"/v1/items/{item}", body, method="PUT"))
+
+
+def activate(service: Running, version: str) -> None:
+    """Activate a version through one of the replicas."""
+    _check(service.activate(version))
+
+
+def _check(answer: tuple[int, str]) -> None:
+    status, text = answer
+    if status != 200 or "behind" in text:
+        raise RuntimeError(f"answered with {status}: {text}")
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Seconds of a call."""
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def _quantiles(samples: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(samples, n=20, method="inclusive")
+    return {"median": 1000 * statistics.median(samples), "p95": 1000 * cuts[-1]}
+
+
+if __name__ == "__main__":
+    run(soak, proxy, replicas, needs_data=False)
