@@ -30,7 +30,7 @@ from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import Filter, compile_filter
 from turret.tower.catalog.masks import RowMask
-from turret.tower.engines import access
+from turret.tower.engines import access, publishing
 from turret.tower.engines.access import (
     Access,
     Connection,
@@ -48,6 +48,7 @@ from turret.tower.engines.collections import (
     drop_unneeded,
     namespace,
 )
+from turret.tower.engines.commands import publish_bundle
 from turret.tower.engines.engine import Engine, EngineItems
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
@@ -56,10 +57,11 @@ from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.engines.where import InRange
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
-from turret.tower.format.manifest import read_manifest
+from turret.tower.format.manifest import MeasuredRecall, read_manifest
 from turret.tower.format.pointer import current
 from turret.tower.index.index import Index
 from turret.tower.index.planner import Planner
+from turret.tower.tuning.recall import measure_recall
 
 __all__ = ["server", "shop"]  # fixtures
 QUERIES = user_vectors(5)
@@ -352,6 +354,56 @@ def test_a_share_at_which_no_effort_suffices_is_searched_exactly(
     assert settings.breadth(ITEMS, 10) is not None
     assert settings.breadth(ITEMS - 1, 10) is None
     assert any("0.3 of the items are allowed: no effort for k = 10 (recall 0.9" in line for line in told)
+
+
+def test_efforts_that_miss_the_recall_on_more_queries_are_raised(
+    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The effort of the k that missed it alone, by one step, and the result is measured again."""
+    before = settings_of(publish_to_engine(shop / "v1", URL, version="before")).efforts
+    measured: list[tuple[MeasuredRecall, ...]] = []
+
+    def one_misses(*given: Any, **named: Any) -> tuple[MeasuredRecall, ...]:
+        measured.append(measure_recall(*given, **named))
+        return tuple(
+            cell.model_copy(update={"recall": 0.5})
+            if len(measured) == 1 and (cell.k, cell.selectivity) == (100, 1.0)
+            else cell
+            for cell in measured[-1]
+        )
+
+    monkeypatch.setattr(publishing, "measure_recall", one_misses)
+    told: list[str] = []
+    after = settings_of(publish_to_engine(shop / "v1", URL, version="after", report=told.append)).efforts
+    assert "cells under 0.99 on more queries: 1; raising their effort ..." in told
+    assert len(measured) == 2
+    changed = [(old, new) for old, new in zip(before, after, strict=True) if old.breadth != new.breadth]
+    assert [(old.rows, old.k) for old, _ in changed] == [(ITEMS, 100)]
+    assert all((old.breadth or 0) < (new.breadth or 0) for old, new in changed)
+
+
+def test_a_recall_that_no_effort_reaches_on_more_queries_is_refused(
+    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def misses(*given: Any, **named: Any) -> tuple[MeasuredRecall, ...]:
+        return tuple(cell.model_copy(update={"recall": 0.5}) for cell in measure_recall(*given, **named))
+
+    monkeypatch.setattr(publishing, "measure_recall", misses)
+    with pytest.raises(BundleError, match="recall"):
+        publish_to_engine(shop / "v1", URL)
+    assert server.items == {}
+
+
+def test_the_command_publishes_on_the_engine_of_the_environment(
+    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TURRET_ENGINE", raising=False)
+    with pytest.raises(EngineError, match="no engine is named: add --engine"):
+        publish_bundle(shop / "v1", None, 0.99, None, as_json=True)
+    monkeypatch.setenv("TURRET_ENGINE", URL)
+    publish_bundle(shop, None, 0.99, "served", as_json=True)
+    assert "served" in capsys.readouterr().out
+    assert isinstance(settings_of(shop / "served"), EngineSettings)
 
 
 @pytest.mark.parametrize(

@@ -276,3 +276,31 @@ def test_every_cell_of_the_table_has_to_reach_the_recall(
     monkeypatch.setattr("turret.tower.tuning.choice.measure_recall", lambda *_, **__: table)
     with pytest.raises(BundleError, match=r"0\.5000 of the true best 10 where 0\.1"):
         choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest("sq8", 0.95))
+
+
+def test_a_named_flat_index_is_the_exact_search() -> None:
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest("flat"))
+    assert isinstance(chosen.made, ExactIndex)
+    assert chosen.choice.words[-1] == "flat was requested; it misses nothing"
+
+
+def test_a_requested_time_that_the_exact_search_keeps_leaves_it(costs: dict[str, float]) -> None:
+    """The costs are 10 seconds of an exact search, and 1 of the fastest index."""
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95, milliseconds=10_500.0))
+    assert isinstance(chosen.made, ExactIndex)
+    assert "within the requested 10500 ms" in chosen.choice.words[-1]
+    assert chosen.choice.tried == ()
+
+
+def test_a_requested_time_that_no_index_keeps_is_told(costs: dict[str, float]) -> None:
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95, milliseconds=500.0))
+    assert chosen.settings.kind == "ivf"
+    assert chosen.choice.words[-1] == (
+        "none reaches the requested 500 ms; lower --recall for a faster search"
+    )
+
+
+def test_a_kind_that_proposes_settings_of_another_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HnswSettings, "proposals", lambda facts: IvfSettings.proposals(facts))
+    with pytest.raises(BundleError, match=r"HnswSettings\.proposals of the index kind 'hnsw' gives .*Ivf"):
+        candidates(LARGE[:3000], False, "hnsw")
