@@ -76,26 +76,16 @@ def measured_before(ends: float, training: Training, folder: Path) -> Row | None
     return measured(training, folder) if time.time() < ends else None
 
 
-def complete(case: Case, folder: Path, path: Path, ends: float) -> None:
-    """Append the rows of a set that `path` does not have yet."""
-    for row in new_rows(missing(case, rows_of(case, path)), folder, ends):
-        line = json.dumps(row)
-        print(line, file=sys.stderr, flush=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-
-def rows_of(case: Case, path: Path) -> list[Row]:
-    """The rows of a set that `path` has."""
-    return [row for row in read_rows(path) if row["set"] == case.name]
-
-
 def measure(options: Options, cases: Iterable[Case], path: Path, ends: float) -> dict[str, Any]:
-    """Run the missing trainings, and sum all rows up."""
+    """Append the rows that `path` does not have yet, and sum all rows up."""
     for case in cases:
         with tempfile.TemporaryDirectory() as folder:
             prepare_events(case, options.data, Path(folder))
-            complete(case, Path(folder) / case.name, path, ends)
+            for row in new_rows(missing(case, read_rows(path)), Path(folder) / case.name, ends):
+                line = json.dumps(row)
+                print(line, file=sys.stderr, flush=True)
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(line + "\n")
     rows = read_rows(path)
     order = ["full", *SAMPLERS]
     rows.sort(key=lambda row: (row["set"], order.index(row["sampler"]), row["k"], row["seed"]))
