@@ -7,7 +7,9 @@ the figures are of the test part, each user's last event, ranked in the whole ca
 all. `auto_over_best_baseline` of a set is NDCG@10 of the towers over that of the best baseline, chosen on the
 test part, and the result has the least of all sets. Differences are paired by user, with 95 % intervals.
 `seconds` are those of the three commands. Rows are kept in `results/first_week.jsonl` as sets end; `--resume`
-takes them from there. Which logs there are is in `benchmarks/first_week_sets.py`.
+takes them from there.
+
+One log is generated: tastes for categories, no order, and columns as messy as shops export them.
 """
 
 import argparse

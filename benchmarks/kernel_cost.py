@@ -6,6 +6,9 @@ and fused for the full softmax, of the rows drawn for the other. The sampler dra
 hundredth is renewed after every step. The sides alternate in one process; figures are medians. As the full
 softmax lives on matrices of megabytes to gigabytes, it is measured once more where torch asks the system for
 large pages, in a process of its own. `--items N` measures one catalog size (repeatable), and keeps no result.
+
+The item tower is a table, the user tower one linear layer on random features whose output is normalised. Item
+vectors start as random unit vectors and are then free, so that the full softmax doesn't normalise the table.
 """
 
 import argparse

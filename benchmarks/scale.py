@@ -4,6 +4,15 @@ Each part is measured at two sizes or more, so that what it always takes and wha
 `python -m benchmarks.scale PART` writes `results/scale_PART.json`. Costs are processor seconds, which other
 programs on the machine change less than seconds of the clock. `--work` is the folder of the data that they
 make.
+
+- `preparation`: logs in Parquet parts with numbers as ids, and a file of their items; memory and disk.
+- `training`: processor microseconds an example of one thread, and the peak of a `turret train` of one epoch,
+  by catalog, width and history; users have as many events as the tower reads, items are drawn evenly.
+- `validation`: processor seconds of ranking the catalog for one user.
+- `service`: export, index and service of a synthetic shop by the default experiment after one epoch.
+- `requests`: users of 50 stored events, ten items; the service keeps to one processor, the load to another.
+- `histories`: events with ids of 36 characters, as clients make them; the logs of both stores are rewritten
+  before they count.
 """
 
 import argparse
