@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turret.service.calls import call_of
 from turret.service.error_responses import refusal, unexpected
 from turret.service.errors import TimedOutError
-from turret.service.observing.logs import ACCESS, trace_of
+from turret.service.observing.logs import ACCESS, answered, trace_of
 from turret.service.observing.metrics import Metrics
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -169,11 +169,7 @@ class Edge:
             }
             if parent is not None and (trace := trace_of(parent)) is not None:
                 fields["trace_id"] = trace
-            # `ACCESS.log` would first look for the line that called it.
-            extra = {"fields": fields}
-            ACCESS.handle(
-                ACCESS.makeRecord(ACCESS.name, level, __file__, 0, "answered", (), None, extra=extra)
-            )
+            ACCESS.handle(answered(level, fields))
 
     def _labelled(self, route: str, status: int) -> tuple[Counter, Histogram]:
         metrics = self._metrics

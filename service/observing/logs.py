@@ -2,13 +2,13 @@
 
 import logging
 import os
-import queue
 import re
 import select
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from logging.handlers import QueueHandler, QueueListener
+from time import time
 from typing import Any
 
 import orjson
@@ -21,7 +21,10 @@ ACCESS = logging.getLogger("turret.access")
 QUEUED = 20_000  # records that wait while the descriptor is blocked
 
 _STANDARD_ERROR = 2
+_ATOMIC_BYTES = select.PIPE_BUF  # that a pipe takes from each of several workers without mixing them (POSIX)
+_PAUSE_SECONDS = 0.05
 _OWN = logging.getLogger("turret")
+_ANSWERED = ACCESS.makeRecord(ACCESS.name, logging.INFO, __file__, 0, "answered", (), None).__dict__
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\n\t"}
 # Version, trace, parent span, flags (W3C Trace Context, 3.2); later versions may append fields. The log needs
 # the trace id without OpenTelemetry installed, whose propagator the traces use.
@@ -31,43 +34,51 @@ _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a
 class LineWriter(logging.Handler):
     """Writes a line for each record to a descriptor, in the format `form` (`auto`: text at a terminal).
 
-    Without `may_wait` it drops lines that would block. `drop` is called for each dropped line.
+    It drops lines that would block. `drop` is called for each dropped line.
     """
 
     def __init__(
-        self,
-        form: Form = "auto",
-        descriptor: int = _STANDARD_ERROR,
-        may_wait: bool = True,
-        drop: Callable[[], None] = lambda: None,
+        self, form: Form = "auto", descriptor: int = _STANDARD_ERROR, drop: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__()
         is_text = form == "text" or (form == "auto" and os.isatty(descriptor))
-        self._line = text_line if is_text else json_line
+        self._format_line = text_line if is_text else json_line
         self._descriptor = descriptor
-        self._may_wait = may_wait
         self._drop = drop
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, or drop it; never raises."""
-        try:
-            line = self._line(record)
-            if not self._may_wait:
-                if not select.select([], [self._descriptor], [], 0)[1]:
-                    raise BlockingIOError
-                # A pipe that can be written to takes this much without blocking (POSIX: PIPE_BUF).
-                line = line[: select.PIPE_BUF]
-            while line:
-                line = line[os.write(self._descriptor, line) :]
-        except Exception:  # counted: there is no other place to tell it
+        line = self._line(record)
+        if select.select([], [self._descriptor], [], 0)[1]:
+            # A pipe that can be written to takes this much without blocking.
+            self._write([line[:_ATOMIC_BYTES]])
+        else:
             self._drop()
 
+    def _line(self, record: logging.LogRecord) -> bytes:
+        try:
+            return self._format_line(record)
+        except Exception as error:  # a faulty record must not stop the thread that writes
+            return f"unwritable log line: {type(error).__name__}\n".encode()
 
-class Logs(QueueHandler):
+    def _write(self, lines: Sequence[bytes]) -> None:
+        content = b"".join(lines)
+        try:
+            while content:
+                content = content[os.write(self._descriptor, content) :]
+        except OSError:  # counted: there is no other place to tell it
+            for _ in lines:
+                self._drop()
+
+
+class Logs(LineWriter):
     """Writes all log lines of a worker, in a thread that also formats them.
 
     `level` is the lowest level written, `access` whether answered requests are logged. While the descriptor
     is blocked, `QUEUED` records wait; further ones are dropped. Bodies and keys are never logged.
+
+    The thread looks for records 20 times a second and writes them together. logging's QueueListener, which
+    is woken for each one and writes it by itself, took 11 of the 161 microseconds of a request.
     """
 
     def __init__(
@@ -78,56 +89,77 @@ class Logs(QueueHandler):
         descriptor: int = _STANDARD_ERROR,
         drop: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(queue.Queue(QUEUED))
+        super().__init__(form, descriptor, drop)
         self._lowest: Level = level
         self._access = access
-        self._drop = drop
-        self._writer = LineWriter(form, descriptor, drop=drop)
-        self._listener: _Listener | None = None
+        self._waiting: deque[logging.LogRecord] = deque()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start writing and handle the messages of `logging`; call it after a fork."""
         handle(self, self._lowest)
         ACCESS.disabled = not self._access
-        self._listener = _Listener(self.queue, self._writer)
-        self._listener.start()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
 
     def close(self, seconds: float = 1.0) -> None:
         """Write the queued lines, within `seconds`."""
-        if self._listener is not None:
+        if self._thread is not None:
             logging.getLogger().removeHandler(self)
             _OWN.setLevel(logging.NOTSET)
             ACCESS.disabled = False
-            stopping = threading.Thread(target=self._listener.stop, daemon=True)
-            stopping.start()
-            stopping.join(seconds)
-            self._listener = None
+            self._ending.set()
+            self._thread.join(seconds)
+            self._thread = None
         super().close()
 
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Leave the record as it is."""
-        return record
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a record, or drop it; never waits."""
+        if len(self._waiting) < QUEUED:
+            self._waiting.append(record)
+        else:
+            self._drop()
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # of `logging`
-        """Drop a record, as the queue is full."""
-        self._drop()
-
-
-class _Listener(QueueListener):
-    """Stops behind the queued records, even if the queue is full."""
-
-    def enqueue_sentinel(self) -> None:
-        self.queue.put(self._sentinel)  # type: ignore[attr-defined]  # its own name for what ends the thread
+    def _run(self) -> None:
+        is_ending = False
+        while not is_ending:
+            is_ending = self._ending.wait(_PAUSE_SECONDS)
+            lines: list[bytes] = []
+            size = 0
+            while self._waiting:
+                line = self._line(self._waiting.popleft())
+                if lines and size + len(line) > _ATOMIC_BYTES:
+                    self._write(lines)
+                    lines, size = [], 0
+                lines.append(line)
+                size += len(line)
+                if size >= _ATOMIC_BYTES:
+                    self._write(lines)
+                    lines, size = [], 0
+            self._write(lines)
 
 
 def handle(handler: logging.Handler, level: Level) -> None:
     """Let `handler` handle the messages of `logging`, in place of one inherited from the supervisor."""
     root = logging.getLogger()
-    for inherited in [other for other in root.handlers if isinstance(other, LineWriter)]:
+    for inherited in [other for other in root.handlers if type(other) is LineWriter]:
         root.removeHandler(inherited)
     _OWN.setLevel(level.upper())  # libraries stay at warnings
     handler.setLevel(level.upper())
     root.addHandler(handler)
+
+
+def answered(level: int, fields: dict[str, Any]) -> logging.LogRecord:
+    """Make the record of an answered request.
+
+    LogRecord itself looks for the caller, the thread, the process and the task, which no line shows: that
+    takes several microseconds.
+    """
+    record = object.__new__(logging.LogRecord)
+    changed = {"created": time(), "levelno": level, "levelname": logging.getLevelName(level)}
+    record.__dict__ = {**_ANSWERED, **changed, "fields": fields}
+    return record
 
 
 def trace_of(parent: bytes) -> str | None:
@@ -157,13 +189,11 @@ def text_line(record: logging.LogRecord) -> bytes:
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-    fields: dict[str, Any] = {
-        "time": moment.removesuffix("+00:00") + "Z",
-        "level": record.levelname.lower(),
-        "message": text_without_credentials(record.getMessage()),
-    }
-    if record.name != ACCESS.name:
-        fields["logger"] = record.name
+    fields: dict[str, Any] = {"time": moment[:-6] + "Z", "level": record.levelname.lower()}
+    if record.name == ACCESS.name:
+        fields["message"] = record.msg
+    else:
+        fields |= {"message": text_without_credentials(record.getMessage()), "logger": record.name}
     fields |= getattr(record, "fields", {})
     if record.exc_info:
         fields["traceback"] = text_without_credentials(logging.Formatter().formatException(record.exc_info))

@@ -116,7 +116,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until a SIGINT or SIGTERM, and the end of the workers."""
-        handle(LineWriter(self._settings.log_format, may_wait=False), self._settings.log_level)
+        handle(LineWriter(self._settings.log_format), self._settings.log_level)
         try:
             keyring = self._prepare()
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -367,7 +367,7 @@ def test_a_log_without_a_thread_drops_lines_that_would_block(
     own_logger: logging.Logger, pipe: list[int]
 ) -> None:
     readable, writable = pipe
-    handle(LineWriter("json", writable, may_wait=False), "info")
+    handle(LineWriter("json", writable), "info")
     os.set_blocking(writable, False)
     filled = 0
     with suppress(BlockingIOError):
