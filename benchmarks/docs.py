@@ -57,7 +57,7 @@ def fault_tests() -> dict[int, list[FaultTest]]:
 
 
 def _marked(node: ast.Module | ast.ClassDef, outer: list[ast.expr]) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Each test of a module or a class with its marks and those of what it is in."""
+    """Each test of a module or a class with its marks and those of its class and module."""
     marks = [*outer, *_module_marks(node)]
     for inner in node.body:
         if isinstance(inner, ast.ClassDef):

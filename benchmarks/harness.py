@@ -1,4 +1,4 @@
-"""What all benchmarks share: options, the machine, turns, and how a result is printed and kept.
+"""The parts of all benchmarks: options, the machine, turns, and how a result is printed and kept.
 
 A benchmark is a script with a function that takes `Options` and returns figures as JSON has them.
 `run` makes a command of it, `python -m benchmarks.NAME`.
@@ -114,7 +114,7 @@ def _script() -> tuple[str, str | None]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on, and with which versions."""
+    """The machine and the versions of the figures."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": len(os.sched_getaffinity(0)),
@@ -218,7 +218,7 @@ class Turn:
 
 
 def alternate(turns: Mapping[str, Turn], rounds: int) -> dict[str, list[float]]:
-    """Several sides take turns, so that what the machine does meanwhile meets them all.
+    """Several sides take turns, so that other work on the machine meets them all.
 
     Let every side take a turn in each of `rounds` rounds: its examples/s, round by round.
 

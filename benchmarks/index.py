@@ -59,7 +59,7 @@ def _usearch(links: int, effort: int, dtype: str) -> GraphPeer:
     return GraphPeer(f"usearch {dtype} M={links}", "usearch_search", settings)
 
 
-# Their documented defaults, with more links, and what was faster at recall .99 on some set.
+# Their documented defaults, with more links, and the faster ones at recall .99 on some set.
 EVERYWHERE = (_hnswlib(16, 200), _usearch(16, 128, "f16"))
 SMALL = (
     _hnswlib(12, 300),
@@ -74,7 +74,7 @@ MANY = 10**5
 
 
 def graph_peers(count: int) -> tuple[GraphPeer, ...]:
-    """Who is compared with on a set of `count` items; of many, the one of each library that was fastest."""
+    """The peers on a set of `count` items; of many, the fastest one of each library."""
     return EVERYWHERE + SMALL if count < MANY else EVERYWHERE
 
 

@@ -330,7 +330,7 @@ def _seconds(index: Index, one: IndexSet, k: int) -> float:
 
 
 def _breadths(index: TunableIndex, k: int) -> list[int]:
-    """What is tried, ascending by a twentieth."""
+    """The tried values, ascending by a twentieth."""
     lists = getattr(index.settings, "lists", None)
     if isinstance(index.settings, HnswSettings):
         first, last = k, 1024
@@ -341,7 +341,7 @@ def _breadths(index: TunableIndex, k: int) -> list[int]:
 
 
 def _smallest(reached: Callable[[int], float], ascending: Sequence[int], target: float) -> tuple[int, float]:
-    """The smallest that reaches the target and what it reaches; the last one where none does."""
+    """The smallest that reaches the target, and its result; the last one where none does."""
     low, high = 0, len(ascending) - 1
     recall_at_high = reached(ascending[high])
     while low < high and recall_at_high >= target:

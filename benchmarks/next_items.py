@@ -1,4 +1,4 @@
-"""What is asked of a log in some stretch of time, and how well it is answered.
+"""The questions to a log in some stretch of time, and how well they are answered.
 
 Models of a log that grows are trained anew or go on from the last one; baselines count; differences between
 two models on the same questions have bootstrap intervals.

@@ -1,4 +1,4 @@
-"""What running the service costs: memory over time, the proxy, and the agreement between replicas.
+"""The cost of running the service: memory over time, the proxy, and the agreement between replicas.
 
 `python -m benchmarks.operations soak`, `proxy` or `replicas`.
 

@@ -1,4 +1,4 @@
-"""Other processes: a running `turret serve`, what a command costs, and the memory and time of a process.
+"""Other processes: a running `turret serve`, the cost of a command, and the memory and time of a process.
 
 `python -m benchmarks.processes WORDS...` runs a command from a small process, as the peak memory of a child
 begins with that of its parent.
@@ -266,7 +266,7 @@ def _threads(count: int) -> Mapping[str, str]:
 
 
 def main() -> None:
-    """Run the words of the command line, and print what they cost."""
+    """Run the words of the command line, and print their cost."""
     begun = time.perf_counter()
     process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)

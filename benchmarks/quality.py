@@ -50,7 +50,7 @@ Gains = dict[str, list[float]]
 def answers_of(
     chosen: TimedSet, retrainer: Retrainer, settings: Sequence[str]
 ) -> tuple[list[Gains], Figures]:
-    """What the model of one seed gains in each period, and what keeping it fresh took."""
+    """The gain of the model of one seed in each period, and the cost of keeping it fresh."""
     recipe, begins = chosen.recipe, chosen.begins
     settings = [*recipe.base, *settings]
     model = first = retrainer.retrained(begins - recipe.base_window, begins, "first", settings)
@@ -80,7 +80,7 @@ def asked_in(chosen: TimedSet, log: pl.DataFrame) -> list[tuple[int, Questions]]
 
 
 def baselines(chosen: TimedSet, log: pl.DataFrame) -> dict[str, list[Gains]]:
-    """What every baseline gains in each period."""
+    """The gain of every baseline in each period."""
     results: dict[str, list[Gains]] = {name: [] for name in chosen.baselines}
     for start, asked in asked_in(chosen, log):
         before = log.filter(pl.col("timestamp_ms") < start)
@@ -108,7 +108,7 @@ def beside(ours: Sequence[Gains], others: dict[str, list[Gains]], sessions: Sequ
 
 
 def mean_of_seeds(seeds: Sequence[Sequence[Gains]]) -> list[Gains]:
-    """What each question gains in the mean over seeds."""
+    """The gain of each question in the mean over seeds."""
     return [
         {metric: list(np.mean([one[metric] for one in period], axis=0)) for metric in METRICS}
         for period in zip(*seeds, strict=True)

@@ -89,7 +89,7 @@ def trained(
 
 
 def report_of(name: str, options: Options, work: Path) -> dict[str, Any]:
-    """The report on one set, with what it was made from."""
+    """The report on one set, with its sources."""
     events, in_file_order = SETS[name]
     source = options.data / name / events
     settings = QUICK if options.quick else SETTINGS

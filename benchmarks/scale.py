@@ -174,7 +174,7 @@ def measure_steps(experiment: str, shape: Shape, folder: Path) -> dict[str, floa
 
 
 def measure_run(experiment: str, shape: Shape, folder: Path) -> dict[str, float]:
-    """The peak of `turret train` for one epoch, and the bytes of what it writes."""
+    """The peak of `turret train` for one epoch, and the bytes that it writes."""
     run = folder / "run"
     words: list[object] = ["train", "--data", log_of(shape, folder), "--run", run, "--overwrite"]
     for change in ("training.epochs=1", VALIDATED, *changes_of(experiment, shape)):

@@ -208,7 +208,7 @@ def peak_flops(device: torch.device, width: int) -> float:
 
 
 def flops_an_example(run: Side) -> float:
-    """What one step computes in matrix products and attention, by its examples."""
+    """The operations of one step in matrix products and attention, by its examples."""
     with FlopCounterMode(display=False) as counter:
         examples, _ = run(1)
     return float(counter.get_total_flops() / examples)

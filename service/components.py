@@ -39,7 +39,7 @@ _log = logging.getLogger("turret.background")
 
 @dataclass
 class WorkerContext:
-    """What a worker has from its supervisor; without one it makes these parts itself, and starts no process.
+    """The parts that a worker has from its supervisor. Without one it makes them, and starts no process.
 
     `supervisor` is the pid of that process. `number` counts the workers from 0. `folder` holds the metrics of
     all workers, and their record where no store has one. `keyring` has the keys as they were last read, and

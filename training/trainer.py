@@ -133,7 +133,7 @@ class Trainer:
             began = time.monotonic()
             self.step(batch)
             seconds.append(time.monotonic() - began)
-        # The first steps compile kernels and fill caches, and what else the machine does only adds to a step.
+        # The first steps compile kernels and fill caches, and other work on the machine only adds to a step.
         return min(seconds) * self.batches.steps_per_epoch
 
     def _begin_epoch(self) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
-"""Who is compared with, at which settings, on which files: the fastest of the documented settings.
+"""The peers, their settings and files: the fastest of the documented settings.
 
 The files hold the same training events that Turret trains on, as plain arrays.
 """

@@ -24,7 +24,7 @@ LARGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
 
 
 class PeerError(Exception):
-    """A peer can't take part; the message says why, and what would help."""
+    """A peer can't take part; the message has the reason and the remedy."""
 
 
 def environment(requirements: str, folder: Path) -> Path:

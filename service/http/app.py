@@ -104,7 +104,7 @@ def _layers(app: Application, components: Components) -> ASGIApp:
 
 
 async def _start(components: Components) -> None:
-    """Read what the first answers need, and start the background tasks."""
+    """Read the state that the first answers need, and start the background tasks."""
     components.observation.logs.start()
     await components.follower.join()
     holder, background = components.model_holder, components.background

@@ -34,7 +34,7 @@ class RefusedError(BundleError):
 
 
 class Swap(NamedTuple):
-    """The new live version, the previous one, and who is late.
+    """The new live version, the previous one, and the members that are late.
 
     `warning` says that the version's engine doesn't hold it, or kept its alias.
     """

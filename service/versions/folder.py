@@ -1,4 +1,4 @@
-"""What the folder of bundles keeps: the pointer, the record for the next start, the log, and their lock.
+"""The state in the folder of bundles: the pointer, the record for the next start, the log, and their lock.
 
 A service on a local store begins with it. Where replicas share a record, that counts, and the folder follows.
 """

@@ -1,4 +1,4 @@
-"""The record that all workers and replicas share: its begin, who follows it, and what each member reports."""
+"""The record that all workers and replicas share: its begin, its followers, and the report of each member."""
 
 import asyncio
 import logging
@@ -367,7 +367,7 @@ class Follower:
             await holder.follow()
 
     async def _beat(self) -> None:
-        """Report what is new, and once a second that this worker lives."""
+        """Report changes at once, and once a second that this worker lives."""
         holder = self._holder
         numbers = Report(number=holder.number, routes=holder.routes_number, items=self._items.value)
         report = numbers.model_dump_json().encode()

@@ -159,7 +159,7 @@ def test_a_scan_is_bounded_in_users_and_in_time() -> None:
 
 
 class Core:
-    """What a comparison reads of the holder, and calls of the activator, of a worker that opens nothing."""
+    """The parts of the holder and the activator that a comparison uses, of a worker that opens nothing."""
 
     def __init__(self, root: Path) -> None:
         self.live = open_live(root, "v1")

@@ -1,4 +1,4 @@
-"""What the functions of routes depend on: the parts of the service, bodies and parameters.
+"""The dependencies of the functions of routes: the parts of the service, bodies and parameters.
 
 Ids and their paths map one to one.
 """
