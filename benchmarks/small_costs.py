@@ -7,6 +7,7 @@ of some turns, as other work on the machine only adds to it.
 """
 
 import asyncio
+import logging
 import os
 import time
 import timeit
@@ -16,7 +17,7 @@ import numpy as np
 
 from benchmarks.harness import Options, run
 from benchmarks.serving_shop import VERSIONS, served_shop
-from turret.service.observing.logs import ACCESS, Logs
+from turret.service.observing.logs import Logs
 from turret.service.observing.observation import Observation
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -67,8 +68,8 @@ def of_blocked_log() -> tuple[float, float]:
     readable, writable = os.pipe()
     logs = Logs(form="json", descriptor=writable)
     logs.start()
-    ACCESS.error("x" * 1_000_000)  # more than a pipe takes
-    line = best(lambda: ACCESS.error("line"), 1000)
+    logs.answered(logging.ERROR, {"route": "x" * 1_000_000})  # more than a pipe takes
+    line = best(lambda: logs.answered(logging.ERROR, {"route": "/v1/recommend"}), 1000)
     begun = time.perf_counter()
     logs.close(END_SECONDS)
     seconds = time.perf_counter() - begun

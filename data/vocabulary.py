@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -91,6 +91,15 @@ class Vocabulary:
                 unknown.append(ids[position])
             rows[position] = -1 if row is None else row
         return rows[rows >= 0] if unknown else rows, unknown
+
+    def known_rows_of_each(self, lists: Sequence[Sequence[Id]]) -> list[tuple[NDArray[np.int32], list[Id]]]:
+        """Return `known_rows` of each list; lists of known ids are looked up together, which is faster."""
+        together = list(chain.from_iterable(lists))
+        rows, unknown = self.known_rows(together)
+        if unknown:
+            return [self.known_rows(ids) for ids in lists]
+        ends = list(accumulate(map(len, lists)))
+        return [(rows[start:end], []) for start, end in pairwise([0, *ends])]
 
     def _rows_one_by_one(self, ids: Sequence[Id]) -> tuple[NDArray[np.int32], list[Id]]:
         """Like `known_rows`, for few ids and for a vocabulary without a table, such as one of UUIDs."""

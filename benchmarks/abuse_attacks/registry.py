@@ -22,7 +22,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "respawn_with_keys_out_of_reach", 1, authorization.respawn_with_keys_out_of_reach, stall_counts=False
     ),
-    Attack("revocation_without_descriptors", 2, authorization.revocation_without_descriptors, open_files=256),
+    Attack("revocation_without_descriptors", 2, authorization.revocation_without_descriptors, open_files=300),
     Attack("many_trailer_lines", 3, trailers.many_trailer_lines, seconds=8),
     Attack("endless_trailer_line", 3, trailers.endless_trailer_line, seconds=8),
     Attack("endless_chunk_extension", 3, trailers.endless_chunk_extension),
@@ -51,7 +51,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("open_paths", 10, probes.open_paths),
     Attack("long_histories", 11, histories.long_histories, prepare=histories.fill_histories),
     Attack("upgrades", 12, probes.upgrades),
-    Attack("all_descriptors", 13, descriptors.all_descriptors, open_files=256),
+    Attack("all_descriptors", 13, descriptors.all_descriptors, open_files=300),
     Attack(
         "more_connections_than_allowed",
         13,

@@ -98,9 +98,9 @@ def _layers(app: Application, components: Components) -> ASGIApp:
     layers = Authentication(
         layers, components.keyring, settings.metrics_open, components.admin_port, settings.workers
     )
-    traces = components.observation.traces
-    record = traces.record if traces else None
-    return Edge(layers, metrics, settings.page_pictures, lambda: context.is_draining, record)
+    traces, logs = components.observation.traces, components.observation.logs
+    trace, log = traces.record if traces else None, logs.answered if settings.access_log else None
+    return Edge(layers, metrics, settings.page_pictures, lambda: context.is_draining, trace, log)
 
 
 async def _start(components: Components) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,8 +51,7 @@ class Observation:
         self.metrics = Metrics(metrics_folder, worker)
         # `labels` costs as much as counting.
         self._answers = {source: self.metrics.answers.labels(source) for source in SOURCES}
-        drop = self.metrics.dropped.inc
-        self.logs = Logs(settings.log_level, settings.log_format, settings.access_log, drop=drop)
+        self.logs = Logs(settings.log_level, settings.log_format, drop=self.metrics.dropped.inc)
         self.traces = open_traces(settings.trace_share)
         self.recall = RecallSampler(self.metrics, settings.recall_sample)
         self.drift = Drift(self.metrics, settings.drift_sample)
@@ -90,13 +90,14 @@ class Observation:
     def answered(self, live: Bundle, records: Sequence[AnswerRecord]) -> None:
         """Count the answers of a call and sample recall and drift, in the event loop's thread."""
         metrics = self.metrics
+        for source, count in Counter(record.source for record in records).items():
+            self._answers[source].inc(count)
+        metrics.history_items.inc(sum(record.known + record.unknown for record in records))
+        if unknown := sum(record.unknown for record in records):
+            metrics.unknown_items.inc(unknown)
+        if empty := sum(not len(record.rows) for record in records):
+            metrics.empty_answers.inc(empty)
         for record in records:
-            self._answers[record.source].inc()
-            if not len(record.rows):
-                metrics.empty_answers.inc()
-            metrics.history_items.inc(record.known + record.unknown)
-            if record.unknown:
-                metrics.unknown_items.inc(record.unknown)
             self.recall.offer(live, record)
             if record.vector is not None and record.allowed is None:
                 self.drift.offer(live, record.rows, record.scores)

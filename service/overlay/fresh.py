@@ -68,6 +68,12 @@ class FreshItems:
             return self.vocabulary.known_rows(ids)
         return find_rows(self.row, ids)
 
+    def known_rows_of_each(self, lists: Sequence[Sequence[Id]]) -> list[tuple[NDArray[np.int32], list[Id]]]:
+        """Return `known_rows` of each list."""
+        if not self.ids:
+            return self.vocabulary.known_rows_of_each(lists)
+        return [find_rows(self.row, ids) for ids in lists]
+
     def id(self, row: int) -> Id:
         """Return the id of a row, of the type of the bundle's ids."""
         if row < self.first_row:

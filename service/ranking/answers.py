@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from turret.data.vocabulary import Id
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError
@@ -45,7 +46,8 @@ def recommend(
     begun = perf_counter()
     model.bundle.encoder.check([query.request.features for query in queries])
     view = ItemView(model.bundle, fresh)
-    resolved = [_resolve(view, position, query) for position, query in enumerate(queries)]
+    known = view.known_rows_of_each([query.history for query in queries])
+    resolved = [_resolve(view, position, query, *known[position]) for position, query in enumerate(queries)]
     looked_up = perf_counter()
     _encode(view, resolved)
     encoded = perf_counter()
@@ -78,9 +80,11 @@ def ids_of(answer: Answer) -> list[Id]:
     return [item["id"] for item in orjson.loads(orjson.dumps(answer))["items"]]
 
 
-def _resolve(view: ItemView, position: int, query: Query) -> ResolvedQuery:
+def _resolve(
+    view: ItemView, position: int, query: Query, rows: NDArray[np.int32], unknown: list[Id]
+) -> ResolvedQuery:
     try:
-        return _in_rows(view, query)
+        return _in_rows(view, query, rows, unknown)
     except RequestError as error:
         error.position = position
         raise
@@ -90,7 +94,7 @@ def _resolve(view: ItemView, position: int, query: Query) -> ResolvedQuery:
         raise refused from None
 
 
-def _in_rows(view: ItemView, query: Query) -> ResolvedQuery:
+def _in_rows(view: ItemView, query: Query, rows: NDArray[np.int32], unknown: list[Id]) -> ResolvedQuery:
     request, manifest = query.request, view.bundle.manifest
     if query.after is not None and query.after.version != manifest.version:
         version = query.after.version
@@ -98,7 +102,6 @@ def _in_rows(view: ItemView, query: Query) -> ResolvedQuery:
         raise ConflictError("cursor", None, message)
     for name in request.cap:
         view.check_field(name, f"cap.{name}")
-    rows, unknown = view.known_rows(query.history)
     excluded = view.known_rows(request.exclude)[0] if request.exclude else _NOTHING
     if request.excludes_seen(manifest.exclude_seen):
         excluded = np.concatenate([excluded, rows]) if len(excluded) else rows

@@ -26,6 +26,7 @@ class ItemView:
         self.id = fresh.id if len(fresh) else bundle.vocabulary.id
         self.row = fresh.row
         self.known_rows = fresh.known_rows
+        self.known_rows_of_each = fresh.known_rows_of_each
         self._more = fresh.vectors if len(fresh) else None
 
     def json_of(self, row: int) -> bytes:

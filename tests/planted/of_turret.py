@@ -1,10 +1,10 @@
 """Faults of the comparison of versions and of retraining."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 from tests.planted.fault import Function, planted, seeing
+from turret.service.versions.record import Routes
 
 
 @planted("turret.activation.held_out:_first_after", "turret/test_activation.py")
@@ -36,7 +36,8 @@ def late_events_are_not_read_again(original: Function) -> Function:
 
 @planted("turret.retraining.retention:protected_versions", "turret/test_retraining_folder.py")
 def retention_deletes_the_canary_and_the_shadow(original: Function) -> Function:
-    return seeing(original, stored_routes=lambda bundles: SimpleNamespace(canary=None, shadow=None))
+    read = original.__globals__["kept_record"]
+    return seeing(original, kept_record=lambda bundles: replace(read(bundles), routes=Routes()))
 
 
 @planted("turret.retraining.retention:protected_versions", "turret/test_retraining_folder.py")

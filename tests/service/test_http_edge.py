@@ -42,7 +42,10 @@ class Desk:
         self.logs.start()
 
     def around(self, app: ASGIApp) -> TestClient:
-        return TestClient(Edge(app, self.metrics), raise_server_exceptions=False)
+        return TestClient(self.edge(app), raise_server_exceptions=False)
+
+    def edge(self, app: ASGIApp) -> Edge:
+        return Edge(app, self.metrics, log=self.logs.answered)
 
     def value(self, name: str) -> float:
         self.metrics.refresh()
@@ -153,7 +156,7 @@ def test_a_request_that_times_out_is_counted_and_logged_as_the_503_that_its_clie
         admission = Admission(app, settings, desk.metrics.count_refusal)
         headers = [(b"x-request-id", b"id-7")]
         scope = {"type": "http", "method": "GET", "path": "/v1/version", "headers": headers}
-        task = asyncio.create_task(Edge(admission, desk.metrics)(scope, receive, send))
+        task = asyncio.create_task(desk.edge(admission)(scope, receive, send))
         if is_stopping:
             await asyncio.sleep(1)
             task.cancel()

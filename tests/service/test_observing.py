@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,7 +24,7 @@ from tests.support.tools import require
 from tests.support.until import until
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
-from turret.service.observing.logs import ACCESS, LineWriter, Logs, handle, json_line, text_line, trace_of
+from turret.service.observing.logs import LineWriter, Logs, fields_of, handle, json_line, text_line, trace_of
 from turret.service.observing.metrics import REASONS, Metrics
 from turret.service.observing.observation import Observation, open_traces
 from turret.service.settings import Settings
@@ -216,15 +217,16 @@ ANSWERED = {
 }
 
 
-def said(message: str, *values: object, name: str = "turret", **fields: object) -> logging.LogRecord:
-    record = logging.LogRecord(name, logging.WARNING, "", 0, message, values, None)
+def said(message: str, **fields: object) -> dict[str, Any]:
+    record = logging.LogRecord("turret", logging.WARNING, "", 0, message, (), None)
     record.created = 1_714_557_600.5
     record.fields = fields
-    return record
+    return fields_of(record)
 
 
 def test_a_request_is_one_line_of_text_at_a_terminal() -> None:
-    assert text_line(said("answered", name=ACCESS.name, **ANSWERED)) == (
+    head = {"time": datetime(2024, 5, 1, 10, 0, 0, 500_000, UTC), "level": "warning", "message": "answered"}
+    assert text_line(head | ANSWERED) == (
         b"2024-05-01T10:00:00.500Z warning POST /v1/recommend 200 1.23 ms "
         b"request_id=id-1 version=v1 key=shop degraded=history client=::1\n"
     )
@@ -314,11 +316,11 @@ def test_lines_lost_to_a_closed_pipe_are_counted(own_logger: logging.Logger, pip
 def written() -> Write:
     """Run something while a log is open; gives its lines."""
 
-    def run(act: Callable[[], object], **options: Any) -> list[dict[str, Any]]:
+    def run(act: Callable[[Logs], object], **options: Any) -> list[dict[str, Any]]:
         with tempfile.TemporaryFile() as file:
             logs = Logs(descriptor=file.fileno(), **options)
             logs.start()
-            act()
+            act(logs)
             logs.close(60)
             file.seek(0)
             return [json.loads(line) for line in file]
@@ -330,7 +332,6 @@ def written() -> Write:
     ("options", "statuses", "said"),
     [
         ({}, [200, 404, 500], 2),
-        ({"access": False}, [], 2),
         ({"level": "debug"}, [200, 404, 500], 3),
         ({"level": "warning"}, [500], 1),
         ({"level": "error"}, [], 1),
@@ -339,10 +340,9 @@ def written() -> Write:
 def test_answers_and_messages_are_logged_by_the_settings(
     written: Write, options: dict[str, Any], statuses: list[int], said: int
 ) -> None:
-    def act() -> None:
+    def act(logs: Logs) -> None:
         for status in (200, 404, 500):
-            level = logging.WARNING if status >= 500 else logging.INFO
-            ACCESS.log(level, "answered", extra={"fields": {"status": status}})
+            logs.answered(logging.WARNING if status >= 500 else logging.INFO, {"status": status})
         for level in (logging.DEBUG, logging.INFO, logging.ERROR):
             logging.getLogger("turret.x").log(level, "so")
 
@@ -352,7 +352,7 @@ def test_answers_and_messages_are_logged_by_the_settings(
 
 
 def test_neither_a_message_nor_a_traceback_has_a_password(written: Write) -> None:
-    def act() -> None:
+    def act(_: Logs) -> None:
         try:
             raise OSError("no answer of http://me:secret@collector:4318")
         except OSError:
