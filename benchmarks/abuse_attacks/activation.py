@@ -84,10 +84,9 @@ def activation_queue(scene: Scene) -> Outcome:
     workers = set(target.children())
     with ThreadPoolExecutor(6) as pool:
         slow = pool.submit(target.admin, "activate", {"version": "again"})
-        if not until(lambda: bool(set(target.children()) - workers), 2):
+        check = _stop_checks(target, workers)
+        if check is None:
             raise NotCarriedOutError("no check was seen")
-        check = (set(target.children()) - workers).pop()
-        os.kill(check, signal.SIGSTOP)
         began = time.monotonic()
 
         def wait() -> tuple[float, Answer]:
@@ -136,14 +135,17 @@ def _checked(target: Target, workers: set[int], call: Callable[[], Answer]) -> t
 
 
 def _stop_checks(target: Target, known: set[int], seconds: float = 2.0) -> int | None:
-    """Wait for a process that isn't known, and stop it."""
+    """Wait for a check that isn't known, and stop it.
+
+    Between `fork` and `exec` it would stop its parent with it, which waits for the end of `exec`.
+    """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if fresh := set(target.children()) - known:
-            pid = fresh.pop()
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-                return pid
+        for pid in set(target.children()) - known:
+            with suppress(ProcessLookupError, FileNotFoundError):
+                if b"gate_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGSTOP)
+                    return pid
     return None
 
 

@@ -147,7 +147,7 @@ def fields_of_known_items(scene: Scene) -> Outcome:
 
 
 def fresh_items_at_once(scene: Scene) -> Outcome:
-    """New items put on sixteen connections at once, where fifty may be fresh."""
+    """New items put on sixteen connections at once, where fifty may be fresh and as many as are under way."""
     target = scene.target
     connections = [dial(target.address) for _ in range(16)]
     answers: Counter[str] = Counter()
@@ -162,7 +162,7 @@ def fresh_items_at_once(scene: Scene) -> Outcome:
     if not answers["200"]:
         raise NotCarriedOutError(f"no new item can be put at all: {dict(answers)}")
     beyond = max(0, answers["200"] - _FRESH_LIMIT)
-    return Outcome(answers, held=not beyond, notes={"beyond_the_limit": beyond})
+    return Outcome(answers, held=beyond < len(connections), notes={"beyond_the_limit": beyond})
 
 
 def _store(target: Target, event: dict[str, object]) -> Answer:

@@ -22,7 +22,8 @@ SEND_SECONDS = 30.0  # in which a client reads nothing of its answer
 HEAD_BYTES, HEAD_LINES = 16_384, 100
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
 FRAMING_BYTES = 16_384
-LINGER_SECONDS = 1.0  # in which a client may read its refusal, and what it still sends is ignored
+# In this time a client may read its refusal; what it still sends is ignored, up to so many bytes.
+LINGER_SECONDS, LINGER_BYTES = 1.0, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Guard(HttpToolsProtocol):
         self._fault: Refusal | None = None  # of a callback of the parser
         self._last: Refusal | None = None  # to be sent after the answers to earlier requests
         self._is_over = False  # nothing more is parsed
+        self._ignored = 0
         self._arriving: TimerHandle | None = None
         self._sending: TimerHandle | None = None
 
@@ -119,6 +121,10 @@ class Guard(HttpToolsProtocol):
                 super().data_received(piece)
                 if not self._is_over:
                     self._check()
+        if self._is_over:
+            self._ignored += len(data)
+            if self._ignored > LINGER_BYTES and self._running is None:
+                self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what uvicorn can't parse, and what a callback below has raised an error for."""

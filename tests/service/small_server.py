@@ -63,6 +63,10 @@ class Client:
     def send(self, content: bytes) -> None:
         self._writer.write(content)
 
+    async def drain(self) -> None:
+        """Wait until most of what was sent is taken. Raises ConnectionError once the server has closed."""
+        await self._writer.drain()
+
     async def answer(self) -> Answer | None:
         """The next answer; None: the server has closed the connection."""
         try:

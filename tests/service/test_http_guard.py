@@ -8,7 +8,7 @@ import pytest
 from tests.service.small_server import GET, POST, Client, refused, running, served
 from tests.support.until import eventually
 from tests.support.virtual_time import in_virtual_time
-from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES
+from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES, LINGER_BYTES
 
 BODY = b"0123456789"
 CHUNKED = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -216,6 +216,22 @@ async def test_the_rest_of_a_body_that_is_not_waited_for_is_bounded() -> None:
                 await asyncio.sleep(1)
         assert await ending
         assert asyncio.get_running_loop().time() - began < 35
+
+
+@in_virtual_time
+async def test_little_is_ignored_behind_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turret.service.http.guard.LINGER_SECONDS", 1e6)
+    async with running() as server:
+        client = await server.connect(b"nonsense\r\n\r\n")
+        refused(await client.answer(), 400, "request")
+
+        async def go_on() -> None:
+            for _ in range(50):
+                client.send(b"x" * LINGER_BYTES)
+                await client.drain()
+
+        with pytest.raises(ConnectionError):
+            await go_on()
 
 
 @pytest.mark.fault(36)
