@@ -24,12 +24,13 @@ from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores, store_kind
 from turret.service.versions.activation import Activator
 from turret.service.versions.folder import make_folder, record_of
-from turret.service.versions.follower import Follower, open_records
+from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.gate_process import run_gate_in_process
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber, Record
 from turret.service.versions.shadow import Shadow
+from turret.service.versions.start import open_records
 from turret.tower.engines.access import Access, set_access
 from turret.tower.errors import BundleError
 

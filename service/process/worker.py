@@ -20,8 +20,8 @@ from turret.service.components import Components, WorkerContext
 from turret.service.http.app import create_app
 from turret.service.process.server import config_of, share
 from turret.service.settings import Settings
-from turret.service.versions.follower import first_record, open_records
 from turret.service.versions.gate_process import end_with_parent
+from turret.service.versions.start import first_record, open_records
 
 # The supervisor's orders: answer at /readyz that no more requests should come; and finish those under way.
 DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2

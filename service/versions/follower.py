@@ -1,20 +1,16 @@
-"""The record that all workers and replicas share: its begin, its followers, and the report of each member."""
+"""The followers of the record that all workers and replicas share, and the report of each member."""
 
 import asyncio
 import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.observing.metrics import Metrics
-from turret.service.settings import Settings
 from turret.service.stores.contract import Member, RecordStore
-from turret.service.stores.registry import store_kind
-from turret.service.stores.sqlite.records import SqliteRecords
 from turret.service.versions.folder import keep, record_of
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import open_live
@@ -27,7 +23,6 @@ from turret.service.versions.record import (
     read_report,
 )
 from turret.tower.errors import BundleError
-from turret.tower.format.pointer import current
 
 POLL_SECONDS = 0.05
 SILENT_SECONDS = 3.0  # a member without a report for this long is not waited for
@@ -38,65 +33,7 @@ _TICK_SECONDS = 0.2
 _BEAT_SECONDS = 1.0
 _FIRST_SECONDS = 0.5
 RETRY_SECONDS = 3.0  # from a failed attempt to open a version to the next one: memory may be short
-_START_SECONDS, _START_PAUSE = 3.0, 0.2  # in which a Redis that is just starting has to answer
 _log = logging.getLogger("turret.replicas")
-
-
-def open_records(settings: Settings, folder: Path) -> RecordStore:
-    """Open the record that all members share: in their store, or else in a file of `folder`, for one machine.
-
-    Raises ServiceError for a faulty address, and for a file that can't be opened.
-    """
-    opener = store_kind(settings.store).open_records
-    return opener(settings) if opener else SqliteRecords(folder / "record.sqlite")
-
-
-async def first_record(root: Path, records: RecordStore, waits: bool = False) -> Record | None:
-    """Read the record of a service, or make it from the folder; closes `records`.
-
-    None if there is none yet, and the service `waits` for a version; the folder's version, unconfirmed, while
-    the record can't be read. Raises ServiceError without a version.
-    """
-    try:
-        stored = await _read_patiently(records)
-        if (record := read_record(stored)) is not None:
-            _tell_pointer(root, record)
-            return record
-        if waits:  # a worker looks for a version that can be loaded
-            return None
-        record = record_of(root)
-        record = read_record(await records.swap(stored, record.encoded())) or record
-        keep(root, record)
-        return record
-    except ReplicasUnavailableError as error:
-        message = "%s; serving the current version of the folder until the replicas' record is read"
-        _log.warning(message, error)
-        return None if waits else record_of(root).unconfirmed()
-    finally:
-        await records.close()
-
-
-async def _read_patiently(records: RecordStore) -> bytes:
-    end = monotonic() + _START_SECONDS
-    while True:
-        try:
-            return await records.read()
-        except ReplicasUnavailableError:
-            if monotonic() >= end:
-                raise
-        await asyncio.sleep(_START_PAUSE)
-
-
-def _tell_pointer(root: Path, record: Record) -> None:
-    with suppress(BundleError):
-        if (pointed := current(root)) not in (None, record.live.version):
-            _log.warning(
-                "%s names version %s, but the live version of all replicas is %s; activate %s to serve it",
-                root / "current",
-                pointed,
-                record.live.version,
-                pointed,
-            )
 
 
 class Late(NamedTuple):

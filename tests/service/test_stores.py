@@ -31,7 +31,7 @@ from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.records import SqliteRecords
-from turret.service.versions.follower import open_records
+from turret.service.versions.start import open_records
 from turret.tower.engines.circuit import Circuit
 
 EVENT = Event("e", "u", 1, 0)

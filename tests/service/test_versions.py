@@ -29,7 +29,7 @@ from turret.service.errors import (
 from turret.service.http.app import create_app
 from turret.service.observing.metrics import Metrics
 from turret.service.versions import activation as activation_module
-from turret.service.versions import follower
+from turret.service.versions import start
 from turret.service.versions.activation import RefusedError, reason_of
 from turret.service.versions.folder import (
     LOG,
@@ -42,7 +42,7 @@ from turret.service.versions.folder import (
     latest_lines,
     record_of,
 )
-from turret.service.versions.follower import FORGET_SECONDS, SILENT_SECONDS, first_record
+from turret.service.versions.follower import FORGET_SECONDS, SILENT_SECONDS
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.record import (
@@ -55,6 +55,7 @@ from turret.service.versions.record import (
     read_report,
 )
 from turret.service.versions.shadow import Shadow
+from turret.service.versions.start import first_record
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.errors import BundleError
@@ -326,7 +327,7 @@ def test_without_a_record_that_can_be_read_it_begins_with_the_pointer_unconfirme
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follower, "_START_SECONDS", 0.0)
+    monkeypatch.setattr(start, "_START_SECONDS", 0.0)
     server.record = b"something else"
     record = first(three, server)
     assert record is not None

@@ -123,6 +123,37 @@ def test_a_few_more_are_fetched_and_all_that_are_needed_when_those_were_left_out
     assert near.plan.fetched == 60
 
 
+@pytest.mark.parametrize(
+    ("excluded", "searches"),
+    [
+        (RANKED[:0], [(10, 10)]),
+        (RANKED[-50:], [(13, 21)]),
+        (np.append(RANKED[:200], RANKED[-500:]), [(27, 61), (244, 244)]),
+    ],
+)
+def test_what_replaces_excluded_rows_is_searched_for_with_less_effort(
+    excluded: NDArray[np.int64], searches: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless too few are left: then all have the effort of a search for so many."""
+    asked = []
+
+    def nearest_with_spare(vector: NDArray[np.float32], k: int, spare: int) -> Found:
+        asked.append((k, k + spare))
+        return APPROXIMATE.exact.nearest(vector, k + spare)
+
+    monkeypatch.setattr(APPROXIMATE, "nearest_with_spare", nearest_with_spare)
+    assert len(Planner(APPROXIMATE, SCORING).nearest(QUERY, 10, excluded).rows) == 10
+    assert asked == searches
+
+
+@pytest.mark.parametrize(("k", "spare"), [(10, 0), (10, 20), (90, 30), (120, 10), (990, 100)])
+def test_as_many_rows_come_as_are_asked_for_with_the_spare_ones(k: int, spare: int) -> None:
+    """Also where the settings propose fewer, and where the catalog ends."""
+    rows, scores = APPROXIMATE.nearest_with_spare(QUERY, k, spare)
+    assert rows.tolist() == RANKED[: k + spare].tolist()
+    assert scores == pytest.approx(VECTORS[rows] @ QUERY, rel=1e-5)
+
+
 def test_a_k_beyond_the_efforts_is_searched_exactly() -> None:
     rows = Planner(APPROXIMATE, SCORING).nearest(QUERY, 101).rows
     assert rows.tolist() == RANKED[:101].tolist()

@@ -29,10 +29,10 @@ S = TypeVar("S", bound=ApproximateSettings)
 
 
 class _Searches(threading.local):
-    """The searches of one thread, by k."""
+    """The searches of one thread, by the rows that are sure and those that are fetched."""
 
     def __init__(self) -> None:
-        self.by_k: dict[int, SingleSearch] = {}
+        self.by_rows: dict[tuple[int, int], SingleSearch] = {}
 
 
 class ApproximateIndex(TunableIndex, Generic[S]):
@@ -185,41 +185,58 @@ class ApproximateIndex(TunableIndex, Generic[S]):
 
     def nearest(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None) -> Found:
         """As `Index.nearest`; exact where k is beyond the settings, or too few allowed rows are proposed."""
-        k = min(k, len(self) if allowed is None else allowed.count)
-        if allowed is None and self._refined is not None:
-            search = self._searches.by_k.get(k) or self._single(self._refined, k)
+        if allowed is None:
+            return self.nearest_with_spare(vector, k, 0)
+        k = min(k, allowed.count)
+        params = self._params(k)
+        if params is None or k == 0 or not self.takes_masks:
+            return self._exact.nearest(vector, k, allowed)
+        return self._scored(vector, k, self._propose(vector, params, k, allowed), allowed)
+
+    def nearest_with_spare(self, vector: NDArray[np.float32], k: int, spare: int) -> Found:
+        """As `Index.nearest_with_spare`: with the effort of the settings for `k`."""
+        fetch = min(k + spare, len(self))
+        k = min(k, fetch)
+        if self._refined is not None:
+            search = self._searches.by_rows.get((k, fetch)) or self._single(self._refined, k, fetch)
             if search is not None:
                 rows, scores = search(vector)
                 if rows[-1] >= 0:
-                    return ordered(rows, scores, k) if has_ties(scores) else (rows, scores)
+                    return ordered(rows, scores, fetch) if has_ties(scores) else (rows, scores)
         params = self._params(k)
-        if params is None or k == 0 or (allowed is not None and not self.takes_masks):
-            return self._exact.nearest(vector, k, allowed)
-        rows = self._propose(vector, params, allowed)
+        if params is None or k == 0:
+            return self._exact.nearest(vector, fetch)
+        return self._scored(vector, fetch, self._propose(vector, params, fetch, None), None)
+
+    def _scored(
+        self, vector: NDArray[np.float32], k: int, rows: NDArray[np.int64], allowed: RowMask | None
+    ) -> Found:
         if len(rows) < k:
             return self._exact.nearest(vector, k, allowed)
         return ordered(rows, self._exact.scores(vector, rows), k)
 
-    def _single(self, refined: RefinedSearch, k: int) -> SingleSearch | None:
-        """This thread's search for the best `k`; None where it is exact."""
+    def _single(self, refined: RefinedSearch, k: int, fetch: int) -> SingleSearch | None:
+        """This thread's search for `fetch` rows, the best `k` surely; None where it is exact."""
         params = self._params(k) if k else None
         if params is None:
             return None
-        if len(self._searches.by_k) >= _MOST_SEARCHES:
-            self._searches.by_k.clear()
-        made = refined.search(k, min(params.candidates, len(self)), self._parameters(params.breadth))
-        self._searches.by_k[k] = made
+        if len(self._searches.by_rows) >= _MOST_SEARCHES:
+            self._searches.by_rows.clear()
+        candidates = min(max(params.candidates, fetch), len(self))
+        made = refined.search(fetch, candidates, self._parameters(params.breadth))
+        self._searches.by_rows[k, fetch] = made
         return made
 
     def _propose(
-        self, vector: NDArray[np.float32], params: SearchParams, allowed: RowMask | None
+        self, vector: NDArray[np.float32], params: SearchParams, least: int, allowed: RowMask | None
     ) -> NDArray[np.int64]:
+        candidates = max(params.candidates, least)
         if allowed is None:
-            fetch, chosen = min(params.candidates, len(self)), self._parameters(params.breadth)
+            fetch, chosen = min(candidates, len(self)), self._parameters(params.breadth)
         else:
             # So many lists that as many allowed rows are scored as otherwise rows of all.
             breadth = params.breadth * len(self) // allowed.count
-            fetch = min(params.candidates, allowed.count)
+            fetch = min(candidates, allowed.count)
             chosen = self.parameters(self.settings, breadth, sel=allowed.derived(_selector))
         query = np.concatenate([vector, self._padding]) if len(self._padding) else vector
         rows, scores = np.empty(fetch, dtype=np.int64), np.empty(fetch, dtype=np.float32)

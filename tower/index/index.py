@@ -56,6 +56,10 @@ class Index(ABC):
         Raises EngineError where its engine can't be reached, which kinds in this process never do.
         """
 
+    def nearest_with_spare(self, vector: NDArray[np.float32], k: int, spare: int) -> Found:
+        """The best `k` of all rows and the `spare` next ones, which may be searched for with less effort."""
+        return self.nearest(vector, k + spare)
+
     async def nearest_async(
         self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None
     ) -> Found:

@@ -18,6 +18,9 @@ Rows = NDArray[np.integer[Any]]
 # to 60 items, catalogs of 600 to 100,000), 1 to 3 items are among the best 10, in nine of ten at most 6;
 # fetching all 50 more costs an inverted file three times as much.
 _SPARE, _SPARE_SHARE = 8, 16
+# One in so many of these is searched for with the effort of the best k. With all, a search of 100,000 items
+# takes a tenth longer, and .996 of the best 10 that are left are found instead of .993, where .99 was asked.
+_SURE_SHARE = 3
 Kind = Literal["index", "over_fetch", "selector", "subset", "fallback", "popularity"]
 
 
@@ -74,9 +77,10 @@ class Planner:
         index does and has no fallback.
         """
         index, vector, fetch, most, out, kind = self._query(vector, k, excluded, allowed)
+        sure = k + (fetch - k) // _SURE_SHARE
         while True:
             try:
-                rows, products = self._found(index, vector, fetch, allowed)
+                rows, products = self._found(index, vector, sure, fetch, allowed)
             except EngineError:
                 if not index.has_fallback:
                     raise
@@ -86,7 +90,7 @@ class Planner:
                 rows, products = _without(out, rows, products, k)
             if len(rows) >= k or fetch >= most:
                 return Planned(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
-            fetch = min(most, 4 * fetch)
+            sure = fetch = min(most, 4 * fetch)
 
     async def nearest_async(
         self,
@@ -106,10 +110,15 @@ class Planner:
                 return Planned(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
             fetch = min(most, 4 * fetch)
 
-    def _found(self, index: Index, vector: NDArray[np.float32], k: int, allowed: RowMask | None) -> Found:
-        if vector.ndim == 1:
-            return index.nearest(vector, k, allowed)
-        return self._merged([index.nearest(each, k, allowed) for each in vector], k)
+    def _found(
+        self, index: Index, vector: NDArray[np.float32], sure: int, fetch: int, allowed: RowMask | None
+    ) -> Found:
+        def nearest(each: NDArray[np.float32]) -> Found:
+            if allowed is None:
+                return index.nearest_with_spare(each, sure, fetch - sure)
+            return index.nearest(each, fetch, allowed)
+
+        return nearest(vector) if vector.ndim == 1 else self._merged(list(map(nearest, vector)), fetch)
 
     def _query(
         self, vector: NDArray[np.float32], k: int, excluded: Rows | None, allowed: RowMask | None
