@@ -5,7 +5,9 @@ the body, k = 10) over those of a bare FastAPI route of the same process that re
 model and writes bodies of the same size. The service keeps to one processor, the generator of the load to
 another; 16 connections, in turns. `activate_p99_over_steady`: the 99th percentile of requests that were under
 way during an activation, over that of the others. `rss_over_bundle`: resident memory less 150 MB, and less
-60 MB for each worker after the first, over the bundle.
+60 MB for each worker after the first, over the bundle. `stages_us`: a request's mean microseconds in each
+stage, as `turret_stage_seconds` measures them under that load, and `around` them: sockets, HTTP, the layers,
+metrics and the log.
 """
 
 import json
@@ -13,11 +15,13 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from rich.table import Table
 
@@ -73,12 +77,14 @@ def against_bare(shop: Served, rounds: int, seconds: float) -> dict[str, Any]:
         for _ in range(rounds):
             for path, own in outcomes.items():
                 own.append(run_load(Load(urls[path], path, shop.bodies, seconds=seconds, cpu=load_cpu)))
+        stages = _stages_us(urls[OURS])
     failed = sum(int((~one.good).sum()) for own in outcomes.values() for one in own)
     if failed:
         raise RuntimeError(f"{failed} requests were not answered with 200")
     rates = {path: [one.rate() for one in own] for path, own in outcomes.items()}
     tails = {path: [one.percentile(0.99) for one in own] for path, own in outcomes.items()}
     by_round = [ours / bare for ours, bare in zip(rates[OURS], rates[BARE], strict=True)]
+    stages["around"] = 1e6 / statistics.median(rates[OURS]) - sum(stages.values())
     return {
         "items": shop.items,
         "rps": {path: statistics.median(own) for path, own in rates.items()},
@@ -87,7 +93,18 @@ def against_bare(shop: Served, rounds: int, seconds: float) -> dict[str, Any]:
         "rps_ratio_least": min(by_round),
         "rps_ratio_greatest": max(by_round),
         "p99_ratio": statistics.median(tails[OURS]) / statistics.median(tails[BARE]),
+        "stages_us": stages,
     }
+
+
+def _stages_us(url: str) -> dict[str, float]:
+    """A request's mean microseconds in each stage since the start."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    (stages,) = (family for family in families if family.name == "turret_stage_seconds")
+    sums = {one.labels["stage"]: one.value for one in stages.samples if one.name.endswith("_sum")}
+    counts = {one.labels["stage"]: one.value for one in stages.samples if one.name.endswith("_count")}
+    return {stage: 1e6 * total / counts[stage] for stage, total in sums.items()}
 
 
 @contextmanager
@@ -186,6 +203,9 @@ def show(figures: dict[str, Any]) -> None:
             f"{one['p99_ratio']:.2f}",
         )
     Console(width=120).print(table)
+    for one in figures["shops"].values():
+        parts = ", ".join(f"{stage} {spent:.1f}" for stage, spent in one["stages_us"].items())
+        print(f"{one['items']:,} items, microseconds a request: {parts}")
     print(
         f"{figures['activations']} activations under load: {figures['activate_failed']} requests failed, p99 "
         f"{figures['activate_p99_over_steady']:.2f} times the steady one; an activation takes "
