@@ -1,7 +1,7 @@
 """Training by two processes of one thread, beside one process of one thread and one of two.
 
 The transformer as it is shipped (full softmax) and with candidates that each process draws, the pooled tower
-with the candidates of the whole batch, and the pooled tower with a table split over the processes. All sides
+with the candidates of the whole batch, and the pooled tower with a table that is updated by row. All sides
 make the same global batches and take turns in one run; the claims are ratios of medians. One process on half
 a batch shows the cost of smaller batches alone. The processes talk over the loopback; the time of a network
 is computed from the bytes that they send.
@@ -51,14 +51,14 @@ def cost(sent: Mapping[str, float], step_seconds: float, workers: int) -> Cost:
         step_seconds: what the computation of a worker's examples takes.
         workers: W.
 
-    A sum sends 2 (W - 1) / W of its size, half of which two processes send; a worker's candidates go to
-    W - 1 others; of the table rows that a worker asks for, (W - 1) / W are elsewhere.
+    A sum sends 2 (W - 1) / W of its size, half of which two processes send; a worker's candidates and its
+    rows of a table with their gradients go to W - 1 others.
     """
     factors = {
         "gradients": 2 * (workers - 1) / workers,
         "figures": 2 * (workers - 1) / workers,
         "candidates": float(workers - 1),
-        "table rows": 2 * (workers - 1) / workers,
+        "table rows": float(workers - 1),
     }
     bytes_sent = {kind: size * factors[kind] for kind, size in sent.items()}
     network = 8 * sum(bytes_sent.values()) / (GBIT_PER_S * 1e9) + MESSAGES * SECONDS_A_MESSAGE
@@ -72,16 +72,13 @@ def cost(sent: Mapping[str, float], step_seconds: float, workers: int) -> Cost:
 
 @dataclass(frozen=True)
 class Setting:
-    """An experiment on prepared data, its changes by dotted names, the examples of a batch of all processes,
-    and the rows from which on tables are split.
-    """
+    """An experiment on prepared data, its changes by dotted names, and the examples of a whole batch."""
 
     data: Path
     folder: Path
     experiment: str
     changes: tuple[str, ...]
     batch: int
-    split_from: int
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,6 @@ class Steps:
     losses: list[float]
     sent: dict[str, int]
     peak_mb: float
-    tables_mb: float
 
 
 class Processes:
@@ -136,11 +132,9 @@ def _serve(pipe: Connection, setting: Setting, rank: int, size: int, threads: in
     set_up_process()
     import torch
 
-    from turret.training.distributed.joining import join_world
-    from turret.training.parallel import tables
+    from turret.training.distributed.launch import join_world
 
     torch.set_num_threads(threads)
-    tables.SPLIT_FROM = setting.split_from
     world = join_world()
     trainer = _trainer(setting, world)
     batches = _endless(trainer)
@@ -186,30 +180,13 @@ def _turn(trainer: Any, batches: Iterator[Any]) -> Steps:
         losses=losses,
         sent={kind: sent[kind] - before.get(kind, 0) for kind in sent},
         peak_mb=peak_memory_mb(),
-        tables_mb=_tables_mb(trainer),
     )
-
-
-def _tables_mb(trainer: Any) -> float:
-    """The bytes of the item table and its moments in this process."""
-    weight = trainer.model.item.table.weight
-    optimisers = [one for one in (trainer.optimiser.dense, trainer.optimiser.rows) if one is not None]
-    moments = [
-        tensor
-        for optimiser in optimisers
-        for parameter, state in optimiser.state.items()
-        if parameter is weight
-        for tensor in state.values()
-    ]
-    total: int = sum(tensor.nbytes for tensor in (weight, *moments))
-    return total / 1e6
 
 
 TWO, ONE, THREADS, HALF = "2 processes", "1 process", "1 process of 2 threads", "1 process, half batches"
 ROUNDS, QUICK_ROUNDS = 5, 1
 WORKERS = (8, 64)
 ITEMS, WIDE_ITEMS, EVENTS_A_USER = 10_000, 200_000, 50
-NEVER = 10**9
 IN_BATCH = 'objective={loss="sampled_softmax_corrected", sampler={kind="in_batch"}}'
 SAMPLED = 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=256}}'
 STILL = "tower.user.dropout=0.0"
@@ -236,10 +213,10 @@ def settings(work: Path) -> dict[str, tuple[Setting, int]]:
     usual, wide = shop(work / "shop", ITEMS, 4000), shop(work / "wide", WIDE_ITEMS, 6000)
     pooled = ("tower.user.history_length=50", IN_BATCH, STILL)
     return {
-        "transformer": (Setting(usual, work, "transformer", (), BATCH, NEVER), 4),
-        "transformer_sampled": (Setting(usual, work, "transformer", (SAMPLED,), BATCH, NEVER), 20),
-        "in_batch": (Setting(usual, work, "youtubednn", pooled, BATCH, NEVER), 6),
-        "split_table": (Setting(wide, work, "youtubednn", pooled, BATCH, 65_536), 6),
+        "transformer": (Setting(usual, work, "transformer", (), BATCH), 4),
+        "transformer_sampled": (Setting(usual, work, "transformer", (SAMPLED,), BATCH), 20),
+        "in_batch": (Setting(usual, work, "youtubednn", pooled, BATCH), 6),
+        "large_table": (Setting(wide, work, "youtubednn", pooled, BATCH), 6),
     }
 
 
@@ -255,7 +232,7 @@ def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
     finally:
         for side in sides.values():
             side.close()
-    two, one = last[TWO], last[ONE][0]
+    two = last[TWO]
     sent = {kind: statistics.mean(turn.sent[kind] for turn in two) / steps for kind in two[0].sent}
     seconds = two[0].examples / steps / statistics.median(rates[ONE]) / 2
     return {
@@ -270,7 +247,6 @@ def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
         "seconds_computing_a_step": seconds,
         "cost_model": [asdict(cost(sent, seconds, workers)) for workers in WORKERS],
         "peak_mb": {name: max(turn.peak_mb for turn in turns) for name, turns in last.items()},
-        "table_mb": {"2 processes": max(turn.tables_mb for turn in two), "1 process": one.tables_mb},
     }
 
 
@@ -282,11 +258,9 @@ def measure(options: Options) -> dict[str, Any]:
             name: compare(setting, 2 if options.quick else steps, rounds)
             for name, (setting, steps) in settings(Path(work)).items()
         }
-    split = measured["split_table"]
     return {
         "speedup_2_over_1": measured["transformer"]["over_one"]["ratio"],
-        "loss_difference": max(measured[name]["loss_difference"] for name in ("in_batch", "split_table")),
-        "memory_share_of_table": split["table_mb"]["2 processes"] / split["table_mb"]["1 process"],
+        "loss_difference": max(measured[name]["loss_difference"] for name in ("in_batch", "large_table")),
         "network_gbit_per_s": GBIT_PER_S,
         "trainings": measured,
     }

@@ -1,20 +1,23 @@
 """Checkpoints in safetensors, from which training resumes bit for bit."""
 
 import json
-from collections.abc import Container
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from turret.data.files.staging import new_file
-from turret.training.distributed.tensor_files import mapped_tensors
 from turret.training.errors import TrainingError
 
 _OBJECTIVE = "objective."
+# As safetensors calls them.
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
 @dataclass
@@ -71,72 +74,24 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
             raise TrainingError(f"{path}: it can't be written ({error}); make room on the disk.") from None
 
 
-def flat_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by group and name, such as "model.item.table.weight"."""
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint at `path`; its tensors have names such as "model.item.table.weight"."""
     groups = {name: group for name, group in vars(checkpoint).items() if name != "progress"}
-    return {f"{group}.{name}": tensor for group in groups for name, tensor in groups[group].items()}
-
-
-def checkpoint_of(tensors: dict[str, Tensor], progress: Progress) -> Checkpoint:
-    """The inverse of `flat_tensors`. Raises KeyError and ValueError for other names."""
-    checkpoint = Checkpoint({}, {}, {}, {}, {}, progress)
-    for key, tensor in tensors.items():
-        group, name = key.split(".", 1)
-        vars(checkpoint)[group][name] = tensor
-    return checkpoint
-
-
-@dataclass(frozen=True)
-class RowsFolder:
-    """The name of the folder beside a checkpoint with the tensors of split tables, and their row counts."""
-
-    name: str
-    counts: dict[str, int]
-
-
-def save_checkpoint(path: Path, checkpoint: Checkpoint, rows: RowsFolder | None = None) -> None:
-    """Replace the checkpoint at `path`; `rows` is the folder of split tables, written before."""
-    metadata = {"progress": json.dumps(vars(checkpoint.progress))}
-    if rows is not None:
-        metadata |= {"rows": rows.name, "row_counts": json.dumps(rows.counts)}
-    save_tensors(path, flat_tensors(checkpoint), metadata)
-
-
-@dataclass(frozen=True)
-class CheckpointFile:
-    """A checkpoint's file; `rows` is the folder of split tables, `left_out` the tensors not read."""
-
-    tensors: dict[str, Tensor]
-    left_out: tuple[str, ...]
-    progress: Progress
-    rows: RowsFolder | None
-
-
-def read_checkpoint(path: Path, without: Container[str] = ()) -> CheckpointFile:
-    """Read the file of a checkpoint, `without` some tensors. Raises TrainingError for any other file."""
-    tensors, metadata, left_out = _read(path, without)
-    try:
-        progress, rows = Progress(**json.loads(metadata["progress"])), None
-        if "rows" in metadata:
-            rows = RowsFolder(metadata["rows"], json.loads(metadata.get("row_counts", "{}")))
-        return CheckpointFile(tensors, left_out, progress, rows)
-    except (KeyError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
+    tensors = {f"{group}.{name}": tensor for group in groups for name, tensor in groups[group].items()}
+    save_tensors(path, tensors, {"progress": json.dumps(vars(checkpoint.progress))})
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a whole checkpoint. Raises TrainingError for any other file."""
-    stored = read_checkpoint(path)
-    tensors = stored.tensors
-    if stored.rows is not None:
-        # Imports torch.distributed.checkpoint.
-        from turret.training.distributed.shards import load_whole
-
-        tensors = tensors | load_whole(path.parent / stored.rows.name, stored.rows.counts)
+    """Read a checkpoint. Raises TrainingError for any other file."""
+    tensors, metadata = _read(path)
     try:
-        return checkpoint_of(tensors, stored.progress)
-    except (KeyError, ValueError) as error:
+        checkpoint = Checkpoint({}, {}, {}, {}, {}, Progress(**json.loads(metadata["progress"])))
+        for key, tensor in tensors.items():
+            group, name = key.split(".", 1)
+            vars(checkpoint)[group][name] = tensor
+    except (KeyError, TypeError, ValueError) as error:
         raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
+    return checkpoint
 
 
 def load_progress(path: Path) -> Progress:
@@ -149,16 +104,12 @@ def load_progress(path: Path) -> Progress:
         raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
 
 
-def _read(
-    path: Path, without: Container[str] = ()
-) -> tuple[dict[str, Tensor], dict[str, Any], tuple[str, ...]]:
-    """The tensors of a file, its metadata, and the names that were left out."""
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a file and its metadata."""
     try:
         with safe_open(path, framework="pt") as stored:
             names = list(stored.keys())
-            left_out = tuple(name for name in names if name in without)
-            tensors = {name: stored.get_tensor(name) for name in names if name not in left_out}
-            return tensors, stored.metadata() or {}, left_out
+            return {name: stored.get_tensor(name) for name in names}, stored.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
 
@@ -172,7 +123,7 @@ def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
 
 def load_model(path: Path, model: nn.Module) -> None:
     """Load the model's parameters from a file of `save_tensors`; the objective's are ignored."""
-    tensors, _, _ = _read(path)
+    tensors, _ = _read(path)
     _load(path, model, _of_model(tensors))
 
 
@@ -181,9 +132,34 @@ def map_model(path: Path, model: nn.Module) -> None:
     _load(path, model, _of_model(mapped_tensors(path)), assign=True)
 
 
+def mapped_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, mapped for reading alone: they take no memory of the process.
+
+    A tensor that is written to ends the process. safetensors maps a file for writing, which counts as memory.
+    Raises TrainingError for any other file.
+    """
+    try:
+        with safe_open(path, framework="numpy") as checked:
+            names = list(checked.keys())
+        file = np.memmap(path, np.uint8, "r")
+        start = 8 + int.from_bytes(file[:8].tobytes(), "little")
+        header = json.loads(file[8:start].tobytes())
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            data = torch.from_numpy(file[start:])
+        return {name: _tensor(data, header[name]) for name in names}
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
+
+
+def _tensor(data: Tensor, entry: dict[str, Any]) -> Tensor:
+    first, end = entry["data_offsets"]
+    return data[first:end].view(_DTYPES[entry["dtype"]]).view(entry["shape"])
+
+
 def load_objective(path: Path, objective: nn.Module) -> None:
     """Load the objective's parameters from a file of `save_tensors`; the model's are ignored."""
-    tensors, _, _ = _read(path)
+    tensors, _ = _read(path)
     names = (name for name in tensors if name.startswith(_OBJECTIVE))
     _load(path, objective, {name.removeprefix(_OBJECTIVE): tensors[name] for name in names})
 

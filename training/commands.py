@@ -17,15 +17,14 @@ from turret.tower.format.listing import bundle_folder
 from turret.training.auto.choice import AUTO, chosen_run
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.config.named_settings import with_settings
-from turret.training.distributed.joining import join_world
-from turret.training.distributed.launch import launch_name
+from turret.training.distributed.launch import join_world, launch_name
 from turret.training.distributed.world import World, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export
 from turret.training.export.export_warnings import export_warnings
-from turret.training.parallel.memory import naming_lack_of_memory, too_large_training
+from turret.training.process import naming_lack_of_memory, too_large_training
 from turret.training.run import Run
 from turret.training.trainer import train
 from turret.training.verdict.finding import paragraphs

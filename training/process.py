@@ -1,7 +1,14 @@
-"""Thread and memory settings of a training process. Importing this module sets nothing."""
+"""Thread and memory settings of a training process, and sentences for work that does not fit into memory.
+
+Importing this module sets nothing, and loads no torch.
+"""
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from turret.training.errors import TrainingError
 
 # Parameters of mallopt, from malloc.h.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
@@ -31,3 +38,30 @@ def set_up_process() -> None:
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     keep_freed_memory()
+
+
+@contextmanager
+def naming_lack_of_memory(sentence: str) -> Iterator[None]:
+    """Turn a failed allocation of NumPy or torch, on the CPU or on a GPU, into a TrainingError."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not _is_of_memory(error):
+            raise
+        raise TrainingError(sentence) from error
+
+
+def too_large_training(processes: int) -> str:
+    """The sentence for a training that does not fit into the memory of so many processes."""
+    each = "one process" if processes == 1 else f"each of {processes} processes"
+    return (
+        f"the training does not fit into the memory of {each}; lower training.batch_size or "
+        "tower.dimension, or leave out rare items: turret data prepare --min-item-events."
+    )
+
+
+def _is_of_memory(error: Exception) -> bool:
+    import torch
+
+    # On the CPU torch raises a plain RuntimeError.
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)

@@ -31,17 +31,14 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.per_user import save_per_user
 from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_scores
-from turret.training.loggers import tensorboard, wandb
-from turret.training.loggers.opened import LOGGERS_FILE
 from turret.training.model_loss import build_objective
 from turret.training.randomness import seed_torch
 from turret.training.records.environment import ENVIRONMENT
 from turret.training.records.history import HISTORY
+from turret.training.records.loggers import LOGGERS_FILE, TENSORBOARD, WANDB
 from turret.training.verdict.verdict import verdict
 
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
-# Folders of the rows that several processes hold, by the epochs and steps of their checkpoint.
-ROWS = "checkpoint-*-rows"
 METRICS, CHOSEN = "metrics.json", "experiment.toml"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
@@ -238,8 +235,8 @@ def remove_run(folder: Path) -> None:
     for name in (RUN, CHOSEN, MODEL, CHECKPOINT, *evaluated, *records):
         (folder / name).unlink(missing_ok=True)
         remove_abandoned(folder / name)
-    for path in (folder / tensorboard.FOLDER, folder / wandb.FOLDER, *folder.glob(ROWS)):
-        shutil.rmtree(path, ignore_errors=True)
+    for name in (TENSORBOARD, WANDB):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:

@@ -6,32 +6,38 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.layers.linear import set_matmul_dtype
-from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.user_towers import PACKAGED
 from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.batches.prefetch import prefetched
-from turret.training.checkpoint import Checkpoint, Progress, all_parameters
+from turret.training.checkpoint import (
+    Checkpoint,
+    Progress,
+    all_parameters,
+    load_checkpoint,
+    save_checkpoint,
+    save_tensors,
+)
 from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.device import matmul_dtype, pick_device
 from turret.training.distributed.world import ALONE, World, unreported
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import Relevant
 from turret.training.export.tower_check import check_packaged_tower
-from turret.training.loggers.opened import stored_loggers
-from turret.training.loggers.registry import DEFAULT, chosen_loggers
-from turret.training.model_loss import build_objective
-from turret.training.optimisers.optimiser import Optimiser, large_tables, learning_rate_factor
+from turret.training.model_loss import build_objective, model_loss
+from turret.training.objectives.contract import StepLoss
+from turret.training.optimisers.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.parallel.same_run import check_same_run
-from turret.training.parallel.setup import files_of, loss_of, model_of
 from turret.training.randomness import seed_torch, stream
+from turret.training.records.loggers import DEFAULT, chosen_loggers, stored_loggers
 from turret.training.records.recorder import Recorder, Records, Unrecorded
-from turret.training.run import CHECKPOINT, Run, check_no_run, remove_run
+from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
 from turret.training.validation import Validation, validation_users
 from turret.training.warm_start.parent_bundle import ParentBundle
 from turret.training.warm_start.warm_start import TransferReport, warm_start_weights
@@ -42,6 +48,7 @@ Report = Callable[[str], None]
 FEW_WARM_STEPS, FEW_STEPS = 20, 100
 # Called after each evaluation with epoch and value; True ends the run.
 Observe = Callable[[int, float], bool]
+LossOf = Callable[[Batch, np.random.Generator], StepLoss]
 
 
 class Trainer:
@@ -60,7 +67,7 @@ class Trainer:
         self.report = report if world.leads else unreported
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
-        self.model: TwoTowers = model_of(world, experiment, data)
+        self.model = build_model(experiment, data)
         if experiment.tower.user.kind in PACKAGED:
             check_packaged_tower(self.model)
         self.model.to(self.device)
@@ -73,22 +80,30 @@ class Trainer:
         self.objective.products = matmul_dtype(self.device, self.settings.precision)
         if self.device.type == "cpu":
             set_matmul_dtype(self.model, self.objective.products)
-        # A loss over the catalog has gradients for all rows, and RowAdam has no weight decay.
-        lazy = self.objective.sampler is not None and not self.settings.weight_decay
+        lazy, line = lazy_tables(self.model, self.settings, self.objective.sampler is not None)
+        if line:
+            self.report(line)
         self.optimiser = Optimiser(
             [self.model, self.objective],
-            large_tables(self.model) if lazy else [],
+            lazy,
             self.settings.learning_rate,
             self.settings.weight_decay,
-            world,
         )
-        self.files = files_of(world, run.folder, self.model, self.optimiser)
         self.users = validation_users(data, self.settings, self.report)
         scores = None if experiment.objective.loss.servable else self.objective.scores
         self.validation = Validation(experiment, data, self.model, scores, data.item_counts("train"), world)
-        self.loss_of = loss_of(world, self.objective, self.model)
+        self.loss_of = self._loss_of()
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
+
+    def _loss_of(self) -> LossOf:
+        """The loss of a batch, or of this process's part of it."""
+        if self.world.size == 1:
+            return lambda batch, random: model_loss(self.objective, self.model, batch, random)
+        # torch.distributed is only imported where there are several processes.
+        from turret.training.parallel.loss import ParallelLoss
+
+        return ParallelLoss(self.world, self.objective, self.model)
 
     def report_warm_start(self, transfer: TransferReport) -> None:
         """Report and validate the copied model, which is the best one until an epoch is better."""
@@ -237,7 +252,11 @@ class Trainer:
 
     def _save_best(self) -> None:
         self.best = all_parameters(self.model, self.objective)
-        self.files.save_best(self.best)
+        self._write_best()
+
+    def _write_best(self) -> None:
+        if self.world.leads:
+            save_tensors(self.run.folder / MODEL, self.best)
 
     def save(self) -> None:
         """Write a checkpoint of the current state."""
@@ -250,11 +269,13 @@ class Trainer:
             best=self.best,
             progress=replace(self.progress),
         )
-        self.files.save(checkpoint)
+        if self.world.leads:
+            save_checkpoint(self.run.folder / CHECKPOINT, checkpoint)
 
     def resume(self) -> None:
         """Restore the run's checkpoint. Raises TrainingError when it is missing or invalid."""
-        path, checkpoint = self.run.folder / CHECKPOINT, self.files.load()
+        path = self.run.folder / CHECKPOINT
+        checkpoint = load_checkpoint(path)
         try:
             self.model.load_state_dict(checkpoint.model)
             self.objective.load_state_dict(checkpoint.objective)
@@ -266,7 +287,7 @@ class Trainer:
         self.best = checkpoint.best
         self.progress = checkpoint.progress
         if self.best:
-            self.files.save_best(self.best)
+            self._write_best()
 
 
 def train(

@@ -12,7 +12,6 @@ from turret.training.config.experiment import ExperimentConfig, TrainingConfig
 from turret.training.distributed.world import World
 from turret.training.evaluation.evaluation import Relevant, sample_users, validated_items, validation_metric
 from turret.training.evaluation.ranking import CatalogScores
-from turret.training.parallel.split_validation import split_validation_metric
 from turret.training.randomness import stream
 
 
@@ -48,10 +47,6 @@ class Validation:
         """The mean of `training.metric` over `users`."""
         popularity, world = self.popularity, self.world
         metric, exclude_seen = self.experiment.training.metric, self.experiment.evaluation.exclude_seen
-        if self.model.is_split:
-            return split_validation_metric(
-                world, self.model, self.data, popularity, users, metric, exclude_seen
-            )
 
         def mean_of(part: Relevant) -> float:
             return validation_metric(

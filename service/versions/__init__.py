@@ -11,4 +11,5 @@ __all__ = [
     "memory",
     "record",
     "shadow",
+    "start",
 ]

@@ -1,14 +1,10 @@
-"""The contract of every kind of index, exact, of FAISS and on engines; a kind needs a line in KINDS.
-
-Kinds of installed packages are held to it as well: `pytest tests/contracts/test_indexes.py -k NAME`.
-"""
+"""The contract of every kind of index, exact, of FAISS and on engines; a kind needs a line in KINDS."""
 
 import asyncio
 import gc
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +13,12 @@ from numpy.typing import NDArray
 
 from tests.support.engine_servers import running
 from tests.support.memory_engine import MemoryEngine
-from tests.support.places import FIXTURES
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines import opening
 from turret.tower.engines.access import Access, set_access
 from turret.tower.errors import BundleError
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
-from turret.tower.format.index_kinds import INDEX_KINDS, OURS, IndexKind
+from turret.tower.format.index_kinds import INDEX_KINDS
 from turret.tower.format.index_settings import (
     FlatSettings,
     HnswSettings,
@@ -74,12 +69,6 @@ KINDS |= {
 Scores = NDArray[np.float64]
 COUNT, WIDTH = 1500, 16
 FACTS = VectorFacts(count=COUNT, dimension=WIDTH, biased=False, unequal=False)
-INSTALLED = {name: entry.settings for name, entry in INDEX_KINDS.items() if entry not in OURS}
-KINDS |= {
-    f"{name} {place}": proposed.model_copy(update=SOME if proposed.is_tunable else {})
-    for name, settings in INSTALLED.items()
-    for place, proposed in enumerate(settings.proposals(FACTS))
-}
 
 
 def unit_vectors(count: int, seed: int) -> NDArray[np.float32]:
@@ -97,7 +86,7 @@ LONG = VECTORS * np.random.default_rng(2).lognormal(0, 0.5, (COUNT, 1)).astype(n
 
 def test_every_kind_of_the_registry_is_here_and_every_approximate_one_is_proposed() -> None:
     assert {settings.kind for settings in KINDS.values()} == set(INDEX_KINDS)
-    for entry in OURS:
+    for entry in INDEX_KINDS.values():
         is_tuned_here = entry.name not in ("flat", "engine")
         assert bool(entry.settings.proposals(FACTS)) == entry.settings.is_tunable == is_tuned_here
 
@@ -128,7 +117,7 @@ VARIANTS = {
     "ivf_pq in parts",
     "ivf_pq of all rotated",
 }
-PARAMS = {name: pytest.param(name, marks=MARKS.get(name, ())) for name in sorted({*KINDS, "sorted"})}
+PARAMS = {name: pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(KINDS)}
 once_a_kind = pytest.mark.parametrize(
     "kind", [PARAMS[name] for name in PARAMS if name not in VARIANTS], indirect=True, scope="module"
 )
@@ -137,14 +126,6 @@ once_a_kind = pytest.mark.parametrize(
 @pytest.fixture(scope="module", params=PARAMS.values())
 def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     name = str(request.param)
-    if name == "sorted":
-        with pytest.MonkeyPatch.context() as patch:
-            patch.syspath_prepend(FIXTURES / "sorted_index")
-            entry: IndexKind = import_module("sorted_index").SORTED
-            patch.setitem(INDEX_KINDS, name, entry)
-            patch.setitem(KINDS, name, entry.settings.model_validate({}))
-            yield name
-        return
     if not name.startswith("engine "):
         yield name
         return

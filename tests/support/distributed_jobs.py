@@ -18,10 +18,8 @@ from torch._C._distributed_c10d import FileStore
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.distributed.processes import Processes
-from turret.training.distributed.split_table import SplitTable
 from turret.training.distributed.world import World
 from turret.training.optimisers import optimiser
-from turret.training.parallel import tables
 from turret.training.process import set_up_process
 from turret.training.randomness import stream
 from turret.training.run import Run
@@ -32,32 +30,27 @@ Arrays = dict[str, NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """An experiment, and the sizes from which on tables are split and updated by row."""
+    """An experiment, and the size from which on tables are updated by row."""
 
     experiment: dict[str, Any]
-    split_from: int = 10**6
     lazy_from: int = 10**6
 
 
 @dataclass(frozen=True)
 class Step:
-    """The loss of one step, the examples and masked candidates so far, and what it left.
-
-    `rows` has the first and one past the last row of the tables of which a process holds a part.
-    """
+    """The loss of one step, the examples and masked candidates so far, and what it left."""
 
     loss: float
     examples: int
     masked: int
     gradients: Arrays
     weights: Arrays
-    rows: dict[str, tuple[int, int]]
     state: Arrays
 
 
 def trainer_of(world: World, data: Path, folder: Path, scenario: Scenario) -> Trainer:
     """A trainer of the scenario."""
-    tables.SPLIT_FROM, optimiser.LARGE = scenario.split_from, scenario.lazy_from
+    optimiser.LARGE = scenario.lazy_from
     experiment = ExperimentConfig.model_validate(scenario.experiment)
     prepared = PreparedData.open(data)
     run = Run(folder, experiment, prepared.folder, prepared.fingerprint)
@@ -71,7 +64,6 @@ def next_step(trainer: Trainer) -> Step:
     batches = trainer.batches.epoch(stream(0, "order", 0), first, (world.rank, world.size))
     loss = trainer.step(next(batches))
     parameters = {**dict(trainer.model.named_parameters()), **dict(trainer.objective.named_parameters())}
-    split = {name: one for name, one in trainer.model.named_modules() if isinstance(one, SplitTable)}
     sampler = trainer.objective.sampler
     return Step(
         loss=loss,
@@ -79,7 +71,6 @@ def next_step(trainer: Trainer) -> Step:
         masked=trainer.progress.masked,
         gradients={name: _array(one.grad) for name, one in parameters.items()},
         weights={name: _array(one) for name, one in parameters.items()},
-        rows={f"{name}.weight": (table.first, table.last) for name, table in split.items()},
         state={name: _array(one) for name, one in (sampler.state() if sampler else {}).items()},
     )
 
@@ -146,15 +137,13 @@ def experiment(
     }
 
 
-SPLIT = Scenario(experiment(FEATURES, CORRECTED, IN_BATCH), split_from=3)
-
-
 # A batch of few rows: where it reads most of the catalog, one process computes the whole catalog, and a row
 # whose gradient is zero still moves on by its moments.
 FEW = {"batch_size": 100}
 
 
-BY_ROW = Scenario(experiment(TRANSFORMER, CORRECTED, IN_BATCH, FEW), split_from=3, lazy_from=100)
+FEATURES_OF_ITEMS = Scenario(experiment(FEATURES, CORRECTED, IN_BATCH))
+BY_ROW = Scenario(experiment(TRANSFORMER, CORRECTED, IN_BATCH, FEW), lazy_from=100)
 
 
 STEPS = {
@@ -163,10 +152,9 @@ STEPS = {
     "unique and streaming": Scenario(experiment(POOLED, CORRECTED, UNIQUE)),
     "known items masked": Scenario(experiment(POOLED, CORRECTED, IN_BATCH, mask_known=True)),
     "full softmax": Scenario(experiment(TRANSFORMER, "full_softmax")),
-    "split tables": SPLIT,
-    "split tables, updated by row": BY_ROW,
-    "split tables, full softmax": Scenario(experiment(POOLED, "full_softmax"), split_from=3),
-    "split tables, cross-batch": Scenario(experiment(POOLED, CORRECTED, MIXED), split_from=3),
+    "features of items": FEATURES_OF_ITEMS,
+    "tables updated by row": BY_ROW,
+    "cross-batch": Scenario(experiment(POOLED, CORRECTED, MIXED)),
     "fewer spans than processes": Scenario(experiment(POOLED, CORRECTED, IN_BATCH, {"batch_size": 2})),
 }
 
@@ -180,16 +168,14 @@ ROUNDING = 1e-6
 
 
 def check_equal(together: Step, alone: Step) -> None:
-    """Both made the same step; `together` may hold a part of the rows."""
+    """Both made the same step."""
     assert together.loss == pytest.approx(alone.loss, rel=ROUNDING)
     assert (together.examples, together.masked) == (alone.examples, alone.masked)
     for name, gradient in alone.gradients.items():
-        rows = slice(*together.rows.get(name, (None, None)))
-        own = gradient[rows]
-        np.testing.assert_allclose(together.gradients[name], own, rtol=0, atol=ROUNDING, err_msg=name)
+        np.testing.assert_allclose(together.gradients[name], gradient, rtol=0, atol=ROUNDING, err_msg=name)
         # Adam's first steps are as long for the rounding of a gradient as for a gradient.
-        clear = (np.abs(own) > ROUNDING) | (own == 0)
-        after, expected = together.weights[name][clear], alone.weights[name][rows][clear]
+        clear = (np.abs(gradient) > ROUNDING) | (gradient == 0)
+        after, expected = together.weights[name][clear], alone.weights[name][clear]
         np.testing.assert_allclose(after, expected, rtol=0, atol=ROUNDING, err_msg=name)
     for name, state in alone.state.items():
         np.testing.assert_allclose(together.state[name], state, rtol=0, atol=ROUNDING, err_msg=name)

@@ -251,6 +251,7 @@ def test_a_named_kind_that_misses_the_recall_is_refused_with_the_row(monkeypatch
     ("asked", "message"),
     [
         (IndexRequest("annoy"), "--kind annoy.*auto, flat"),
+        (IndexRequest("engine"), "--kind engine: turret publish BUNDLE --engine"),
         (IndexRequest(recall=0.0), "--recall 0"),
         (IndexRequest(recall=1.5), "--recall 1.5"),
         (IndexRequest(milliseconds=0.0), "--latency 0"),
@@ -298,9 +299,3 @@ def test_a_requested_time_that_no_index_keeps_is_told(costs: dict[str, float]) -
     assert chosen.choice.words[-1] == (
         "none reaches the requested 500 ms; lower --recall for a faster search"
     )
-
-
-def test_a_kind_that_proposes_settings_of_another_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HnswSettings, "proposals", lambda facts: IvfSettings.proposals(facts))
-    with pytest.raises(BundleError, match=r"HnswSettings\.proposals of the index kind 'hnsw' gives .*Ivf"):
-        candidates(LARGE[:3000], False, "hnsw")

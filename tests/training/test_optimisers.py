@@ -2,7 +2,9 @@
 
 import copy
 import itertools
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,8 @@ from torch import Tensor, nn
 
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.optimisers.optimiser import Optimiser, large_tables, learning_rate_factor
+from turret.training.errors import TrainingError
+from turret.training.optimisers.optimiser import Optimiser, learning_rate_factor
 from turret.training.optimisers.row_adam import RowAdam
 from turret.training.run import CHECKPOINT, MODEL, Run
 from turret.training.trainer import Trainer, train
@@ -128,17 +131,50 @@ def run_of(folder: Path, shop: PreparedData, **training: object) -> Run:
     return Run(folder, ExperimentConfig.model_validate({"training": settings}), shop.folder, shop.fingerprint)
 
 
-def test_only_large_tables_of_sampled_losses_are_moved_by_the_row(
+@pytest.mark.parametrize(
+    ("training", "loss", "line"),
+    [
+        ({}, "sampled_softmax", r"lazy Adam, only rows of the batch"),
+        ({"tables": "dense"}, "sampled_softmax", r"AdamW, .*: training\.tables = 'dense'"),
+        (
+            {"weight_decay": 0.1},
+            "sampled_softmax",
+            r"AdamW, .*: training\.weight_decay = 0\.1 changes all rows",
+        ),
+        ({}, "full_softmax", r"AdamW, .*: the loss is not sampled"),
+    ],
+)
+def test_a_run_says_how_its_large_tables_are_updated(
+    training: dict[str, Any],
+    loss: str,
+    line: str,
+    shop: PreparedData,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sampler = {"kind": "uniform", "negatives": 8} if loss == "sampled_softmax" else None
+    objective = {"loss": loss, "sampler": sampler}
+    settings = {"objective": objective, "training": {"device": "cpu", **training}}
+    run = Run(tmp_path, ExperimentConfig.model_validate(settings), shop.folder, shop.fingerprint)
+    lines: list[str] = []
+    assert Trainer(run, shop, lines.append).optimiser.rows is None
+    assert lines == []
+    monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids))
+    is_lazy = Trainer(run, shop, lines.append).optimiser.rows is not None
+    assert is_lazy == ("lazy" in line)
+    assert len(lines) == 1
+    assert re.search(f"^The table of {len(shop.item_ids)} rows is updated by {line}", lines[0])
+
+
+def test_lazy_tables_are_refused_where_all_rows_change(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither weight decay nor the gradient of a whole catalog is worth doing so."""
     monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids))
-    assert Trainer(run_of(tmp_path, shop), shop).optimiser.rows is not None
-    assert Trainer(run_of(tmp_path, shop, weight_decay=0.1), shop).optimiser.rows is None
-    full = ExperimentConfig.model_validate({"objective": {"loss": "full_softmax"}})
-    assert Trainer(Run(tmp_path, full, shop.folder, shop.fingerprint), shop).optimiser.rows is None
-    monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids) + 1)
-    assert large_tables(Trainer(run_of(tmp_path, shop), shop).model) == []
+    with pytest.raises(
+        TrainingError, match=r"training\.tables = 'lazy': training\.weight_decay = 0\.1 .* 'dense'"
+    ):
+        Trainer(run_of(tmp_path, shop, weight_decay=0.1, tables="lazy"), shop)
+    assert Trainer(run_of(tmp_path, shop, tables="lazy"), shop).optimiser.rows is not None
 
 
 def test_a_run_by_the_row_learns_and_resumes(

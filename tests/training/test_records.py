@@ -22,10 +22,6 @@ from tests.training.conftest import QUICK
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
-from turret.training.loggers import registry
-from turret.training.loggers.contract import LoggedRun, Logger, LoggerKind
-from turret.training.loggers.opened import OpenLoggers, stored_loggers
-from turret.training.loggers.registry import LOGGERS, chosen_loggers
 from turret.training.records import environment as module
 from turret.training.records.environment import (
     ENVIRONMENT,
@@ -35,6 +31,15 @@ from turret.training.records.environment import (
     record_environment,
 )
 from turret.training.records.history import HISTORY, History, load_history
+from turret.training.records.loggers import (
+    LOGGERS,
+    LoggedRun,
+    Logger,
+    LoggerKind,
+    OpenLoggers,
+    chosen_loggers,
+    stored_loggers,
+)
 from turret.training.run import Run, remove_run
 from turret.training.trainer import Trainer, train
 
@@ -392,7 +397,7 @@ def test_an_unknown_logger_and_a_missing_library_are_refused(monkeypatch: pytest
         TrainingError, match="--logger neptune: there is no such logger; there are tensorboard"
     ):
         chosen_loggers(["neptune"])
-    monkeypatch.setattr(registry, "find_spec", lambda _: None)
+    monkeypatch.setattr("turret.training.records.loggers.find_spec", lambda _: None)
     for name in ("mlflow", "wandb"):
         with pytest.raises(TrainingError, match=rf"--logger {name}: .*pip install .*\[{name}\]'"):
             chosen_loggers([name])

@@ -30,7 +30,6 @@ from turret.training.config.named_settings import write_experiment
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import evaluate
 from turret.training.objectives.contract import StepLoss
-from turret.training.parallel import setup
 from turret.training.randomness import seed_torch, stream
 from turret.training.run import CHECKPOINT, MODEL, Run
 from turret.training.samplers.adaptive.dense import DenseSampler
@@ -350,7 +349,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_reaches_the_towers(
         total = torch.stack([parameter.sum() for parameter in model.parameters()]).sum()
         return StepLoss(total * 0.0 + value, torch.tensor(0))
 
-    monkeypatch.setattr(setup, "model_loss", diverged)
+    monkeypatch.setattr("turret.training.trainer.model_loss", diverged)
     batch = next(trainer.batches.epoch(stream(0, "order", 0)))
     with pytest.raises(DivergenceError, match=r"lower training\.learning_rate"):
         trainer.step(batch)

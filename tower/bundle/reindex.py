@@ -13,7 +13,6 @@ from turret.tower.errors import BundleError
 from turret.tower.format.atomic_publish import atomic_folder
 from turret.tower.format.manifest import Manifest, write_manifest
 from turret.tower.format.pointer import check_version
-from turret.tower.index.foreign import naming_kind
 from turret.tower.index.opening import INDEX
 from turret.tower.tuning.choice import Chosen, IndexRequest, choose
 from turret.tower.tuning.recall import check_recall
@@ -74,8 +73,7 @@ def new_target(root: Path, version: str) -> Path:
 def _write(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
     for name in set(old.manifest.files) - _NEW:
         shutil.copyfile(old.folder / name, folder / name)
-    with naming_kind(chosen.settings.kind, "can't be saved"):
-        chosen.made.save(folder / INDEX)
+    chosen.made.save(folder / INDEX)
     manifest = _manifest(old, chosen, version)
     _record_answers(folder, old, manifest)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}

@@ -1,15 +1,10 @@
-"""The registry of index kinds: the settings of each, and where its class is.
-
-A package adds a kind by an entry point of the group `turret.indexes` that names an `IndexKind`.
-"""
+"""The registry of index kinds: the settings of each, and where its class is."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from turret.data.entry_points import kind_of, registry
-from turret.tower.errors import TowerError
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.index_settings import (
     FlatSettings,
@@ -20,8 +15,6 @@ from turret.tower.format.index_settings import (
     RabitqSettings,
     ScalarSettings,
 )
-
-GROUP = "turret.indexes"
 
 
 @dataclass(frozen=True)
@@ -39,21 +32,12 @@ class IndexKind:
 
     @property
     def name(self) -> str:
-        """The kind. Raises TowerError where the settings don't name exactly one."""
-        settings: object = self.settings
-        is_settings = isinstance(settings, type) and issubclass(settings, IndexSettings)
-        if not is_settings:
-            raise TowerError(f"IndexKind.settings is {settings!r}, not a subclass of IndexSettings")
-        name = kind_of(self.settings)
-        if self.settings.model_fields["kind"].default != name:
-            raise TowerError(
-                f"{self.settings.__name__}.kind has no default; write kind: Literal[{name!r}] = {name!r}"
-            )
-        return name
+        """The kind."""
+        return str(self.settings.model_fields["kind"].default)
 
 
 # In the order in which `auto` tries them.
-OURS = (
+_KINDS = (
     IndexKind(FlatSettings, "turret.tower.index.index:ExactIndex"),
     IndexKind(IvfPqSettings, "turret.tower.index.inverted:IvfPqIndex"),
     IndexKind(ScalarSettings, "turret.tower.index.scalar:ScalarIndex"),
@@ -63,13 +47,12 @@ OURS = (
     IndexKind(EngineSettings, "turret.tower.engines.engine_index:EngineIndex"),
 )
 
-
-INDEX_KINDS = registry(OURS, GROUP, IndexKind, TowerError)
+INDEX_KINDS = {kind.name: kind for kind in _KINDS}
 
 if TYPE_CHECKING:
     AnyIndexSettings = IndexSettings
 else:
     AnyIndexSettings = Annotated[
-        Union[tuple(kind.settings for kind in INDEX_KINDS.values())],  # noqa: UP007 # known at runtime only
+        Union[tuple(kind.settings for kind in _KINDS)],  # noqa: UP007 # known at runtime only
         Field(discriminator="kind"),
     ]

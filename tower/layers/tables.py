@@ -3,18 +3,15 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar
 
 import torch
 from torch import nn
 
 
 class Table(nn.Embedding):
-    """A table [R, D], held whole."""
+    """A table [R, D]."""
 
     weight: nn.Parameter
-    is_split: ClassVar[bool] = False
-    """Whether other processes hold the other rows; then all of them look up together."""
 
     @classmethod
     def without_rows(cls, rows: int, width: int, padding: int | None) -> "Table":

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from turret.data.features import Features
 from turret.tower.layers.gather import gather_rows
 from turret.tower.layers.packed import PackedHistories
-from turret.tower.layers.tables import Table
 from turret.tower.towers.chunks import histories_in_chunks, in_chunks
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.item import ItemTower
@@ -37,20 +36,13 @@ class TwoTowers(nn.Module):
         self.item = ItemTower(config, item_count, item_features)
         self.user: UserTower = build_user_tower(config.user, config.dimension, user_features)
 
-    @property
-    def is_split(self) -> bool:
-        """Whether other processes hold rows of a table."""
-        return any(isinstance(module, Table) and module.is_split for module in self.modules())
-
     def item_vectors(self, rows: Tensor) -> Tensor:
         """Scored item vectors of `rows` [...]: [..., D]. Each different row passes the tower once."""
         return self.item_vectors_each(rows)[0]
 
     def item_vectors_each(self, *parts: Tensor) -> tuple[Tensor, ...]:
         """Scored item vectors of several `rows` [...], of which each different row passes the tower once."""
-        many = sum(rows.numel() for rows in parts) > MANY * self.item.item_count
-        # Processes that hold parts of a table look up together, so all of them have to take the same way.
-        if many and not self.is_split:
+        if sum(rows.numel() for rows in parts) > MANY * self.item.item_count:
             vectors = self.catalog_vectors()
             return tuple(gather_rows(vectors, rows) for rows in parts)
         different, positions = torch.unique(

@@ -15,7 +15,6 @@ from turret.tower.format.index_settings import IndexSettings, VectorFacts
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Scoring, Tried
 from turret.tower.index.faiss_index.augmentation import are_equal, spread
 from turret.tower.index.faiss_index.untyped import faiss
-from turret.tower.index.foreign import check_answers, is_foreign, naming_kind
 from turret.tower.index.index import ExactIndex, Index, TunableIndex
 from turret.tower.index.opening import build_index
 from turret.tower.index.planner import Planner
@@ -64,8 +63,7 @@ def choose(
 
     `auto` takes the fastest that reaches the recall at each k and selectivity; small catalogs stay exact,
     and so do those that exact search answers within the requested milliseconds. Raises BundleError for an
-    unknown kind, a recall that isn't between 0 and 1, a named kind that misses the recall, and a kind of
-    another package that fails or breaks the contract of `Index`.
+    unknown kind, a recall that isn't between 0 and 1, and a named kind that misses the recall.
     """
     _check(request)
     threads = faiss.omp_get_max_threads()
@@ -90,20 +88,10 @@ def candidates(vectors: NDArray[np.float32], biased: bool, kind: str) -> list[In
     count, dimension = vectors.shape
     facts = VectorFacts(count, dimension, biased, unequal=not biased and not are_equal(vectors))
     if kind != "auto":
-        return _proposals(kind, facts)
-    fitting = [name for name, entry in INDEX_KINDS.items() if spread(vectors) <= entry.settings.most_spread]
-    return [proposal for name in fitting for proposal in _proposals(name, facts)]
-
-
-def _proposals(kind: str, facts: VectorFacts) -> list[IndexSettings]:
-    settings = INDEX_KINDS[kind].settings
-    where = f"{settings.__name__}.proposals"
-    with naming_kind(kind, f"proposes no settings, as {where} fails"):
-        proposed = list(settings.proposals(facts))
-    for one in proposed:
-        if not isinstance(one, settings):
-            raise BundleError(f"{where} of the index kind {kind!r} gives {one!r}, not a {settings.__name__}")
-    return proposed
+        return list(INDEX_KINDS[kind].settings.proposals(facts))
+    kinds = [entry.settings for entry in INDEX_KINDS.values()]
+    fitting = [settings for settings in kinds if spread(vectors) <= settings.most_spread]
+    return [proposal for settings in fitting for proposal in settings.proposals(facts)]
 
 
 @dataclass
@@ -161,12 +149,6 @@ class _Choice:
             for kind, entry in INDEX_KINDS.items():
                 if entry.settings.most_spread < spread(self.task.vectors):
                     self.reasons.append(f"{kind} was not tried: it loses items where lengths differ so much")
-        elif not proposals:
-            name = INDEX_KINDS[self.request.kind].settings.__name__
-            raise BundleError(
-                f"--kind {self.request.kind}: {name}.proposals gives no settings for such vectors, where at "
-                "least one is needed; name another kind, or mend its package"
-            )
         for settings in proposals:
             if self.best and len(self.task.vectors) > settings.slow_from:
                 why = "it takes long to build, and was never faster than such codes"
@@ -174,8 +156,7 @@ class _Choice:
                 continue
             self.report(f"trying {settings.label} ...")
             rival = self.best.settings.label if self.best else "the exact search"
-            with naming_kind(settings.kind, "can't be measured"):
-                result = self._try(settings)
+            result = self._try(settings)
             self.reasons.append(_described(settings.label, result, self.request.recall, rival))
             self.report(self.reasons[-1])
 
@@ -196,8 +177,6 @@ class _Choice:
             result = Tried(kind=settings.kind, lists=lists, megabytes=megabytes, reached=False)
             self.tried.append(result)
             return result
-        if is_foreign(settings.kind):
-            check_answers(index, task.vectors, task.queries)
         planner = Planner(index, task.scoring)
         measured = measure_recall(planner, task.vectors, task.queries, absolute=task.scoring.absolute)
         recall = min(cell.recall for cell in measured)
@@ -254,6 +233,8 @@ def _check(request: IndexRequest) -> None:
     kinds = ", ".join(INDEX_KINDS)
     if request.kind not in ("auto", *INDEX_KINDS):
         raise BundleError(f"--kind {request.kind}: there is no such index; name auto, {kinds}")
+    if request.kind == "engine":
+        raise BundleError("--kind engine: turret publish BUNDLE --engine ADDRESS makes such an index")
     if not 0 < request.recall <= 1:
         raise BundleError(f"--recall {request.recall:g}: a recall is above 0 and at most 1, such as 0.99")
     if request.milliseconds is not None and not request.milliseconds > 0:

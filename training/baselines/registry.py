@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from turret.data.entry_points import registry
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.training.baselines.als import ALS
 from turret.training.baselines.ease import EASE
@@ -14,12 +13,10 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf
 
 ALL = "all"
-BASELINES: dict[str, Baseline] = registry(
-    (POPULARITY, RECENT_POPULARITY, LAST_USED, MOST_USED, CO_OCCURRENCE, ITEM_KNN, EASE, ALS),
-    "turret.baselines",
-    Baseline,
-    TrainingError,
-)
+BASELINES = {
+    one.name: one
+    for one in (POPULARITY, RECENT_POPULARITY, LAST_USED, MOST_USED, CO_OCCURRENCE, ITEM_KNN, EASE, ALS)
+}
 
 _MASKED = "the run has evaluation.exclude_seen = true, which masks the items that it ranks"
 

@@ -55,13 +55,16 @@ class ObjectiveConfig(Settings):
 
 
 class TrainingConfig(Settings):
-    """The optimiser (AdamW), its schedule, and when to stop.
+    """The optimiser (AdamW, and lazy Adam for large tables), its schedule, and when to stop.
 
     `batch_size` counts examples. `chunk_size` is how many of them a tower computes at once, and again for
     the gradient: a batch beyond memory, in more time; 0 computes all at once. `span_length` is
     the most consecutive examples of one user in a batch.
     `warmup` is the share of all steps in which the learning rate rises, `decay` where it ends, relative
-    to `learning_rate`. `patience` counts evaluations without a better `metric` before training stops.
+    to `learning_rate`. `tables` says how tables of 65,536 rows or more are updated: "dense" by AdamW, which
+    moves all rows in each step, or "lazy" by Adam on the rows of the batch alone; "auto" is lazy on a CPU,
+    with a sampled loss and without weight decay. `patience` counts evaluations without a better `metric`
+    before training stops.
     `checkpoint_every` counts steps; 0 writes one at the end of each epoch only. `since` leaves older events
     to be read: only those from that moment on are predicted.
     """
@@ -73,6 +76,7 @@ class TrainingConfig(Settings):
     span_length: Positive = 64
     learning_rate: Annotated[float, Field(gt=0.0, le=10.0)] = 2e-3
     weight_decay: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
+    tables: Literal["auto", "dense", "lazy"] = "auto"
     warmup: Share = 0.05
     decay: Share = 0.1
     gradient_clip: Annotated[float, Field(ge=0.0, le=1e9)] = 1.0

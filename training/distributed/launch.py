@@ -1,8 +1,24 @@
-"""The launch of `torchrun` that a process belongs to."""
+"""The launch of `torchrun` that a process belongs to, and the way into its world."""
 
 import os
 import platform
 from pathlib import Path
+
+from turret.training.distributed.world import World, process_count
+
+
+def join_world() -> World:
+    """The world that `torchrun` has started this process in; without it, a world of one.
+
+    Raises:
+        TrainingError: the other processes can't be reached.
+    """
+    if process_count() == 1:
+        return World()
+    # torch.distributed is only imported where there are several processes.
+    from turret.training.distributed.processes import Processes
+
+    return Processes.joined()
 
 
 def launch_name() -> str | None:

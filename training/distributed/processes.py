@@ -2,22 +2,24 @@
 
 import os
 import re
+import secrets
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from threading import Timer
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
-from turret.training.distributed.gathering import gathered_vectors
-from turret.training.distributed.meeting import met_store
 from turret.training.distributed.world import World
 from turret.training.errors import TrainingError
 
@@ -25,6 +27,8 @@ from turret.training.errors import TrainingError
 TIMEOUT = timedelta(minutes=10)
 # Processes that torchrun has started meet within seconds.
 MEETING = timedelta(minutes=3)
+# Seconds between two looks for the others.
+PAUSE = 0.05
 
 
 class Processes(World):
@@ -99,7 +103,8 @@ class Processes(World):
 
     def gathered_vectors(self, rows: Tensor, counts: list[int]) -> Tensor:
         """As `gathered`; gradients are summed in the process that the rows came from."""
-        return gathered_vectors(rows, self, counts)
+        result: Tensor = _Gathered.apply(rows, self, counts)  # type: ignore[no-untyped-call]
+        return result
 
     def scattered(self, rows: Tensor, counts: list[int]) -> Tensor:
         """The sum over all processes of their `rows` for this one: the transpose of `gathered`."""
@@ -110,13 +115,6 @@ class Processes(World):
         dist.reduce_scatter_single(summed, padded.flatten(0, 1), group=self.group)
         self._count("candidates", padded.nbytes)
         return summed[: counts[self.rank]]
-
-    def exchanged(self, rows: Tensor, to: list[int], of: list[int]) -> Tensor:
-        """Send `rows` [R, ...], `to[r]` of them to process r; returns the `of[r]` rows that each r sends."""
-        received = rows.new_empty(sum(of), *rows.shape[1:])
-        dist.all_to_all_single(received, rows.contiguous(), of, to, group=self.group)
-        self.sent["table rows"] += rows[:1].nbytes * (len(rows) - to[self.rank])
-        return received
 
     def agreed(self, value: bool) -> bool:
         """The value of process 0."""
@@ -131,6 +129,10 @@ class Processes(World):
     def _count(self, kind: str, size: int) -> None:
         """Count an exchange of `size` bytes in all, of which a process sends all but its own share."""
         self.sent[kind] += size * (self.size - 1) // self.size
+
+    def count_gathered(self, kind: str, size: int) -> None:
+        """Count `size` bytes that a process sends to each other one."""
+        self.sent[kind] += size * (self.size - 1)
 
     def count_sum(self, kind: str, size: int) -> None:
         """Count a sum of tensors of `size` bytes, which a process sends in parts, and again as sums."""
@@ -201,3 +203,46 @@ def _end(limit: timedelta) -> NoReturn:
         flush=True,
     )
     os._exit(1)
+
+
+def met_store(timeout: timedelta) -> tuple[Store, int, int]:
+    """The store of the processes of this start, this one's rank, and their number.
+
+    torchrun keeps one store for all restarts, with the addresses of processes that have ended. gloo reads
+    those where a process has not yet written its new one, and is refused, or waits for half an hour if
+    another program has got the port. torch 2.13 takes it for a new store. TORCHELASTIC_RESTART_COUNT does
+    not name the start: only the machine on which a process has ended counts it.
+    """
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    return PrefixStore(meet(store, rank, size), store), rank, size
+
+
+def meet(store: Store, rank: int, size: int) -> str:
+    """Wait for the other processes; returns a name that these have and those of other starts don't.
+
+    Each process writes a token under its rank. The tokens of all ranks name a meeting, which is held when
+    all of them have come. A token of an earlier start names one to which its process does not come.
+    """
+    own, places = secrets.token_hex(8), [f"process {one}" for one in range(size)]
+    store.set(places[rank], own)
+    come: set[str] = set()
+    while True:
+        if store.check(places):
+            meeting = " ".join(store.get(place).decode() for place in places)
+            if store.add(meeting, int(meeting not in come)) == size:
+                return meeting
+            come.add(meeting)
+        time.sleep(PAUSE)
+
+
+class _Gathered(torch.autograd.Function):
+    """Gradients flow back to the process that a row came from."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, world: Processes, counts: list[int]) -> Tensor:
+        ctx.world, ctx.counts = world, counts
+        return world.gathered(rows, counts)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.world.scattered(slopes[0], ctx.counts), None, None

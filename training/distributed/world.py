@@ -1,4 +1,4 @@
-"""The processes that train one run together; usually one alone."""
+"""The processes that train one run together, usually one alone."""
 
 import os
 from collections.abc import Iterator, Sequence

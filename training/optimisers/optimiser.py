@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from turret.tower.layers.tables import Table
-from turret.training.distributed.world import ALONE, World
+from turret.training.config.experiment import TrainingConfig
+from turret.training.errors import TrainingError
 from turret.training.optimisers.row_adam import RowAdam
 
 # Tables with at least this many rows are updated by row. AdamW reads and writes a whole table and its
@@ -16,10 +16,33 @@ LARGE = 65_536
 _ROWS = "rows."
 
 
-def large_tables(model: nn.Module) -> list[nn.Embedding]:
-    """The tables of a model that are large enough for updates by row."""
-    tables = (module for module in model.modules() if isinstance(module, nn.Embedding))
-    return [table for table in tables if table.num_embeddings >= LARGE and table.weight.device.type == "cpu"]
+def lazy_tables(
+    model: nn.Module, settings: TrainingConfig, is_sampled: bool
+) -> tuple[list[nn.Embedding], str]:
+    """The tables that are updated by row, and a line for the run, empty where no table is large.
+
+    Raises TrainingError where `training.tables` is lazy and they can't be.
+    """
+    tables = [one for one in model.modules() if isinstance(one, nn.Embedding)]
+    large = [table for table in tables if table.num_embeddings >= LARGE]
+    if not large:
+        return [], ""
+    obstacle = ""
+    if settings.weight_decay:
+        obstacle = f"training.weight_decay = {settings.weight_decay:g} changes all rows"
+    elif not is_sampled:
+        obstacle = "the loss is not sampled, so that all rows have a gradient"
+    elif large[0].weight.device.type != "cpu":
+        obstacle = f"the towers are trained on a GPU (training.device = {settings.device!r})"
+    if obstacle and settings.tables == "lazy":
+        raise TrainingError(
+            f"training.tables = 'lazy': {obstacle}; set training.tables = 'dense', or 'auto'."
+        )
+    rows = " and ".join(f"{table.num_embeddings:,}" for table in large)
+    if obstacle or settings.tables == "dense":
+        why = obstacle or "training.tables = 'dense'"
+        return [], f"The table of {rows} rows is updated by AdamW, all rows in each step: {why}."
+    return large, f"The table of {rows} rows is updated by lazy Adam, only rows of the batch in each step."
 
 
 class Optimiser:
@@ -34,15 +57,7 @@ class Optimiser:
         tables: list[nn.Embedding],
         learning_rate: float,
         weight_decay: float,
-        world: World = ALONE,
     ) -> None:
-        self.world = world
-        self.split = {
-            id(module.weight)
-            for parent in modules
-            for module in parent.modules()
-            if isinstance(module, Table) and module.is_split
-        }
         for table in tables:
             table.sparse = True
         table_ids = {id(table.weight) for table in tables}
@@ -72,17 +87,12 @@ class Optimiser:
     def clip(self, max_norm: float) -> None:
         """Scale the gradient of all parameters down to the norm `max_norm` if it is larger."""
         squares: list[Tensor] = []
-        own_squares: list[Tensor] = []
         for parameter in self.parameters:
             if parameter.grad is not None and parameter.grad.is_sparse:
                 # Sums the gradients of repeated rows.
                 parameter.grad = parameter.grad.coalesce()
             if parameter.grad is not None:
-                kept = own_squares if id(parameter) in self.split else squares
-                kept.append(_values(parameter.grad).square().sum())
-        if self.split:
-            # The other processes have the gradients of the other rows.
-            squares.append(torch.tensor(self.world.sums([float(square) for square in own_squares])).sum())
+                squares.append(_values(parameter.grad).square().sum())
         factor = (max_norm / (torch.stack(squares).sum().sqrt() + 1e-6)).clamp(max=1.0)
         for parameter in self.parameters:
             if parameter.grad is not None:
@@ -101,16 +111,6 @@ class Optimiser:
             for index, moments in optimiser.state_dict()["state"].items()
             for name, tensor in moments.items()
         }
-
-    def row_names(self, parameter: nn.Parameter) -> list[str]:
-        """The names in `tensors` of the moments that have a row for each row of `parameter`."""
-        for optimiser in self._all():
-            prefix = _ROWS if optimiser is self.rows else ""
-            for index, one in enumerate(optimiser.param_groups[0]["params"]):
-                if one is parameter:
-                    names = ("moments",) if prefix else ("exp_avg", "exp_avg_sq")
-                    return [f"{prefix}{index}.{name}" for name in names]
-        return []
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore the result of `tensors`; settings such as the learning rate stay."""

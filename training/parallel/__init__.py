@@ -1,3 +1,3 @@
-"""A training by several processes: losses, split tables, checkpoints and validation."""
+"""A training by several processes: their parts of the loss, and the check that all train the same run."""
 
-__all__ = ["memory", "same_run", "setup", "split_validation"]
+__all__ = ["loss", "same_run"]

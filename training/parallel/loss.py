@@ -1,5 +1,6 @@
 """The loss of a step on several processes, with gradients summed by DistributedDataParallel."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,10 +14,11 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch
 from turret.training.distributed.processes import Processes
 from turret.training.distributed.world import World
+from turret.training.errors import TrainingError
 from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import Objective, StepLoss
-from turret.training.parallel.refusals import check_objective
-from turret.training.parallel.tables import split_weights
+from turret.training.samplers.core.contract import Sampler
+from turret.training.samplers.union import MixedSampler
 
 
 class _Step(nn.Module):
@@ -33,32 +35,21 @@ class _Step(nn.Module):
 class ParallelLoss:
     """Computes this process's part of the loss of a batch: the parts of all processes sum to the loss.
 
-    Each part is the mean over its own examples, times its share of the weight of all. Gradients of replicated
-    parameters are summed, not averaged, so that they are those of the whole batch. Rows of split tables get
-    their gradients by the exchange that fetched them, and DDP leaves them alone.
+    Each part is the mean over its own examples, times its share of the weight of all. Gradients are summed,
+    not averaged, so that they are those of the whole batch; of a table with sparse gradients, which is
+    updated by row, the rows of the batch alone are sent.
     """
 
-    def __init__(
-        self, world: Processes, objective: Objective, model: TwoTowers, split: list[nn.Parameter]
-    ) -> None:
+    def __init__(self, world: World, objective: Objective, model: TwoTowers) -> None:
+        """Raises TrainingError for an objective that parts can't compute."""
+        assert isinstance(world, Processes)
+        check_objective(objective, world.size)
         self.world = world
         self.step: nn.Module = _Step(world, objective, model)
-        ids = {id(weight) for weight in split}
-        named = dict(self.step.named_parameters())
-        ignored = [name for name, parameter in named.items() if id(parameter) in ids]
-        if len(ignored) < len(named):
-            # torch has no other way to leave parameters to their own exchange.
-            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.step, ignored)  # type: ignore[no-untyped-call]
+        if any(True for _ in self.step.parameters()):
             parallel = DistributedDataParallel(self.step, forward_sync_buffers=False)
             parallel.register_comm_hook(world, _summed)
             self.step = parallel
-
-    @classmethod
-    def of(cls, world: World, objective: Objective, model: TwoTowers) -> "ParallelLoss":
-        """The loss on several processes. Raises TrainingError for an objective that parts can't compute."""
-        assert isinstance(world, Processes)
-        check_objective(objective, world.size)
-        return cls(world, objective, model, split_weights(model))
 
     def __call__(self, batch: Batch, random: np.random.Generator) -> StepLoss:
         """The part of the loss; candidates are drawn with `random`, which differs between processes."""
@@ -71,9 +62,47 @@ class ParallelLoss:
 
 
 def _summed(world: Processes, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-    """Sum a bucket of gradients over all processes."""
+    """Sum a bucket of gradients, a `GradBucket` of DDP, over all processes."""
     gradients = bucket.buffer()
-    world.count_sum("gradients", gradients.nbytes)
+    if gradients.is_sparse:  # gloo gathers the rows of all processes
+        world.count_gathered("table rows", gradients._values().nbytes)
+    else:
+        world.count_sum("gradients", gradients.nbytes)
     work = dist.all_reduce(gradients, async_op=True)
     summed: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
     return summed
+
+
+def check_objective(objective: Objective, size: int) -> None:
+    """Raise TrainingError where the parts of `size` processes don't make one training.
+
+    These are losses that are no mean over single examples, and samplers that learn from their own examples.
+    """
+    if not objective.merges:
+        raise TrainingError(
+            f"objective.loss: the loss of {type(objective).__name__} is no mean over single examples, so "
+            f"{size} processes can't put it together from parts; train it in one process, or choose another "
+            "loss, such as 'sampled_softmax' or 'full_softmax'."
+        )
+    for sampler in _parts(objective.sampler):
+        if sampler.observes_scores or _remembers_its_own(sampler):
+            raise TrainingError(
+                f"objective.sampler: {type(sampler).__name__} learns from the examples that it sees, and "
+                f"each of {size} processes would see others; train it in one process, or choose another "
+                "sampler, such as 'uniform' or 'in_batch'."
+            )
+
+
+def _parts(sampler: Sampler | None) -> Sequence[Sampler]:
+    if sampler is None:
+        return ()
+    return sampler.parts if isinstance(sampler, MixedSampler) else (sampler,)
+
+
+def _remembers_its_own(sampler: Sampler) -> bool:
+    """Whether a sampler has a memory that isn't known to be the same in all processes.
+
+    Copies of item vectors are the same in all; samplers that draw from the batch read all parts.
+    """
+    copies_vectors = sampler.holds_vectors and type(sampler).__module__.startswith("turret.")
+    return type(sampler).state is not Sampler.state and not sampler.draws_batch and not copies_vectors

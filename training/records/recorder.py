@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from turret.training.checkpoint import Progress
-from turret.training.loggers.contract import LoggedRun, LoggerKind
-from turret.training.loggers.opened import OpenLoggers
 from turret.training.records.environment import record_environment
 from turret.training.records.history import History
+from turret.training.records.loggers import LoggedRun, LoggerKind, OpenLoggers
 
 
 class Records(Protocol):

@@ -45,13 +45,8 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
     unchanged. New feature values start from zeros, which is the encoding of unknown values.
 
     Raises:
-        TrainingError: the towers or the features differ, no item is in both, or other processes hold rows.
+        TrainingError: the towers or the features differ, or no item is in both.
     """
-    if model.is_split:
-        raise TrainingError(
-            "--from copies whole tables, and large ones are split over the processes; start the warm start "
-            "in one process, or leave --from out."
-        )
     item, user = _features(model.item.rows), _features(model.user.rows)
     parent.check(model.config, item, user)
     learnt = parent.parameters()

@@ -1,0 +1,234 @@
+"""Loggers: the tools of tracking experiments that get a run's settings and figures."""
+
+import json
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from turret.data.errors import text_without_credentials
+from turret.data.extras import install_hint
+from turret.data.files.staging import new_file
+from turret.training.errors import TrainingError
+
+LOGGERS_FILE = "loggers.json"
+# Their names, and folders of a run.
+TENSORBOARD, WANDB = "tensorboard", "wandb"
+DEFAULT = (TENSORBOARD,)
+_PROJECT = "turret"
+# MLflow's limit of parameters in a request.
+_PARAMETERS = 100
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """A run at the start of its training, or where a killed training continues.
+
+    `settings` are named by dots; `step` is 0, or that of the checkpoint; `earlier` is the `id` that the
+    logger had when the training began, if it was there.
+    """
+
+    folder: Path
+    settings: dict[str, Any]
+    step: int = 0
+    earlier: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name to show: the folder's, with its parent's, as in run/seed-0."""
+        path = self.folder.resolve()
+        return f"{path.parent.name}/{path.name}"
+
+
+class Logger(ABC):
+    """Takes the figures of one run; its builder has taken the settings. Any method may raise."""
+
+    id: str | None = None
+    """The name under which a resumed training continues, or None."""
+
+    @abstractmethod
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Take figures by name, such as `loss/train`, after `step` steps; steps never fall."""
+
+    @abstractmethod
+    def close(self, finished: bool) -> None:
+        """End the log; `finished` is false where training was interrupted or failed."""
+
+
+@dataclass(frozen=True)
+class LoggerKind:
+    """A kind of logger by name: its builder, and the module that has to be installed."""
+
+    name: str
+    open: Callable[[LoggedRun], Logger]
+    module: str
+
+
+class TensorBoardLogger(Logger):
+    """Writes scalars to event files in `RUN/tensorboard`; a resumed training hides the steps it repeats."""
+
+    def __init__(self, run: LoggedRun) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(run.folder / TENSORBOARD), purge_step=run.step)
+        if not run.step:
+            # Four spaces make a block of code.
+            text = json.dumps(run.settings, indent=2).replace("\n", "\n    ")
+            self._writer.add_text("settings", f"    {text}")
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Write each figure as a scalar."""
+        for name, value in figures.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self, finished: bool) -> None:
+        """Write everything to the file."""
+        self._writer.close()
+
+
+class MLflowLogger(Logger):
+    """A run in MLflow's tracking store; settings are its parameters.
+
+    It goes by MLflow's own settings: `MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME`.
+    """
+
+    def __init__(self, run: LoggedRun) -> None:
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric, Param
+
+        self._client, self._metric = MlflowClient(), Metric
+        if run.earlier is not None:
+            self.id = run.earlier
+            self._client.update_run(self.id, status="RUNNING")
+            return
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+        experiment = self._client.get_experiment_by_name(name)
+        number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        self.id = self._client.create_run(number, run_name=run.name).info.run_id
+        parameters = [Param(key, str(value)) for key, value in run.settings.items()]
+        for first in range(0, len(parameters), _PARAMETERS):
+            self._client.log_batch(self.id, params=parameters[first : first + _PARAMETERS])
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Log the figures as metrics. MLflow allows no @ in a name: ndcg@10 becomes ndcg_at_10."""
+        now = int(time.time() * 1000)
+        metrics = [
+            self._metric(name.replace("@", "_at_"), value, now, step) for name, value in figures.items()
+        ]
+        self._client.log_batch(self.id, metrics=metrics)
+
+    def close(self, finished: bool) -> None:
+        """Set the status of the run."""
+        self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
+
+
+class WandbLogger(Logger):
+    """A run of Weights & Biases, with its files in `RUN/wandb`; settings are its configuration.
+
+    It goes by the library's own settings: `WANDB_MODE`, `WANDB_PROJECT`, `WANDB_ENTITY`.
+    """
+
+    def __init__(self, run: LoggedRun) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            name=run.name,
+            dir=str(run.folder),
+            config=run.settings,
+            id=run.earlier,
+            resume=None if run.earlier is None else "allow",
+            settings=wandb.Settings(console="off"),
+        )
+        self.id = self._run.id
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Log the figures; the service ignores steps that it has."""
+        self._run.log(dict(figures), step=step)
+
+    def close(self, finished: bool) -> None:
+        """End the run, which waits until its files are written or uploaded."""
+        self._run.finish(exit_code=0 if finished else 1)
+
+
+LOGGERS = {
+    kind.name: kind
+    for kind in (
+        LoggerKind(TENSORBOARD, TensorBoardLogger, "tensorboard"),
+        LoggerKind("mlflow", MLflowLogger, "mlflow"),
+        LoggerKind(WANDB, WandbLogger, "wandb"),
+    )
+}
+
+
+def chosen_loggers(names: Sequence[str]) -> list[LoggerKind]:
+    """The named loggers, each once.
+
+    Raises:
+        TrainingError: there is no such logger, or its library is not installed.
+    """
+    for name in names:
+        if name not in LOGGERS:
+            raise TrainingError(f"--logger {name}: there is no such logger; there are {', '.join(LOGGERS)}.")
+    kinds = [LOGGERS[name] for name in dict.fromkeys(names)]
+    for kind in kinds:
+        if find_spec(kind.module) is None:
+            hint = install_hint(ModuleNotFoundError(name=kind.module))
+            raise TrainingError(f"--logger {kind.name}: {hint or f'{kind.module} is not installed'}.")
+    return kinds
+
+
+def stored_loggers(folder: Path) -> dict[str, str | None]:
+    """The names of the loggers that a run began with, and their ids; empty if it has none or can't tell."""
+    try:
+        stored = json.loads((folder / LOGGERS_FILE).read_text(encoding="utf-8"))
+        return {str(name): None if given is None else str(given) for name, given in stored.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+class OpenLoggers:
+    """Hands figures to several loggers; one that fails is left out from there on, with one warning."""
+
+    def __init__(self, kinds: Sequence[LoggerKind], run: LoggedRun, warn: Callable[[str], None]) -> None:
+        """Open the loggers, and store their ids in the folder of the run."""
+        self._warn = warn
+        self._open: dict[str, Logger] = {}
+        stored = stored_loggers(run.folder) if run.step else {}
+        for kind in kinds:
+            try:
+                self._open[kind.name] = kind.open(replace(run, earlier=stored.get(kind.name)))
+            except Exception as error:  # a library may raise anything
+                self._fail(kind.name, error)
+        ids = {kind.name: self._open[kind.name].id if kind.name in self._open else None for kind in kinds}
+        with new_file(run.folder / LOGGERS_FILE) as draft:
+            draft.write_text(json.dumps({**stored, **ids}) + "\n", encoding="utf-8")
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Hand figures to all loggers."""
+        for name, logger in list(self._open.items()):
+            try:
+                logger.log(step, figures)
+            except Exception as error:
+                del self._open[name]
+                self._fail(name, error)
+
+    def close(self, finished: bool) -> None:
+        """Close all loggers."""
+        for name, logger in self._open.items():
+            try:
+                logger.close(finished)
+            except Exception as error:
+                self._fail(name, error)
+        self._open.clear()
+
+    def _fail(self, name: str, error: Exception) -> None:
+        reason = text_without_credentials((str(error).strip() or repr(error)).splitlines()[0])
+        self._warn(
+            f"The logger {name} failed and gets no more figures ({type(error).__name__}: {reason}); training "
+            "continues, and history.jsonl has every figure."
+        )
