@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.abuse_attacks.attack import NotCarriedOutError, Outcome, Scene
 from benchmarks.abuse_attacks.hostile_bundles import copied, rewrite
 from benchmarks.abuse_attacks.shop import LIVE, publish_shop
+from benchmarks.abuse_attacks.sockets import owner
 from benchmarks.abuse_attacks.target import Target, until
 from benchmarks.abuse_attacks.wire import Answer, ask, asked_on, dial, hang_up, head, post, statuses
 
@@ -30,7 +31,7 @@ def stopped_worker(scene: Scene) -> Outcome:
     stopped = max(workers)
     os.kill(stopped, signal.SIGSTOP)
     try:
-        answer = target.admin("activate", {"version": "v2"})
+        answer = _activated_by_another(target, stopped)
         if answer.status != 200:
             raise NotCarriedOutError(f"the honest version is refused: {answer.body[:200]!r}")
         (target.bundles / "v2").rename(target.work / "honest")
@@ -46,6 +47,16 @@ def stopped_worker(scene: Scene) -> Outcome:
     )
     notes = {"behind": answer.json.get("behind", []), "items_of_unchecked_files": unchecked}
     return Outcome(statuses(answers.values()), opened=int(unchecked > 0), held=not unchecked, notes=notes)
+
+
+def _activated_by_another(target: Target, stopped: int) -> Answer:
+    """Activate v2; half of the connections come to the stopped worker, which answers nothing."""
+    for _ in range(50):
+        with dial(target.admin_address, timeout=60) as connection:
+            time.sleep(0.05)
+            if owner(connection, target.children()) not in (None, stopped):
+                return asked_on(connection, _activate(target, {"version": "v2"}))
+    raise NotCarriedOutError("no connection came to the other worker")
 
 
 def late_forced_report(scene: Scene) -> Outcome:

@@ -1,5 +1,6 @@
 """The metrics of a service, by prometheus_client, whose multiprocess mode adds up the worker processes."""
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -53,6 +54,8 @@ class Metrics:
         self.running = 0
         self._version: str | None = None
         self._refreshers: list[Callable[[], object]] = []
+        self._exporting = asyncio.Lock()
+        self._next: asyncio.Task[bytes] | None = None  # the export that the next scrapes share
         self.workers.set(1)
         self.worker_starts.inc()
 
@@ -126,6 +129,21 @@ class Metrics:
         self.in_flight.set(self.running)
         for refresher in self._refreshers:
             refresher()
+
+    async def scrape(self) -> bytes:
+        """Refresh and export; scrapes that come while one is being exported share the next one.
+
+        An export takes some milliseconds of the interpreter, which many at once would take from requests.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._export_next())
+        return await asyncio.shield(self._next)
+
+    async def _export_next(self) -> bytes:
+        async with self._exporting:
+            self._next = None
+            self.refresh()
+            return await asyncio.to_thread(self.export)
 
     def export(self) -> bytes:
         """Export the metrics of all workers as they were last refreshed, from any thread."""

@@ -1,5 +1,6 @@
 """What a worker records of its requests and answers: metrics, lines of the log, traces."""
 
+import asyncio
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from tests.support.clock import Clock
 from tests.support.service_app import post_events, recommended
 from tests.support.tools import require
-from tests.support.until import until
+from tests.support.until import eventually, until
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
 from turret.service.observing.logs import LineWriter, Logs, fields_of, handle, json_line, text_line, trace_of
@@ -78,6 +79,30 @@ def test_counters_of_dead_workers_stay_and_their_gauges_go(tmp_path: Path) -> No
     assert [name for name in found if name.startswith("turret_live_version")] == [
         'turret_live_version{"version": "v9"}'
     ]
+
+
+def test_many_scrapes_share_an_export_that_begins_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, whole, may_end = Metrics(), Metrics.export, threading.Event()
+    exports: list[bytes] = []
+
+    def export(_: Metrics) -> bytes:
+        exports.append(whole(metrics))
+        assert may_end.wait(60)
+        return exports[-1]
+
+    async def scrape_often() -> list[float]:
+        first = asyncio.create_task(metrics.scrape())
+        await eventually(lambda: len(exports) == 1, "the first export has begun")
+        metrics.events_stored.inc()
+        others = [asyncio.create_task(metrics.scrape()) for _ in range(20)]
+        await asyncio.sleep(0)
+        may_end.set()
+        answers = await asyncio.gather(first, *others)
+        return [samples(answer)["turret_events_stored_total{}"] for answer in answers]
+
+    monkeypatch.setattr(Metrics, "export", export)
+    assert asyncio.run(scrape_often()) == [0, *[1] * 20]
+    assert len(exports) == 2
 
 
 def test_workers_are_summed_except_for_gauges_of_a_maximum(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """`/livez`, `/readyz` and `/metrics`, and the description of the calls."""
 
-import asyncio
 from pathlib import Path
 
 from fastapi import APIRouter, Response
@@ -47,8 +46,7 @@ async def readyz(parts: Parts) -> Response:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(parts: Parts) -> Response:
     """Return the metrics in the Prometheus text format."""
-    parts.metrics.refresh()
-    return Response(await asyncio.to_thread(parts.metrics.export), media_type=CONTENT_TYPE_LATEST)
+    return Response(await parts.metrics.scrape(), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
