@@ -95,7 +95,7 @@ def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
             "items",
             lambda one: _model_memory(one, figures) <= machine.memory,
             "training or export fills the memory",
-            _training_remedy(figures),
+            "more memory, or a smaller dimension",
             "torchrun",
         ),
         limit(
@@ -133,14 +133,6 @@ def _preparation_remedy(figures: Figures) -> str:
     if "spark" not in figures.engines:
         return machine
     return f"{machine}, or Spark: `turret data prepare --engine spark://HOST:7077`"
-
-
-def _training_remedy(figures: Figures) -> str:
-    """For an item table that does not fit the memory of one process."""
-    smaller = "more memory, or a smaller dimension"
-    if "torchrun" not in figures.engines:
-        return smaller
-    return f"{smaller}, or processes that split the item table: `{TORCHRUN}`"
 
 
 def _slow_training_remedy(figures: Figures) -> str:
