@@ -24,10 +24,10 @@ from benchmarks.research.regression import chosen
 from benchmarks.research.sampler_trainings import CONVERGED, by_seed
 from benchmarks.timed_sets import TIMED
 from benchmarks.validation_parts import EARLIER, SHIPPED, of
-from turret.planning.amounts import byte_text, count_text, time_text
+from turret.data.text import duration, rounded_count, size
 from turret.planning.figures import load_figures
+from turret.planning.parts import Machine, PlanRequest
 from turret.planning.plan import make_plan
-from turret.planning.request import Machine, PlanRequest
 
 TEMPLATES = Path(__file__).parent / "templates"
 MACHINES = (Machine(4, 16e9, 200e9), Machine(16, 64e9, 1e12))
@@ -93,8 +93,8 @@ def _environment() -> jinja2.Environment:
         "anchor": anchor,
         "bias": bias,
         "by": by,
-        "bytes": byte_text,
-        "count_text": count_text,
+        "bytes": size,
+        "count_text": rounded_count,
         "exp": math.exp,
         "day": lambda found: found["machine"]["date"][:10],
         "fmt": format,
@@ -103,7 +103,7 @@ def _environment() -> jinja2.Environment:
         "pstdev": statistics.pstdev,
         "span": span,
         "stdev": statistics.stdev,
-        "time": time_text,
+        "time": duration,
     }
     environment.globals |= {"column": lambda rows, name: [row[name] for row in rows], "result": result}
     return environment

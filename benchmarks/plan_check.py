@@ -16,10 +16,9 @@ from benchmarks.harness import finish, read_options, show
 from benchmarks.processes import CommandCost, turret_cost
 from benchmarks.scale import WORK, folder_mb, measure_requests, questions, watched
 from turret.data.prepared import PreparedData
-from turret.planning.amounts import Amount
-from turret.planning.figures import Figures
+from turret.planning.figures import Amount, Figures
+from turret.planning.parts import EXPERIMENT, Machine, PlanRequest, experiment_defaults
 from turret.planning.plan import make_plan
-from turret.planning.request import EXPERIMENT, Machine, PlanRequest, experiment_defaults
 
 USERS, ITEMS, EVENTS_PER_USER, DIMENSION = 30_000, 300_000, 60, 96
 QUICK_USERS, QUICK_ITEMS = 500, 1_000

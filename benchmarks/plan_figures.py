@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.harness import RESULTS
 from benchmarks.scale import EXPERIMENTS
-from turret.planning.request import FACTORS, derived_sizes
+from turret.planning.figures import PRODUCTS, derived_sizes
 
 
 def fit(
@@ -267,7 +267,7 @@ def _quantity(measured: Measured, points: Sequence[Point]) -> dict[str, Any]:
     is_proportional = len(points) == 1 and measured.grows_with
     rates = fit(rows, values, (*(() if is_proportional else ("base",)), *measured.grows_with))
     error = worst_error(rows, values, rates)
-    factors = _unique(factor for name in measured.grows_with for factor in FACTORS.get(name, (name,)))
+    factors = _unique(factor for name in measured.grows_with for factor in PRODUCTS.get(name, (name,)))
     return {
         "base": _rounded(rates.pop("base", 0.0)),
         "rates": {name: _rounded(rate) for name, rate in rates.items() if rate},

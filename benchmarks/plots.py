@@ -13,8 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.harness import QUALITY, RESULTS, kept, result
-from turret.planning.figures import Figures, load_figures
-from turret.planning.request import derived_sizes
+from turret.planning.figures import Figures, derived_sizes, load_figures
 
 Row = dict[str, Any]
 INDEX_TITLES = {

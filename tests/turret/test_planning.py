@@ -8,11 +8,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from turret.planning.amounts import parse_count
+from turret.planning.cli import parse_count
 from turret.planning.figures import Figures, Quantity
-from turret.planning.parts import Part
+from turret.planning.parts import (
+    KEEP,
+    VALIDATION_USERS,
+    Machine,
+    Part,
+    PlanRequest,
+    experiment_defaults,
+)
 from turret.planning.plan import Plan, make_plan
-from turret.planning.request import KEEP, VALIDATION_USERS, Machine, PlanRequest, experiment_defaults
 from turret.retraining.settings import RetrainSettings
 from turret.training.config.experiment import TrainingConfig, load_experiment
 
@@ -135,7 +141,10 @@ def test_more_requests_than_a_machine_answers_take_several_and_a_redis(
 
 def test_histories_that_one_redis_can_not_hold_go_into_a_cluster(shop: PlanRequest, figures: Figures) -> None:
     plan = make_plan(replace(shop, requests=9_000.0, events=2e8), figures)
-    assert part(plan, "histories in a Redis Cluster").machines == 4
+    cluster = part(plan, "histories in a Redis Cluster")
+    assert cluster.machines == 4
+    assert cluster.memory is not None
+    assert cluster.memory.value == pytest.approx((275 * 2e8 + 1.1e8) / 4)
     assert any("--store redis+cluster://HOST:6379" in command for command in plan.commands)
     assert [one.is_exceeded for one in plan.limits if "one Redis" in one.reason] == [True]
 

@@ -2,12 +2,56 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from turret.planning.amounts import Amount
+# Sizes that are products of others: the numbers of all item vectors, the cost of a layer over a history, the
+# length of the lists of an index (a root), and every item compared with all for a few users.
+PRODUCTS = {
+    "numbers": ("items", "dimension"),
+    "dimension_history": ("dimension", "history"),
+    "root_numbers": ("items", "dimension"),
+    "items_numbers": ("items", "dimension"),
+}
+
+
+def derived_sizes(
+    users: float = 0, items: float = 0, events: float = 0, dimension: float = 0, history: float = 0
+) -> dict[str, float]:
+    """The sizes with the products by which quantities grow."""
+    return {
+        "users": users,
+        "items": items,
+        "events": events,
+        "dimension": dimension,
+        "history": history,
+        "numbers": items * dimension,
+        "dimension_history": dimension * history,
+        "root_numbers": items**0.5 * dimension,
+        "items_numbers": items**2 * dimension,
+    }
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A number of bytes, seconds or others; `beyond` has the largest measured value of each exceeded size."""
+
+    value: float
+    beyond: Mapping[str, float] = field(default_factory=dict)
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.value + other.value, least_of(self.beyond, other.beyond))
+
+    def __mul__(self, factor: float) -> "Amount":
+        return Amount(self.value * factor, self.beyond)
+
+
+def least_of(*several: Mapping[str, float]) -> dict[str, float]:
+    """For each name the least of its values."""
+    names = dict.fromkeys(name for one in several for name in one)
+    return {name: min(one[name] for one in several if name in one) for name in names}
 
 
 @dataclass(frozen=True)
@@ -25,19 +69,12 @@ class Quantity:
     points: int = 1
     worst_error: float = 0.0
 
-    def at(self, sizes: Mapping[str, float]) -> Amount:
-        """The quantity for such sizes, with the sizes that exceed what was measured."""
-        value = self.base + sum(rate * sizes[name] for name, rate in self.rates.items())
-        beyond = {name: most for name, most in self.largest.items() if sizes[name] > most}
-        return Amount(value, beyond)
-
 
 @dataclass(frozen=True)
 class Figures:
     """All quantities by name, and for each source the date and the cores of its machine.
 
-    `experiments` are those whose training was measured. `engines` has figures of each distributed engine that
-    was measured.
+    `experiments` are those whose training was measured, `engines` has the figures of the measured engines.
     """
 
     quantities: Mapping[str, Quantity]
@@ -46,8 +83,10 @@ class Figures:
     engines: Mapping[str, Mapping[str, Any]]
 
     def at(self, name: str, sizes: Mapping[str, float]) -> Amount:
-        """A quantity for such sizes."""
-        return self.quantities[name].at(sizes)
+        """A quantity for such sizes, with the sizes that exceed what was measured."""
+        quantity = self.quantities[name]
+        value = quantity.base + sum(rate * sizes[size] for size, rate in quantity.rates.items())
+        return Amount(value, {size: most for size, most in quantity.largest.items() if sizes[size] > most})
 
     def source_line(self) -> str:
         """The machines and dates of the figures, for people."""

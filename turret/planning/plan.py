@@ -1,24 +1,140 @@
-"""A whole plan: parts, limits, warnings, assumptions and commands."""
+"""A whole plan: its parts, where one machine ends, and the commands."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
-from turret.planning.amounts import byte_text
-from turret.planning.figures import Figures
-from turret.planning.histories import plan_backup, plan_histories
-from turret.planning.index import plan_index, plan_versions
-from turret.planning.limits import Limit, limits
-from turret.planning.parts import Part
-from turret.planning.preparation import plan_preparation
-from turret.planning.request import PlanRequest
-from turret.planning.service import BUSY, plan_service
-from turret.planning.steps import commands
-from turret.planning.training import plan_training
+from turret.data.text import size
+from turret.planning.figures import Amount, Figures, least_of
+from turret.planning.parts import BUSY, TORCHRUN, Machine, Part, Planner, PlanRequest
+
+_LARGEST = 1e13  # no shop has a larger size
+_HALVINGS = 60  # of the logarithm of a size, to less than a millionth
+Size = Literal["events", "items", "requests"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One machine holds `size` up to `most`, the others as given; None if no size exceeds it.
+
+    `remedy` names the alternatives beyond, `engine` the measured engine that removes the limit.
+    """
+
+    size: Size
+    most: float | None
+    given: float
+    reason: str
+    remedy: str
+    engine: str | None = None
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether one machine does not hold the size that is planned for."""
+        return self.most is not None and self.given > self.most
+
+
+def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
+    """Where one machine ends, in the order of the parts. An engine is named only if it was measured."""
+    machine, engines = request.machine, figures.engines
+
+    def limit(
+        size: Size,
+        fits: Callable[[Planner], bool],
+        reason: str,
+        remedy: str,
+        engine: str | None = None,
+    ) -> Limit:
+        most = _largest_size(request, size, lambda one: fits(Planner(one, figures)))
+        return Limit(
+            size, most, getattr(request, size), reason, remedy, engine if engine in engines else None
+        )
+
+    disk, less = "a larger disk", "warm starts (`turret retrain`), fewer epochs, or a GPU"
+    memory = vectors = "more memory, or a smaller dimension"
+    if "spark" in engines:
+        disk += ", or Spark: `turret data prepare --engine spark://HOST:7077`"
+    if "torchrun" in engines:
+        gain = engines["torchrun"]["speedup_2_over_1"]
+        less += f"; or several processes, `{TORCHRUN}`: two were {gain:.1f} times as fast as one"
+    if "retrieval" in engines:
+        taken = max(engines["retrieval"]["bytes_an_item"].values())
+        vectors += (
+            ", or a vector engine: `turret publish --engine milvus://HOST:19530` or `redis://HOST:6379`, "
+            f"which took {taken:,.0f} bytes for an item of 64 numbers"
+        )
+    found = [
+        limit(
+            "events",
+            lambda one: one.preparation().most_disk <= machine.disk,
+            "preparing them fills the disk",
+            disk,
+            "spark",
+        ),
+        limit(
+            "items",
+            lambda one: max(one.training().most_memory, one.index().most_memory) <= machine.memory,
+            "training or export fills the memory",
+            memory,
+        ),
+        limit(
+            "events",
+            lambda one: (one.training().seconds or Amount(0)).value <= 3600 * request.hours,
+            f"training takes {request.hours:g} hours",
+            less,
+            "torchrun",
+        ),
+        limit(
+            "items",
+            lambda one: one.activation_memory(machine.cores).value <= machine.memory,
+            "an activation fills the memory of the service",
+            vectors,
+            "retrieval",
+        ),
+        limit(
+            "requests",
+            lambda one: one.machines == 1,
+            f"all cores are busy for {100 * BUSY:.0f} % of the time",
+            "replicas of the service behind a proxy, with the histories in a Redis",
+        ),
+    ]
+    if Planner(request, figures).machines > 1:
+        found.append(
+            limit(
+                "events",
+                lambda one: figures.at("histories.redis.memory", one.request.sizes()).value <= machine.memory,
+                "the histories fill the memory of one Redis",
+                "a Redis Cluster; SQLite, on one machine, holds them on its disk",
+            )
+        )
+    return found
+
+
+def _largest_size(request: PlanRequest, size: Size, fits: Callable[[PlanRequest], bool]) -> float | None:
+    """The largest value of one size that fits, the others as given; None if all fit, 0 if none does.
+
+    `fits` must not turn true again for larger values.
+    """
+
+    def fits_at(value: float) -> bool:
+        """With more events, users have more each; with fewer events than users, users are as many."""
+        if size == "events":
+            return fits(replace(request, events=value, users=min(request.users, value)))
+        return fits(replace(request, items=value) if size == "items" else replace(request, requests=value))
+
+    low, high = 1.0, _LARGEST
+    if fits_at(high):
+        return None
+    if not fits_at(low):
+        return 0.0
+    for _ in range(_HALVINGS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if fits_at(middle) else (low, middle)
+    return low
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts in the order in which they run; `warnings` name the parts that one machine does not hold.
+    """`warnings` name the parts that a machine does not hold.
 
     `beyond` has the largest measured value of each size that the plan exceeds.
     """
@@ -33,14 +149,13 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         """The plan for programs: bytes and seconds."""
-        request = self.request
+        given = {field.name: getattr(self.request, field.name) for field in fields(self.request)}
+        sizes = ("users", "items", "events", "requests")
+        machine = vars(given.pop("machine"))
         return {
-            "sizes": {name: getattr(request, name) for name in ("users", "items", "events", "requests")},
-            "settings": {
-                name: getattr(request, name)
-                for name in ("experiment", "dimension", "history", "epochs", "hours")
-            },
-            "machine": vars(request.machine),
+            "sizes": {name: given.pop(name) for name in sizes},
+            "settings": given,
+            "machine": machine,
             "parts": {part.name: _part_json(part) for part in self.parts},
             "limits": [{**vars(one), "is_exceeded": one.is_exceeded} for one in self.limits],
             "warnings": self.warnings,
@@ -65,62 +180,36 @@ def _part_json(part: Part) -> dict[str, Any]:
 def make_plan(request: PlanRequest, figures: Figures) -> Plan:
     """Compute a plan. Raises ConfigurationError for a request that can't be planned."""
     request.check(figures.experiments)
-    parts = (
-        plan_preparation(request, figures),
-        plan_training(request, figures),
-        plan_index(request, figures),
-        plan_service(request, figures),
-        plan_histories(request, figures),
-        plan_versions(request, figures),
-        plan_backup(request, figures),
-    )
-    found = limits(request, figures)
-    beyond: dict[str, float] = {}
-    for part in parts:
-        beyond |= {name: min(most, beyond.get(name, most)) for name, most in part.beyond.items()}
+    planner = Planner(request, figures)
+    parts, found = planner.parts(), limits(request, figures)
     return Plan(
         request,
         parts,
         tuple(found),
-        tuple(warnings(request, parts)),
-        beyond,
-        tuple(assumptions(figures)),
-        tuple(commands(request, figures, {one.engine for one in found if one.is_exceeded})),
+        tuple(_warnings(request.machine, parts)),
+        least_of(*(part.beyond for part in parts)),
+        (
+            f"measured on {figures.source_line()}; times are those of one of its cores",
+            f"a core of the service is planned to be busy for {100 * BUSY:.0f} % of the time; further cores "
+            "and machines to answer as many requests as the first",
+            "a request names a user with stored events and asks for 10 items; ids have up to 10 characters",
+            "prepared data and bundles hold a title, genres and a price of each item, no features of users",
+            "sizes are those of the peak; leave memory for the system and for growth",
+        ),
+        planner.commands({one.engine for one in found if one.is_exceeded}),
     )
 
 
-def warnings(request: PlanRequest, parts: tuple[Part, ...]) -> list[str]:
+def _warnings(machine: Machine, parts: tuple[Part, ...]) -> list[str]:
     """A sentence for each part that needs more memory or disk than a machine has, and for all disks."""
-    machine = request.machine
     found = [
-        _short_of_memory(part, machine.memory)
+        f"{part.name} needs {size(part.most_memory)} of memory"
+        + (f" on each of its {part.machines:,} machines" if part.machines > 1 else "")
+        + f", and {'a' if part.machines > 1 else 'the'} machine has {size(machine.memory)}"
         for part in parts
-        if part.most_memory > machine.memory * (part.machines if part.is_split else 1)
+        if part.most_memory > machine.memory
     ]
     disk = sum(part.most_disk for part in parts if part.machines == 1)
     if disk > machine.disk:
-        found.append(
-            f"all parts need {byte_text(disk)} of disk, and the machine has {byte_text(machine.disk)}"
-        )
+        found.append(f"all parts need {size(disk)} of disk, and the machine has {size(machine.disk)}")
     return found
-
-
-def _short_of_memory(part: Part, memory: float) -> str:
-    needed = f"{part.name} needs {byte_text(part.most_memory)} of memory"
-    if part.machines == 1:
-        return f"{needed}, and the machine has {byte_text(memory)}"
-    if part.is_split:
-        return f"{needed}, and its {part.machines:,} machines have {byte_text(memory * part.machines)}"
-    return f"{needed} on each of its {part.machines:,} machines, and a machine has {byte_text(memory)}"
-
-
-def assumptions(figures: Figures) -> list[str]:
-    """The conditions of the plan."""
-    return [
-        f"measured on {figures.source_line()}; times are those of one of its cores",
-        f"a core of the service is planned to be busy for {100 * BUSY:.0f} % of the time; further cores and "
-        "machines to answer as many requests as the first",
-        "a request names a user with stored events and asks for 10 items; ids have up to 10 characters",
-        "prepared data and bundles hold a title, genres and a price of each item, and no features of users",
-        "sizes are those of the peak; leave memory for the system and for growth",
-    ]

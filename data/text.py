@@ -1,0 +1,92 @@
+"""Numbers and tables as people read them: each has one form in commands, reports and documents."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
+from itertools import groupby
+
+from rich.console import Console
+from rich.table import Table
+
+WIDTH = 100
+_BYTES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
+_TIMES = (("days", 86_400, 172_800), ("h", 3600, 7200), ("min", 60, 120))  # unit, seconds, from seconds on
+
+
+def text_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str] | None],
+    title: str | None = None,
+    caption: str | None = None,
+    width: int = WIDTH,
+    right: bool = True,
+) -> str:
+    """A table of at most `width` characters. None among the rows draws a line.
+
+    The first column is to the left, the others are to the right, or with `right` false to the left too.
+    """
+    table = Table(title=title, caption=caption)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if right and number else "left", overflow="fold")
+    for is_line, group in groupby(rows, lambda row: row is None):
+        if is_line:
+            table.add_section()
+        for row in group:
+            table.add_row(*(row or ()))
+    text = StringIO()
+    Console(file=text, width=width, markup=False, highlight=False).print(table)
+    return text.getvalue().rstrip()
+
+
+def figure(value: Mapping[str, float] | float) -> str:
+    """A metric, or the mean of one: four decimals."""
+    return f"{value if isinstance(value, int | float) else value['mean']:.4f}"
+
+
+def interval(value: Mapping[str, float]) -> str:
+    """The 95 % interval of a metric: `[low, high]`."""
+    return f"[{value['low']:.4f}, {value['high']:.4f}]"
+
+
+def signed(value: Mapping[str, float]) -> str:
+    """The mean of a paired difference, with its sign."""
+    return f"{value['mean']:+.4f}"
+
+
+def signed_interval(value: Mapping[str, float]) -> str:
+    """The 95 % interval of a paired difference, with signs."""
+    return f"[{value['low']:+.4f}, {value['high']:+.4f}]"
+
+
+def percent(value: float) -> str:
+    """A share in per cent; small ones keep a digit."""
+    return f"{100 * value:.1f} %" if abs(value) < 0.1 else f"{100 * value:.0f} %"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands; nothing for None."""
+    return "" if value is None else f"{value:,.0f}"
+
+
+def rounded_count(value: float) -> str:
+    """A count with two leading digits: 35, 3,500, 350,000."""
+    if value < 100:
+        return f"{value:.0f}"
+    digits = len(str(int(value))) - 2
+    return f"{int(value // 10**digits) * 10**digits:,}"
+
+
+def size(count: float) -> str:
+    """Bytes in decimal units: 340 MB, 1.2 GB, 12 TB."""
+    unit, one = next(((unit, one) for unit, one in _BYTES if count >= one), _BYTES[-1])
+    return f"{_digits(count / one)} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that people would use: 29 s, 12 min, 3.1 h, 2.4 days."""
+    unit, length = next(((unit, length) for unit, length, least in _TIMES if seconds >= least), ("s", 1))
+    return f"{_digits(seconds / length)} {unit}"
+
+
+def _digits(value: float) -> str:
+    """Two digits of small numbers, and all of the others before the point."""
+    return f"{value:.1f}" if 1 <= value < 9.95 else f"{max(value, 1):,.0f}"
