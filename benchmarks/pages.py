@@ -18,10 +18,10 @@ from benchmarks.harness import kept, result
 from benchmarks.plan_check import compared
 from benchmarks.plots import INDEX_TITLES, fastest_calls
 from benchmarks.quality_sets import SETS
-from benchmarks.research.complementary_sum import largest_fall
 from benchmarks.research.paper_figure import by_setting
 from benchmarks.research.regression import chosen
-from benchmarks.research.sampler_trainings import CONVERGED, by_seed
+from benchmarks.research.sampler_trainings import CONVERGED
+from benchmarks.research.softmax_regression import largest_fall
 from benchmarks.timed_sets import TIMED
 from benchmarks.validation_parts import EARLIER, SHIPPED, of
 from turret.data.text import duration, rounded_count, size
@@ -138,30 +138,6 @@ def _sign_pairs(rows: Sequence[Row]) -> dict[str, dict[bool, Row]]:
     return pairs
 
 
-def _walk_savings(variants: Row) -> tuple[list[float], list[float]]:
-    """By set, the share of a step that the fastest partial sample saves, and its factor of the variance."""
-    saved, lost = [0.0], []
-    for measured in variants["sets"].values():
-        shipped, *others = measured["partial"]
-        fastest = min(others, key=lambda row: row["draw_ms"])
-        saved.append((shipped["draw_ms"] - fastest["draw_ms"]) / shipped["step_ms"])
-        lost.append(fastest["variance"] / shipped["variance"])
-    return saved, lost
-
-
-def _shared_ratios(variants: Row, key: str, nth: int) -> list[float]:
-    """By set, a figure of the nth draw over that of the masked shared one, at the larger S."""
-    of_sets = [one["shared"][-4:] for one in variants["sets"].values() if "shared" in one]
-    return [rows[nth][key] / rows[0][key] for rows in of_sets]
-
-
-def _reciprocal_variances(variants: Row) -> list[float]:
-    """The factor of the variance by which 1 / Z is unbiased, where that variance is finite."""
-    rows = [row for one in variants["sets"].values() for row in one["reciprocal"]]
-    finite = [row["errors"] for row in rows if row["infinite_variance"]["w = 1 / Z"] == 0.0]
-    return [of["w = 1 / Z"]["variance"] / of["sampled softmax"]["variance"] for of in finite]
-
-
 def _validation_rows(parts: Row, seeds: Sequence[Row], experiment: str) -> list[tuple[Any, ...]]:
     """Part asked for, recipe, training and rows; of the shipped recipe the kept seeds."""
     rows = parts["rows"]
@@ -191,13 +167,9 @@ def _scale() -> Row:
 
 _CONTEXT: dict[str, Callable[[], Row]] = {
     "estimators.md": lambda: {
-        "complete": lambda rows, name: [row for seed in by_seed(rows, name).values() for row in seed],
         "gains": _gains,
         "overfitted": _overfitted,
-        "reciprocal_variances": _reciprocal_variances,
-        "shared_ratios": _shared_ratios,
         "sign_pairs": _sign_pairs,
-        "walk_savings": _walk_savings,
     },
     "evaluation.md": lambda: {"first_week_sets": FIRST_WEEK_SETS},
     "papers.md": lambda: {

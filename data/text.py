@@ -1,6 +1,6 @@
 """Numbers and tables as people read them: each has one form in commands, reports and documents."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import StringIO
 from itertools import groupby
 
@@ -18,15 +18,17 @@ def text_table(
     title: str | None = None,
     caption: str | None = None,
     width: int = WIDTH,
-    right: bool = True,
+    right: bool | Collection[str] = True,
 ) -> str:
     """A table of at most `width` characters. None among the rows draws a line.
 
-    The first column is to the left, the others are to the right, or with `right` false to the left too.
+    The first column is to the left, the others are to the right, or only those whose heading is in `right`.
     """
     table = Table(title=title, caption=caption)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if right and number else "left", overflow="fold")
+    if isinstance(right, bool):
+        right = headings[1:] if right else ()
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
     for is_line, group in groupby(rows, lambda row: row is None):
         if is_line:
             table.add_section()
@@ -55,6 +57,16 @@ def signed(value: Mapping[str, float]) -> str:
 def signed_interval(value: Mapping[str, float]) -> str:
     """The 95 % interval of a paired difference, with signs."""
     return f"[{value['low']:+.4f}, {value['high']:+.4f}]"
+
+
+def with_interval(value: Mapping[str, float] | float) -> str:
+    """A metric with its 95 % interval, if it has one."""
+    return figure(value) if isinstance(value, int | float) else f"{figure(value)} {interval(value)}"
+
+
+def signed_with_interval(value: Mapping[str, float]) -> str:
+    """A paired difference with its 95 % interval."""
+    return f"{signed(value)} {signed_interval(value)}"
 
 
 def percent(value: float) -> str:

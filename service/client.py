@@ -15,10 +15,8 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
-from rich.console import Console
-from rich.table import Table
-
 from turret.data.errors import without_credentials
+from turret.data.text import text_table
 from turret.service.errors import AnswerError, ServiceError
 from turret.service.versions.folder import activation_lock
 from turret.service.versions.gate import GateReport, GateRequest, checked_versions, run_gate
@@ -118,15 +116,14 @@ def print_recommendations(answer: dict[str, Any], history: Sequence[str], as_jso
         print(json.dumps(answer, indent=2, ensure_ascii=False))
         return
     headings = f"history, newest first ({len(history)} items)", "what next?", "score", "source"
-    table = Table(*headings, title=f"version {answer['version']}")
-    table.columns[2].justify = "right"
     newest = list(reversed(history))[:SHOWN_HISTORY]
+    rows = []
     for used, item in zip_longest(newest, answer["items"]):
         of_item = ("", "", "")
         if item is not None:
             of_item = item_text(item["id"], item["fields"]), f"{item['score']:.2f}", item["source"]
-        table.add_row(used or "", *of_item)
-    Console(width=WIDTH, markup=False).print(table)
+        rows.append((used or "", *of_item))
+    print(text_table(headings, rows, f"version {answer['version']}", width=WIDTH, right=("score",)))
     if answer.get("unknown_items"):
         print(f"not in this version's catalog: {', '.join(map(str, answer['unknown_items']))}")
 
@@ -158,10 +155,10 @@ def print_versions(bundles: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
         return
-    table = Table("", "version", "created", "data until", "items", "ndcg@10", "state", "gate")
+    rows = []
     for summary in summaries:
         ndcg = summary.metrics.get("test", {}).get("towers", {}).get("ndcg@10", {}).get("mean")
-        table.add_row(
+        row = (
             "*" if summary.is_current else "",
             summary.version,
             summary.created or "",
@@ -171,7 +168,9 @@ def print_versions(bundles: Path, as_json: bool) -> None:
             summary.error or ("current" if summary.is_current else ""),
             _gate_text(summary.gate),
         )
-    Console(width=WIDTH, markup=False).print(table)
+        rows.append(row)
+    headings = ("", "version", "created", "data until", "items", "ndcg@10", "state", "gate")
+    print(text_table(headings, rows, width=WIDTH, right=False))
 
 
 def _gate_text(report: GateReport | None) -> str:

@@ -96,7 +96,8 @@ def test_the_wheel_holds_every_module_every_experiment_the_page_the_figures_and_
     sources |= {path.relative_to(ROOT) for path in (ROOT / "turret").rglob("*.py")}
     static = [path for path in (ROOT / "service").glob("*/static/**/*") if path.is_file()]
     page = {Path("turret", path.relative_to(ROOT)) for path in static}
-    styles = {Path("turret", path.relative_to(ROOT)) for path in (ROOT / "training").rglob("*.css")}
+    report = [*(ROOT / "training").rglob("*.css"), *(ROOT / "training").rglob("*.j2")]
+    styles = {Path("turret", path.relative_to(ROOT)) for path in report}
     experiments = {Path("turret/training/experiments", f"{name}.toml") for name in shipped_experiments()}
     figures = Path("turret/planning/figures.json")
     with ZipFile(wheel) as archive:

@@ -4,16 +4,17 @@ import json
 import sys
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from turret.data.text import figure, text_table
 from turret.tower.bundle.reindex import reindex
 from turret.tower.config import RECALL_MINIMUM
 from turret.tower.format.listing import bundle_folder
 from turret.tower.format.manifest import Manifest, MeasuredRecall, read_manifest
 from turret.tower.tuning.choice import IndexRequest
 
-WIDTH = 110
+
+def print_note(line: str) -> None:
+    """Print a line beside the result."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def index_bundle(
@@ -21,8 +22,7 @@ def index_bundle(
 ) -> None:
     """Publish a version of `bundle` (a bundle, or a folder whose current one is meant) with another index."""
     request = IndexRequest(kind, recall, milliseconds)
-    console = Console(width=WIDTH, markup=False, stderr=True)
-    print_version(reindex(bundle_folder(bundle), request, version, console.print), as_json)
+    print_version(reindex(bundle_folder(bundle), request, version, print_note), as_json)
 
 
 def print_version(target: Path, as_json: bool) -> None:
@@ -46,22 +46,19 @@ def print_version(target: Path, as_json: bool) -> None:
 
 def print_index(manifest: Manifest) -> None:
     """Print the reasons for the choice of the index, and its measured recall."""
-    console = Console(width=WIDTH, markup=False)
     choice = manifest.index_choice
     for words in choice.words if choice else ():
-        console.print(f"{words[:1].upper()}{words[1:]}.")
-    console.print("Recall against exact search, on real user vectors:")
-    console.print(recall_table(manifest.recall))
+        print(f"{words[:1].upper()}{words[1:]}.")
+    print("Recall against exact search, on real user vectors:")
+    print(recall_table(manifest.recall))
 
 
-def recall_table(measured: tuple[MeasuredRecall, ...]) -> Table:
+def recall_table(measured: tuple[MeasuredRecall, ...]) -> str:
     """One line for each share of allowed items, one column for each k."""
     ks = sorted({one.k for one in measured})
-    table = Table()
-    table.add_column("items allowed")
-    for k in ks:
-        table.add_column(f"k = {k:,}", justify="right")
-    found = {(one.selectivity, one.k): f"{one.recall:.4f}" for one in measured}
-    for selectivity in sorted({one.selectivity for one in measured}, reverse=True):
-        table.add_row(f"{100 * selectivity:g} %", *(found.get((selectivity, k), "") for k in ks))
-    return table
+    found = {(one.selectivity, one.k): figure(one.recall) for one in measured}
+    shares = sorted({one.selectivity for one in measured}, reverse=True)
+    return text_table(
+        ("items allowed", *(f"k = {k:,}" for k in ks)),
+        ((f"{100 * share:g} %", *(found.get((share, k), "") for k in ks)) for share in shares),
+    )

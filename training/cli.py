@@ -246,7 +246,7 @@ def report_run(
     """
     set_up_process()
     from turret.training.commands import checked_part
-    from turret.training.pages.commands import report_run as write_report
+    from turret.training.page.run_page import report_run as write_report
 
     named = [name.strip() for name in baselines.split(",")] if baselines else []
     write_report(run, data, checked_part(part), k, named, output)
@@ -271,7 +271,7 @@ def report_compare(
     """
     set_up_process()
     from turret.training.commands import checked_part
-    from turret.training.pages.commands import report_compare as write_report
+    from turret.training.page.compare_page import report_compare as write_report
 
     write_report(runs, data, checked_part(part), k, output)
 

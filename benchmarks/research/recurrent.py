@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 
 from benchmarks.plots import curves as plot_curves
-from benchmarks.research.complementary_sum import EXACT, estimators, largest_fall
 from benchmarks.research.language_model import CPU, Estimate, Schedule, Text, WordModel, text_of, train
 from benchmarks.research.paper_figure import (
     IMPORTANCE,
@@ -23,6 +22,7 @@ from benchmarks.research.paper_figure import (
     by_setting,
     key_of,
 )
+from benchmarks.research.softmax_regression import EXACT, estimators, largest_fall
 from turret.training.samplers.fixed.weights import unigram_weights
 
 ALPHAS = (0.75, 1.0)

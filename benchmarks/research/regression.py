@@ -7,16 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.plots import curves as plot_curves
-from benchmarks.research.complementary_sum import (
-    EXACT,
-    Estimator,
-    Optimiser,
-    Problem,
-    estimators,
-    largest_fall,
-    ranking_at,
-    train,
-)
 from benchmarks.research.paper_figure import (
     BERNOULLI,
     IMPORTANCE,
@@ -29,6 +19,15 @@ from benchmarks.research.paper_figure import (
     Scale,
     by_setting,
     key_of,
+)
+from benchmarks.research.softmax_regression import (
+    EXACT,
+    Estimator,
+    Problem,
+    estimators,
+    largest_fall,
+    ranking_at,
+    train,
 )
 
 # The article prints no rate. The exact gradient and all that approximate it have one, here the largest with
@@ -61,7 +60,7 @@ Curves = Mapping[str, Sequence[float]]
 
 
 def _problem(scale: Scale) -> Problem:
-    return Problem(epochs=QUICK_EPOCHS if scale.quick else EPOCHS, printed=True)
+    return Problem(epochs=QUICK_EPOCHS if scale.quick else EPOCHS)
 
 
 def runs_by_estimator(scale: Scale) -> dict[str, partial[Result]]:
@@ -88,7 +87,7 @@ def runs_by_delta(scale: Scale) -> dict[str, partial[Result]]:
 
 
 def _curve(problem: Problem, estimator: Estimator | None, rate: float) -> Result:
-    curve = train(problem, estimator, 0, Optimiser(rate, MOMENTUM, nesterov=False))
+    curve = train(problem, estimator, 0, rate, MOMENTUM)
     return {"log_likelihood": [value if value > LOWEST else LOWEST for value in curve]}
 
 

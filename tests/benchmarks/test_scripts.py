@@ -17,9 +17,7 @@ SCRIPTS = (
     "operations proxy",
     "operations replicas",
     "preparation",
-    "research.complementary_sum",
     "samplers frequency_estimates",
-    "spherical_update",
 )
 
 

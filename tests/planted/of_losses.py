@@ -50,16 +50,6 @@ def beyond_the_root_a_path_goes_on(original: Function) -> Function:
     return lambda scores, signs: torch.nn.functional.softplus(-signs * scores).sum(dim=1)
 
 
-@planted("turret.training.losses.spherical_update:FactoredItems._move", "training/test_catalog_losses.py")
-def the_gram_matrix_of_a_spherical_step_is_not_renewed(original: Function) -> Function:
-    def move(self: Any, *change: Any) -> None:
-        before = self._gram.clone()
-        original(self, *change)
-        self._gram = before
-
-    return move
-
-
 @planted("turret.training.objectives.sampled:SampledObjective._masked", "training/test_objectives.py")
 def seen_items_stay_in_the_draw(original: Function) -> Function:
     return lambda self, draw, examples: original(self, draw, replace(examples, seen=None))

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -24,7 +23,7 @@ from turret.training.batches.batches import Batch
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import evaluate
-from turret.training.losses.catalog import FullSoftmaxConfig, full_softmax, spherical_softmax
+from turret.training.losses.catalog import FullSoftmaxConfig, full_softmax
 from turret.training.losses.hierarchical import (
     HierarchicalObjective,
     HierarchicalSoftmaxConfig,
@@ -38,7 +37,6 @@ from turret.training.losses.scalable import (
     ScalableCrossEntropyConfig,
     scalable_cross_entropy,
 )
-from turret.training.losses.spherical_update import FactoredItems
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.catalog import CatalogLossSettings, CatalogObjective
 from turret.training.objectives.contract import Objective
@@ -475,62 +473,3 @@ def test_buckets_hold_what_lies_furthest_along_mixtures_of_users(either: TwoTowe
     )
     mean = sum(w * value for w, value in placed) / sum(w for w, _ in placed)
     assert out.loss.item() == pytest.approx(mean, rel=1e-4)
-
-
-COUNT, WIDTH, RATE, EPSILON = 40, 5, 0.3, 0.7
-Floats = NDArray[np.float64]
-
-
-def users_and_positives(size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """User vectors, and positives of which some repeat."""
-    random = torch.manual_seed(seed)
-    users = torch.randn(size, WIDTH, generator=random, dtype=torch.float64)
-    return users, torch.randint(0, 4, (size,), generator=random)
-
-
-def first_items() -> Tensor:
-    return 0.5 * torch.randn(COUNT, WIDTH, generator=torch.manual_seed(9), dtype=torch.float64)
-
-
-def dense_step(items: Floats, users: Floats, positives: list[int]) -> tuple[Floats, Floats, Floats]:
-    """The items after a step, the losses, and the gradient by the users; one example and item at a time."""
-    by_items, by_users, losses = np.zeros_like(items), np.zeros_like(users), np.zeros(len(users))
-    for b, y in enumerate(positives):
-        scores = [sum(w * h for w, h in zip(item, users[b], strict=True)) for item in items]
-        total = sum(score**2 + EPSILON for score in scores)
-        losses[b] = -math.log((scores[y] ** 2 + EPSILON) / total)
-        for i, score in enumerate(scores):
-            slope = 2.0 * score / total
-            if i == y:
-                slope -= 2.0 * score / (score**2 + EPSILON)
-            by_items[i] += slope / len(users) * users[b]
-            by_users[b] += slope / len(users) * items[i]
-    return items - RATE * by_items, losses, by_users
-
-
-@pytest.mark.parametrize("size", [1, 3, 5, 12])
-def test_every_factored_step_is_that_of_all_scores(size: int) -> None:
-    """Losses, gradients by the users and all item vectors over ten steps, in small and large batches."""
-    factored, items = FactoredItems(first_items(), EPSILON), first_items().numpy()
-    for step in range(10):
-        users, positives = users_and_positives(size, step)
-        losses, by_users = factored.step(users, positives, RATE)
-        items, expected, expected_by_users = dense_step(items, users.numpy(), positives.tolist())
-        np.testing.assert_allclose(losses, expected, rtol=1e-9)
-        np.testing.assert_allclose(by_users, expected_by_users, rtol=1e-8, atol=1e-12)
-        np.testing.assert_allclose(factored.vectors(torch.arange(COUNT)), items, rtol=1e-8, atol=1e-11)
-    assert np.abs(items - first_items().numpy()).max() > 0.05
-
-
-def test_many_steps_in_float32_stay_near() -> None:
-    """W is multiplied out before the inverse of U loses its bits; a tenth of a per cent after 500 steps."""
-    factored, items = FactoredItems(first_items().float(), EPSILON), first_items().requires_grad_()
-    for step in range(500):
-        users, positives = users_and_positives(8, step % 50)
-        factored.step(users.float(), positives, RATE)
-        loss = spherical_softmax(users @ items.T, positives, epsilon=EPSILON).mean()
-        (gradient,) = torch.autograd.grad(loss, items)
-        with torch.no_grad():
-            items -= RATE * gradient
-    ours = factored.vectors(torch.arange(COUNT)).double()
-    assert float((ours - items.detach()).norm() / items.detach().norm()) < 1e-3

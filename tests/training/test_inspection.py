@@ -11,13 +11,20 @@ import torch
 
 from turret.data.prepared import PreparedData
 from turret.training.errors import TrainingError
-from turret.training.inspection.curves import curves_of
-from turret.training.inspection.evaluations import cut_off, evaluated_report
-from turret.training.inspection.examples import NEWEST, examples
-from turret.training.inspection.exposure import gini, spread
-from turret.training.inspection.item_names import ItemNames
-from turret.training.inspection.nearest import ITEMS, NEAREST, nearest_items
-from turret.training.inspection.rankings import Rankings, rankings_of
+from turret.training.page.drawings import curves_of
+from turret.training.page.item_names import ItemNames
+from turret.training.page.recommended import (
+    ITEMS,
+    NEAREST,
+    NEWEST,
+    Rankings,
+    examples,
+    gini,
+    nearest_items,
+    rankings_of,
+    spread,
+)
+from turret.training.page.run_page import cut_off, evaluated_report
 from turret.training.records.history import HISTORY, load_history
 from turret.training.run import Run
 

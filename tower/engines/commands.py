@@ -3,9 +3,7 @@
 import os
 from pathlib import Path
 
-from rich.console import Console
-
-from turret.tower.commands import WIDTH, print_version
+from turret.tower.commands import print_note, print_version
 from turret.tower.engines.access import URL_VARIABLE
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.errors import EngineError
@@ -23,5 +21,4 @@ def publish_bundle(bundle: Path, url: str | None, recall: float, version: str | 
             "no engine is named: add --engine redis://HOST:6379 or --engine milvus://HOST:19530, or set "
             f"{URL_VARIABLE}"
         )
-    console = Console(width=WIDTH, markup=False, stderr=True)
-    print_version(publish_to_engine(bundle_folder(bundle), url, recall, version, console.print), as_json)
+    print_version(publish_to_engine(bundle_folder(bundle), url, recall, version, print_note), as_json)

@@ -1,37 +1,32 @@
 """Evaluation reports as text tables."""
 
 from collections.abc import Mapping, Sequence
-from io import StringIO
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from turret.data.text import figure, signed_with_interval, text_table, with_interval
 from turret.training.evaluation.evaluation import SLICED
-
-WIDTH = 100
 
 
 def metrics_table(report: dict[str, Any]) -> str:
     """Tables of metrics with their intervals, of several baselines, and of slices at the smallest k."""
-    text = StringIO()
-    console = Console(file=text, width=WIDTH)
-    console.print(_overall(report))
+    tables = [_overall(report)]
     if len(report.get("differences", {})) > 1:
-        console.print(_baselines(report))
-    console.print(_slices(report))
-    return text.getvalue().rstrip()
+        tables.append(_baselines(report))
+    return "\n".join([*tables, _slices(report)])
 
 
-def _overall(report: dict[str, Any]) -> Table:
-    title = f"{report['part']} part: {report['users']:,} users, {report['items']:,} items ranked"
-    table = Table(title=title, caption=_caption(report))
-    for heading in ("metric", "towers", "popularity"):
-        table.add_column(heading, justify="left" if heading == "metric" else "right")
-    for name, equal in distinct_metrics([report["towers"], report["popularity"]]).items():
-        cells = [_shown(report[ranker][name]) for ranker in ("towers", "popularity")]
-        table.add_row(" = ".join([name, *equal]), *cells)
-    return table
+def _overall(report: dict[str, Any]) -> str:
+    rankers = ("towers", "popularity")
+    shown = distinct_metrics([report[ranker] for ranker in rankers])
+    return text_table(
+        ("metric", *rankers),
+        (
+            (" = ".join([name, *equal]), *(with_interval(report[ranker][name]) for ranker in rankers))
+            for name, equal in shown.items()
+        ),
+        f"{report['part']} part: {report['users']:,} users, {report['items']:,} items ranked",
+        _caption(report),
+    )
 
 
 def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -50,21 +45,22 @@ def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[s
     return shown
 
 
-def _baselines(report: dict[str, Any]) -> Table:
+def _baselines(report: dict[str, Any]) -> str:
     """Every ranker at the smallest k, and the paired difference of the towers from it."""
     k = next(iter(report["towers"])).partition("@")[2]
-    table = Table(title="baselines")
-    for heading in ("ranker", f"recall@{k}", f"ndcg@{k}", f"ndcg@{k}: towers minus it"):
-        table.add_column(heading, justify="left" if heading == "ranker" else "right")
-    for name in ("towers", *report["differences"]):
-        cells = [f"{report[name][metric]['mean']:.4f}" for metric in (f"recall@{k}", f"ndcg@{k}")]
-        difference = report["differences"].get(name, {}).get(f"ndcg@{k}")
-        table.add_row(name, *cells, _signed(difference) if difference else "")
-    return table
-
-
-def _signed(value: Mapping[str, float]) -> str:
-    return f"{value['mean']:+.4f} [{value['low']:+.4f}, {value['high']:+.4f}]"
+    ndcg, gains = f"ndcg@{k}", report["differences"]
+    return text_table(
+        ("ranker", f"recall@{k}", ndcg, f"{ndcg}: towers minus it"),
+        (
+            (
+                name,
+                *(figure(report[name][metric]) for metric in (f"recall@{k}", ndcg)),
+                signed_with_interval(gains[name][ndcg]) if name in gains else "",
+            )
+            for name in ("towers", *gains)
+        ),
+        "baselines",
+    )
 
 
 def _caption(report: dict[str, Any]) -> str:
@@ -78,21 +74,16 @@ def _caption(report: dict[str, Any]) -> str:
     return caption
 
 
-def _slices(report: dict[str, Any]) -> Table:
+def _slices(report: dict[str, Any]) -> str:
     k = next(iter(report["towers"])).partition("@")[2]
     rankers = [name for name in SLICED if name in report]
     metrics = (f"hr@{k}", f"ndcg@{k}") if len(rankers) == 2 else (f"ndcg@{k}",)
     columns = [(metric, ranker) for metric in metrics for ranker in rankers]
-    table = Table(title="slices")
-    for heading in ("slice", "users", *map(" ".join, columns)):
-        table.add_column(heading, justify="left" if heading == "slice" else "right")
-    for group, values in report["slices"].items():
-        means = (values[ranker][metric]["mean"] for metric, ranker in columns)
-        table.add_row(group, f"{values['users']:,}", *(f"{mean:.4f}" for mean in means))
-    return table
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    return f"{value['mean']:.4f} [{value['low']:.4f}, {value['high']:.4f}]"
+    return text_table(
+        ("slice", "users", *map(" ".join, columns)),
+        (
+            (group, f"{values['users']:,}", *(figure(values[ranker][metric]) for metric, ranker in columns))
+            for group, values in report["slices"].items()
+        ),
+        "slices",
+    )

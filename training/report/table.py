@@ -1,15 +1,11 @@
 """A sampler report as text tables."""
 
 from collections.abc import Iterator
-from io import StringIO
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from turret.data.text import text_table
 from turret.training.report.choice import best_rows, recommendation
 
-WIDTH = 100
 # With the full softmax ten rows.
 _BEST = 9
 
@@ -19,53 +15,43 @@ def report_table(report: dict[str, Any], show_all: bool = False) -> str:
 
     The first table has the best samplers by bias and cost, or all of them.
     """
-    lines = StringIO()
-    console = Console(file=lines, width=WIDTH)
-    console.print(_samplers(report, show_all))
-    console.print(_in_batch_losses(report))
-    if report["staleness"]:
-        console.print(_staleness(report))
-    for line in [*notes(report), *_skipped(report)]:
-        console.print(line, highlight=False, markup=False)
-    console.print(recommendation(report), highlight=False, markup=False)
-    return lines.getvalue().rstrip()
+    staleness = [_staleness(report)] if report["staleness"] else []
+    tables = [_samplers(report, show_all), _in_batch_losses(report), *staleness]
+    return "\n".join([*tables, *notes(report), *_skipped(report), recommendation(report)])
 
 
-def _samplers(report: dict[str, Any], show_all: bool) -> Table:
-    title = f"sampled softmax on {report['queries']} queries, {report['items']:,} items"
+def _samplers(report: dict[str, Any], show_all: bool) -> str:
     rows = report["samplers"] if show_all else best_rows(report["samplers"], _BEST)
     left_out = len(report["samplers"]) - len(rows)
-    caption = f"the best by bias and cost; --all shows {left_out} more" if left_out else None
-    table = Table(title=title, caption=caption)
-    for heading in ("sampler", "K", "KL", "ESS", "bias", "variance", "ms a step"):
-        table.add_column(heading, justify="left" if heading == "sampler" else "right")
-    for row in rows:
-        table.add_row(*_shown(row), f"{row['milliseconds']:,.1f}")
-    table.add_row("full softmax", "", "", "", "0", "0", f"{report['full_softmax']['milliseconds']:,.1f}")
-    return table
-
-
-def _in_batch_losses(report: dict[str, Any]) -> Table:
-    table = Table(title="losses over in-batch candidates")
-    for heading in ("loss", "batch", "bias", "variance"):
-        table.add_column(heading, justify="left" if heading == "loss" else "right")
-    for row in report["in_batch_losses"]:
-        table.add_row(row["loss"], f"{row['batch_size']:,}", shown_bias(row), f"{row['variance']:.3g}")
-    return table
-
-
-def _staleness(report: dict[str, Any]) -> Table:
-    row = report["staleness"][0]
-    table = Table(
-        title="stale item vectors",
-        caption=f"after {row['steps']} more steps, which moved the item vectors by {row['moved']:.1%}",
+    full = ("full softmax", "", "", "", "0", "0", f"{report['full_softmax']['milliseconds']:,.1f}")
+    return text_table(
+        ("sampler", "K", "KL", "ESS", "bias", "variance", "ms a step"),
+        [*((*_shown(row), f"{row['milliseconds']:,.1f}") for row in rows), full],
+        f"sampled softmax on {report['queries']} queries, {report['items']:,} items",
+        f"the best by bias and cost; --all shows {left_out} more" if left_out else None,
     )
-    for heading in ("sampler", "refresh_every", "K", "KL", "ESS", "bias", "variance"):
-        table.add_column(heading, justify="left" if heading == "sampler" else "right")
+
+
+def _in_batch_losses(report: dict[str, Any]) -> str:
+    rows = (
+        (row["loss"], f"{row['batch_size']:,}", shown_bias(row), f"{row['variance']:.3g}")
+        for row in report["in_batch_losses"]
+    )
+    return text_table(("loss", "batch", "bias", "variance"), rows, "losses over in-batch candidates")
+
+
+def _staleness(report: dict[str, Any]) -> str:
+    first = report["staleness"][0]
+    rows = []
     for row in report["staleness"]:
         name, *values = _shown(row)
-        table.add_row(name, str(row["refresh_every"]), *values)
-    return table
+        rows.append((name, str(row["refresh_every"]), *values))
+    return text_table(
+        ("sampler", "refresh_every", "K", "KL", "ESS", "bias", "variance"),
+        rows,
+        "stale item vectors",
+        f"after {first['steps']} more steps, which moved the item vectors by {first['moved']:.1%}",
+    )
 
 
 def _shown(row: dict[str, Any]) -> tuple[str, ...]:

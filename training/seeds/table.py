@@ -1,13 +1,10 @@
 """The figures of several seeds as text tables."""
 
-from io import StringIO
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from turret.data.text import WIDTH, figure, text_table
 from turret.training.evaluation.evaluation import TOWERS
-from turret.training.evaluation.table import WIDTH, distinct_metrics
+from turret.training.evaluation.table import distinct_metrics
 
 
 def training_table(summary: dict[str, Any]) -> str:
@@ -17,38 +14,36 @@ def training_table(summary: dict[str, Any]) -> str:
 
 def evaluation_table(report: dict[str, Any]) -> str:
     """Mean and deviation of each metric, then a row a seed with the main metric of the towers."""
-    text = StringIO()
     rankers = [TOWERS, *report["differences"]]
-    title = f"{report['part']} part: {report['users']:,} users, {len(report['seeds'])} seeds"
-    table = Table(title=title, caption="mean over users and seeds ± standard deviation of seeds")
-    for heading in ("metric", *rankers):
-        table.add_column(heading, justify="left" if heading == "metric" else "right")
-    for name, equal in distinct_metrics([report[ranker] for ranker in rankers]).items():
-        table.add_row(" = ".join([name, *equal]), *(_shown(report[ranker][name]) for ranker in rankers))
-    Console(file=text, width=max(WIDTH, 20 * len(rankers))).print(table)
     metric = report["metric"]
-    return text.getvalue() + _by_seed(report["seeds"], {metric: report[TOWERS][metric]}, TOWERS)
+    by_metric = text_table(
+        ("metric", *rankers),
+        (
+            (" = ".join([name, *equal]), *(_with_deviation(report[ranker][name]) for ranker in rankers))
+            for name, equal in distinct_metrics([report[ranker] for ranker in rankers]).items()
+        ),
+        f"{report['part']} part: {report['users']:,} users, {len(report['seeds'])} seeds",
+        "mean over users and seeds ± standard deviation of seeds",
+        width=max(WIDTH, 20 * len(rankers)),
+    )
+    return f"{by_metric}\n{_by_seed(report['seeds'], {metric: report[TOWERS][metric]}, TOWERS)}"
 
 
 def _by_seed(seeds: list[int], figures: dict[str, Any], title: str) -> str:
-    text = StringIO()
-    table = Table(title=title)
-    for heading in ("seed", *figures):
-        table.add_column(heading, justify="right")
-    for index, seed in enumerate(seeds):
-        table.add_row(str(seed), *(_number(one["values"][index]) for one in figures.values()))
-    table.add_section()
-    table.add_row("mean", *(_number(one["mean"]) for one in figures.values()))
+    rows: list[list[str] | None] = [
+        [str(seed), *(_number(one["values"][index]) for one in figures.values())]
+        for index, seed in enumerate(seeds)
+    ]
+    rows += [None, ["mean", *(_number(one["mean"]) for one in figures.values())]]
     if len(seeds) > 1:
-        table.add_row("deviation", *(_number(one["deviation"]) for one in figures.values()))
-    Console(file=text, width=WIDTH).print(table)
-    return text.getvalue().rstrip()
+        rows.append(["deviation", *(_number(one["deviation"]) for one in figures.values())])
+    return text_table(("seed", *figures), rows, title)
 
 
-def _shown(value: dict[str, Any]) -> str:
+def _with_deviation(value: dict[str, Any]) -> str:
     deviation = value["deviation"]
-    return f"{value['mean']:.4f}" + (f" ± {deviation:.4f}" if deviation else "")
+    return figure(value) + (f" ± {figure(deviation)}" if deviation else "")
 
 
 def _number(value: float) -> str:
-    return f"{value:.4f}" if abs(value) < 1 else f"{value:,.1f}"
+    return figure(value) if abs(value) < 1 else f"{value:,.1f}"

@@ -1,20 +1,18 @@
 """`turret tune`: run a study and print its best trials."""
 
 from functools import partial
-from io import StringIO
 
 from optuna.trial import TrialState
-from rich.console import Console
-from rich.table import Table
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
+from turret.data.text import text_table
 from turret.training.device import pick_device
 from turret.training.tuning.plan import StudyRequest
 from turret.training.tuning.study import JOURNAL, StoredStudy, open_storage
 from turret.training.tuning.trials import BEST, EPOCH, REASON, SECONDS, Trials, shown_setting
 
-WIDTH, COLUMNS = 100, 5
+COLUMNS = 5
 
 
 def tune(request: StudyRequest, count: int) -> None:
@@ -43,19 +41,18 @@ def study_table(study: StoredStudy) -> str:
     """A column for each of the best trials, a row for each setting, and the counts of all outcomes."""
     finished, best = study.finished(), study.best()[:COLUMNS]
     trials = [finished[number - 1] for number in best]
-    table = Table()
-    table.add_column("trial", no_wrap=True)
-    for number in best:
-        table.add_column(str(number), justify="right", overflow="fold")
-    values = [f"{trial.values[0]:.4f}" for trial in trials]
-    table.add_row(study.plan.experiment.training.metric, *values)
-    table.add_row("epoch", *(str(trial.user_attrs[EPOCH]) for trial in trials))
-    table.add_row("seconds", *(f"{trial.user_attrs[SECONDS]:.0f}" for trial in trials), end_section=True)
-    for name, dimension in study.plan.space.items():
-        table.add_row(name, *(shown_setting(dimension.decode(trial.params[name])) for trial in trials))
-    text = StringIO()
-    Console(file=text, width=WIDTH).print(table, highlight=False)
-    return f"{_counts(study)} The best by the validation metric:\n{text.getvalue().rstrip()}"
+    rows: list[list[str] | None] = [
+        [study.plan.experiment.training.metric, *(f"{trial.values[0]:.4f}" for trial in trials)],
+        ["epoch", *(str(trial.user_attrs[EPOCH]) for trial in trials)],
+        ["seconds", *(f"{trial.user_attrs[SECONDS]:.0f}" for trial in trials)],
+        None,
+        *(
+            [name, *(shown_setting(dimension.decode(trial.params[name])) for trial in trials)]
+            for name, dimension in study.plan.space.items()
+        ),
+    ]
+    table = text_table(("trial", *map(str, best)), rows)
+    return f"{_counts(study)} The best by the validation metric:\n{table}"
 
 
 def _counts(study: StoredStudy) -> str:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from textwrap import fill
 from typing import Any, Literal
 
-from turret.training.evaluation.table import WIDTH
+from turret.data.text import WIDTH
 
 Kind = Literal[
     "baseline",

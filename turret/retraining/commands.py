@@ -3,10 +3,8 @@
 import json
 import sys
 
-from rich.console import Console
-from rich.table import Table
-
 from turret.data.errors import TurretError
+from turret.data.text import text_table
 from turret.retraining.record import Figures, RetrainRecord, read_records
 from turret.retraining.retrain import retrain
 from turret.retraining.settings import RetrainSettings
@@ -41,12 +39,8 @@ def print_history(settings: RetrainSettings, as_json: bool) -> None:
         return
     if not records:
         print(f"{settings.work} has no records yet; `turret retrain` writes them", file=sys.stderr)
-    table = Table()
-    for heading in ("run", "decision", "new events", "mode", "version", "new", "live", "difference", "s"):
-        table.add_column(heading, justify="right" if heading in ("new events", "s") else "left")
-    for record in records:
-        table.add_row(*_row(record))
-    Console(width=WIDTH, markup=False).print(table)
+    headings = ("run", "decision", "new events", "mode", "version", "new", "live", "difference", "s")
+    print(text_table(headings, map(_row, records), width=WIDTH, right=("new events", "s")))
 
 
 def _row(record: RetrainRecord) -> list[str]:

@@ -1,4 +1,4 @@
-"""Several runs on the same data, side by side: the comparison of `turret compare`, and that of each slice."""
+"""`turret report compare`: the page about several runs on the same data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +17,45 @@ from turret.training.evaluation.evaluation import (
 )
 from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.per_user import mean_per_user
-from turret.training.inspection.evaluations import evaluated_report
-from turret.training.run import PER_USER
+from turret.training.page.drawings import compared_drawings, curves_of
+from turret.training.page.render import check_output, render, write_page
+from turret.training.page.run_page import (
+    cut_off,
+    evaluated_report,
+    lead,
+    main_metric_at,
+    metric_titles,
+    metrics_at_k,
+)
+from turret.training.run import PER_USER, REPORT_PAGE
+
+COMPARED = Path("var") / REPORT_PAGE
+
+
+def report_compare(
+    folders: Sequence[Path], data: Path | None, part: EvaluatedPart, k: int | None, output: Path | None
+) -> Path:
+    """Write the page about several runs to `output` (var/report.html) and print its path.
+
+    Raises:
+        TrainingError: the runs can't be compared or evaluated, have no metrics at `k` in common, or `output`
+            can't be written.
+    """
+    path = output or COMPARED
+    check_output(path)
+    write_page(path, compare_page(compared(folders, data, part), k))
+    print(path)
+    return path
+
+
+@dataclass(frozen=True)
+class SliceComparison:
+    """A slice, its users, and for each run a metric and its difference to the first run, as summaries."""
+
+    name: str
+    users: int
+    metrics: list[dict[str, float] | None]
+    differences: list[dict[str, float] | None]
 
 
 @dataclass(frozen=True)
@@ -29,7 +66,7 @@ class Compared:
     data: PreparedData
     report: dict[str, Any]
 
-    def slices(self, metric: str) -> list["SliceComparison"]:
+    def slices(self, metric: str) -> list[SliceComparison]:
         """One metric of all candidates in each slice of users, with paired differences to the first."""
         part: EvaluatedPart = self.report["part"]
         relevant = relevant_items(self.data, part)
@@ -54,16 +91,6 @@ class Compared:
         return values[metric]
 
 
-@dataclass(frozen=True)
-class SliceComparison:
-    """A slice, its users, and for each run a metric and its difference to the first run, as summaries."""
-
-    name: str
-    users: int
-    metrics: list[dict[str, float] | None]
-    differences: list[dict[str, float] | None]
-
-
 def compared(folders: Sequence[Path], data: Path | None, part: EvaluatedPart) -> Compared:
     """Compare runs on the same data; those without an evaluation of their model are evaluated.
 
@@ -85,3 +112,44 @@ def compared(folders: Sequence[Path], data: Path | None, part: EvaluatedPart) ->
         for run in candidate.runs:
             evaluated_report(run, run.open_data(prepared.folder), part)
     return Compared(candidates, prepared, compare(folders, part))
+
+
+def compare_page(found: Compared, k: int | None = None) -> str:
+    """The HTML page about several runs; the first one is the reference of all differences.
+
+    Args:
+        found: the comparison of at least two runs.
+        k: the cut-off of the metrics; None for that of the first run's metric of training.
+
+    Raises:
+        TrainingError: the runs have no metrics at `k` in common.
+    """
+    report = found.report
+    metrics = list(report["runs"][0]["metrics"])
+    main = found.candidates[0].runs[0].experiment.training.metric
+    k = cut_off(metrics, main, k)
+    metric = main_metric_at(metrics, main, k)
+    labels = [f"{number}: {name}" for number, name in enumerate(_names(found), start=1)]
+    curves = [
+        (label, [curves_of(run) for run in candidate.runs])
+        for label, candidate in zip(labels, found.candidates, strict=True)
+    ]
+    return render(
+        "compare.html.j2",
+        title=f"Comparison of {len(labels)} runs",
+        lead=lead(found.data),
+        report=report,
+        runs=list(zip(labels, report["runs"], strict=True)),
+        metric=metric,
+        k=k,
+        metrics=metric_titles(metrics_at_k(metrics, k), [run["metrics"] for run in report["runs"]]),
+        drawings=compared_drawings(curves),
+        slices=found.slices(metric),
+    )
+
+
+def _names(found: Compared) -> list[str]:
+    """The folders of the runs, as short as they differ."""
+    folders = [candidate.folder for candidate in found.candidates]
+    names = [folder.name or str(folder) for folder in folders]
+    return names if len(set(names)) == len(names) else [str(folder) for folder in folders]

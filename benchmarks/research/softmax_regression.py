@@ -1,27 +1,18 @@
-"""Complementary sum sampling beside other estimators of the softmax, after Botev et al. 2017, figure 2(a).
+"""Softmax regression by each estimator of the sum, as in figure 2 of Botev et al. 2017.
 
-Softmax regression with 1,000 classes on 2,000 points in 100 dimensions, batches of 50, 20 candidates: the log
-likelihood of all points, computed exactly, while each estimator trains. Points and weights are Gaussian,
-classes are drawn by the softmax, the proposal is the classes' frequency, and one optimiser (SGD with Nesterov
-momentum) serves all. `benchmarks.papers` has the figure as the paper describes it.
-
-`likelihood_gap` is how far the likelihood of a point (the geometric mean over points) lies from that of exact
-training at the end, relative to the latter: the largest over the seeds. `log_likelihood_gap` is the same of
-the mean log likelihood, which is near zero at the end.
+Classes are drawn by the softmax of Gaussian points and weights; the log likelihood of all points is computed
+exactly while an estimator trains. Scores have no constant and begin at zero.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.harness import RESULTS, Options, run
-from benchmarks.plots import curves as plot_curves
 from turret.training.losses.binary import nce, negative_sampling
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.pairwise import ranking
@@ -33,32 +24,15 @@ from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.fixed.bernoulli import BernoulliSampler
 from turret.training.samplers.fixed.complement import ComplementSampler
 from turret.training.samplers.fixed.popularity import PopularitySampler
-from turret.training.samplers.fixed.weights import Weights, unigram_weights
+from turret.training.samplers.fixed.weights import Weights
 
 CPU = torch.device("cpu")
 EXACT = "exact"
 
 
 @dataclass(frozen=True)
-class Optimiser:
-    """SGD with momentum, Nesterov's or plain."""
-
-    rate: float
-    momentum: float
-    nesterov: bool = True
-
-
-# One optimiser for all estimators, fast for exact training and tuned for none of the others.
-OPTIMISER = Optimiser(0.3, 0.9)
-
-
-@dataclass(frozen=True)
 class Problem:
-    """P = `point_count` points in D = `width` dimensions, of C = `class_count` classes; how long to train.
-
-    The paper's problem (`printed`) has no constant in its scores, begins with weights of zero and draws by
-    the frequency alone. Ours has a constant, which begins at -log C, and draws by the frequency plus one.
-    """
+    """P = `point_count` points in D = `width` dimensions, of C = `class_count` classes; how long to train."""
 
     class_count: int = 1000
     width: int = 100
@@ -66,7 +40,6 @@ class Problem:
     batch_size: int = 50
     candidates: int = 20
     epochs: int = 60
-    printed: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,38 +77,24 @@ def ranking_at(delta: float) -> Estimator:
 
 
 def points_of(problem: Problem, seed: int) -> tuple[Tensor, Tensor]:
-    """Gaussian points with a one behind, [P, D + 1], and classes [P] by a softmax of Gaussian weights."""
+    """Gaussian points [P, D], and classes [P] by a softmax of Gaussian weights."""
     random = stream(seed, "regression", 0)
     points = random.normal(size=(problem.point_count, problem.width))
     scores = points @ random.normal(size=(problem.class_count, problem.width)).T
     classes = (scores + random.gumbel(size=scores.shape)).argmax(axis=1)
-    with_one = np.column_stack([points, np.ones(problem.point_count)])
-    return torch.from_numpy(with_one).float(), torch.from_numpy(classes)
-
-
-def first_weights(problem: Problem) -> Tensor:
-    """[C, D + 1]: nothing is known, and the scores are log probabilities, as NCE wants them to be.
-
-    [C, D] in the paper's problem, in which all scores are zero.
-    """
-    weights = torch.zeros(problem.class_count, problem.width + 1)
-    weights[:, -1] = -math.log(problem.class_count)
-    return (weights[:, :-1] if problem.printed else weights).requires_grad_()
+    return torch.from_numpy(points).float(), torch.from_numpy(classes)
 
 
 def train(
-    problem: Problem, estimator: Estimator | None, seed: int, settings: Optimiser = OPTIMISER
+    problem: Problem, estimator: Estimator | None, seed: int, rate: float, momentum: float
 ) -> list[float]:
-    """The mean log likelihood of all points after each epoch; None trains exactly.
+    """The mean log likelihood of all points after each epoch of SGD; None trains exactly.
 
     All estimators see the same batches.
     """
     points, classes = points_of(problem, seed)
-    weights = first_weights(problem)
-    points = points[:, : weights.shape[1]]
-    optimiser = torch.optim.SGD(
-        [weights], settings.rate, momentum=settings.momentum, nesterov=settings.nesterov
-    )
+    weights = torch.zeros(problem.class_count, problem.width, requires_grad=True)
+    optimiser = torch.optim.SGD([weights], rate, momentum=momentum)
     sampler = _sampler(problem, estimator, classes)
     likelihoods = []
     for epoch in range(problem.epochs):
@@ -156,9 +115,7 @@ def _sampler(problem: Problem, estimator: Estimator | None, classes: Tensor) -> 
     if estimator is None:
         return None
     counts = np.bincount(classes.numpy(), minlength=problem.class_count)
-    if problem.printed:
-        return _Occurring(estimator, counts.astype(np.float64) ** estimator.alpha, problem.candidates)
-    return estimator.sampler(unigram_weights(counts, estimator.alpha), problem.candidates, CPU)
+    return _Occurring(estimator, counts.astype(np.float64) ** estimator.alpha, problem.candidates)
 
 
 class _Occurring(Sampler):
@@ -195,42 +152,6 @@ def _losses(
     return estimator.loss(positive, scores.gather(1, draw.ids.expand(len(scores), -1)), draw)
 
 
-SEEDS = (0, 1, 2)
-COMPARED = "complementary sum sampling, importance"
-
-Curves = dict[str, list[float]]
-
-
-def trained_by(problem: Problem, seed: int, names: Sequence[str] | None = None) -> Curves:
-    """The log likelihoods of exact training and of all, or the named, estimators."""
-    made = estimators(problem.class_count)
-    wanted = made if names is None else {name: made[name] for name in names}
-    return {
-        EXACT: train(problem, None, seed),
-        **{name: train(problem, estimator, seed) for name, estimator in wanted.items()},
-    }
-
-
-def gaps(trained: Mapping[str, Sequence[float]]) -> tuple[float, float]:
-    """How far complementary sum sampling ends from exact training, in the likelihood and in its logarithm."""
-    exact, compared = trained[EXACT][-1], trained[COMPARED][-1]
-    return abs(math.expm1(compared - exact)), abs(compared / exact - 1.0)
-
-
-def regression_figures(by_seed: Mapping[int, Curves]) -> dict[str, Any]:
-    """The gaps, the ends of all curves and the curves themselves."""
-    results = [gaps(trained) for trained in by_seed.values()]
-    first = by_seed[SEEDS[0]]
-    return {
-        "likelihood_gap": max(gap for gap, _ in results),
-        "log_likelihood_gap": max(gap for _, gap in results),
-        "final_log_likelihood": {name: values[-1] for name, values in first.items()},
-        # By how much a curve lies below the highest point that it has been at, at most.
-        "largest_fall": {name: largest_fall(values) for name, values in first.items()},
-        "figure2a": first,
-    }
-
-
 def largest_fall(values: Sequence[float]) -> float:
     """The most that a curve ever lies below an earlier point of itself."""
     highest, fall = -math.inf, 0.0
@@ -238,32 +159,3 @@ def largest_fall(values: Sequence[float]) -> float:
         highest = max(highest, value)
         fall = max(fall, highest - value)
     return fall
-
-
-def measure(options: Options) -> dict[str, Any]:
-    """The figures, and for a full run the plot."""
-    problem = Problem(epochs=6) if options.quick else Problem()
-    seeds = SEEDS[:1] if options.quick else SEEDS
-    by_seed = {seed: trained_by(problem, seed, None if seed == SEEDS[0] else [COMPARED]) for seed in seeds}
-    if not options.quick:
-        first = {name: [-value for value in values] for name, values in by_seed[SEEDS[0]].items()}
-        labels = "epoch", "mean negative log likelihood of a point"
-        plot_curves(
-            {"softmax regression": first},
-            labels,
-            RESULTS / "complementary_sum_figure2a.png",
-            scales=("linear", "log"),
-        )
-    return {
-        **regression_figures(by_seed),
-        "configuration": {
-            "figure2a": {**vars(problem), **vars(OPTIMISER)},
-            "seeds": list(seeds),
-        },
-    }
-
-
-if __name__ == "__main__":
-    # Batches of 50 are too small to share between threads.
-    torch.set_num_threads(1)
-    run(measure, needs_data=False)
