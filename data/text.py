@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import StringIO
-from itertools import groupby
+from textwrap import fill
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -27,16 +28,22 @@ def text_table(
     table = Table(title=title, caption=caption)
     if isinstance(right, bool):
         right = headings[1:] if right else ()
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
-    for is_line, group in groupby(rows, lambda row: row is None):
-        if is_line:
+    for number, heading in enumerate(headings):
+        justify: Literal["left", "right"] = "right" if heading in right else "left"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=number == 0)
+    for row in rows:
+        if row is None:
             table.add_section()
-        for row in group:
-            table.add_row(*(row or ()))
+        else:
+            table.add_row(*row)
     text = StringIO()
     Console(file=text, width=width, markup=False, highlight=False).print(table)
     return text.getvalue().rstrip()
+
+
+def paragraph(text: str, first: str = "", further: str = "") -> str:
+    """A sentence in lines of at most `WIDTH` characters, which begin with `first` and `further`."""
+    return fill(text, WIDTH, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
 
 
 def figure(value: Mapping[str, float] | float) -> str:

@@ -212,21 +212,18 @@ def oracle() -> Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]:
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder that `bundles` copies, to be read alone: a service writes its log into its folder.
-
-    Who only opens a bundle there leaves the checksums that were right, in `.verified`.
-    """
+    """The folder that `bundles` copies, to be read alone: a service writes its log into its folder."""
     root = tmp_path_factory.mktemp("published")
     publish(root, contents())
     yield root
-    written = {path.name for path in root.iterdir()} - {"current", "v1", ".verified"}
+    written = {path.name for path in root.iterdir()} - {"current", "v1"}
     assert not written, f"a test wrote {written} into `published`; such a test asks for `bundles`"
 
 
 @pytest.fixture
 def bundles(published: Path, tmp_path: Path) -> Path:
     """One current bundle, v1, that nobody has opened: 60 integer ids from 100, no user features."""
-    return shutil.copytree(published, tmp_path / "bundles", ignore=shutil.ignore_patterns(".verified"))
+    return shutil.copytree(published, tmp_path / "bundles")
 
 
 @pytest.fixture

@@ -114,7 +114,6 @@ async def _start(components: Components) -> None:
             await components.overlay.for_answer(model.bundle)
     background.start("record", components.follower.follow)
     background.start("metrics", components.observation.follow)
-    background.start("files", components.observation.watch_files)
     background.start("items", components.overlay.watch)
     background.start("keys", components.keyring.follow)
     if components.context.number == 0:  # one of the workers tells the operator

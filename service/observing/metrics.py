@@ -89,7 +89,6 @@ class Metrics:
         self.fresh_items = Gauge("turret_fresh_items", "Items newer than the live version", **livemax)
         self.activations = Counter("turret_activations", "Activations", ["outcome"], **own)
         self.reload_failures = Counter("turret_reload_failures", "Refused versions", ["reason"], **own)
-        self.changed_files = Counter("turret_changed_files", "Changed files of a live version", **own)
         self.replicas = Gauge("turret_replicas", "Replicas that report", **livemax)
         self.replicas_behind = Gauge("turret_replicas_behind", "Silent or late replicas", **livemax)
         self.dropped = Counter("turret_telemetry_dropped", "Dropped lines of the log", **own)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from turret.service.observing.traces import Traces
 
 REFRESH_SECONDS = 1.0
-WATCH_SECONDS = 5.0  # between two checks of the live version's files
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
@@ -70,22 +69,6 @@ class Observation:
             self.metrics.refresh()
             await asyncio.to_thread(self.drift.follow, self._get_live())
             await asyncio.sleep(REFRESH_SECONDS)
-
-    async def watch_files(self) -> None:
-        """Log and count each changed file of the live version once; check every WATCH_SECONDS."""
-        watched, told = self._get_live(), set[str]()
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            live = self._get_live()
-            if live is not watched:
-                watched, told = live, set()
-            if live is None:
-                continue
-            for message in await asyncio.to_thread(live.changed_files):
-                if message not in told:
-                    told.add(message)
-                    self.metrics.changed_files.inc()
-                    _files.error("version %s: %s", live.manifest.version, message)
 
     def answered(self, live: Bundle, records: Sequence[AnswerRecord]) -> None:
         """Count the answers of a call and sample recall and drift, in the event loop's thread."""

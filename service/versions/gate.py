@@ -1,6 +1,5 @@
 """The checks of a version before it goes live; reports are kept in `<bundles>/.gate/<version>.json`."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +13,10 @@ from turret.service.versions.folder import without_folder
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.service.versions.record import Stored, now
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.cost import check_cost
 from turret.tower.bundle.golden import GoldenQuery, check_golden, load_golden
 from turret.tower.config import MEMORY_FACTOR
 from turret.tower.engines.live import check_loaded
 from turret.tower.errors import BundleError, EncodingError, EngineError
-from turret.tower.format.checksum_cache import forget_verified, note_verified
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import VersionSummary, version_folder, versions
 from turret.tower.format.manifest import read_manifest
@@ -30,9 +27,7 @@ from turret.tower.times import Times
 
 FOLDER = ".gate"
 _REPORT_BYTES = 100_000
-_LONGEST_HISTORY = 100_000  # items that a service may be set to encode
 K = 10
-_OF_THE_FILES = ("checksum", "soundness", "golden")
 Reason = Literal["unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"]
 
 
@@ -92,10 +87,7 @@ class GateReport(Stored):
 def run_gate(request: GateRequest) -> GateReport:
     """Check a version, store the report and return it; a failed check is not an exception."""
     gate = _Gate(request)
-    report = _reported(request, tuple(gate.checks()), gate.snapshot)
-    if report.failed is not None and report.reason in _OF_THE_FILES:
-        forget_verified(request.root, request.version)
-    return report
+    return _reported(request, tuple(gate.checks()), gate.snapshot)
 
 
 def crashed(request: GateRequest, how: str) -> GateReport:
@@ -156,7 +148,6 @@ class _Gate:
     def __init__(self, request: GateRequest) -> None:
         self._request = request
         self._folder = request.root / request.version
-        self._started = time.time_ns()
         self._bundle: Bundle | None = None
         self.snapshot: Snapshot | None = None
 
@@ -220,11 +211,8 @@ class _Gate:
         return f"all {len(manifest.files)} files are as they were published"
 
     def soundness(self) -> str:
-        """The parts match, vectors are finite with sane norms, encoding takes bounded time, and the engine
-        of the index, if it has one, holds all items.
-        """
+        """The parts match, vectors are finite with sane norms, and the index's engine holds all items."""
         self._bundle = Bundle.open(self._folder, verify=False, since=self.snapshot)
-        check_cost(self._bundle, _LONGEST_HISTORY)
         check_loaded(self._bundle.manifest)
         return f"{len(self._bundle.vectors)} vectors are finite and of sane lengths"
 
@@ -233,8 +221,6 @@ class _Gate:
         assert self._bundle is not None
         check_golden(self._bundle)
         self._bundle.check_unchanged()
-        request = self._request
-        note_verified(request.root, request.version, self._bundle.identities, self._started)
         return "the recorded queries are answered as when it was published"
 
     def recall(self) -> str:

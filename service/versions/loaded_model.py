@@ -92,13 +92,12 @@ class TrafficSplit:
     candidate: LoadedModel | None = None
 
 
-def open_live(root: Path, version: str, manifest: str | None = None, replays: bool = True) -> LoadedModel:
+def open_live(root: Path, version: str, manifest: str | None = None, checked: bool = False) -> LoadedModel:
     """Load a version, whose manifest has to have the SHA-256 `manifest`, if given.
 
-    Checks everything but the checksums of files that are unchanged since their last verification, and without
-    `replays` the recorded queries. Raises BundleError if it can't be served.
+    `checked`: the gate has checked it a moment ago. Raises BundleError if it can't be served.
     """
-    bundle = load(root, version, trust_note=True, content=manifest, replays=replays)
+    bundle = load(root, version, manifest, checked)
     latency = LatencyEstimate(bundle.manifest.index.is_remote)
     live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), latency=latency)
     _warm_up(live)

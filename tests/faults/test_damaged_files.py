@@ -131,7 +131,7 @@ def test_a_damaged_bundle_is_refused(pair: Path, damage: Damage, thorough: bool)
     for _ in range(ROUNDS // len(KINDS) if thorough else 5):
         damaged(pair, damage, generator)
         with pytest.raises(BundleError):
-            load(pair, "v1", trust_note=True)
+            load(pair, "v1")
     damaged(pair, lambda folder, _: None, generator)
     load(pair, "v1")
 

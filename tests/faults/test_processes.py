@@ -20,15 +20,13 @@ from tests.support.service_calls import (
     children,
     event,
     listeners,
-    metric,
     stored,
 )
-from tests.support.service_process import FIRST, Process, Start
+from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.tower.bundle.publish import publish
 from turret.tower.format.pointer import current
 
-OFTEN = FIRST + "import turret.service.observing.observation as o; o.WATCH_SECONDS = 0.1\n"
 ASK = (
     b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 )
@@ -108,24 +106,6 @@ def test_a_file_that_is_cut_off_under_the_map_costs_a_worker_and_brings_the_vers
     _, complaints = service.stop()
     assert "SIGBUS; restarting" in complaints
     assert "version v2 can't be opened" in complaints
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(8)
-def test_a_file_that_is_overwritten_in_place_raises_an_alarm_once(start: Start, bundles: Path) -> None:
-    service = start(before=OFTEN)
-    for number, name in enumerate(("item_vectors.npy", "user_tower.onnx")):
-        path = bundles / "v1" / name
-        assert path.stat().st_mode & 0o222 == 0, "published files are read-only"
-        assert metric(service, "turret_changed_files_total") == number
-        path.chmod(0o644)
-        with path.open("r+b") as file:
-            file.seek(200)
-            file.write(b"\0" * 16)
-        service.until_said(f"{name} was overwritten in place")
-    assert service.client.get("/readyz").status_code == 200
-    _, complaints = service.stop()
-    assert complaints.count("was overwritten in place") == 2
 
 
 @pytest.mark.nightly

@@ -26,11 +26,6 @@ def the_manifest_is_read_without_its_checksum(original: Function) -> Function:
     return seeing(original, _check_digest=lambda folder, text: None)
 
 
-@planted("turret.tower.bundle.bundle:load", "tower/test_versions.py")
-def a_version_that_was_never_live_is_trusted_by_its_record(original: Function) -> Function:
-    return lambda root, version, trust_note=False, content=None: original(root, version, True, content)
-
-
 @planted("turret.tower.catalog.filters:Filter.cached", "tower/test_catalog.py")
 def masks_of_one_condition_over_other_rows_are_shared(original: Function) -> Function:
     return lambda self, rows, make: original(self, None, make)

@@ -4,16 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents
 from tests.support import bundle_damage
@@ -22,7 +20,6 @@ from tests.support.item_towers import item_features, item_tower, with_item_tower
 from turret.data.features import Feature
 from turret.tower.bundle import golden
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.bundle.cost import check_cost
 from turret.tower.bundle.golden import (
     Golden,
     GoldenQuery,
@@ -35,7 +32,6 @@ from turret.tower.bundle.golden import (
 )
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError
-from turret.tower.inference.encoder import TOGETHER
 from turret.tower.retrieval.retriever import Ranking
 
 Make = Callable[..., BundleContents]
@@ -332,60 +328,3 @@ def test_queries_are_answered_a_few_at_a_time_as_all_at_once(
     assert [one.rows.tolist() for one in in_parts] == [one.rows.tolist() for one in whole]
     with pytest.raises(BundleError, match="recorded query 19: features"):
         replay(bundle, [*queries[:19], RecordedQuery(history=(101,), features={"shoe": 43})], 5)
-
-
-def taking(*seconds: float) -> Callable[[], float]:
-    """The clock of a processor by which the first calls take these times, and further ones none."""
-    ticks = chain.from_iterable((0.0, taken) for taken in chain(seconds, repeat(0.0)))
-    return lambda: next(ticks)
-
-
-@pytest.mark.fault(48)
-def test_a_tower_that_takes_too_long_twice_is_refused(bundle: Bundle) -> None:
-    check_cost(bundle, 10_000, taking(1.5, 0.9))
-    with pytest.raises(BundleError, match=r"takes 1\.5 s of processor time for a history of 5 items"):
-        check_cost(bundle, 10_000, taking(1.5, 1.5))
-
-
-def test_a_slow_tower_is_not_asked_every_length(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[object] = []
-    monkeypatch.setattr(bundle.encoder, "encode", lambda *given: tried.append(given))
-    check_cost(bundle, 10_000, taking(0.6, 0.6))
-    assert len(tried) == 2
-
-
-def test_every_length_and_number_is_tried(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[tuple[int, int]] = []
-    encode = bundle.encoder.encode
-
-    def noted(histories: list[Any], features: list[Any]) -> NDArray[np.float32]:
-        tried.append((len(histories[0]), len(histories)))
-        return encode(histories, features)
-
-    monkeypatch.setattr(bundle.encoder, "encode", noted)
-    check_cost(bundle, 10_000, taking())
-    assert tried[0] == (5, 1), "the longest that this tower reads"
-    assert sorted(tried[1:]) == [(1, 1), (2, 1), (3, 1), (4, 1), *((5, n) for n in range(2, TOGETHER + 1))]
-    tried.clear()
-    check_cost(bundle, 3, taking())
-    assert max(count for count, _ in tried) == 3, "nobody gives it more"
-
-
-def test_an_item_tower_and_large_features_are_tried_too(
-    tmp_path: Path, make_contents: Make, user_features: tuple[Feature, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(tmp_path, with_item_tower(make_contents(features=user_features)))
-    bundle = Bundle.open(tmp_path / "v1")
-    assert bundle.item_encoder is not None
-    given: list[object] = []
-    encode = bundle.item_encoder.encode
-
-    def noted(items: Sequence[Mapping[str, object]]) -> NDArray[np.float32]:
-        given.extend(items)
-        return encode(items)
-
-    monkeypatch.setattr(bundle.item_encoder, "encode", noted)
-    check_cost(bundle, 10_000, taking())
-    (features,) = given
-    assert isinstance(features, dict)
-    assert len(features["tags"]) == 2000

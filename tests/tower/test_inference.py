@@ -10,16 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, user_tower
-from tests.support.hostile_towers import slow
 from tests.support.item_towers import item_features, item_tower, placed, with_item_tower
 from tests.support.places import FIXTURES
 from turret.data.features import Feature
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError, EncodingError
-from turret.tower.inference import session
 from turret.tower.inference.encoder import Encoder
 from turret.tower.inference.item_encoder import ItemEncoder
-from turret.tower.inference.session import Session
 from turret.tower.times import Times
 
 Make = Callable[..., BundleContents]
@@ -254,13 +251,3 @@ def test_an_item_tower_comes_with_recorded_items(tmp_path: Path) -> None:
     for recorded in ((), (unknown,)):
         with pytest.raises(BundleError, match="recorded item"):
             publish(tmp_path, replace(made, recorded_items=recorded))
-
-
-HISTORY = {"history": np.full((1, 3, 8), 1e-39, np.float32), "length": np.array([3])}
-
-
-def test_a_call_that_takes_too_long_is_ended_between_two_operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "RUN_SECONDS", 0.0)
-    tower = Session(slow(products=400), "user_tower.onnx", "user_vector")
-    with pytest.raises(BundleError, match=r"user_tower\.onnx can't be run"):
-        tower.run(HISTORY, (1, 8))  # it would take minutes

@@ -8,18 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.until import until
 from turret.data.files.locks import tried_lock
 from turret.tower.bundle import bundle as bundles_module
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError
-from turret.tower.format import checksum_cache as verified
 from turret.tower.format.atomic_publish import atomic_folder, remove_stale_dirs
-from turret.tower.format.checksum_cache import forget_verified, is_verified, note_verified
-from turret.tower.format.checksums import check_files, check_sizes
+from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import version_folder, versions
-from turret.tower.format.manifest import read_manifest
 from turret.tower.format.snapshot import Snapshot, check_content, take_snapshot
 from turret.tower.inference.item_encoder import open_item_encoder
 
@@ -233,147 +229,3 @@ def test_a_version_that_is_replaced_while_it_is_opened_is_refused(
     ways = {"open": lambda: Bundle.open(bundles / "v1"), "load": lambda: load(bundles, "v1")}
     with pytest.raises(BundleError, match="changed since it was opened"):
         ways[opening]()
-
-
-@pytest.fixture
-def noted(bundles: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """v1 with a note, as if its files had been there for long."""
-    monkeypatch.setattr(verified, "_TICK_NS", -60_000_000_000)
-    load(bundles, "v1")
-    assert asked(bundles)
-    return bundles
-
-
-def asked(root: Path) -> bool:
-    return is_verified(root, "v1", check_sizes(root / "v1", read_manifest(root / "v1")))
-
-
-def test_a_bundle_that_was_checked_is_not_read_a_second_time(
-    noted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("hashed")
-
-    monkeypatch.setattr(bundles_module, "check_files", refuse)
-    load(noted, "v1", trust_note=True)
-    with pytest.raises(AssertionError, match="hashed"):
-        load(noted, "v1")
-
-
-def until_later(path: Path) -> None:
-    """Wait for a tick of the file system's clock, which a second write needs to have another time."""
-    probe = path.parents[1] / "probe"
-
-    def ticked() -> bool:
-        probe.write_bytes(b"")
-        return probe.stat().st_ctime_ns > path.stat().st_ctime_ns
-
-    until(ticked, "a tick of the file system's clock")
-    probe.unlink()
-
-
-@pytest.mark.parametrize("restore_times", [False, True])
-def test_a_bit_that_was_flipped_through_the_file_system_is_seen(noted: Path, restore_times: bool) -> None:
-    """Also where whoever did it set the time of the last write back."""
-    path = noted / "v1" / "popularity.npy"
-    before = path.stat()
-    until_later(path)
-    path.chmod(0o644)
-    with path.open("r+b") as stream:
-        stream.seek(200)
-        stream.write(bytes([stream.read(1)[0] ^ 4]))
-    path.chmod(0o444)
-    if restore_times:
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert not asked(noted)
-    with pytest.raises(BundleError, match=r"popularity\.npy"):
-        load(noted, "v1", trust_note=True)
-    assert not (noted / ".verified" / "v1.json").exists()
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 100_000, b'{"files": {}}', b"\xff", b"x" * 2_000_000])
-def test_a_damaged_note_counts_for_nothing(noted: Path, content: bytes) -> None:
-    (noted / ".verified" / "v1.json").write_bytes(content)
-    assert not asked(noted)
-    load(noted, "v1", trust_note=True)
-
-
-def test_files_that_are_too_new_are_not_noted(bundles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write in the same tick of the clock as the check would leave no trace."""
-    monkeypatch.setattr(verified, "_TICK_NS", 3_600_000_000_000)
-    load(bundles, "v1")
-    assert not asked(bundles)
-    files = check_sizes(bundles / "v1", read_manifest(bundles / "v1"))
-    assert not note_verified(bundles, "v1", files, time.time_ns())
-
-
-def test_a_folder_that_can_not_be_written_to_has_no_notes(bundles: Path) -> None:
-    (bundles / ".verified").write_text("in the way")
-    load(bundles, "v1", trust_note=True)
-    (bundles / "v1" / "index.faiss").unlink()
-    with pytest.raises(BundleError, match=r"index\.faiss"):
-        load(bundles, "v1", trust_note=True)
-
-
-def test_notes_are_neither_written_nor_read_nor_removed_through_a_link(bundles: Path, tmp_path: Path) -> None:
-    folder = bundles / "v1"
-    files = check_files(folder, read_manifest(folder))
-    started = max(one.changed for one in files.values()) + 10**10
-    (tmp_path / "elsewhere").mkdir()
-    (bundles / ".verified").symlink_to(tmp_path / "elsewhere")
-    assert not note_verified(bundles, "v1", files, started)
-    (tmp_path / "elsewhere" / "v1.json").write_text("{}")
-    forget_verified(bundles, "v1")
-    assert (tmp_path / "elsewhere" / "v1.json").exists()
-
-
-def test_files_written_to_after_the_check_began_are_not_noted(
-    bundles: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The check may have read the bytes before the write."""
-    monkeypatch.setattr(verified, "_TICK_NS", 0)
-    files = check_sizes(bundles / "v1", read_manifest(bundles / "v1"))
-    manifest = (bundles / "v1" / "manifest.json").stat()
-    newest = max(manifest.st_ctime_ns, *(one.changed for one in files.values()))
-    assert not note_verified(bundles, "v1", files, newest - 1)
-    assert not asked(bundles)
-    assert note_verified(bundles, "v1", files, newest)
-    assert asked(bundles)
-
-
-@pytest.fixture
-def live(bundles: Path) -> Bundle:
-    bundle = Bundle.open(bundles / "v1")
-    assert bundle.changed_files() == []
-    return bundle
-
-
-@pytest.mark.fault(8)
-@pytest.mark.parametrize("name", ["item_vectors.npy", "index.faiss", "catalogue.bin", "user_tower.onnx"])
-def test_what_is_written_in_place_is_noticed(live: Bundle, name: str) -> None:
-    path = live.folder / name
-    path.chmod(0o644)
-    os.utime(path, ns=(0, 0))
-    opened = path.stat()
-    with path.open("r+b") as stream:
-        stream.write(b"\x00")
-    assert path.stat().st_size == opened.st_size
-    (said,) = live.changed_files()
-    assert said.startswith(f"{name} was overwritten in place")
-
-
-@pytest.mark.fault(9)
-def test_what_is_cut_short_replaced_or_removed_is_said_so(live: Bundle) -> None:
-    (live.folder / "golden.json").unlink()
-    path = live.folder / "popularity.npy"
-    path.rename(live.folder / "old")
-    path.write_bytes((live.folder / "old").read_bytes())
-    short = live.folder / "model.safetensors"
-    short.chmod(0o644)
-    os.truncate(short, 3)
-    said = {one.split()[0].rstrip(":"): one for one in live.changed_files()}
-    assert set(said) == {"golden.json", "popularity.npy", "model.safetensors"}
-    assert "No such file" in said["golden.json"]
-    assert "replaced by another file" in said["popularity.npy"]
-    assert "cut short" in said["model.safetensors"]
-    assert len(live.popularity) == 60, "the map holds what was opened"

@@ -15,8 +15,8 @@ from torch import Tensor
 from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features, user_features
 from turret.data.features import Bag
 from turret.data.prepared import PreparedData
+from turret.tower.hostile import check_onnx
 from turret.tower.inference.item_encoder import ItemEncoder
-from turret.tower.inference.onnx_check import check_onnx
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower

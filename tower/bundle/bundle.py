@@ -1,6 +1,5 @@
 """Bundles: opened whole or refused."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from turret.data.vocabulary import ID_LENGTH, Vocabulary
 from turret.tower.bundle.golden import check_golden
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.errors import BundleError
-from turret.tower.format.checksum_cache import forget_verified, is_verified, note_verified
-from turret.tower.format.checksums import Identities, check_files, check_sizes, read_listed
+from turret.tower.format.checksums import check_files, check_sizes, read_listed
 from turret.tower.format.integrity import check_parts
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import Manifest, read_manifest
@@ -35,16 +33,14 @@ class Bundle:
     """An opened bundle: user tower, item vectors, index, vocabulary and catalog, all of one model.
 
     `vectors` is float32 [N, D], memory-mapped; `popularity` int64 [N], the training events of each item.
-    `identities` are those of the files when they were checked; `snapshot`, set by `open`, detects later
-    changes of the folder.
+    `snapshot`, set by `open`, detects later changes of the folder.
     """
 
     snapshot: Snapshot
 
-    def __init__(self, folder: Path, manifest: Manifest, identities: Identities | None = None) -> None:
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.identities = identities or {}
         count, dimension = manifest.item_count, manifest.dimension
         self.vectors: NDArray[np.float32] = map_array(
             folder / "item_vectors.npy", "float32", (count, dimension)
@@ -79,9 +75,9 @@ class Bundle:
         """
         snapshot = since or take_snapshot(folder)
         manifest = read_manifest(folder)
-        identities = check_files(folder, manifest) if verify else check_sizes(folder, manifest)
+        (check_files if verify else check_sizes)(folder, manifest)
         try:
-            bundle = cls(folder, manifest, identities)
+            bundle = cls(folder, manifest)
             bundle.snapshot = snapshot
             bundle.check_unchanged()
             return bundle
@@ -100,59 +96,23 @@ class Bundle:
                 "checksum",
             )
 
-    def changed_files(self) -> list[str]:
-        """Describe each file that has changed since it was opened; it takes some microseconds a file.
 
-        Replacing or removing a mapped file is harmless. Overwriting it in place changes answers, and
-        truncating it ends the process. Published files are read-only, so these are violations.
-        """
-        changes = []
-        for name, opened in self.identities.items():
-            try:
-                now = identity(self.folder / name)
-            except BundleError as error:
-                changes.append(f"{name}: {error}")
-                continue
-            if now[:2] != opened[:2]:
-                changes.append(f"{name} was replaced by another file; the map keeps the old one")
-            elif now.size < opened.size:
-                changes.append(f"{name} was cut short under the map; reading it may end the process")
-            elif (now.size, now.modified) != (opened.size, opened.modified):
-                changes.append(
-                    f"{name} was overwritten in place; answers may be wrong: activate another version"
-                )
-        return changes
-
-
-def load(
-    root: Path, version: str, trust_note: bool = False, content: str | None = None, replays: bool = True
-) -> Bundle:
+def load(root: Path, version: str, content: str | None = None, checked: bool = False) -> Bundle:
     """Open `<root>/<version>` with all checks: checksums, shapes, recorded queries.
 
-    With `trust_note` checksums are skipped if `tower.format.checksum_cache` has a valid record: for a start
-    and a rollback, not for a version that was never live. `content` is the SHA-256 that its `manifest.json`
-    must have (see `tower.format.snapshot`). Without `replays` the recorded queries are left out, as they were
-    answered on this machine a moment ago. Raises BundleError with the reason when it can't be served.
+    `content` is the SHA-256 that its `manifest.json` must have (see `tower.format.snapshot`). With `checked`
+    the gate has found these checksums and answers right a moment ago, and only sizes and shapes are checked.
+    Raises BundleError with the reason when it can't be served.
     """
     folder = version_folder(root, version)
-    started = time.time_ns()
     before = take_snapshot(folder)
     check_content(folder, before, content)
-    is_known = trust_note and is_verified(root, version, check_sizes(folder, read_manifest(folder)))
-    try:
-        bundle = Bundle.open(folder, verify=not is_known, since=before)
-        if bundle.manifest.version != version:
-            raise BundleError(
-                f"{folder} holds version {bundle.manifest.version!r}; rename it to that", "parts"
-            )
-        if replays:
-            check_golden(bundle)
-        bundle.check_unchanged()
-    except BundleError:
-        forget_verified(root, version)
-        raise
-    if not is_known:
-        note_verified(root, version, bundle.identities, started)
+    bundle = Bundle.open(folder, verify=not checked, since=before)
+    if bundle.manifest.version != version:
+        raise BundleError(f"{folder} holds version {bundle.manifest.version!r}; rename it to that", "parts")
+    if not checked:
+        check_golden(bundle)
+    bundle.check_unchanged()
     return bundle
 
 

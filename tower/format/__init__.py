@@ -2,7 +2,6 @@
 
 __all__ = [
     "atomic_publish",
-    "checksum_cache",
     "checksums",
     "engine_settings",
     "index_kinds",

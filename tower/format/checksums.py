@@ -9,10 +9,8 @@ from turret.tower.errors import BundleError
 from turret.tower.format.manifest import REQUIRED_FILES, Manifest
 from turret.tower.format.safe_open import Identity, identity, identity_of, open_regular, read_regular
 
-Identities = dict[str, Identity]
 
-
-def check_sizes(folder: Path, manifest: Manifest) -> Identities:
+def check_sizes(folder: Path, manifest: Manifest) -> dict[str, Identity]:
     """Compare the sizes of the files that the manifest lists, and return their identities.
 
     Raises BundleError when one is missing, is no regular file or has another size, or when the manifest lacks
@@ -34,8 +32,8 @@ def check_sizes(folder: Path, manifest: Manifest) -> Identities:
     return identities
 
 
-def check_files(folder: Path, manifest: Manifest) -> Identities:
-    """Compare every file with its size and SHA-256, several at once; return their identities.
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Compare every file with its size and SHA-256, several at once.
 
     Raises BundleError naming the first that differs, and as `check_sizes`.
     """
@@ -49,7 +47,6 @@ def check_files(folder: Path, manifest: Manifest) -> Identities:
             raise BundleError(
                 f"{folder / name} was written to while it was read; wait until it is complete", "checksum"
             )
-    return identities
 
 
 def read_listed(folder: Path, manifest: Manifest, name: str, limit: int) -> bytes:

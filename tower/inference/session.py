@@ -1,10 +1,5 @@
 """An exported tower in onnxruntime, run on one thread."""
 
-import os
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -12,46 +7,9 @@ from typing import Any
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
-from onnxruntime import RunOptions
 
 from turret.tower.errors import BundleError
-from turret.tower.inference.onnx_check import check_onnx
-
-# The limit of a call's time by the clock, for each history or item: `tower.bundle.cost` accepts a second
-# of processor time, and a process that gets a fifth of a processor takes five for it. The time depends on
-# lengths alone (`tower.inference.onnx_check`), except for denormal numbers, which are up to 200 times slower.
-# A call beyond the limit is terminated between two operators.
-RUN_SECONDS = 5.0
-_LOOK_SECONDS = 0.25
-_ends: dict[RunOptions, float] = {}
-
-
-@contextmanager
-def limited(count: int) -> Iterator[RunOptions]:
-    """Yield the options of a call for `count` histories or items, which end it at the limit."""
-    _watch(os.getpid())
-    options = RunOptions()
-    _ends[options] = time.monotonic() + RUN_SECONDS * count
-    try:
-        yield options
-    finally:
-        del _ends[options]
-
-
-@cache
-def _watch(_: int) -> None:
-    """Start the watching thread, once a process; threads don't survive a fork."""
-    threading.Thread(target=_look_on, name="tower-limit", daemon=True).start()
-
-
-def _look_on() -> None:
-    while True:
-        time.sleep(_LOOK_SECONDS)
-        now = time.monotonic()
-        for options, end in _ends.copy().items():
-            if now > end:
-                options.terminate = True
-
+from turret.tower.hostile import check_onnx
 
 # The working memory of all towers of a process beside their weights: a thousand times that of one with short
 # histories, and enough for attention over ten thousand steps.
@@ -72,7 +30,7 @@ class Session:
     """A tower as ONNX with one output of float32 [B, D].
 
     `name` is the file that a fault is told with. Raises BundleError when `model` can't be run, or could do
-    anything but compute (see `tower.inference.onnx_check`).
+    anything but compute (see `tower.hostile`).
     """
 
     def __init__(self, model: bytes, name: str, output: str) -> None:
@@ -110,12 +68,10 @@ class Session:
     def run(self, inputs: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float32]:
         """Return the tower's vectors.
 
-        Raises BundleError when it can't be run, or takes longer than `RUN_SECONDS`, or their
-        shape is another.
+        Raises BundleError when it can't be run, or their shape is another.
         """
         try:
-            with limited(shape[0]) as options:
-                vectors: NDArray[np.float32] = self._run(self._outputs, inputs, options)[0]
+            vectors: NDArray[np.float32] = self._run(self._outputs, inputs, None)[0]
         except Exception as error:  # onnxruntime's own errors have no common base
             raise BundleError(f"{self._name} can't be run ({_first_line(error)})") from None
         if vectors.shape != shape:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from turret.data.entry_points import failing_line
 from turret.tower.errors import BundleError
-from turret.tower.inference.operators import OPERATORS
+from turret.tower.hostile import OPERATORS
 from turret.tower.inference.session import Session
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.times import TIME_INPUTS

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from turret.data.text import text_table
+from turret.data.text import paragraph, text_table
 from turret.training.report.choice import best_rows, recommendation
 
 # With the full softmax ten rows.
@@ -17,7 +17,8 @@ def report_table(report: dict[str, Any], show_all: bool = False) -> str:
     """
     staleness = [_staleness(report)] if report["staleness"] else []
     tables = [_samplers(report, show_all), _in_batch_losses(report), *staleness]
-    return "\n".join([*tables, *notes(report), *_skipped(report), recommendation(report)])
+    sentences = [*notes(report), *_skipped(report), recommendation(report)]
+    return "\n".join([*tables, *map(paragraph, sentences)])
 
 
 def _samplers(report: dict[str, Any], show_all: bool) -> str:

@@ -1,10 +1,9 @@
 """A finding, and the findings of a report as text."""
 
 from dataclasses import asdict, dataclass
-from textwrap import fill
 from typing import Any, Literal
 
-from turret.data.text import WIDTH
+from turret.data.text import paragraph
 
 Kind = Literal[
     "baseline",
@@ -43,10 +42,7 @@ class Finding(Statement):
 
 def paragraphs(report: dict[str, Any]) -> str:
     """The sentences of the verdict of a report, one a paragraph."""
-    lines = (
-        fill(finding["sentence"], WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-        for finding in report["verdict"]
-    )
+    lines = (paragraph(finding["sentence"], "- ", "  ") for finding in report["verdict"])
     return "\n".join(["verdict", *lines])
 
 

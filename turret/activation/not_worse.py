@@ -124,7 +124,7 @@ def compare_versions(
         DataError: there are no such events.
     """
     k = check_metric(metric)
-    bundles = [load(root, version, trust_note=True) for version in (new, live)]
+    bundles = [load(root, version) for version in (new, live)]
     users = held_out(data, bundles[0].manifest, bundles[1].manifest)
     values = [metric_of_users(bundle, data, users, metric, k) for bundle in bundles]
     return Comparison.of((new, live), metric, margin, users, values[0], values[1])

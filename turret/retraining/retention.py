@@ -16,7 +16,6 @@ from turret.service.versions.folder import activation_lock, kept_record
 from turret.service.versions.gate import FOLDER as GATE
 from turret.tower.engines.collections import drop_unneeded
 from turret.tower.errors import BundleError
-from turret.tower.format.checksum_cache import forget_verified
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.manifest import read_manifest
 from turret.tower.format.pointer import current
@@ -114,5 +113,4 @@ def _drop_collections(bundles: Path, url: str) -> None:
 def _hide(bundles: Path, version: str) -> None:
     with suppress(FileNotFoundError):
         (bundles / version).rename(bundles / f"{_RETIRED}{version}-{uuid.uuid4().hex}")
-        forget_verified(bundles, version)
         (bundles / GATE / f"{version}.json").unlink()

@@ -1,17 +1,135 @@
-"""A check that an ONNX file is a tower and nothing else, before anything runs it.
+"""The sandbox of bundles: a check that an ONNX file is a tower and nothing else, before anything runs it.
 
 A bundle may be untrusted. ONNX lets a model refer to other files, loop as often as an input says, and carry
 functions. So a tower must hold its weights itself and be one graph of known operators, and the shapes in it
 must depend on the shapes of its inputs alone, never on their values: histories of one length take equally
-long.
+long. The service has no onnx package, and readers of protobuf (https://protobuf.dev/programming-guides/encoding)
+skip unknown fields, so this one refuses what is not in its schema.
 """
 
+import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from turret.tower.errors import BundleError
-from turret.tower.inference.operators import COPYING, FIXED, GROWING, OPERATORS, SHAPE
-from turret.tower.inference.protobuf import BYTES, FIXED32, VARINT, Field, Message, Reader, Schema, WireError
+
+# The size of their output follows from the sizes of their inputs.
+_OF_ONE_SIZE = re.findall(
+    r"\w+",
+    """
+    Abs Add Cast Clip Concat Cos Div Equal Exp Gather GatherElements Gemm
+    Greater GreaterOrEqual GRU Identity LayerNormalization Less Log MatMul Max Mul Not Relu
+    Shape Sigmoid Sin Softmax Sub Tanh Transpose Where
+    """,
+)
+# Every operator of every tower that training exports or ever exported, with its inputs that decide how large
+# its output is. None loops but the recurrent one, once a step of the history; none reads a file, draws random
+# numbers or calls code of others. Tests hold what every kind of tower is exported to against this list.
+OPERATORS: dict[str, frozenset[int]] = {
+    **dict.fromkeys(_OF_ONE_SIZE, frozenset[int]()),
+    "ConstantOfShape": frozenset({0}),
+    "Expand": frozenset({1}),
+    "Range": frozenset({0, 1, 2}),
+    "ReduceL2": frozenset({1}),
+    "ReduceSum": frozenset({1}),
+    "Reshape": frozenset({1}),
+    "Slice": frozenset({1, 2, 3, 4}),
+    "Split": frozenset({1}),
+    "Squeeze": frozenset({1}),
+    "Unsqueeze": frozenset({1}),
+}
+# Its output is a length for any input.
+SHAPE = "Shape"
+# These copy lengths from their first input.
+COPYING = frozenset({"Cast", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"})
+# These combine lengths monotonically, so that the longest input is the most expensive.
+GROWING = frozenset({"Concat", "Mul"})
+# Inputs that must be constants: start and step.
+FIXED = {"Slice": frozenset({1, 3, 4}), "Range": frozenset({0, 2}), "Split": frozenset({1})}
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_WIDTH = {FIXED64: 8, FIXED32: 4}
+# A tower of a hundred layers has some ten thousand fields; this many take half a second.
+_MOST_FIELDS = 200_000
+
+
+class Field(NamedTuple):
+    """A field: its wire type, whether it repeats, and the schema of a message in it.
+
+    `refused`: the reason why the field is forbidden.
+    """
+
+    name: str
+    wire: int = BYTES
+    repeated: bool = False
+    inside: "Schema | None" = None
+    refused: str = ""
+
+
+Schema = dict[int, Field]
+# By name: numbers as int, messages as Message, all else as memoryview; one entry an occurrence.
+Message = dict[str, list[Any]]
+
+
+class WireError(ValueError):
+    """Bytes that are not a message of the schema."""
+
+
+@dataclass
+class Reader:
+    """Reads messages with a limited number of fields."""
+
+    most: int = _MOST_FIELDS
+    count: int = 0
+
+    def read(self, data: memoryview, schema: Schema, where: str) -> Message:
+        """Read `data` as a message, to its last byte.
+
+        Raises WireError, naming the message by `where`, for a field that the schema doesn't have or that
+        comes in another form or twice, and for bytes that end too early.
+        """
+        found: Message = {known.name: [] for known in schema.values()}
+        start = 0
+        while start < len(data):
+            self.count += 1
+            if self.count > self.most:
+                raise WireError(f"there are more than {self.most} fields")
+            tag, start = _varint(data, start)
+            known = schema.get(tag >> 3)
+            if known is not None and known.refused:
+                raise WireError(f"{where} {known.refused}")
+            if known is None or known.wire != tag & 7:
+                raise WireError(f"{where} has a field {tag >> 3} that no tower of ours has")
+            value, start = _value(data, start, known.wire)
+            if known.inside is not None:
+                value = self.read(value, known.inside, f"{where}.{known.name}")
+            if found[known.name] and not known.repeated:
+                raise WireError(f"{where}.{known.name} comes twice")
+            found[known.name].append(value)
+        return found
+
+
+def _value(data: memoryview, start: int, wire: int) -> tuple[Any, int]:
+    if wire == VARINT:
+        return _varint(data, start)
+    size, start = _varint(data, start) if wire == BYTES else (_WIDTH[wire], start)
+    if size > len(data) - start:
+        raise WireError("it is cut short")
+    return data[start : start + size], start + size
+
+
+def _varint(data: memoryview, start: int) -> tuple[int, int]:
+    value = 0
+    for position in range(10):
+        if start + position >= len(data):
+            raise WireError("it is cut short")
+        byte = data[start + position]
+        value |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            return value, start + position + 1
+    raise WireError("a number in it has no end")
+
 
 # https://github.com/onnx/onnx/blob/main/onnx/onnx.proto. What is left out is refused too: training, sparse
 # tensors, quantization, overloads, tensors in attributes.

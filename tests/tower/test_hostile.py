@@ -14,9 +14,18 @@ from tests.support.hostile_towers import dividing, growing, honest, looping, pea
 from tests.support.item_towers import item_tower
 from tests.support.places import FIXTURES
 from turret.tower.errors import BundleError
+from turret.tower.hostile import (
+    BYTES,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    Field,
+    Reader,
+    Schema,
+    WireError,
+    check_onnx,
+)
 from turret.tower.inference.encoder import Encoder
-from turret.tower.inference.onnx_check import check_onnx
-from turret.tower.inference.protobuf import BYTES, FIXED32, FIXED64, VARINT, Field, Reader, Schema, WireError
 
 TOWERS = FIXTURES / "towers"
 
