@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
-from pathlib import Path
-from traceback import walk_tb
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
@@ -69,20 +67,6 @@ def kind_of(settings: type[BaseModel]) -> str:
             f"{settings.__name__} needs a name, as in kind: Literal['my_kind'] = 'my_kind'"
         )
     return str(names[0])
-
-
-def failing_line(error: BaseException, module: str) -> str:
-    """The last line of the package of `module` that an exception passed, as in "file.py, line 7".
-
-    Without a line of that package: the last line of all.
-    """
-    lines = [
-        (frame.f_globals.get("__name__", ""), f"{Path(frame.f_code.co_filename).name}, line {line}")
-        for frame, line in walk_tb(error.__traceback__)
-    ]
-    package = module.partition(".")[0]
-    own = [line for name, line in lines if name.partition(".")[0] == package]
-    return (own or [line for _, line in lines])[-1]
 
 
 def describe(point: EntryPoint) -> str:

@@ -13,7 +13,6 @@ from torch import Tensor
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.layers.linear import set_matmul_dtype
-from turret.tower.towers.user_towers import PACKAGED
 from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.batches.prefetch import prefetched
 from turret.training.checkpoint import (
@@ -29,7 +28,6 @@ from turret.training.device import matmul_dtype, pick_device
 from turret.training.distributed.world import ALONE, World, unreported
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import Relevant
-from turret.training.export.tower_check import check_packaged_tower
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import StepLoss
 from turret.training.optimisers.optimiser import Optimiser, lazy_tables, learning_rate_factor
@@ -68,8 +66,6 @@ class Trainer:
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
         self.model = build_model(experiment, data)
-        if experiment.tower.user.kind in PACKAGED:
-            check_packaged_tower(self.model)
         self.model.to(self.device)
         self.model.chunk_size = self.settings.chunk_size
         self.batches = TrainingBatches.of(experiment, data)

@@ -28,7 +28,6 @@ from turret.data.features import Features
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import TowerError
 from turret.tower.layers.packed import PackedHistories
-from turret.tower.towers import user_towers
 from turret.tower.towers.attentive import AttentiveUserConfig, AttentiveUserTower
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
@@ -162,11 +161,9 @@ class NamesAnotherLayer(PooledUserTower):
         (HasAnIdleParameter, "the parameter 'idle' gets no gradient"),
         (IsNarrow, r"it gives vectors \(8, 7\), not \[B, D\]"),
         (NamesAnotherLayer, "feature_reader names a layer without"),
-        (torch.nn.Linear, "can't be built|is no UserTower"),
     ],
 )
 def test_what_breaks_the_contract_is_said(tower: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_towers, "PACKAGED", {"pooled"})
     kind = SimpleNamespace(name="pooled", build=tower)
     monkeypatch.setitem(USER_TOWERS, "pooled", kind)
     with pytest.raises(AssertionError, match=f"^the user tower 'pooled': .*({words})"):
@@ -209,31 +206,6 @@ def test_a_kind_of_other_bases_or_without_a_name_is_refused(
     """When it is made, so that the message is about the package."""
     with pytest.raises((TowerError, ConfigurationError), match=words):
         UserTowerKind(settings, build)
-
-
-def _failing(*_: object) -> UserTower:
-    raise KeyError("boom")
-
-
-def _no_tower(*_: object) -> object:
-    return torch.nn.Linear(2, 2)
-
-
-@pytest.mark.parametrize(
-    ("build", "words"),
-    [
-        (_failing, r"tower\.user\.kind = 'last' can't be built: KeyError\('boom'\)"),
-        (_no_tower, "'last' builds 'Linear', which is no UserTower or did not call"),
-    ],
-)
-def test_a_builder_of_a_package_that_fails_is_named(
-    build: Any, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = _last_settings()
-    monkeypatch.setitem(USER_TOWERS, "last", UserTowerKind(settings, build))
-    monkeypatch.setattr(user_towers, "PACKAGED", {"last"})
-    with pytest.raises(TowerError, match=words):
-        user_towers.build_user_tower(settings(kind="last"), 6, no_features(USERS))
 
 
 def pooled(asked: TowerConfig, prepared: Features) -> PooledUserTower:

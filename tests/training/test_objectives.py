@@ -516,10 +516,6 @@ def step_of(loss: LossSettings, sampler: SamplerSettings | None = None) -> float
     return value
 
 
-def broken(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
-    raise KeyError("gamma")
-
-
 @pytest.mark.parametrize(
     ("function", "sentence"),
     [
@@ -531,7 +527,6 @@ def broken(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
         (lambda *batch: sampled_softmax(*batch)[:, None], r"of the shape \(6, 1\)"),
         (lambda *batch: sampled_softmax(*batch).long(), "an? int64 tensor"),
         (lambda *batch: 0.5, "returned a float,"),
-        (broken, r" failed with KeyError: 'gamma' \(.*test_objectives\.py, line \d+\)"),
     ],
 )
 def test_a_loss_that_breaks_the_contract_is_named(
@@ -552,7 +547,6 @@ def test_a_loss_that_breaks_the_contract_is_named(
         (lambda draw: replace(draw, log_count=draw.log_count[0]), r"log_count .*\(\); return a float \(4,\)"),
         (lambda draw: replace(draw, positive_log_count=draw.log_count), r"positive_log_count .*\(6,\)"),
         (lambda draw: replace(draw, valid=draw.valid[0]), r"valid .*return a bool \(6, 4\)"),
-        (lambda draw: draw.nothing, r"failed with AttributeError.*test_objectives\.py"),
     ],
 )
 def test_a_draw_that_breaks_the_contract_is_named(

@@ -1,32 +1,13 @@
 """Checks of the results of losses and samplers by type and shape, as packages add some; no value is read."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 
-from turret.data.entry_points import failing_line
-from turret.data.errors import TurretError
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.draw import Draw
 
 ROW_TYPES = (torch.int64, torch.int32)
-
-
-@contextmanager
-def naming_failures(setting: str, chosen: object) -> Iterator[None]:
-    """Turn an exception of `chosen`, the code that a setting selects, into a TrainingError with its line."""
-    try:
-        yield
-    except (TurretError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:  # a package's code may raise anything
-        raise TrainingError(
-            f"{setting} failed with {type(error).__name__}: {error} "
-            f"({failing_line(error, type(chosen).__module__)}); correct it there, or choose another one."
-        ) from error
 
 
 def described(value: object) -> str:

@@ -11,7 +11,7 @@ from turret.tower.layers.gather import gather_rows
 from turret.tower.towers.scoring import cross_scores, paired_scores
 from turret.training.errors import TrainingError
 from turret.training.objectives.blocked import Candidates, blocked_softmax
-from turret.training.objectives.checks import check_draw, described, naming_failures
+from turret.training.objectives.checks import check_draw, described
 from turret.training.objectives.contract import (
     Examples,
     Loss,
@@ -111,8 +111,7 @@ class SampledObjective(Objective):
 
     def _losses(self, positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
         name = f"objective.loss = {self.settings.kind!r}"
-        with naming_failures(name, self.settings):
-            losses = self.loss(positive, drawn, draw)
+        losses = self.loss(positive, drawn, draw)
         if not isinstance(losses, Tensor) or losses.shape != positive.shape or not losses.is_floating_point():
             raise TrainingError(
                 f"{name} returned {described(losses)}, and an unreduced loss of {len(positive)} examples is "
@@ -157,10 +156,7 @@ class SampledObjective(Objective):
             examples.gathered,
         )
         # Expected counts need float32, also where autocast computes the towers in bfloat16.
-        with (
-            torch.autocast(users.device.type, enabled=False),
-            naming_failures("objective.sampler", self.sampler),
-        ):
+        with torch.autocast(users.device.type, enabled=False):
             draw = self.sampler.draw(users.float(), examples.positives, context)
         check_draw(draw, self.sampler, len(examples.positives))
         return draw
