@@ -13,5 +13,6 @@ __all__ = [
     "prepared",
     "progress",
     "ranges",
+    "text",
     "vocabulary",
 ]

@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 TRAIN = (
     "fastexcel",
+    "jinja2",
     "matplotlib",
     "numba",
     "onnx",
@@ -21,7 +22,8 @@ SERVE = ("fastapi", "hiredis", "orjson", "prometheus_client", "pydantic_settings
 EXTRA_OF = {
     **dict.fromkeys(TRAIN, "train"),
     **dict.fromkeys(SERVE, "serve"),
-    # A dependency of fastapi that the service imports by its own name.
+    # Dependencies of jinja2 and fastapi that are imported by their own names.
+    "markupsafe": "train",
     "starlette": "serve",
     "opentelemetry": "otel",
     "implicit": "baselines",
