@@ -34,7 +34,8 @@ from turret.training.batches.batches import Batch, TrainingBatches, target_count
 from turret.training.config.experiment import ExperimentConfig, ObjectiveConfig
 from turret.training.evaluation.ranking import histories_of
 from turret.training.losses.catalog import full_softmax
-from turret.training.losses.sampled import SampledSoftmaxConfig
+from turret.training.losses.loss import settings_of
+from turret.training.losses.sampled import sampled_softmax
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import Objective
 from turret.training.objectives.sampled import SampledObjective
@@ -322,7 +323,7 @@ def objective_of(training: Training, config: ExperimentConfig, data: PreparedDat
     size, seed = training.k, training.seed
     if training.sampler == "in_batch":
         drawn = SomeOfTheBatch(KnownFrequency(target_counts(data), CPU), len(data.item_ids), size)
-        return SampledObjective(SampledSoftmaxConfig(), drawn, len(data.item_ids))
+        return SampledObjective(settings_of(sampled_softmax)(), drawn, len(data.item_ids))
     objective: dict[str, Any] = {"loss": "full_softmax"}
     if training.sampler != "full":
         settings = SAMPLERS[training.sampler].settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tests.planted.fault import Function, planted, seeing
+from tests.planted.fault import Function, planted, seeing, with_code
 
 
 @planted("turret.training.losses.terms:minus_log_count", "training/test_losses.py")
@@ -20,7 +20,11 @@ def a_mean_counts_masked_candidates(original: Function) -> Function:
 
 @planted("turret.training.losses.binary:nce", "training/test_losses.py")
 def nce_does_not_correct_the_positive(original: Function) -> Function:
-    return lambda positive, drawn, draw: original(positive + draw.positive_log_count, drawn, draw)
+    def nce(positive: Any, drawn: Any, draw: Any) -> Any:
+        others = masked(minus_log_count(drawn, draw), draw)  # type: ignore[name-defined] # noqa: F821
+        return positive_against_others(positive, others)  # type: ignore[name-defined] # noqa: F821
+
+    return with_code(original, nce)
 
 
 @planted("turret.training.losses.pairwise:_behind", "training/test_losses.py")
@@ -31,16 +35,15 @@ def the_margin_of_a_ranking_has_the_wrong_sign(original: Function) -> Function:
 @planted("turret.training.losses.sampled:refined_logq", "training/test_losses.py")
 def a_gradient_goes_through_the_weight_of_refined_log_q(original: Function) -> Function:
     def refined_logq(positive: Any, drawn: Any, draw: Any) -> Any:
-        module = original.__globals__
-        others = module["masked"](module["minus_log_count"](drawn, draw), draw)
-        log_odds = module["log_sum_exp"](others) - positive
+        others = masked(minus_log_count(drawn, draw), draw)  # type: ignore[name-defined] # noqa: F821
+        log_odds = log_sum_exp(others) - positive  # type: ignore[name-defined] # noqa: F821
         log_odds = log_odds.masked_fill(log_odds == -torch.inf, 0.0)
         return log_odds.sigmoid() * log_odds
 
-    return refined_logq
+    return with_code(original, refined_logq)
 
 
-@planted("turret.training.losses.sampled:StandardImportanceConfig.keeps_hits", "training/test_objectives.py")
+@planted("turret.training.objectives.sampled:KeptHitSettings.keeps_hits", "training/test_objectives.py")
 def standard_importance_sampling_masks_the_drawn_positive(original: Function) -> Function:
     return lambda self: False
 

@@ -13,7 +13,6 @@ from turret.tower.config import ScoringConfig
 from turret.training import Estimator, losses, samplers
 from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.losses.catalog import FullSoftmaxConfig
 from turret.training.losses.registry import LOSSES
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives import catalog, sampled
@@ -132,8 +131,8 @@ def test_no_scores_need_to_be_held_for_the_full_softmax(
     def plain(scores: Tensor, positives: Tensor) -> Tensor:
         return torch.nn.functional.cross_entropy(scores, positives, reduction="none")
 
-    monkeypatch.setattr(FullSoftmaxConfig, "build", lambda self: plain)
-    monkeypatch.setattr(FullSoftmaxConfig, "blocked", False)
+    monkeypatch.setattr(LOSSES["full_softmax"], "build", lambda self: plain)
+    monkeypatch.setattr(LOSSES["full_softmax"], "blocked", False)
     for one, other in zip(ours, loss_and_gradients(shop, batch, absolute, mask_known), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 

@@ -23,7 +23,7 @@ from turret.training.batches.batches import Batch
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import evaluate
-from turret.training.losses.catalog import FullSoftmaxConfig, full_softmax
+from turret.training.losses.catalog import full_softmax
 from turret.training.losses.hierarchical import (
     HierarchicalObjective,
     HierarchicalSoftmaxConfig,
@@ -32,6 +32,7 @@ from turret.training.losses.hierarchical import (
     hierarchical_softmax,
 )
 from turret.training.losses.huffman import HuffmanObjective, Paths, huffman_paths, tree_softmax
+from turret.training.losses.loss import settings_of
 from turret.training.losses.scalable import (
     BucketedObjective,
     ScalableCrossEntropyConfig,
@@ -430,7 +431,7 @@ def test_an_objective_with_one_bucket_of_everything_is_the_full_softmax(
     """Sizes beyond the batch and the catalog take all there is; value and gradient of both towers agree."""
     batch = replace(batch, weights=torch.arange(1.0, len(batch.targets) + 1))
     value, masked, ours = gradients(of_buckets(either, EVERYTHING, mask_known), either, batch)
-    full, known, theirs = gradients(CatalogObjective(FullSoftmaxConfig(), mask_known), either, batch)
+    full, known, theirs = gradients(CatalogObjective(settings_of(full_softmax)(), mask_known), either, batch)
     assert value == pytest.approx(full, rel=1e-5)
     assert masked == known + len(batch.targets), "each example's own positive is masked beside the known"
     assert len(ours) == len(theirs) == len(list(either.parameters()))

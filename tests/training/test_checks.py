@@ -11,10 +11,11 @@ from torch import Tensor
 from tests.contracts.samplers import context_of, sampler_of
 from turret.training import check_loss, check_sampler, losses, samplers
 from turret.training.errors import TrainingError
-from turret.training.losses.catalog import FullSoftmaxConfig
+from turret.training.losses.catalog import full_softmax
+from turret.training.losses.loss import settings_of
 from turret.training.losses.pairwise import ranking
 from turret.training.losses.registry import LOSSES
-from turret.training.losses.sampled import SampledSoftmaxConfig, sampled_softmax, standard_importance
+from turret.training.losses.sampled import sampled_softmax, standard_importance
 from turret.training.losses.terms import masked
 from turret.training.objectives.contract import Loss, PairLoss
 from turret.training.objectives.sampled import DrawLossSettings
@@ -190,10 +191,10 @@ def test_a_loss_of_pairs_falls_with_the_scores_of_those_that_belong_together(
 def test_a_loss_that_is_not_computed_by_its_own_function_is_named() -> None:
     """A subclass of a blocked loss that says so itself, with another function."""
 
-    class Doubled(SampledSoftmaxConfig):
+    class Doubled(settings_of(sampled_softmax)):  # type: ignore[misc] # a class that a decorator makes
         blocked: ClassVar[bool] = True
 
-        def build(self, item_count: int) -> Loss:
+        def build(self, item_count: int = 0) -> Loss:
             return lambda *batch: 2.0 * sampled_softmax(*batch)
 
     with pytest.raises(AssertionError, match="weighted mean of what build returns; say blocked = False"):
@@ -220,8 +221,8 @@ def loss_at(scores: Tensor, positives: Tensor) -> Tensor:
     ],
 )
 def test_what_is_wrong_with_a_loss_over_the_catalog_is_said(function: Any, sentence: str) -> None:
-    class Given(FullSoftmaxConfig):
-        def build(self) -> Any:
+    class Given(settings_of(full_softmax)):  # type: ignore[misc] # as above
+        def build(self, item_count: int = 0) -> Any:
             return function
 
     with pytest.raises(AssertionError, match=f"^the loss 'full_softmax': .*({sentence})"):

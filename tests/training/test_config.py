@@ -6,6 +6,7 @@ import pytest
 
 from turret.data.errors import ConfigurationError
 from turret.tower.towers.pooled import PooledUserConfig
+from turret.training import losses
 from turret.training.config.experiment import (
     ExperimentConfig,
     load_experiment,
@@ -18,7 +19,6 @@ from turret.training.config.named_settings import (
     write_experiment,
 )
 from turret.training.errors import TrainingError
-from turret.training.losses.pairwise import RankingConfig
 from turret.training.samplers.fixed.popularity import UnigramConfig
 
 
@@ -84,7 +84,7 @@ def test_a_setting_is_added_to_a_loss_or_a_sampler_that_is_a_bare_name(tmp_path:
     (tmp_path / "bare.toml").write_text('[objective]\nloss = "ranking"\nsampler = "unigram"\n')
     overrides = ["objective.loss.delta=complementary_sum", "objective.sampler.negatives=5"]
     objective = load_experiment(str(tmp_path / "bare.toml"), overrides).objective
-    assert objective.loss == RankingConfig(kind="ranking", delta="complementary_sum")
+    assert objective.loss == losses.ranking(kind="ranking", delta="complementary_sum")
     assert objective.sampler == UnigramConfig(kind="unigram", negatives=5)
 
 

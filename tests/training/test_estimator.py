@@ -18,7 +18,6 @@ from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.training import Estimator, GivenNegatives, check_loss, check_sampler, losses, samplers
 from turret.training.errors import TrainingError
-from turret.training.losses.binary import NceConfig
 from turret.training.losses.registry import LOSSES
 from turret.training.objectives.contract import LossSettings
 from turret.training.registry import by_kind
@@ -390,8 +389,8 @@ def test_its_loss_and_its_sampler_train(shop: PreparedData, tmp_path: Path) -> N
         ),
         (
             "losses",
-            "nce = turret.training.losses.binary:NceConfig",
-            "two entries of turret.losses are named 'nce'",
+            "tree = turret.training.losses.hierarchical:HierarchicalSoftmaxConfig",
+            "two entries of turret.losses are named 'hierarchical_softmax'",
         ),
     ],
 )
@@ -402,7 +401,7 @@ def test_an_entry_point_that_does_not_fit_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "dwarves", raising=False)
     with pytest.raises(TrainingError, match=sentence):
-        by_kind((NceConfig,), f"turret.{group}", LossSettings)
+        by_kind((LOSSES["hierarchical_softmax"],), f"turret.{group}", LossSettings)
 
 
 def test_a_package_checks_its_own_loss_and_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

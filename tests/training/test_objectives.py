@@ -20,12 +20,9 @@ from turret.training import Estimator, losses, samplers
 from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.config.experiment import ExperimentConfig, ObjectiveConfig
 from turret.training.errors import TrainingError
-from turret.training.losses.binary import NceConfig
-from turret.training.losses.sampled import (
-    SampledSoftmaxConfig,
-    StandardImportanceConfig,
-    sampled_softmax,
-)
+from turret.training.losses.binary import nce
+from turret.training.losses.loss import settings_of
+from turret.training.losses.sampled import sampled_softmax, standard_importance
 from turret.training.model_loss import build_objective, model_loss, seen_items
 from turret.training.objectives import blocked
 from turret.training.objectives.contract import Examples, Loss, LossSettings, Objective
@@ -138,16 +135,18 @@ shared_or_own = pytest.mark.parametrize("ids", [SHARED, OWN], ids=["shared", "ow
 def test_the_temperature_divides_scores_before_the_log_counts_are_subtracted(ids: Tensor) -> None:
     hits = [{int(positive)} for positive in POSITIVES]
     expected = softmax_by_hand(ids, hits)
-    assert ours(SampledSoftmaxConfig(), ids, small_examples()).item() == pytest.approx(expected, rel=1e-5)
+    assert ours(settings_of(sampled_softmax)(), ids, small_examples()).item() == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 @shared_or_own
 def test_the_loss_is_the_mean_under_the_weights(ids: Tensor) -> None:
     """Without any weight it is zero."""
     given = small_examples()
-    found = ours(SampledSoftmaxConfig(), ids, replace(given, weights=torch.tensor([1.0, 0.0, 4.0])))
+    found = ours(settings_of(sampled_softmax)(), ids, replace(given, weights=torch.tensor([1.0, 0.0, 4.0])))
     assert found.item() == pytest.approx(softmax_by_hand(ids, [{0}, {1}, {2}], (1, 0, 4)), rel=1e-5)
-    assert ours(SampledSoftmaxConfig(), ids, replace(given, weights=torch.zeros(3))).item() == 0.0
+    assert ours(settings_of(sampled_softmax)(), ids, replace(given, weights=torch.zeros(3))).item() == 0.0
 
 
 def test_stored_vectors_are_those_of_the_last_candidates() -> None:
@@ -161,7 +160,7 @@ def test_stored_vectors_are_those_of_the_last_candidates() -> None:
 def test_a_drawn_positive_counts_only_where_the_loss_asks(ids: Tensor) -> None:
     """Standard importance sampling needs it; for the sampled softmax it is masked."""
     made = [
-        SampledObjective(loss(), Told(ids), 8) for loss in (StandardImportanceConfig, SampledSoftmaxConfig)
+        SampledObjective(settings_of(loss)(), Told(ids), 8) for loss in (standard_importance, sampled_softmax)
     ]
     kept, removed = (one(small_examples(), stream(0, "draw", 0)).masked for one in made)
     assert kept == 0 < removed
@@ -169,7 +168,7 @@ def test_a_drawn_positive_counts_only_where_the_loss_asks(ids: Tensor) -> None:
 
 @shared_or_own
 def test_the_items_of_the_user_are_masked_and_no_others(ids: Tensor) -> None:
-    found = ours(SampledSoftmaxConfig(), ids, small_examples(seen=SEEN)).item()
+    found = ours(settings_of(sampled_softmax)(), ids, small_examples(seen=SEEN)).item()
     assert found == pytest.approx(softmax_by_hand(ids, [{0, 4, 6}, {1}, {2, 6}]), rel=1e-5)
     assert found != pytest.approx(softmax_by_hand(ids, [{0}, {1}, {2}]), rel=1e-2)
 
@@ -179,7 +178,7 @@ def test_an_item_that_is_hidden_for_all_gets_no_gradient() -> None:
     rows = torch.tensor([4, 4, 4, 0, 1, 2])
     seen = SeenItems.of(torch.tensor([0, 1, 2, 0, 1, 2]), rows, torch.arange(3))
     for ids in (SHARED, OWN):
-        loss = ours(SampledSoftmaxConfig(), ids, small_examples(vectors, seen))
+        loss = ours(settings_of(sampled_softmax)(), ids, small_examples(vectors, seen))
         (gradient,) = torch.autograd.grad(loss, vectors)
         assert (gradient[4] == 0.0).all()
         assert (gradient[[3, 5, 6]] != 0.0).all()
@@ -188,7 +187,7 @@ def test_an_item_that_is_hidden_for_all_gets_no_gradient() -> None:
 @shared_or_own
 def test_a_normaliser_lowers_the_scores_of_positives_and_candidates(ids: Tensor) -> None:
     """Alone from either of them, it would give another loss."""
-    found = ours(NceConfig(), ids, small_examples(), torch.tensor(0.7)).item()
+    found = ours(settings_of(nce)(), ids, small_examples(), torch.tensor(0.7)).item()
     assert found == pytest.approx(nce_by_hand(ids, [0.7] * 3), rel=1e-5)
     assert found != pytest.approx(nce_by_hand(ids, [0.0] * 3), rel=1e-2)
 
@@ -196,7 +195,7 @@ def test_a_normaliser_lowers_the_scores_of_positives_and_candidates(ids: Tensor)
 @shared_or_own
 def test_the_normaliser_of_an_example_is_that_of_its_context(ids: Tensor) -> None:
     normalisers = torch.tensor([0.5, 9.0, -1.0, 9.0, 1.5])
-    found = ours(NceConfig(), ids, small_examples(), normalisers).item()
+    found = ours(settings_of(nce)(), ids, small_examples(), normalisers).item()
     assert found == pytest.approx(nce_by_hand(ids, [1.5, 0.5, -1.0]), rel=1e-5)
 
 
@@ -340,7 +339,10 @@ def test_a_sampler_is_told_of_the_step(towers: TwoTowers, batch: Batch) -> None:
     """The newest items read, the positives' vectors, and how to encode others; all without a gradient."""
     sampler = GivenDraw(torch.tensor([1, 2, 3]))
     model_loss(
-        SampledObjective(SampledSoftmaxConfig(), sampler, 200, mask_seen=False), towers, batch, no_random()
+        SampledObjective(settings_of(sampled_softmax)(), sampler, 200, mask_seen=False),
+        towers,
+        batch,
+        no_random(),
     )
     context = sampler.context
     assert context is not None
@@ -384,7 +386,7 @@ def test_counts_are_exact_where_towers_are_computed_in_bfloat16(
     setting = SamplerContext(PreparedStatistics(shop), towers.config.scoring, 0, torch.device("cpu"))
     sampler = Watched(settings.build(setting))
     sampler.sampler.refresh(towers.current_vectors(torch.arange(towers.item.item_count)))
-    made = SampledObjective(SampledSoftmaxConfig(), sampler, 200, mask_seen=False)
+    made = SampledObjective(settings_of(sampled_softmax)(), sampler, 200, mask_seen=False)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert model_loss(made, towers, batch, no_random()).loss.isfinite()
     draw = sampler.drawn
@@ -400,7 +402,7 @@ def test_shared_candidates_may_have_counts_of_each_example(
     monkeypatch.setattr(blocked, "FEW", 16)
     weights = 1.0 / np.arange(1.0, 1.0 + towers.item.item_count)
     sampler = Watched(popularity_sampler(weights, 50, torch.device("cpu"), exclude_positive=True, spare=9))
-    made = SampledObjective(SampledSoftmaxConfig(), sampler, 200, mask_seen=False)
+    made = SampledObjective(settings_of(sampled_softmax)(), sampler, 200, mask_seen=False)
     out, draw = model_loss(made, towers.eval(), batch, no_random()), sampler.drawn
     assert draw.ids.shape == (59,)
     assert draw.log_count.shape == (len(batch.targets), 59)
@@ -414,7 +416,9 @@ def test_shared_candidates_may_have_counts_of_each_example(
 
 
 def test_a_normaliser_for_each_context_needs_the_contexts(towers: TwoTowers, batch: Batch) -> None:
-    made = SampledObjective(NceConfig(), GivenDraw(torch.arange(20)), 200, log_normaliser=torch.zeros(9))
+    made = SampledObjective(
+        settings_of(nce)(), GivenDraw(torch.arange(20)), 200, log_normaliser=torch.zeros(9)
+    )
     made.reads_contexts = True
     examples = examples_of(towers, torch.randn(7, 64, generator=torch.manual_seed(1)))
     with pytest.raises(TrainingError, match="give contexts, or set learned_normaliser = true"):

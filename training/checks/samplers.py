@@ -13,7 +13,8 @@ from turret.tower.config import ScoringConfig
 from turret.training.checks.holds import about, close, holds
 from turret.training.errors import TrainingError
 from turret.training.estimator import Estimator
-from turret.training.losses.sampled import SampledSoftmaxConfig
+from turret.training.losses.loss import settings_of
+from turret.training.losses.sampled import sampled_softmax
 from turret.training.objectives.checks import check_draw
 from turret.training.randomness import stream
 from turret.training.registry import maker
@@ -346,7 +347,7 @@ def _check_training(settings: SamplerSettings) -> None:
     positives = torch.from_numpy(np.repeat(np.arange(_ITEMS), _SIZE // _ITEMS + 1)[:_SIZE])
     pairs = (positives[:-1], positives[1:])
     estimates = [
-        Estimator(SampledSoftmaxConfig(), settings, items=_ITEMS, counts=_COUNTS, following=pairs)
+        Estimator(settings_of(sampled_softmax)(), settings, items=_ITEMS, counts=_COUNTS, following=pairs)
         for _ in range(2)
     ]
     estimate, other = estimates

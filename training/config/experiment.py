@@ -12,8 +12,7 @@ from turret.tower.config import Settings
 from turret.tower.towers.config import TowerConfig
 from turret.training.config.compatibility import candidates_refusal, mask_refusal, refusal, scoring_refusal
 from turret.training.errors import TrainingError
-from turret.training.losses.registry import LossConfig
-from turret.training.losses.sampled import SampledSoftmaxConfig
+from turret.training.losses.registry import LOSSES, LossConfig
 from turret.training.samplers.fixed.popularity import UniformConfig
 from turret.training.samplers.registry import SamplerConfig
 
@@ -31,7 +30,7 @@ class ObjectiveConfig(Settings):
     as far as the batch reads or predicts them.
     """
 
-    loss: LossConfig = SampledSoftmaxConfig()
+    loss: LossConfig = LOSSES["sampled_softmax"](kind="sampled_softmax")
     sampler: SamplerConfig | None = None
     candidates: Literal["drawn", "given", "labelled"] = "drawn"
     mask_known: bool = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from turret.training.objectives.contract import LossSettings
 
-__all__ = ["catalog", "pairs", "registry", "sampled"]
+__all__ = ["catalog", "loss", "pairs", "registry", "sampled"]
 
 
 def __getattr__(kind: str) -> "Callable[..., LossSettings]":

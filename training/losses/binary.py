@@ -1,7 +1,6 @@
 """Losses that classify each candidate on its own, with the arguments of `objectives.contract.Loss`."""
 
-from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -9,27 +8,12 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from turret.training.errors import TrainingError
+from turret.training.losses.loss import loss
 from turret.training.losses.pairs import binary_cross_entropy_of_pairs
 from turret.training.losses.terms import masked, mean_of_valid, minus_log_count, valid_count
-from turret.training.objectives.contract import Loss, Objective, ObjectiveContext, PairLoss
-from turret.training.objectives.sampled import DrawLossSettings, HitSettings, objective_of_draws
+from turret.training.objectives.contract import Objective, ObjectiveContext
+from turret.training.objectives.sampled import HitSettings, objective_of_draws
 from turret.training.samplers.core.draw import Draw
-
-
-class BinaryCrossEntropyConfig(DrawLossSettings):
-    """Label 1 for the positive, 0 for each of the drawn."""
-
-    needs_fixed_size: ClassVar[bool] = True
-
-    kind: Literal["binary_cross_entropy"] = "binary_cross_entropy"
-
-    def pair_loss(self) -> PairLoss:
-        """The binary cross-entropy of the label."""
-        return binary_cross_entropy_of_pairs
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return binary_cross_entropy
 
 
 def positive_against_others(positive: Tensor, others: Tensor) -> Tensor:
@@ -41,6 +25,7 @@ def positive_against_others(positive: Tensor, others: Tensor) -> Tensor:
     return softplus(-positive) + softplus(others).sum(dim=1)
 
 
+@loss("binary_cross_entropy", pairs=binary_cross_entropy_of_pairs, needs_fixed_size=True)
 def binary_cross_entropy(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-s_y) + sum_j softplus(s_j): label 1 for the positive, 0 for each of the drawn.
 
@@ -54,18 +39,7 @@ def binary_cross_entropy(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     return positive_against_others(positive, masked(drawn, draw))
 
 
-class NegativeSamplingConfig(HitSettings):
-    """Positive against the mean over the drawn, each by a sigmoid (Mikolov et al. 2013)."""
-
-    needs_fixed_size: ClassVar[bool] = True
-
-    kind: Literal["negative_sampling"] = "negative_sampling"
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return negative_sampling
-
-
+@loss("negative_sampling", HitSettings, needs_fixed_size=True)
 def negative_sampling(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-s_y) + (1/K) sum_j softplus(s_j), the mean over the valid candidates.
 
@@ -82,21 +56,14 @@ def negative_sampling(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     return softplus(-positive) + mean_of_valid(softplus(masked(drawn, draw)), draw)
 
 
-class NceConfig(HitSettings):
+class NceSettings(HitSettings):
     """Noise-contrastive estimation, with hits unless `remove_accidental_hits`.
 
     `learned_normaliser` subtracts a learned constant from the scores: one for all, or one for each "context".
     """
 
-    needs_probabilities: ClassVar[bool] = True
-
-    kind: Literal["nce"] = "nce"
     remove_accidental_hits: bool = False
     learned_normaliser: bool | Literal["context"] = False
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return nce
 
     def objective(self, context: ObjectiveContext) -> Objective:
         """Build the objective. Raises TrainingError for constants by context without their number."""
@@ -110,6 +77,7 @@ class NceConfig(HitSettings):
         return objective_of_draws(self, context, torch.zeros(context.contexts))
 
 
+@loss("nce", NceSettings, needs_probabilities=True)
 def nce(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-(s_y - l_y)) + sum_j softplus(s_j - l_j), l = log(K q): a classifier of data against noise.
 
@@ -128,20 +96,15 @@ def nce(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     return positive_against_others(positive - draw.positive_log_count, others)
 
 
-class GbceConfig(DrawLossSettings):
-    """Generalised binary cross entropy (Petrov & Macdonald 2023); `t` = 0 corrects nothing, 1 all of it."""
-
-    needs_fixed_size: ClassVar[bool] = True
-
-    kind: Literal["gbce"] = "gbce"
-    t: Annotated[float, Field(ge=0.0, le=1.0)] = 0.75
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return partial(gbce, t=self.t, item_count=item_count)
-
-
-def gbce(positive: Tensor, drawn: Tensor, draw: Draw, *, t: float, item_count: int) -> Tensor:
+@loss("gbce", needs_fixed_size=True)
+def gbce(
+    positive: Tensor,
+    drawn: Tensor,
+    draw: Draw,
+    *,
+    t: Annotated[float, Field(ge=0.0, le=1.0)] = 0.75,
+    item_count: int,
+) -> Tensor:
     """(beta softplus(-s_y) + sum_j softplus(s_j)) / (K + 1): the positive's probability is sigma(s_y)^beta.
 
     beta = alpha (t (1 - 1/alpha) + 1/alpha) = 1 - t (1 - alpha), with alpha = K / (N - 1) the share of the

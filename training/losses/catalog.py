@@ -1,29 +1,17 @@
 """Losses over the scores of the whole catalog."""
 
 import math
-from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated
 
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from turret.training.losses.loss import loss
 from turret.training.objectives.catalog import CatalogLossSettings
-from turret.training.objectives.contract import CatalogLoss
 
 
-class FullSoftmaxConfig(CatalogLossSettings):
-    """The softmax over the whole catalog."""
-
-    blocked: ClassVar[bool] = True
-
-    kind: Literal["full_softmax"] = "full_softmax"
-
-    def build(self) -> CatalogLoss:
-        """Build the loss."""
-        return full_softmax
-
-
+@loss("full_softmax", CatalogLossSettings, blocked=True)
 def full_softmax(scores: Tensor, positives: Tensor) -> Tensor:
     """log sum_i exp s_i - s_y over the whole catalog.
 
@@ -39,20 +27,10 @@ def full_softmax(scores: Tensor, positives: Tensor) -> Tensor:
     return cross_entropy(scores, positives, reduction="none")
 
 
-class SphericalSoftmaxConfig(CatalogLossSettings):
-    """p_i in proportion to s_i^2 + `epsilon` (Vincent et al. 2015), over the whole catalog."""
-
-    needs_absolute: ClassVar[bool] = True
-
-    kind: Literal["spherical_softmax"] = "spherical_softmax"
-    epsilon: Annotated[float, Field(gt=0.0, le=1e6)] = 1.0
-
-    def build(self) -> CatalogLoss:
-        """Build the loss."""
-        return partial(spherical_softmax, epsilon=self.epsilon)
-
-
-def spherical_softmax(scores: Tensor, positives: Tensor, *, epsilon: float) -> Tensor:
+@loss("spherical_softmax", CatalogLossSettings, needs_absolute=True)
+def spherical_softmax(
+    scores: Tensor, positives: Tensor, *, epsilon: Annotated[float, Field(gt=0.0, le=1e6)] = 1.0
+) -> Tensor:
     """-log p_y with p_i = (s_i^2 + epsilon) / sum_k (s_k^2 + epsilon), over the whole catalog.
 
     A score counts the same with either sign, so items must be ranked by its absolute value. Tails are much

@@ -4,50 +4,29 @@ The scores of the cosine losses are cosines at temperature 1.
 """
 
 import math
-from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from turret.training.losses.loss import loss
 from turret.training.losses.pairs import cosine_embedding_of_pairs
 from turret.training.losses.terms import masked, mean_of_valid
-from turret.training.objectives.contract import Loss, PairLoss
-from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.samplers.core.draw import Draw
 
-
-class RankingConfig(DrawLossSettings):
-    """Pairs by a sigmoid, `delta` apart; 0 is BPR, "complementary_sum" stands for log(N - 1)."""
-
-    needs_fixed_size: ClassVar[bool] = True
-
-    kind: Literal["ranking"] = "ranking"
-    delta: Annotated[float, Field(ge=-1e6, le=1e6)] | Literal["complementary_sum"] = 0.0
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        if self.delta == "complementary_sum":
-            # A catalog of one item has no pairs, and any number does for it.
-            return partial(ranking, delta=math.log(max(item_count - 1, 1)))
-        return partial(ranking, delta=self.delta)
+_DELTA = Field(ge=-1e6, le=1e6)
 
 
-class RankingHingeConfig(DrawLossSettings):
-    """Pairs by a hinge, `delta` apart."""
-
-    needs_fixed_size: ClassVar[bool] = True
-
-    kind: Literal["ranking_hinge"] = "ranking_hinge"
-    delta: Annotated[float, Field(ge=-1e6, le=1e6)] = 1.0
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return partial(ranking_hinge, delta=self.delta)
-
-
-def ranking(positive: Tensor, drawn: Tensor, draw: Draw, *, delta: float) -> Tensor:
+@loss("ranking", needs_fixed_size=True)
+def ranking(
+    positive: Tensor,
+    drawn: Tensor,
+    draw: Draw,
+    *,
+    delta: Annotated[float, _DELTA] | Literal["complementary_sum"] = 0.0,
+    item_count: int = 0,
+) -> Tensor:
     """mean_j softplus(-(s_y - s_j - delta)).
 
     `delta` = 0 is BPR. `delta` = log(N - 1) makes each pair the complementary sum sampling of one uniform
@@ -56,17 +35,25 @@ def ranking(positive: Tensor, drawn: Tensor, draw: Draw, *, delta: float) -> Ten
     popularity sampler, items that are drawn often are pushed down for being drawn.
 
     Args:
-        delta: by how much the positive should be ahead, in tempered scores.
+        delta: by how much the positive should be ahead, in tempered scores; "complementary_sum" stands for
+            log(N - 1).
+        item_count: N, for "complementary_sum".
 
     Returns:
         [B], at least zero; zero where no candidate is valid.
 
     Source: Collobert & Weston 2008; Botev et al. 2017, eq. 25-27; Rendle et al. 2009 (BPR).
     """
+    if delta == "complementary_sum":
+        # A catalog of one item has no pairs, and any number does for it.
+        delta = math.log(max(item_count - 1, 1))
     return mean_of_valid(softplus(_behind(positive, drawn, draw, delta)), draw)
 
 
-def ranking_hinge(positive: Tensor, drawn: Tensor, draw: Draw, *, delta: float) -> Tensor:
+@loss("ranking_hinge", needs_fixed_size=True)
+def ranking_hinge(
+    positive: Tensor, drawn: Tensor, draw: Draw, *, delta: Annotated[float, _DELTA] = 1.0
+) -> Tensor:
     """mean_j max(0, delta - s_y + s_j).
 
     Pairs that are `delta` apart have no gradient, so late in training few candidates contribute: use a
@@ -88,39 +75,10 @@ def _behind(positive: Tensor, drawn: Tensor, draw: Draw, delta: float) -> Tensor
     return masked(drawn - (positive - delta).unsqueeze(1), draw)
 
 
-class CosineHingeConfig(DrawLossSettings):
-    """Pairs of cosines by a hinge, `margin` apart."""
-
-    needs_fixed_size: ClassVar[bool] = True
-    needs_cosine: ClassVar[bool] = True
-
-    kind: Literal["cosine_hinge"] = "cosine_hinge"
-    margin: Annotated[float, Field(ge=0.0, le=2.0)] = 0.5
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return partial(cosine_hinge, margin=self.margin)
-
-
-class CosineEmbeddingConfig(DrawLossSettings):
-    """1 - cosine for the positive; for each of the drawn the excess of its cosine over `margin`."""
-
-    needs_fixed_size: ClassVar[bool] = True
-    needs_cosine: ClassVar[bool] = True
-
-    kind: Literal["cosine_embedding"] = "cosine_embedding"
-    margin: Annotated[float, Field(ge=-1.0, lt=1.0)] = 0.0
-
-    def pair_loss(self) -> PairLoss:
-        """1 - cosine for the label 1, the excess over the margin for the other."""
-        return partial(cosine_embedding_of_pairs, margin=self.margin)
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return partial(cosine_embedding, margin=self.margin)
-
-
-def cosine_hinge(positive: Tensor, drawn: Tensor, draw: Draw, *, margin: float) -> Tensor:
+@loss("cosine_hinge", needs_fixed_size=True, needs_cosine=True)
+def cosine_hinge(
+    positive: Tensor, drawn: Tensor, draw: Draw, *, margin: Annotated[float, Field(ge=0.0, le=2.0)] = 0.5
+) -> Tensor:
     """mean_j max(0, margin - cos(h, w_y) + cos(h, w_j)): `ranking_hinge` on cosines.
 
     Args:
@@ -132,7 +90,10 @@ def cosine_hinge(positive: Tensor, drawn: Tensor, draw: Draw, *, margin: float) 
     return ranking_hinge(positive, drawn, draw, delta=margin)
 
 
-def cosine_embedding(positive: Tensor, drawn: Tensor, draw: Draw, *, margin: float) -> Tensor:
+@loss("cosine_embedding", pairs=cosine_embedding_of_pairs, needs_fixed_size=True, needs_cosine=True)
+def cosine_embedding(
+    positive: Tensor, drawn: Tensor, draw: Draw, *, margin: Annotated[float, Field(ge=-1.0, lt=1.0)] = 0.0
+) -> Tensor:
     """1 - cos(h, w_y) + mean_j max(0, cos(h, w_j) - margin).
 
     Positive and candidates are independent: the positive always has a gradient, and a candidate only while

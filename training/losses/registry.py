@@ -1,55 +1,26 @@
 """Every loss by kind: those of Turret, and those of the entry points `turret.losses`."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import BeforeValidator, Field
 
-from turret.training.losses.binary import (
-    BinaryCrossEntropyConfig,
-    GbceConfig,
-    NceConfig,
-    NegativeSamplingConfig,
-)
-from turret.training.losses.catalog import FullSoftmaxConfig, SphericalSoftmaxConfig
 from turret.training.losses.hierarchical import HierarchicalSoftmaxConfig
-from turret.training.losses.pairwise import (
-    CosineEmbeddingConfig,
-    CosineHingeConfig,
-    RankingConfig,
-    RankingHingeConfig,
-)
-from turret.training.losses.sampled import (
-    BlackoutConfig,
-    CorrectedSampledSoftmaxConfig,
-    RefinedLogqConfig,
-    SampledSoftmaxConfig,
-    StandardImportanceConfig,
-    SubsetSoftmaxConfig,
-)
+from turret.training.losses.loss import decorated
 from turret.training.losses.scalable import ScalableCrossEntropyConfig
 from turret.training.objectives.contract import LossSettings
 from turret.training.registry import by_kind, kind_alone
 
+# Importing a module names its functions.
+_MODULES = {
+    import_module(f"turret.training.losses.{name}").__name__
+    for name in ("catalog", "sampled", "binary", "pairwise")
+}
 LOSSES: dict[str, type[LossSettings]] = by_kind(
     (
-        FullSoftmaxConfig,
-        SphericalSoftmaxConfig,
+        *(settings for settings in decorated() if settings.__module__ in _MODULES),
         HierarchicalSoftmaxConfig,
         ScalableCrossEntropyConfig,
-        SampledSoftmaxConfig,
-        CorrectedSampledSoftmaxConfig,
-        StandardImportanceConfig,
-        SubsetSoftmaxConfig,
-        RefinedLogqConfig,
-        NceConfig,
-        NegativeSamplingConfig,
-        BlackoutConfig,
-        RankingConfig,
-        RankingHingeConfig,
-        BinaryCrossEntropyConfig,
-        CosineHingeConfig,
-        CosineEmbeddingConfig,
-        GbceConfig,
     ),
     "turret.losses",
     LossSettings,

@@ -7,45 +7,18 @@ each item by itself with a probability b_i, l_i = log b_i (Bernoulli, eq. 7-9 an
 """
 
 import math
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from turret.training.losses.loss import loss
 from turret.training.losses.terms import log_sum_exp, masked, minus_log_count
-from turret.training.objectives.contract import Loss
-from turret.training.objectives.sampled import DrawLossSettings, HitSettings
+from turret.training.objectives.sampled import HitSettings, KeptHitSettings
 from turret.training.samplers.core.draw import Draw
 
 
-class SampledSoftmaxConfig(DrawLossSettings):
-    """The softmax with its other terms estimated from the draw."""
-
-    blocked: ClassVar[bool] = True
-    other_positives = "kept"
-
-    kind: Literal["sampled_softmax"] = "sampled_softmax"
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return sampled_softmax
-
-
-class CorrectedSampledSoftmaxConfig(HitSettings):
-    """The sampled softmax with the positive corrected by its own count too."""
-
-    blocked: ClassVar[bool] = True
-    needs_probabilities: ClassVar[bool] = True
-    other_positives = "corrected"
-
-    kind: Literal["sampled_softmax_corrected"] = "sampled_softmax_corrected"
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return sampled_softmax_corrected
-
-
+@loss("sampled_softmax", blocked=True, other_positives="kept")
 def sampled_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """log(exp s_y + sum_j exp(s_j - l_j)) - s_y.
 
@@ -63,6 +36,13 @@ def sampled_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     return softplus(log_sum_exp(others) - positive)
 
 
+@loss(
+    "sampled_softmax_corrected",
+    HitSettings,
+    blocked=True,
+    needs_probabilities=True,
+    other_positives="corrected",
+)
 def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """`sampled_softmax` with s_y - l_y in place of s_y: the positive is corrected as the candidates are.
 
@@ -78,18 +58,7 @@ def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Te
     return sampled_softmax(positive - draw.positive_log_count, drawn, draw)
 
 
-class SubsetSoftmaxConfig(DrawLossSettings):
-    """The softmax over the positive and the drawn subset, uncorrected (Jean et al. 2015)."""
-
-    other_positives = "kept"
-
-    kind: Literal["subset_softmax"] = "subset_softmax"
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return subset_softmax
-
-
+@loss("subset_softmax", other_positives="kept")
 def subset_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """log(exp s_y + sum_j exp s_j) - s_y: the softmax over the positive and the drawn, uncorrected.
 
@@ -106,18 +75,7 @@ def subset_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     return softplus(log_sum_exp(masked(drawn, draw)) - positive)
 
 
-class RefinedLogqConfig(DrawLossSettings):
-    """The logQ correction without the positive in the sum (Khrylchenko et al. 2025)."""
-
-    other_positives = "kept"
-
-    kind: Literal["refined_logq"] = "refined_logq"
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return refined_logq
-
-
+@loss("refined_logq", other_positives="kept")
 def refined_logq(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """(1 - P_y) (log sum_j exp(s_j - l_j) - s_y), with no gradient through the weight 1 - P_y.
 
@@ -138,23 +96,7 @@ def refined_logq(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     return log_odds.detach().sigmoid() * log_odds
 
 
-class StandardImportanceConfig(DrawLossSettings):
-    """The softmax with its whole sum estimated from the draw: unstable, kept for comparison."""
-
-    needs_fixed_size: ClassVar[bool] = True
-
-    kind: Literal["standard_importance"] = "standard_importance"
-
-    @property
-    def keeps_hits(self) -> bool:
-        """Always: the draw estimates the positive's term too."""
-        return True
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return standard_importance
-
-
+@loss("standard_importance", KeptHitSettings, needs_fixed_size=True)
 def standard_importance(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """log((1/K) sum_j exp(s_j) / q_j) - s_y = log sum_j exp(s_j - l_j) - s_y.
 
@@ -178,19 +120,7 @@ _FAR_AHEAD = 0.998
 _SMALL_SHARE = 1e-30
 
 
-class BlackoutConfig(HitSettings):
-    """BlackOut (Ji et al. 2016)."""
-
-    needs_probabilities: ClassVar[bool] = True
-    needs_fixed_size: ClassVar[bool] = True
-
-    kind: Literal["blackout"] = "blackout"
-
-    def build(self, item_count: int) -> Loss:
-        """Build the loss."""
-        return blackout
-
-
+@loss("blackout", HitSettings, needs_probabilities=True, needs_fixed_size=True)
 def blackout(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """-log p_y - sum_j log(1 - p_j), p the softmax over the positive and the drawn of s - l.
 

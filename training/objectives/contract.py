@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -180,14 +180,8 @@ class LossSettings(Settings, ABC):
     blocked: ClassVar[bool] = False
     """Whether its terms form a softmax that a step can compute block by block, without all scores at once:
     log(exp p + sum_j exp(s_j - l_j)) - p, where p is the positive's score, less its own log count if the loss
-    `needs_probabilities`. Such a step doesn't call what `build` returns, so a subclass with a `build` of its
-    own does not inherit it."""
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        """Reset `blocked`, which describes the `build` beside it."""
-        super().__init_subclass__(**arguments)
-        if "build" in vars(cls) and "blocked" not in vars(cls):
-            cls.blocked = False
+    `needs_probabilities`. Such a step doesn't call the function; the contract of losses holds both
+    equal."""
 
     def pair_loss(self) -> PairLoss | None:
         """The loss of a pair and its label; None for losses that compare candidates."""

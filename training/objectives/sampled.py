@@ -57,6 +57,15 @@ class HitSettings(DrawLossSettings, ABC):
         return not self.remove_accidental_hits
 
 
+class KeptHitSettings(DrawLossSettings, ABC):
+    """A loss in which the draw stands for the positive's term too."""
+
+    @property
+    def keeps_hits(self) -> bool:
+        """Always."""
+        return True
+
+
 class SampledObjective(Objective):
     """A loss over the draw of a sampler.
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from turret.tower.config import ScoringConfig
-from turret.training.losses.sampled import CorrectedSampledSoftmaxConfig, SampledSoftmaxConfig
+from turret.training.losses.loss import settings_of
+from turret.training.losses.sampled import sampled_softmax, sampled_softmax_corrected
 from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.randomness import stream
 from turret.training.report.gradients import gradient_error
@@ -16,10 +17,11 @@ from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
 
+_CORRECTED = settings_of(sampled_softmax_corrected)
 LOSSES: dict[str, DrawLossSettings] = {
-    "sampled_softmax": SampledSoftmaxConfig(),
-    "sampled_softmax_corrected": CorrectedSampledSoftmaxConfig(),
-    "sampled_softmax_corrected, hits kept": CorrectedSampledSoftmaxConfig(remove_accidental_hits=False),
+    "sampled_softmax": settings_of(sampled_softmax)(),
+    "sampled_softmax_corrected": _CORRECTED(),
+    "sampled_softmax_corrected, hits kept": _CORRECTED(remove_accidental_hits=False),
 }
 
 

@@ -13,8 +13,9 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.device import pick_device
 from turret.training.errors import TrainingError
-from turret.training.losses.catalog import FullSoftmaxConfig
-from turret.training.losses.sampled import SampledSoftmaxConfig
+from turret.training.losses.catalog import full_softmax
+from turret.training.losses.loss import settings_of
+from turret.training.losses.sampled import sampled_softmax
 from turret.training.model_loss import build_objective
 from turret.training.objectives.catalog import CatalogObjective
 from turret.training.objectives.sampled import SampledObjective
@@ -87,7 +88,7 @@ class SamplerReport:
             for entry in listed:
                 rows += self._row(entry)
                 advance(1)
-        full = self.timer.time(CatalogObjective(FullSoftmaxConfig()), dense=True)
+        full = self.timer.time(CatalogObjective(settings_of(full_softmax)()), dense=True)
         with progress("measuring in-batch losses"):
             in_batch = self.in_batch_losses()
         with progress("measuring stale item vectors"):
@@ -150,7 +151,7 @@ class SamplerReport:
         try:
             sampler = self._build(entry)
             measures = self._measures(entry, sampler, self.queries)
-            objective = SampledObjective(SampledSoftmaxConfig(), sampler, len(self.data.item_ids))
+            objective = SampledObjective(settings_of(sampled_softmax)(), sampler, len(self.data.item_ids))
             cost = self.timer.time(objective, entry.dense)
         except TrainingError as error:
             self._skip(entry, str(error))
@@ -159,7 +160,7 @@ class SamplerReport:
 
     def _build(self, entry: Entry) -> Sampler:
         """The sampler over the run's item vectors. Raises TrainingError with the reason to skip it."""
-        loss = SampledSoftmaxConfig()
+        loss = settings_of(sampled_softmax)()
         reason = (
             refusal(loss, entry.settings)
             or scoring_refusal(loss, entry.settings, self.scoring)
