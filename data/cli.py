@@ -121,8 +121,8 @@ def prepare(
     Example: `turret data prepare orders.csv --user customer --item sku --time ordered_at --on-bad drop`
     """
     from turret.data.configuration import load_configuration, parse_overrides
-    from turret.data.describe import describe as describe_folder
     from turret.data.object_stores.prepared_objects import new_prepared
+    from turret.data.preparing.describe import describe as describe_folder
     from turret.data.preparing.options import given_settings
     from turret.data.preparing.prepare import prepare as prepare_events
     from turret.data.reading.schema import PrepareConfig
@@ -196,6 +196,6 @@ def describe(
 
     Example: `turret data describe var/prepared`
     """
-    from turret.data.describe import describe as describe_folder
+    from turret.data.preparing.describe import describe as describe_folder
 
     print(describe_folder(folder))

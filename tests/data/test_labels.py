@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
-from turret.data.describe import describe
 from turret.data.errors import BadRowsError, ColumnError, ConfigurationError, DataError
 from turret.data.events.event_arrays import Events
 from turret.data.histories.negatives import placed
 from turret.data.prepared import PreparedData
+from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
-from turret.data.describe import describe
 from turret.data.errors import BadRowsError, ColumnError, DataError, EmptyDataError
 from turret.data.events.event_arrays import Events
 from turret.data.features import Bag
@@ -21,6 +20,7 @@ from turret.data.histories.splits import by_time
 from turret.data.prepared import ColdItems, PreparedData
 from turret.data.preparing.append import append
 from turret.data.preparing.columns import choose_columns
+from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import new_prepared_folder, prepare
 from turret.data.preparing.repeats import repeats_of
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
