@@ -191,14 +191,20 @@ class Run:
 
     def save_metrics(self, part: str, report: dict[str, Any]) -> None:
         """Store the evaluation report of one part, with the hash of its model, for the bundle's manifest."""
-        stored = {"model": self._model_hash(), "reports": {**self.metrics(), part: report}}
+        model = {"sha256": hash_file(self.folder / MODEL).sha256, "state": self._model_state()}
+        stored = {"model": model, "reports": {**self.metrics(), part: report}}
         replace_json(self.folder / METRICS, stored)
 
     def metrics(self) -> dict[str, Any]:
         """The evaluation reports by part; empty if they are about an earlier model."""
         try:
             stored = json.loads((self.folder / METRICS).read_text(encoding="utf-8"))
-            reports: dict[str, Any] = stored["reports"] if stored["model"] == self._model_hash() else {}
+            reports: dict[str, Any] = stored["reports"]
+            model = stored["model"]
+            # A model of gigabytes is read again only where its file is another one, such as a copy.
+            is_same = model["state"] == self._model_state()
+            if not is_same and model["sha256"] != hash_file(self.folder / MODEL).sha256:
+                return {}
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError) as error:
@@ -207,8 +213,9 @@ class Run:
             ) from None
         return reports
 
-    def _model_hash(self) -> str:
-        return hash_file(self.folder / MODEL).sha256
+    def _model_state(self) -> list[int]:
+        status = (self.folder / MODEL).stat()
+        return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
 def replace_json(path: Path, content: dict[str, Any]) -> str:

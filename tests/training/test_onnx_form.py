@@ -1,5 +1,6 @@
 """Towers as ONNX: the same vectors, and what is checked of a tower before the first step."""
 
+import logging
 from copy import deepcopy
 from functools import cache
 from typing import Any
@@ -157,3 +158,12 @@ def test_onnx_gives_what_torch_gives_items_that_were_never_trained_on(case: str)
         mean = made.item.table.weight.mean(dim=0)
         expected = catalog_with_ids(made, torch.zeros(6) if case == "dropped ids" else mean)
     np.testing.assert_allclose(ours, expected.detach().numpy(), atol=1e-6)
+
+
+def test_a_failed_export_leaves_the_log_of_the_exporter_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    monkeypatch.setattr(log, "level", logging.INFO)
+    monkeypatch.setattr(torch.onnx, "export", lambda *given, **named: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        user_tower_onnx(TwoTowers(config(dropout=0.0), ITEMS, item_features(), no_features(3)))
+    assert log.level == logging.INFO

@@ -3,7 +3,8 @@
 import logging
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +122,10 @@ def _shapes(features: Sequence[Feature]) -> tuple[dict[int, str], ...]:
 def _exported(
     served: nn.Module, examples: tuple[Tensor, ...], names: list[str], output: str, shapes: tuple[Any, ...]
 ) -> bytes:
-    exporter_log = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = exporter_log.level
-    # The exporter warns about its own internals and about missing optional packages (torchvision).
-    exporter_log.setLevel(logging.ERROR)
     # The first export of a process caches how a GRU is dispatched; the second would take its decomposition
     # for autograd, a loop over the steps that makes T a constant.
     torch.ops.aten.gru.input._dispatch_cache.clear()
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as scratch:
-        warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as scratch, _quiet_exporter():
         program = torch.onnx.export(
             served,
             examples,
@@ -142,5 +138,18 @@ def _exported(
         assert program is not None
         path = Path(scratch) / "tower.onnx"
         program.save(str(path))
-        exporter_log.setLevel(level)
         return path.read_bytes()
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Hide what the exporter says of its own internals and of missing optional packages (torchvision)."""
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
