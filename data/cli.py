@@ -42,8 +42,6 @@ def fetch(
 ) -> None:
     """Download, verify and unpack a public data set, or prepared data of an object store.
 
-    An interrupted download of a public data set is resumed.
-
     Example: `turret data fetch movielens-1m --to var/data`
     """
     from turret.data.datasets.fetch import fetch as fetch_dataset

@@ -1,20 +1,26 @@
 """Public data sets, downloaded, checked and unpacked: `turret data fetch`."""
 
 import hashlib
+import http.client
 import re
+import urllib.error
+import urllib.request
+import zlib
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import BadZipFile, ZipFile
 
 from pydantic import BaseModel, ValidationError
 
-from turret.data.datasets.archive import unpack
-from turret.data.datasets.download import download
 from turret.data.datasets.public_datasets import DATASETS, Dataset
 from turret.data.datasets.retail import convert_online_retail
 from turret.data.errors import FetchError, without_credentials
-from turret.data.files.staging import new_folder
+from turret.data.files.staging import new_file, new_folder
+from turret.data.progress import progress
 
 _RECORD = "source.json"
+_TIMEOUT = 30.0  # seconds without a byte
+_CHUNK = 1 << 20
 
 # Conversions of unpacked files to formats that `turret data prepare` reads.
 _CONVERSIONS: dict[str, Callable[[Path], None]] = {"online-retail": convert_online_retail}
@@ -35,8 +41,8 @@ def fetch(name: str, target: Path, base_url: str | None = None) -> Path:
     A complete folder, or a zip that is already in `target`, is not downloaded again. `base_url` is the folder
     of a mirror; the zip must pass the same checksums. `source.json` in the folder records the source.
 
-    Raises `FetchError` for an unknown name, and for failures of network, server, disk and zip. Downloaded
-    bytes remain for the next run, except for a zip with a wrong checksum, which is moved to `<zip>.wrong`.
+    Raises `FetchError` for an unknown name, and for failures of network, server, disk and zip. A zip with a
+    wrong checksum is moved to `<zip>.wrong`.
     """
     dataset = _dataset(name)
     folder = target / name
@@ -46,8 +52,8 @@ def fetch(name: str, target: Path, base_url: str | None = None) -> Path:
             _install(dataset, _address(dataset, base_url), folder, overwrite=record is not None)
     except OSError as error:
         raise FetchError(
-            f"{error.filename or target}: {error.strerror}; {name} needs a writable folder "
-            f"with {(dataset.size + dataset.unpacked_limit) / 1e6:,.0f} MB of free space"
+            f"{error.filename or target}: {error.strerror}; {name} needs a writable folder with several "
+            f"times {dataset.size / 1e6:,.0f} MB of free space"
         ) from None
     return folder
 
@@ -78,16 +84,59 @@ def _install(dataset: Dataset, url: str, folder: Path, overwrite: bool) -> None:
     archive = folder.parent / dataset.file
     is_downloaded = not archive.exists()
     if is_downloaded:
-        download(url, archive, dataset.size)
+        with new_file(archive) as fresh_archive:
+            _download(url, fresh_archive, dataset.size)
     _verify(archive, dataset)
     with new_folder(folder, overwrite) as fresh:
-        unpack(archive, fresh, dataset.unpacked_limit)
+        _unpack(archive, fresh)
         if convert := _CONVERSIONS.get(dataset.name):
             convert(fresh)
         record = _Record(name=dataset.name, url=url, checksums=dataset.checksums, files=_files(fresh))
         (fresh / _RECORD).write_text(record.model_dump_json(indent=2), "utf-8")
     if is_downloaded:  # a zip that the user put there stays
         archive.unlink()
+
+
+def _download(url: str, path: Path, size: int) -> None:
+    try:
+        request = urllib.request.Request(url, headers={"User-Agent": "turret"})
+        with (
+            urllib.request.urlopen(request, timeout=_TIMEOUT) as response,
+            path.open("wb") as file,
+            progress(f"downloading {url.rsplit('/', 1)[-1]}", total=size) as advance,
+        ):
+            while chunk := response.read(_CHUNK):
+                file.write(chunk)
+                advance(len(chunk))
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise FetchError(
+            f"{url}: the server responded {error.code} {error.reason}; the file may have moved: open the "
+            "address in a browser, or give a mirror with --base-url"
+        ) from None
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        raise FetchError(
+            f"{url} can't be fetched ({getattr(error, 'reason', error)}); check the network and the proxy "
+            "(https_proxy), run the same command again, or give a mirror with --base-url"
+        ) from None
+    except ValueError as error:  # its text may have a part of a password
+        raise FetchError(
+            f"{url} is not a valid address ({type(error).__name__}), or https_proxy isn't; give one like "
+            "https://host/folder"
+        ) from None
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Extract the zip, whose checksum is right, without the one folder around its files."""
+    try:
+        with ZipFile(archive) as source:
+            files = [member for member in source.infolist() if not member.is_dir()]
+            has_folder = len({member.filename.partition("/")[0] for member in files}) == 1 < len(files)
+            for member in files:
+                member.filename = member.filename.partition("/")[2] if has_folder else member.filename
+                source.extract(member, folder)
+    except (BadZipFile, zlib.error, NotImplementedError) as error:
+        raise FetchError(f"{archive} is damaged ({error}); delete it and fetch it again") from None
 
 
 def _verify(archive: Path, dataset: Dataset) -> None:

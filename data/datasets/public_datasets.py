@@ -15,7 +15,6 @@ class Dataset(BaseModel, frozen=True, extra="forbid"):
     title: str
     url: str
     size: int  # bytes of the zip
-    unpacked_limit: int  # bytes of the files, with a margin
     checksums: dict[str, str]  # hashlib's name of the algorithm -> hexadecimal digest; all must match
     checksum_source: str
     terms: str
@@ -26,15 +25,12 @@ class Dataset(BaseModel, frozen=True, extra="forbid"):
         return self.url.rsplit("/", 1)[1]
 
 
-def _movielens(
-    name: str, title: str, file: str, size: int, unpacked_limit: int, md5: str, sha256: str
-) -> Dataset:
+def _movielens(name: str, title: str, file: str, size: int, md5: str, sha256: str) -> Dataset:
     return Dataset(
         name=name,
         title=title,
         url=f"https://files.grouplens.org/datasets/movielens/{file}",
         size=size,
-        unpacked_limit=unpacked_limit,
         checksums={"md5": md5, "sha256": sha256},
         checksum_source=f"GroupLens publishes the MD5 beside the zip, as {file}.md5.",
         terms=_GROUPLENS_TERMS,
@@ -47,7 +43,6 @@ _DATASETS = (
         "MovieLens 100K",
         "ml-100k.zip",
         size=4_924_029,
-        unpacked_limit=50_000_000,
         md5="0e33842e24a9c977be4e0107933c0723",
         sha256="50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
     ),
@@ -56,7 +51,6 @@ _DATASETS = (
         "MovieLens 1M",
         "ml-1m.zip",
         size=5_917_549,
-        unpacked_limit=100_000_000,
         md5="c4d9eecfca2ab87c1945afe126590906",
         sha256="a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
     ),
@@ -65,7 +59,6 @@ _DATASETS = (
         "MovieLens 32M",
         "ml-32m.zip",
         size=238_950_008,
-        unpacked_limit=2_000_000_000,
         md5="d472be332d4daa821edc399621853b57",
         sha256="e4a68655d7386b8f95f2f2424b2ff975dfdd15ffd59e0d864a14dca43e99d6ee",
     ),
@@ -74,7 +67,6 @@ _DATASETS = (
         title="Online Retail",
         url="https://archive.ics.uci.edu/static/public/352/online+retail.zip",
         size=23_715_478,
-        unpacked_limit=100_000_000,
         checksums={"sha256": "f5385cbb54bbebf7196389109c6b0621faab0c304e3702548165e71c84aede8b"},
         checksum_source="UCI publishes none; this is what other projects recorded for the same address.",
         terms="CC BY 4.0, with acknowledgement (Chen 2015, doi:10.24432/C5BW33).",
