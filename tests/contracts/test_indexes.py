@@ -1,6 +1,5 @@
 """The contract of every kind of index, exact, of FAISS and on engines; a kind needs a line in KINDS."""
 
-import asyncio
 import gc
 import weakref
 from collections.abc import Callable, Iterator
@@ -165,15 +164,6 @@ def check_answer(
     assert allowed[rows].all()
     assert scores == pytest.approx(true[rows], abs=1e-5)
     assert rows.tolist() == rows[np.lexsort((rows, -scores))].tolist()
-
-
-@once_a_kind
-def test_an_awaited_search_gives_the_same(index: Index) -> None:
-    for mask in (None, RowMask(share(9)), RowMask(share(400))):
-        rows, scores = index.nearest(QUERIES[0], 10, mask)
-        found, given = asyncio.run(index.nearest_async(QUERIES[0], 10, mask))
-        assert found.tolist() == rows.tolist()
-        assert given.tolist() == scores.tolist()
 
 
 @pytest.mark.parametrize("k", [1, 10, 101, 5000])

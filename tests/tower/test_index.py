@@ -1,6 +1,5 @@
 """Exact and approximate search: ties, masks, plans, lists and codes."""
 
-import asyncio
 import gc
 import threading
 from pathlib import Path
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.index_settings import (
-    FlatSettings,
     IvfPqSettings,
     ScalarSettings,
     SearchParams,
@@ -204,44 +202,6 @@ def test_absolute_scores_and_several_vectors_sort_the_allowed_rows(
         rows, found, _ = Planner(index, scoring).nearest(asked, k, None, mask)
         assert rows.tolist() == by_products(products, k, allowed)
         assert found.tolist() == products[rows].tolist()
-
-
-class RemoteSettings(FlatSettings):
-    is_remote = True
-
-
-class RemoteIndex(ExactIndex):
-    """Answers after a turn of the event loop, as an engine behind a socket does; refuses to block."""
-
-    def __init__(self, vectors: NDArray[np.float32]) -> None:
-        super().__init__(vectors)
-        self.settings = RemoteSettings()
-        self.awaited = 0
-
-    def nearest(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None) -> Found:
-        raise AssertionError("a server must not wait for a remote engine")
-
-    async def nearest_async(
-        self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None
-    ) -> Found:
-        await asyncio.sleep(0)
-        self.awaited += 1
-        return super().nearest(vector, k, allowed)
-
-
-@pytest.mark.parametrize("scoring", [SCORING, ABSOLUTE], ids=["signed", "absolute"])
-def test_an_awaited_search_gives_the_answers_of_a_direct_one(scoring: Scoring) -> None:
-    """With every plan: all rows, a few left out, so many that more are fetched, a filter."""
-    local, remote = ExactIndex(VECTORS), RemoteIndex(VECTORS)
-    assert remote.settings.is_remote
-    assert not local.settings.is_remote
-    for excluded, mask in ((None, None), (RANKED[:3], None), (RANKED[:50], None), (RANKED[:3], first(100))):
-        direct = Planner(local, scoring).nearest(QUERY, 10, excluded, mask)
-        awaited = asyncio.run(Planner(remote, scoring).nearest_async(QUERY, 10, excluded, mask))
-        assert awaited.rows.tolist() == direct.rows.tolist()
-        assert awaited.products.tolist() == direct.products.tolist()
-        assert awaited.plan == direct.plan
-    assert remote.awaited >= 5
 
 
 @pytest.mark.parametrize("rows", [COUNT - 1, COUNT + 1])

@@ -69,8 +69,7 @@ class IndexSettings(Settings):
     most_spread: ClassVar[float] = inf
     # Whether its index is a `TunableIndex`: it is measured for the cheapest search that reaches a recall.
     is_tunable: ClassVar[bool] = False
-    # Whether `Index.nearest` waits for another process or host: `turret serve` then searches in threads, and
-    # a server of your own may await `nearest_async`.
+    # Whether `Index.nearest` waits for another process or host: `turret serve` then searches in threads.
     is_remote: ClassVar[bool] = False
     # Whether equal searches always have equal answers: those of an engine that merges its files in the
     # background may change, so recorded queries are answered by the exact search.

@@ -60,12 +60,6 @@ class Index(ABC):
         """The best `k` of all rows and the `spare` next ones, which may be searched for with less effort."""
         return self.nearest(vector, k + spare)
 
-    async def nearest_async(
-        self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None
-    ) -> Found:
-        """Like `nearest`; a kind whose engine answers over a network (`is_remote`) awaits it here."""
-        return self.nearest(vector, k, allowed)
-
     @property
     @abstractmethod
     def exact(self) -> "Index":

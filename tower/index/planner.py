@@ -1,6 +1,5 @@
 """The plan of one query: by the index, by fetching more and dropping some, or exactly on a subset."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -91,24 +90,6 @@ class Planner:
             if len(rows) >= k or fetch >= most:
                 return Planned(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
             sure = fetch = min(most, 4 * fetch)
-
-    async def nearest_async(
-        self,
-        vector: NDArray[np.float32],
-        k: int,
-        excluded: Rows | None = None,
-        allowed: RowMask | None = None,
-    ) -> Planned:
-        """Like `nearest`, but awaits the index: for kinds with `IndexSettings.is_remote`."""
-        index, vector, fetch, most, out, kind = self._query(vector, k, excluded, allowed)
-        while True:
-            searches = (index.nearest_async(each, fetch, allowed) for each in np.atleast_2d(vector))
-            rows, products = self._merged(await asyncio.gather(*searches), fetch)
-            if out:
-                rows, products = _without(out, rows, products, k)
-            if len(rows) >= k or fetch >= most:
-                return Planned(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
-            fetch = min(most, 4 * fetch)
 
     def _found(
         self, index: Index, vector: NDArray[np.float32], sure: int, fetch: int, allowed: RowMask | None

@@ -75,13 +75,6 @@ class Retriever:
         rows, products, plan = self.planner.nearest(vector, k, excluded, allowed)
         return Ranking(rows, products / self._temperature, plan)
 
-    async def nearest_async(
-        self, vector: Vectors, k: int, excluded: Rows | None = None, allowed: RowMask | None = None
-    ) -> Ranking:
-        """Like `nearest`, but awaits the index: for kinds with `IndexSettings.is_remote`."""
-        rows, products, plan = await self.planner.nearest_async(vector, k, excluded, allowed)
-        return Ranking(rows, products / self._temperature, plan)
-
     def similar(
         self, row: int, k: int, excluded: Rows | None = None, allowed: RowMask | None = None
     ) -> Ranking:
