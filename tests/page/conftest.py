@@ -43,7 +43,7 @@ def movies(version: str = "v1", count: int = 200, **changes: Any) -> BundleConte
         "country": [("Nederland", "France", "日本")[n % 3] for n in range(count)],
         "subtitled": [n % 2 == 0 for n in range(count)],
     }
-    points = quantised("pca", np.asarray(made.item_vectors[:, :2], dtype=np.float64))
+    points = quantised(np.asarray(made.item_vectors[:, :2], dtype=np.float64))
     return replace(made, fields=fields, item_map=points)
 
 

@@ -21,7 +21,7 @@ from turret.tower.format.item_map import quantised
 
 Put = Callable[..., httpx2.Response]
 HERE = contents().item_vectors[0]  # where item 100 is
-POINTS = quantised("pca", np.random.default_rng(0).standard_normal((60, 2)))
+POINTS = quantised(np.random.default_rng(0).standard_normal((60, 2)))
 
 
 # ---- Items of the version
@@ -118,9 +118,9 @@ def mapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 def test_the_map_is_described_and_sent_as_bytes(mapped: TestClient) -> None:
-    assert mapped.get("/v1/map").json() == {"version": "mapped", "method": "pca", "items": 60}
+    assert mapped.get("/v1/map").json() == {"version": "mapped", "items": 60}
     sent = np.frombuffer(mapped.get("/v1/map/points").content, dtype="<u2").reshape(-1, 2)
-    assert (sent == POINTS.points).all()
+    assert (sent == POINTS).all()
 
 
 def test_points_are_coloured_by_a_field(mapped: TestClient) -> None:

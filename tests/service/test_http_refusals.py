@@ -23,7 +23,7 @@ JSON = {"Content-Type": "application/json"}
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A service whose version has all that a request may ask for: an item tower and a map."""
-    points = quantised("pca", np.random.default_rng(0).standard_normal((60, 2)))
+    points = quantised(np.random.default_rng(0).standard_normal((60, 2)))
     root = tmp_path_factory.mktemp("whole")
     publish(root, with_item_tower(replace(contents(), item_map=points)))
     with serving(root) as client:

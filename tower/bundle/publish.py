@@ -31,7 +31,7 @@ from turret.tower.catalog.catalog import Catalog
 from turret.tower.errors import BundleError
 from turret.tower.format.atomic_publish import atomic_folder
 from turret.tower.format.integrity import lengths_of, measure_norms
-from turret.tower.format.item_map import ItemMap, map_file
+from turret.tower.format.item_map import MAP_FILE, ItemMap
 from turret.tower.format.manifest import (
     EXPERIMENT,
     ITEM_FEATURES,
@@ -133,7 +133,7 @@ def _write(folder: Path, contents: BundleContents) -> None:
     if contents.query_vectors is not None:
         save_queries(folder, contents.query_vectors, vectors.shape[1])
     if contents.item_map is not None:
-        save_array(folder / map_file(contents.item_map.method), contents.item_map.points)
+        save_array(folder / MAP_FILE, contents.item_map)
     recall = _record_answers(folder, contents)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})

@@ -91,16 +91,14 @@ async def item_map(parts: Parts) -> Response:
     """Describe the map of the live version's item vectors."""
     bundle = parts.model_holder.answering.bundle
     known = map_of(bundle)
-    return json_response(
-        {"version": bundle.manifest.version, "method": known.method, "items": len(known.points)}
-    )
+    return json_response({"version": bundle.manifest.version, "items": len(known)})
 
 
 @router.get("/map/points", response_class=Response)
 async def points(parts: Parts) -> Response:
     """Return the points of the map as bytes."""
     known = map_of(parts.model_holder.answering.bundle)
-    return Response(known.points.astype("<u2", copy=False).tobytes(), media_type="application/octet-stream")
+    return Response(known.astype("<u2", copy=False).tobytes(), media_type="application/octet-stream")
 
 
 @router.get("/map/colours")
@@ -127,7 +125,7 @@ async def map_items(
 ) -> Response:
     """Return the items of some points, or the points of some items; unknown items are left out."""
     bundle = parts.model_holder.answering.bundle
-    count = len(map_of(bundle).points)
+    count = len(map_of(bundle))
     fresh, _ = await parts.overlay.for_answer(bundle)
     if (point is None) == (id is None):
         raise InvalidFieldError("point", point, "send `point` or `id`, one of them, up to 100 times")

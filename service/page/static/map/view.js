@@ -14,7 +14,6 @@ import { createPainter } from "./painter.js";
 import { loadPoints } from "./points.js";
 import { createTip } from "./tip.js";
 
-const METHODS = { pca: "principal components", umap: "UMAP" };
 
 export function create() {
   const heading = h("h1", { tabindex: "-1" }, "Map");
@@ -105,7 +104,7 @@ export function create() {
         points = await loadPoints();
         loadedFor = pulse.live;
         asked = "";
-        lead.textContent = `Items whose vectors are alike lie close together: ${plural(points.count, "item")} of version ${points.version}, by ${METHODS[points.method] ?? points.method}.`;
+        lead.textContent = `Items whose vectors are alike lie close together: ${plural(points.count, "item")} of version ${points.version}, by their principal components.`;
         fill(messages);
         fill(body, split);
         await Promise.all([groups.update({ force: true }), mark()]);
