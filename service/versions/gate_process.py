@@ -26,6 +26,8 @@ from turret.tower.format.manifest import read_manifest
 
 # Beyond the interpreter's memory and the files; a check of 100,000 items took 35 MB.
 _BASE_BYTES, _THREAD_BYTES = 256_000_000, 16_000_000
+# Requests come first, also while the process imports its libraries.
+_PROGRAM = f"import os; os.nice(19); from {__name__} import main; main()"
 
 
 class _Call(Stored):
@@ -52,8 +54,8 @@ async def run_gate_in_process(request: GateRequest, seconds: float) -> GateRepor
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # without the current folder, where authors of models may be able to write
-            "-m",
-            __name__,
+            "-c",
+            _PROGRAM,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -86,7 +88,6 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints is no outcome
     call = _Call.model_validate_json(sys.stdin.buffer.read())
     end_with_parent(call.parent)
-    os.nice(19)  # requests come first
     few_arenas()
     set_access(call.access)
     _limit(call.request, call.seconds)
@@ -140,7 +141,3 @@ def describe_exit(code: int) -> str:
         return f"by {signal.Signals(-code).name}"
     except ValueError:  # most real-time signals have no name
         return f"by signal {-code}"
-
-
-if __name__ == "__main__":
-    main()

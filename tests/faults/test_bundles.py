@@ -119,7 +119,7 @@ def test_headers_that_ask_for_terabytes_are_refused(running: Running, version: P
         ({}, "item_vectors.npy"),  # other weights only: ids and this tower are the same
         ({}, "golden.json"),
         ({"ids": [*range(101, 160), 100]}, "vocabulary.json"),
-        ({"ids": [*range(101, 160), 100]}, "catalogue.json"),
+        ({"ids": [*range(101, 160), 100]}, "catalog.json"),
         ({"ids": range(100, 161)}, "index.faiss"),
         ({"dimension": 9}, "user_tower.onnx"),
     ],

@@ -101,7 +101,7 @@ def each_part_of_a_union_counts_for_itself(original: Function) -> Function:
 
 
 @planted(
-    "turret.training.samplers.adaptive.two_stage:TwoStageSampler._log_weights",
+    "turret.training.samplers.adaptive.two_pass:TwoPassSampler._log_weights",
     "training/test_samplers_adaptive.py",
 )
 def the_second_pass_draws_by_uncorrected_scores(original: Function) -> Function:

@@ -251,7 +251,7 @@ USER_TOWERS: list[dict[str, object]] = [
     {"hidden": [7]},
     {"kind": "transformer", "heads": 3, "feed_forward": 8},
     {"kind": "transformer", "heads": 3, "feed_forward": 8, "times": True},
-    {"kind": "recurrent", "state": 5},
+    {"kind": "gru", "state": 5},
     {"kind": "attentive", "hidden": [7]},
 ]
 

@@ -30,8 +30,8 @@ from turret.tower.errors import TowerError
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.attentive import AttentiveUserConfig, AttentiveUserTower
 from turret.tower.towers.config import TowerConfig
+from turret.tower.towers.gru import GruUserConfig, GruUserTower
 from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
-from turret.tower.towers.recurrent import RecurrentUserConfig, RecurrentUserTower
 from turret.tower.towers.transformer import TimeLayer, TransformerUserConfig, TransformerUserTower
 from turret.tower.towers.user import UserTower, UserTowerKind, UserTowerSettings
 from turret.tower.towers.user_towers import USER_TOWERS
@@ -80,7 +80,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "pooled, a set but one": {"kind": "pooled", "ordered": False, "last_item": False},
     "pooled, a whole set": {"kind": "pooled", "ordered": False, "last_item": False, "leave_out": False},
     "attentive": {"kind": "attentive"},
-    "recurrent": {"kind": "recurrent"},
+    "gru": {"kind": "gru"},
     "transformer": {"kind": "transformer"},
     "rotary": {"kind": "transformer", "positions": "rotary"},
     "no positions": {"kind": "transformer", "positions": "none", "blocks": 1},
@@ -104,7 +104,7 @@ def test_every_kind_keeps_the_contract(variant: str) -> None:
     [
         ("pooled with an age", True),
         ("attentive", False),
-        ("recurrent", False),
+        ("gru", False),
         ("transformer", False),
         ("rotary with times", True),
     ],
@@ -290,9 +290,9 @@ def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def test_agrees_with_the_gates_in_plain_numpy() -> None:
     """Reset, update and new state, step by step (Cho et al. 2014)."""
     torch.manual_seed(0)
-    asked = config(kind="recurrent", state=5, dropout=0.0).user
-    assert isinstance(asked, RecurrentUserConfig)
-    made = RecurrentUserTower(asked, 6, no_features(USERS))
+    asked = config(kind="gru", state=5, dropout=0.0).user
+    assert isinstance(asked, GruUserConfig)
+    made = GruUserTower(asked, 6, no_features(USERS))
     weights = {name: value.detach().double().numpy() for name, value in made.state_dict().items()}
     state = np.zeros(5)
     ours = made(from_the_start(), vectors()).detach().numpy()

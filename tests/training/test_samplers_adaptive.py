@@ -25,16 +25,16 @@ from turret.tower.config import ScoringConfig
 from turret.training import samplers
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive import hard_negatives as mined_module
+from turret.training.samplers.adaptive import mined as mined_module
 from turret.training.samplers.adaptive.dense import DenseSampler, LogKernel, quartic_kernel, softmax_kernel
 from turret.training.samplers.adaptive.feature_tables import FeatureTables
 from turret.training.samplers.adaptive.fourier_features import FourierFeaturesSampler
-from turret.training.samplers.adaptive.hard_negatives import HardNegativesSampler, best_items
+from turret.training.samplers.adaptive.mined import MinedSampler, best_items
 from turret.training.samplers.adaptive.orthogonal_directions import orthogonal_directions
 from turret.training.samplers.adaptive.positive_features import (
     PositiveFeaturesSampler,
 )
-from turret.training.samplers.adaptive.two_stage import TwoStageSampler
+from turret.training.samplers.adaptive.two_pass import TwoPassSampler
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.snapshot import Snapshot
@@ -337,9 +337,9 @@ def test_each_direction_is_gaussian() -> None:
     assert abs(lengths.var() - 8.0) < 0.6
 
 
-def mined(absolute: bool = False) -> HardNegativesSampler:
+def mined(absolute: bool = False) -> MinedSampler:
     """Five of twelve items."""
-    sampler = HardNegativesSampler(Snapshot(ITEMS, 3, CPU), 5, absolute)
+    sampler = MinedSampler(Snapshot(ITEMS, 3, CPU), 5, absolute)
     sampler.refresh(VECTORS)
     return sampler
 
@@ -388,8 +388,8 @@ def test_the_best_are_those_of_a_full_sort(
     assert [set(rows) for rows in best.tolist()] == best_by_sorting(query, vectors, 6, absolute)
 
 
-def two_pass(scoring: ScoringConfig = DOT) -> TwoStageSampler:
-    return TwoStageSampler(unigram_weights(COUNTS, 0.75), 40, 6, scoring, CPU)
+def two_pass(scoring: ScoringConfig = DOT) -> TwoPassSampler:
+    return TwoPassSampler(unigram_weights(COUNTS, 0.75), 40, 6, scoring, CPU)
 
 
 def test_counts_of_two_passes_are_those_of_both() -> None:
@@ -423,7 +423,7 @@ def draw_once(
     pool: Sequence[int], counts: NDArray[np.int64], scores: Sequence[float], positive: int, size: int
 ) -> Draw:
     """The draw for `size` examples of one query from the given pool."""
-    sampler = TwoStageSampler(unigram_weights(counts, 1.0), len(pool), 2, DOT, CPU)
+    sampler = TwoPassSampler(unigram_weights(counts, 1.0), len(pool), 2, DOT, CPU)
     sampler.table = Fixed(pool)
     vectors = torch.tensor(scores)[:, None] * 0.5
     positives = torch.full((size,), positive)

@@ -16,7 +16,7 @@ from tests.contracts.samplers import (
     draw_of,
 )
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.hard_negatives import HardNegativesSampler
+from turret.training.samplers.adaptive.mined import MinedSampler
 from turret.training.samplers.core.contract import CountingSampler, DrawContext
 from turret.training.samplers.core.draw import Draw, drawn_with_replacement
 from turret.training.samplers.core.snapshot import Snapshot
@@ -89,8 +89,8 @@ def queue(rows: Rows) -> CrossBatchSampler:
     return sampler
 
 
-def mined() -> HardNegativesSampler:
-    sampler = HardNegativesSampler(Snapshot(5, 1, CPU), 2)
+def mined() -> MinedSampler:
+    sampler = MinedSampler(Snapshot(5, 1, CPU), 2)
     sampler.refresh(AXIS)
     return sampler
 
@@ -187,7 +187,7 @@ def test_parts_do_not_share_a_random_stream() -> None:
 
 
 def test_parts_renew_their_vectors() -> None:
-    mined = HardNegativesSampler(Snapshot(5, 1, CPU), 2)
+    mined = MinedSampler(Snapshot(5, 1, CPU), 2)
     sampler = MixedSampler([mined, popularity_sampler(np.ones(5), 3, CPU)])
     sampler.refresh(torch.zeros(5, 2))
     sampler.update(torch.ones(5, 2).__getitem__)
@@ -210,7 +210,7 @@ def test_a_part_is_told_the_scores_of_its_own_candidates(mined: bool) -> None:
     frequency = KnownFrequency(np.ones(50, dtype=np.int64), CPU)
     parts: list[CountingSampler] = [CrossBatchSampler(frequency, 50, 2, CPU), Observing(np.ones(50), 7, CPU)]
     if mined:
-        parts.insert(0, HardNegativesSampler(Snapshot(50, 1, CPU), 3))
+        parts.insert(0, MinedSampler(Snapshot(50, 1, CPU), 3))
     sampler = MixedSampler([*parts, popularity_sampler(np.ones(50), 5, CPU)])
     sampler.refresh(items)
     for step in range(2):

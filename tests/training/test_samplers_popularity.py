@@ -30,7 +30,7 @@ from turret.training.errors import TrainingError
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import DenseSampler, quartic_kernel
-from turret.training.samplers.adaptive.hard_negatives import HardNegativesSampler
+from turret.training.samplers.adaptive.mined import MinedSampler
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.settings import SamplerSettings
@@ -86,7 +86,7 @@ def refusals() -> Iterator[tuple[Callable[[], object], str]]:
     kernel = quartic_kernel(ScoringConfig(kind="dot"))
     yield lambda: DenseSampler(kernel, 4, single, exclude_positive=True), "exclude_positive = false"
     yield lambda: QuadraticSampler(1, 3, 5.0, 1, CPU, exclude_positive=True), "exclude_positive"
-    yield lambda: HardNegativesSampler(Snapshot(5, 1, CPU), 6), r"6 mined .* 5 items"
+    yield lambda: MinedSampler(Snapshot(5, 1, CPU), 6), r"6 mined .* 5 items"
     for alpha in (0.0, -1.0, math.nan, math.inf):
         yield partial(QuadraticSampler, 5, 3, alpha, 1, CPU), r"alpha.*positive"
 

@@ -13,7 +13,7 @@ from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
 from turret.training import statistics
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.two_stage import TwoStageConfig, TwoStageSampler
+from turret.training.samplers.adaptive.two_pass import TwoPassConfig, TwoPassSampler
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.bernoulli import BernoulliConfig
@@ -58,7 +58,7 @@ def proposal(settings: SamplerSettings, data: PreparedData) -> Tensor:
     """The probabilities of each item after each item; those of the first pass, where there are two."""
     size, statistics = len(data.item_ids), PreparedStatistics(data)
     sampler = settings.build(SamplerContext(statistics, ScoringConfig(), 0, torch.device("cpu")))
-    if isinstance(sampler, TwoStageSampler):
+    if isinstance(sampler, TwoPassSampler):
         return sampler.log_expected.exp()
     vectors = torch.zeros(size, 4)
     context = DrawContext(stream(0, "draw", 0), torch.arange(size), vectors, vectors.__getitem__)
@@ -72,7 +72,7 @@ def proposal(settings: SamplerSettings, data: PreparedData) -> Tensor:
         LogUniformConfig(),
         BigramConfig(),
         BernoulliConfig(negatives=2),
-        TwoStageConfig(),
+        TwoPassConfig(),
         InBatchConfig(),
         InBatchConfig(frequencies="smoothed"),
     ],

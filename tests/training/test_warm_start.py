@@ -145,7 +145,7 @@ USERS = [
     {"kind": "pooled", "example_age": True},
     {"kind": "pooled", "hidden": []},
     {"kind": "attentive"},
-    {"kind": "recurrent"},
+    {"kind": "gru"},
     {"kind": "transformer", "history_length": 20},
     {"kind": "transformer", "history_length": 20, "times": True},
 ]

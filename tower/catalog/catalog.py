@@ -16,7 +16,7 @@ from turret.tower.errors import BundleError
 from turret.tower.format.safe_open import read_regular
 from turret.tower.format.sections import Section, Sections, map_file, pack
 
-HEAD, BODY = "catalogue.json", "catalogue.bin"
+HEAD, BODY = "catalog.json", "catalog.bin"
 _HEAD_BYTES = 16_000_000
 
 
@@ -30,9 +30,9 @@ class Field(BaseModel):
 
 
 class Head(BaseModel):
-    """`catalogue.json`; `vocabulary` is the SHA-256 of the bundle's `vocabulary.json`.
+    """`catalog.json`; `vocabulary` is the SHA-256 of the bundle's `vocabulary.json`.
 
-    Field number i has the sections `<i>.<array>` of `catalogue.bin`. Section `items` holds the JSON of each
+    Field number i has the sections `<i>.<array>` of `catalog.bin`. Section `items` holds the JSON of each
     row end to end, `"id":7,"fields":{"title":"Heat"}`; `starts` [N + 1] says where that of each row begins
     and `field_starts` [N] where its fields do.
     """
@@ -114,7 +114,7 @@ class Catalog:
         return cls(head, Sections(head.sections, map_file(folder / BODY), str(folder / BODY)))
 
     def save(self, folder: Path) -> None:
-        """Write `catalogue.json` and `catalogue.bin`."""
+        """Write `catalog.json` and `catalog.bin`."""
         (folder / HEAD).write_text(self.head.model_dump_json(), encoding="utf-8")
         (folder / BODY).write_bytes(self._buffer)
 

@@ -7,8 +7,8 @@ from turret.data.entry_points import registry
 from turret.data.features import Features
 from turret.tower.errors import TowerError
 from turret.tower.towers.attentive import AttentiveUserConfig, AttentiveUserTower
+from turret.tower.towers.gru import GruUserConfig, GruUserTower
 from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
-from turret.tower.towers.recurrent import RecurrentUserConfig, RecurrentUserTower
 from turret.tower.towers.transformer import TransformerUserConfig, TransformerUserTower
 from turret.tower.towers.user import UserTower, UserTowerKind, UserTowerSettings
 
@@ -16,7 +16,7 @@ GROUP = "turret.user_towers"
 OURS = (
     UserTowerKind(PooledUserConfig, PooledUserTower),
     UserTowerKind(AttentiveUserConfig, AttentiveUserTower),
-    UserTowerKind(RecurrentUserConfig, RecurrentUserTower),
+    UserTowerKind(GruUserConfig, GruUserTower),
     UserTowerKind(TransformerUserConfig, TransformerUserTower),
 )
 

@@ -7,10 +7,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from turret.training.registry import by_kind, kind_alone
 from turret.training.samplers.adaptive.dense import QuarticConfig, SoftmaxConfig
 from turret.training.samplers.adaptive.fourier_features import FourierFeaturesConfig
-from turret.training.samplers.adaptive.hard_negatives import HardNegativesConfig
+from turret.training.samplers.adaptive.mined import MinedConfig
 from turret.training.samplers.adaptive.ngram import AdaptiveNgramConfig
 from turret.training.samplers.adaptive.positive_features import PositiveFeaturesConfig
-from turret.training.samplers.adaptive.two_stage import TwoStageConfig
+from turret.training.samplers.adaptive.two_pass import TwoPassConfig
 from turret.training.samplers.core.contract import CountingSampler, Sampler
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.bernoulli import BernoulliConfig
@@ -33,13 +33,13 @@ _SINGLE: dict[str, type[SamplerSettings]] = by_kind(
         ExactHeadConfig,
         InBatchConfig,
         CrossBatchConfig,
-        HardNegativesConfig,
+        MinedConfig,
         QuadraticConfig,
         QuarticConfig,
         SoftmaxConfig,
         PositiveFeaturesConfig,
         FourierFeaturesConfig,
-        TwoStageConfig,
+        TwoPassConfig,
     ),
     "turret.samplers",
     SamplerSettings,
@@ -69,7 +69,7 @@ class MixedConfig(SamplerSettings):
         uniform = UniformConfig(negatives=negatives)
         return {
             "mixed": cls(parts=(InBatchConfig(), uniform)),
-            "mixed, mined": cls(parts=(uniform, HardNegativesConfig())),
+            "mixed, mined": cls(parts=(uniform, MinedConfig())),
         }
 
     @property

@@ -1,3 +1,3 @@
 """Samplers whose probabilities follow the model's scores."""
 
-__all__ = ["dense", "fourier_features", "hard_negatives", "ngram", "positive_features", "two_stage"]
+__all__ = ["dense", "fourier_features", "mined", "ngram", "positive_features", "two_pass"]

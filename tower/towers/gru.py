@@ -15,10 +15,10 @@ from turret.tower.layers.segments import lay_out
 from turret.tower.towers.user import Context, SegmentLength, UserTower, UserTowerSettings, last_columns
 
 
-class RecurrentUserConfig(UserTowerSettings):
+class GruUserConfig(UserTowerSettings):
     """A gated recurrent network over the history (GRU4Rec, Hidasi et al. 2016); `state` is its width."""
 
-    kind: Literal["recurrent"]
+    kind: Literal["gru"]
     history_length: SegmentLength = 50
     state: Width = 128
     dropout: Rate = 0.2
@@ -29,13 +29,13 @@ class RecurrentUserConfig(UserTowerSettings):
         return "causal_segment"
 
 
-class RecurrentUserTower(UserTower):
+class GruUserTower(UserTower):
     """The state after the newest item and the user's features, through one linear layer.
 
     Examples of a batch whose windows begin at the same position share one segment, which is read once.
     """
 
-    def __init__(self, config: RecurrentUserConfig, dimension: int, prepared: Features) -> None:
+    def __init__(self, config: GruUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__(config, prepared)
         self.network = nn.GRU(dimension, config.state, batch_first=True)
         self.dropout = Dropout(config.dropout)

@@ -17,7 +17,7 @@ from turret.training.samplers.fixed.alias import AliasTable
 from turret.training.samplers.fixed.weights import Weights, unigram_weights
 
 
-class TwoStageConfig(SamplerSettings):
+class TwoPassConfig(SamplerSettings):
     """A cheap shared `pool` by (count + 1)^alpha, and from it each example's candidates by their scores."""
 
     kind: Literal["two_pass"] = "two_pass"
@@ -33,7 +33,7 @@ class TwoStageConfig(SamplerSettings):
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
-        return TwoStageSampler(weights, self.pool, self.negatives, context.scoring, context.device)
+        return TwoPassSampler(weights, self.pool, self.negatives, context.scoring, context.device)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Pool:
     vectors: Tensor
 
 
-class TwoStageSampler(Sampler):
+class TwoPassSampler(Sampler):
     """TAPAS (Bai et al. 2017): a pool of P items that the batch shares, and from it K for each example.
 
     The first pass draws the pool from a static proposal, with replacement; a copy c in it is of an item

@@ -16,7 +16,7 @@ from turret.training.samplers.core.snapshot import Snapshot, SnapshotSampler
 EXAMPLES, ITEMS = 256, 65_536
 
 
-class HardNegativesConfig(SamplerSettings):
+class MinedConfig(SamplerSettings):
     """Each example's `negatives` items of highest score, by vectors at most `refresh_every` steps old."""
 
     mixable: ClassVar[bool] = True
@@ -32,10 +32,10 @@ class HardNegativesConfig(SamplerSettings):
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
         snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
-        return HardNegativesSampler(snapshot, self.negatives, context.scoring.absolute)
+        return MinedSampler(snapshot, self.negatives, context.scoring.absolute)
 
 
-class HardNegativesSampler(SnapshotSampler):
+class MinedSampler(SnapshotSampler):
     """K candidates an example: its items of highest score, by vectors at most `refresh_every` steps old.
 
     The draw is deterministic: an item among the K best is expected once, any other never, so that alone it
