@@ -4,7 +4,8 @@ Each attack has a service of its own: `turret serve` with two workers and a file
 Beside it, another process looks at the memory of the service, asks for `/livez` and is an honest client
 (`benchmarks/abuse_attacks/monitor.py`). `peak_mb_over_idle` is the most memory that an attack took, and
 `longest_stall_ms` the longest that `/livez` took, on a machine that should have nothing else to do: `load` is
-what it had. `doors_opened` counts the answers that let in somebody who should not have been.
+what it had. What comes in floods comes through nginx with the limits of the production profile.
+`doors_opened` counts the answers that let in somebody who should not have been.
 
 What each attack gave is told on standard error at once. `--attack NAME`, repeatable, makes single attacks and
 keeps no result; `--quick` makes the first of each point.
@@ -88,7 +89,7 @@ def carry_out(attack: Attack, shop: Path, quick: bool) -> dict[str, Any]:
     make = attack.prepare
     prepare = None if make is None else lambda work: make(work, quick)
     try:
-        with running_target(shop, attack.settings, attack.open_files, prepare) as target:
+        with running_target(shop, attack.settings, attack.open_files, prepare, attack.edge) as target:
             warm_up(target)
             with Monitor(target) as monitor:
                 outcome = _in_the_background(attack, Scene(target, seconds, quick))

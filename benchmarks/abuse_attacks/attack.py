@@ -53,6 +53,8 @@ class Attack:
         point: what of the security review it repeats; 0: kin of several.
         act: makes the attack; raises NotCarriedOutError when that isn't possible.
         settings: TURRET_* of the service, without the prefix.
+        edge: it comes from one address through nginx with the limits of the production profile, which are
+            what docs/security.md has against it.
         open_files: the limit of file descriptors of each process of the service.
         prepare: is given the working directory, and whether the run is quick, before the service starts.
         may_refuse: the service may as well refuse to start with these settings.
@@ -64,6 +66,7 @@ class Attack:
     point: int
     act: Callable[[Scene], Outcome]
     settings: Mapping[str, str] = field(default_factory=dict)
+    edge: bool = False
     open_files: int | None = None
     prepare: Callable[[Path, bool], None] | None = None
     may_refuse: bool = False

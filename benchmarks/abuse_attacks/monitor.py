@@ -37,7 +37,7 @@ class Monitor(AbstractContextManager["Monitor"]):
         )
         settings = {
             "pid": self._target.process.pid,
-            "address": self._target.address,
+            "address": self._target.direct,
             "key": self._target.reader,
             "request": self._target.recommendation(self._target.reader).decode(),
         }

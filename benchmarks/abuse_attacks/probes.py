@@ -19,7 +19,7 @@ def open_paths(scene: Scene) -> Outcome:
     with ThreadPoolExecutor(1) as pool:
         crowd = pool.submit(_ask_again, scene, 320, [head("GET", path) for path in _OPEN])
         while not crowd.done():
-            probes += statuses([ask(scene.target.address, head("GET", "/readyz"))])
+            probes += statuses([ask(scene.target.direct, head("GET", "/readyz"))])
             time.sleep(0.01)
         answers, _ = crowd.result()
     return Outcome(answers, held=set(probes) == {"200"}, notes={"readyz": dict(probes)})

@@ -31,9 +31,9 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("key_in_trailer", 3, trailers.key_in_trailer),
     Attack("tower_reads_files", 4, bundles.tower_reads_files),
     Attack("tower_loops", 4, bundles.tower_loops),
-    Attack("unread_batches", 5, answers.unread_batches, seconds=10),
-    Attack("unread_pipelined_batches", 5, answers.unread_pipelined_batches, seconds=6),
-    Attack("unread_recommendations", 5, answers.unread_recommendations, seconds=6),
+    Attack("unread_batches", 5, answers.unread_batches, edge=True, seconds=10),
+    Attack("unread_pipelined_batches", 5, answers.unread_pipelined_batches, edge=True, seconds=6),
+    Attack("unread_recommendations", 5, answers.unread_recommendations, edge=True, seconds=6),
     Attack("slow_readers", 5, answers.slow_readers, seconds=4),
     Attack("wrong_bodies", 6, bodies.wrong_bodies),
     Attack("wrong_bodies_without_key", 6, bodies.wrong_bodies_without_key),
@@ -48,7 +48,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("overrunning_checks", 8, bundles.overrunning_checks, {"gate_seconds": "0.5"}),
     Attack("huge_golden_queries", 8, bundles.huge_golden_queries),
     Attack("sigterm_under_load", 9, draining.sigterm_under_load, {"drain_delay": "0.5"}, stall_counts=False),
-    Attack("open_paths", 10, probes.open_paths),
+    Attack("open_paths", 10, probes.open_paths, edge=True),
     Attack("long_histories", 11, histories.long_histories, prepare=histories.fill_histories),
     Attack("upgrades", 12, probes.upgrades),
     Attack("all_descriptors", 13, descriptors.all_descriptors, open_files=300),
@@ -89,8 +89,8 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("foreign_event_id", 26, histories.foreign_event_id),
     Attack("linked_version", 27, bundles.linked_version),
     Attack("paths_in_answers", 27, bundles.paths_in_answers),
-    Attack("overload", 29, probes.overload, seconds=3),
-    Attack("pipelining", 29, probes.pipelining, seconds=3),
+    Attack("overload", 29, probes.overload, edge=True, seconds=3),
+    Attack("pipelining", 29, probes.pipelining, edge=True, seconds=3),
 )
 
 # Points that are no attack on a running service.

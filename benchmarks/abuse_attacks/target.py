@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from benchmarks.abuse_attacks.attack import NotCarriedOutError
 from benchmarks.abuse_attacks.sockets import owner
 from benchmarks.abuse_attacks.wire import Address, Answer, ask, asked_on, dial, head, post, read_answer
-from benchmarks.processes import family
+from benchmarks.processes import PROXY_FOLDER, family, running_proxy
+from tests.support.ports import free_port
 from turret.service.keys.keys import add_key, new_key, record
 
 WORKERS = 2
@@ -35,13 +36,15 @@ class RefusedToStartError(Exception):
 class Target:
     """A running service.
 
-    `work` is its working directory, with `bundles/`, `keys/keys.json` and `history.sqlite`; `reader` and
-    `writer` are keys of the scopes read and write, `both` one of both.
+    `address` is what attackers ask, nginx or the service; `direct` is the service, which probes and other
+    clients ask. `work` is its working directory, with `bundles/`, `keys/keys.json` and `history.sqlite`;
+    `reader` and `writer` are keys of the scopes read and write, `both` one of both.
     """
 
     process: "subprocess.Popen[str]"
     work: Path
     address: Address
+    direct: Address
     admin_address: Address
     reader: str
     writer: str
@@ -82,7 +85,7 @@ class Target:
             if time.monotonic() > end:
                 raise NotCarriedOutError(f"{len(connections)} of {WORKERS} workers answer")
             try:
-                connection = dial(self.address)
+                connection = dial(self.direct)
             except OSError:
                 time.sleep(0.05)
                 continue
@@ -141,12 +144,14 @@ def running_target(
     settings: Mapping[str, str],
     open_files: int | None = None,
     prepare: Callable[[Path], object] | None = None,
+    edge: bool = False,
 ) -> Iterator[Target]:
     """Start a service on a copy of the bundles in `shop`, and kill it in the end.
 
-    `prepare` is given its working directory first. Raises RefusedToStartError when it doesn't start.
+    With `edge` nginx is in front of it. `prepare` is given its working directory first. Raises
+    RefusedToStartError when it doesn't start.
     """
-    with tempfile.TemporaryDirectory(prefix="turret-abuse-") as folder:
+    with tempfile.TemporaryDirectory(prefix="turret-abuse-") as folder, ExitStack() as stack:
         work = Path(folder)
         shutil.copytree(shop, work / "bundles")
         file = work / "keys" / "keys.json"
@@ -156,7 +161,15 @@ def running_target(
             prepare(work)
         process = _start(work, settings, open_files)
         try:
-            yield Target(process, work, *_addresses(process, work), reader, writer, both)
+            direct, admin = _addresses(process, work)
+            address = direct
+            if edge:
+                address = ("127.0.0.1", free_port())
+                listen = f"127.0.0.1:{address[1]}"
+                proxy = stack.enter_context(tempfile.TemporaryDirectory(prefix="turret-proxy-"))
+                limits = (PROXY_FOLDER / "limits.conf").read_text("utf-8")
+                stack.enter_context(running_proxy(Path(proxy), [direct[1]], listen, limits))
+            yield Target(process, work, address, direct, admin, reader, writer, both)
         finally:
             _end(process)
 
