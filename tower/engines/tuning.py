@@ -1,6 +1,5 @@
 """The search efforts of an engine that reach a recall, measured for each selectivity and k."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,15 +16,20 @@ from turret.tower.format.engine_settings import EngineEffort
 from turret.tower.format.manifest import MeasuredRecall, Scoring
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner
-from turret.tower.tuning.recall import KS, Truth, truths
+from turret.tower.tuning.recall import (
+    KS,
+    USUAL,
+    Truth,
+    median_seconds,
+    smallest,
+    truths,
+    tuning_set,
+    with_margin,
+)
 
 # The shares of allowed items that are measured. Engines change their ways between a tenth and a hundredth.
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
-# A request for 10 that excludes seen items fetches 18 to 30.
-_USUAL = 32
-_TUNED_ON, _TIMED = 300, 20
-# Other user vectors than these have a slightly lower recall.
-_MARGIN = 0.2
+_TIMED = 20
 # An effort whose answers are shorter than that in more searches is too low: each is replaced by an exact one.
 _MOST_SHORT = 0.01
 
@@ -49,8 +53,7 @@ class EngineTask:
     subset_rows: int = 0
 
     def __post_init__(self) -> None:
-        positions = np.linspace(0, len(self.queries) - 1, min(_TUNED_ON, len(self.queries))).astype(np.int64)
-        self.few = np.ascontiguousarray(self.queries[positions], dtype=np.float32)
+        self.few = tuning_set(self.queries)
         self.exact = Planner(ExactIndex(self.vectors), self.scoring)
 
     def mask(self, selectivity: float) -> RowMask:
@@ -68,7 +71,7 @@ def tune(task: EngineTask) -> None:
     An effort is the least that reaches the recall with a margin. Raises BundleError, naming the cell, where
     no effort does for all items: there nothing could be searched by the engine.
     """
-    ks = tuple(sorted({*KS, _USUAL}))
+    ks = tuple(sorted({*KS, USUAL}))
     for truth in truths(task.vectors, task.few, ks, SHARES, task.scoring.absolute, task.mask):
         efforts = _rising([_effort(task, truth, k) for k in truth.ks if k <= task.engine.most])
         if truth.allowed is None and (not efforts or efforts[0].breadth is None):
@@ -115,26 +118,21 @@ def _rising(efforts: Sequence[EngineEffort]) -> list[EngineEffort]:
 
 def _effort(task: EngineTask, truth: Truth, k: int) -> EngineEffort:
     """The least effort that reaches the recall, by bisection."""
-    target = task.least_recall + _MARGIN * (1 - task.least_recall)
+    target, rows = with_margin(task.least_recall), task.rows(truth.selectivity)
     breadths = list(task.engine.breadths(k))
-    rows = task.rows(truth.selectivity)
-    low, high = 0, len(breadths) - 1
-    recall, is_reached = _recall(task, truth, k, breadths[high], target)
-    if not is_reached:
-        return EngineEffort(rows=rows, k=k, recall=recall)
-    while low < high:
-        middle = (low + high) // 2
-        found, is_reached = _recall(task, truth, k, breadths[middle], target)
-        if is_reached:
-            high, recall = middle, found
-        else:
-            low = middle + 1
-    return EngineEffort(rows=rows, k=k, breadth=breadths[low], recall=recall)
+    recalls: dict[int, float] = {}
+
+    def reaches(breadth: int) -> bool:
+        recalls[breadth], is_reached = _recall(task, truth, k, breadth, target)
+        return is_reached
+
+    breadth = smallest(reaches, breadths)
+    return EngineEffort(rows=rows, k=k, breadth=breadth, recall=recalls[breadth or breadths[-1]])
 
 
 def _recall(task: EngineTask, truth: Truth, k: int, breadth: int, target: float) -> tuple[float, bool]:
     """The recall of the engine's own answers; whether it reaches the target, and few answers are short."""
-    some = len(task.few) if k <= _USUAL else max(1, len(task.few) // 3)
+    some = len(task.few) if k <= USUAL else max(1, len(task.few) // 3)
     enough = truth.enough[:, truth.ks.index(k)]
     found, short = 0, 0
     for query, least in zip(task.few[:some], enough, strict=False):
@@ -176,17 +174,7 @@ def _exact_is_better(task: EngineTask, truth: Truth, efforts: Sequence[EngineEff
     def engine(query: NDArray[np.float32]) -> object:
         return _search(task, truth, query, k, breadth)
 
-    return _seconds(task, exact) <= _seconds(task, engine)
-
-
-def _seconds(task: EngineTask, search: Callable[[NDArray[np.float32]], object]) -> float:
-    search(task.few[0])
-    taken = []
-    for query in task.few[:_TIMED]:
-        start = time.perf_counter()
-        search(query)
-        taken.append(time.perf_counter() - start)
-    return float(np.median(taken))
+    return median_seconds(exact, task.few, _TIMED) <= median_seconds(engine, task.few, _TIMED)
 
 
 def described(efforts: Sequence[EngineEffort], count: int) -> list[str]:

@@ -1,5 +1,6 @@
-"""Recall of an index against exact search, measured through the planner that serves it."""
+"""Recall of an index against exact search, measured through the planner that serves it, and its tuning."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,9 @@ from turret.tower.format.manifest import MeasuredRecall
 from turret.tower.index.planner import Planner
 
 KS = (10, 100, 1000)
+_MARGIN, _TUNED_ON, _LEAST_TIMED, _SECONDS = 0.2, 300, 10, 0.5
+# A request for 10 that excludes seen items fetches 18 to 30.
+USUAL = 32
 SELECTIVITIES = (1.0, 0.1, 0.01, 0.001)
 # Two float32 sums of the same products; a neighbour that is truly further away is further by more.
 _ROUNDING = 1e-5
@@ -21,6 +25,8 @@ EXACT_QUERIES = 64
 # 1,000 user vectors estimate a recall of .99 to within .002; of a large catalog fewer are used, as each costs
 # more.
 _MOST_QUERIES, _LEAST_QUERIES, _QUERY_ITEMS = 1000, 100, 2 * 10**8
+
+Vectors = NDArray[np.float32]
 
 
 class Truth(NamedTuple):
@@ -141,3 +147,42 @@ def check_recall(measured: Sequence[MeasuredRecall], wanted: float, kind: str) -
             f"{worst.selectivity:g} of the items are allowed, and {wanted:g} was requested; nothing was "
             "published. Lower --recall, or use --kind auto (or flat, which misses nothing)"
         )
+
+
+def with_margin(least_recall: float) -> float:
+    """The recall to reach on the tuning set: other user vectors have a slightly lower one."""
+    return least_recall + _MARGIN * (1 - least_recall)
+
+
+def tuning_set(queries: Vectors) -> Vectors:
+    """Some of the user vectors [Q, D], spread over all."""
+    positions = np.linspace(0, len(queries) - 1, min(_TUNED_ON, len(queries))).astype(np.int64)
+    return np.ascontiguousarray(queries[positions], dtype=np.float32)
+
+
+def median_seconds(search: Callable[[Vectors], object], queries: Vectors, most: int = 100) -> float:
+    """The median time of single searches, one after the other on this thread."""
+    search(queries[0])
+    taken: list[float] = []
+    for query in queries[:most]:
+        start = time.perf_counter()
+        search(query)
+        taken.append(time.perf_counter() - start)
+        # An exact search of a million takes as long as some hundreds of others.
+        if len(taken) >= _LEAST_TIMED and sum(taken) > _SECONDS:
+            break
+    return float(np.median(taken))
+
+
+def smallest(reaches: Callable[[int], bool], ascending: Sequence[int]) -> int | None:
+    """The smallest value that reaches, by bisection: larger ones do, too."""
+    low, high = 0, len(ascending) - 1
+    if not reaches(ascending[high]):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if reaches(ascending[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return ascending[low]

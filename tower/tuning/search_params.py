@@ -1,6 +1,5 @@
 """The cheapest search parameters of an index that reach a recall, tuned on real user vectors."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,15 +13,20 @@ from turret.tower.format.index_settings import SearchParams
 from turret.tower.format.manifest import Scoring
 from turret.tower.index.index import ExactIndex, Index, TunableIndex
 from turret.tower.index.planner import Planner
-from turret.tower.tuning.recall import Truth, recall_of, truths
+from turret.tower.tuning.recall import (
+    USUAL,
+    Truth,
+    median_seconds,
+    recall_of,
+    smallest,
+    truths,
+    tuning_set,
+    with_margin,
+)
 
-# Other user vectors than the tuning set have a slightly lower recall.
-_MARGIN = 0.2
-_TUNED_ON, _TIMED, _LEAST_TIMED, _SECONDS = 300, 100, 10, 0.5
 _SMALL_K = 10
-# The tuned k. A request for 10 that excludes seen items fetches 18 to 30.
-_USUAL = 32
-_KS = (10, _USUAL, 100, 1000)
+# The tuned k.
+_KS = (10, USUAL, 100, 1000)
 # Largest first: the first share at which the selector fails is where subsets begin.
 _SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 
@@ -45,14 +49,12 @@ class Task:
     @property
     def target(self) -> float:
         """The recall on the tuning set, with a margin for other queries."""
-        return self.least_recall + _MARGIN * (1 - self.least_recall)
+        return with_margin(self.least_recall)
 
     @cached_property
     def few(self) -> NDArray[np.float32]:
         """The tuning set, spread over all queries."""
-        count = min(_TUNED_ON, len(self.queries))
-        positions = np.linspace(0, len(self.queries) - 1, count).astype(np.int64)
-        return np.ascontiguousarray(self.queries[positions])
+        return tuning_set(self.queries)
 
     @cached_property
     def truth(self) -> Truth:
@@ -83,17 +85,7 @@ class Task:
 
     def seconds(self, planner: Planner, k: int, allowed: RowMask | None = None) -> float:
         """The median time of single searches, one after the other on this thread."""
-        queries = self.few[:_TIMED]
-        planner.nearest(queries[0], k, None, allowed)
-        taken: list[float] = []
-        for query in queries:
-            start = time.perf_counter()
-            planner.nearest(query, k, None, allowed)
-            taken.append(time.perf_counter() - start)
-            # An exact search of a million takes as long as some hundreds of others.
-            if len(taken) >= _LEAST_TIMED and sum(taken) > _SECONDS:
-                break
-        return float(np.median(taken))
+        return median_seconds(lambda query: planner.nearest(query, k, None, allowed), self.few)
 
 
 def tuned(index: TunableIndex, task: Task, rival: float = np.inf) -> TunableIndex | None:
@@ -124,7 +116,7 @@ def serves_usual(index: Index) -> bool:
     """Whether it answers a usual request itself, not by its exact search."""
     if not index.settings.is_tunable:
         return True
-    return cast(TunableIndex, index).search_params(min(_USUAL, len(index))) is not None
+    return cast(TunableIndex, index).search_params(min(USUAL, len(index))) is not None
 
 
 def _cheapest(
@@ -142,7 +134,7 @@ def _cheapest(
         affordable = _affordable(seconds, breadths, least)
         if not affordable:
             break
-        breadth = _smallest(partial(_reaches, task, planner, k), affordable)
+        breadth = smallest(partial(_reaches, task, planner, k), affordable)
         if breadth is None:
             continue
         taken = seconds(breadth)
@@ -170,22 +162,8 @@ def _affordable(seconds: Callable[[int], float], ascending: Sequence[int], least
     """The breadths faster than `least`: timing a search takes less than measuring its recall."""
     if least == np.inf:
         return ascending
-    dearest = _smallest(lambda breadth: seconds(breadth) >= least, ascending)
+    dearest = smallest(lambda breadth: seconds(breadth) >= least, ascending)
     return ascending if dearest is None else [one for one in ascending if one < dearest]
-
-
-def _smallest(reaches: Callable[[int], bool], ascending: Sequence[int]) -> int | None:
-    """The smallest value that reaches, by bisection: larger ones do, too."""
-    low, high = 0, len(ascending) - 1
-    if not reaches(ascending[high]):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if reaches(ascending[middle]):
-            high = middle
-        else:
-            low = middle + 1
-    return ascending[low]
 
 
 def _subset_rows(index: TunableIndex, task: Task) -> int:
