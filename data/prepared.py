@@ -127,7 +127,7 @@ class PreparedData:
             item_ids=Vocabulary.load(folder / "items.json"),
             user_features=Features.open(folder / "user_features"),
             item_features=Features.open(folder / "item_features"),
-            fields=_load_fields(folder / "item_fields.json"),
+            fields=_load_fields(folder / "catalogue.json"),
             negatives=Negatives.open(folder, manifest.has_weights) if has_negatives else None,
         )
         for problem in prepared._inconsistencies():
@@ -199,7 +199,7 @@ class PreparedData:
         if self.user_features.count != users or self.item_features.count != items:
             yield "the features are not of these users and items"
         if any(len(values) != items for values in self.fields.values()):
-            yield "item_fields.json does not have one value per item"
+            yield "catalogue.json does not have one value per item"
 
 
 @dataclass(frozen=True)

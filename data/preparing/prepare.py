@@ -133,7 +133,7 @@ def _write_catalogs(
     users.save(folder / "user_features")
     items.save(folder / "item_features")
     text = json.dumps({"fields": answers}, ensure_ascii=False, allow_nan=False)
-    (folder / "item_fields.json").write_text(text, encoding="utf-8")
+    (folder / "catalogue.json").write_text(text, encoding="utf-8")
     return users, items, notes
 
 
