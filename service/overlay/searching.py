@@ -1,5 +1,6 @@
 """Search of a bundle and its overlay as one catalog, without withdrawn items."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,34 @@ def nearest(
 ) -> Ranking:
     """The k items, of the bundle and fresh ones, with the highest scores for a user vector [D]."""
     ranking = model.retriever.nearest(vector, k, *left_out(fresh, excluded, filtering))
+    return _with_fresh(model, fresh, ranking, vector, k, excluded, filtering)
+
+
+def nearest_of_each(
+    model: LoadedModel,
+    fresh: FreshItems,
+    vectors: Sequence[NDArray[np.float32]],
+    ks: Sequence[int],
+    excluded: Sequence[Rows],
+) -> list[Ranking]:
+    """`nearest` of each of B users without a filter, in fewer calls of the index."""
+    outs = [left_out(fresh, each, None) for each in excluded]
+    if any(allowed is not None for _, allowed in outs):
+        return [nearest(model, fresh, *each) for each in zip(vectors, ks, excluded, strict=True)]
+    rankings = model.retriever.nearest_of_each(vectors, ks, [rows for rows, _ in outs])
+    queries = zip(rankings, vectors, ks, excluded, strict=True)
+    return [_with_fresh(model, fresh, *query) for query in queries]
+
+
+def _with_fresh(
+    model: LoadedModel,
+    fresh: FreshItems,
+    ranking: Ranking,
+    vector: NDArray[np.float32],
+    k: int,
+    excluded: Rows,
+    filtering: Filter | None = None,
+) -> Ranking:
     if not len(fresh):
         return ranking
     scores = fresh_scores(vector, fresh, model.bundle.manifest.scoring)

@@ -51,7 +51,7 @@ def recommend(
     looked_up = perf_counter()
     _encode(view, resolved)
     encoded = perf_counter()
-    ranked = [(entry, _select(model, view, entry)) for entry in resolved]
+    ranked = list(zip(resolved, _rankings(model, view, resolved), strict=True))
     searched = perf_counter()
     answers = [_answer(view, *pair) for pair in ranked]
     stages |= {
@@ -134,6 +134,18 @@ def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
         raise EncodingError(known[error.position], error.field, error.value, str(error)) from None
     for entry, vector in zip(chosen, vectors, strict=True):
         entry.vector = vector
+
+
+def _rankings(model: LoadedModel, view: ItemView, resolved: Sequence[ResolvedQuery]) -> list[Ranking]:
+    """The ranking of each query; those without further conditions are searched for together."""
+    plain = [entry for entry in resolved if entry.is_plain]
+    if len(plain) < 2 or view.bundle.manifest.index.is_remote:
+        return [_select(model, view, entry) for entry in resolved]
+    vectors = [entry.vector for entry in plain if entry.vector is not None]
+    ks = [entry.query.request.k for entry in plain]
+    excluded = [entry.excluded for entry in plain]
+    found = iter(searching.nearest_of_each(model, view.fresh, vectors, ks, excluded))
+    return [next(found) if entry.is_plain else _select(model, view, entry) for entry in resolved]
 
 
 def _select(model: LoadedModel, view: ItemView, entry: ResolvedQuery) -> Ranking:

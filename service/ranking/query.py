@@ -62,6 +62,11 @@ class ResolvedQuery:
     filtering: Filter | None
     vector: NDArray[np.float32] | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the answer is the beginning of the towers' ranking of all items but the excluded ones."""
+        return self.vector is not None and self.filtering is None and self.query.is_plain
+
 
 def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, ...], now: int) -> Query:
     """Choose the history: the one in the request, else the `stored` one of the user.

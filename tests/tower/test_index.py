@@ -21,7 +21,7 @@ from turret.tower.index.faiss_index.augmentation import are_equal, augmented
 from turret.tower.index.faiss_index.faiss_calls import RefinedSearch
 from turret.tower.index.faiss_index.order import Found
 from turret.tower.index.faiss_index.untyped import faiss
-from turret.tower.index.index import ExactIndex
+from turret.tower.index.index import ExactIndex, Index
 from turret.tower.index.inverted import IvfPqIndex
 from turret.tower.index.planner import Planner
 from turret.tower.index.scalar import ScalarIndex
@@ -135,11 +135,11 @@ def test_what_replaces_excluded_rows_is_searched_for_with_less_effort(
     """Unless too few are left: then all have the effort of a search for so many."""
     asked = []
 
-    def nearest_with_spare(vector: NDArray[np.float32], k: int, spare: int) -> Found:
+    def nearest_of_each(vectors: NDArray[np.float32], k: int, spare: int) -> list[Found]:
         asked.append((k, k + spare))
-        return APPROXIMATE.exact.nearest(vector, k + spare)
+        return APPROXIMATE.exact.nearest_of_each(vectors, k, spare)
 
-    monkeypatch.setattr(APPROXIMATE, "nearest_with_spare", nearest_with_spare)
+    monkeypatch.setattr(APPROXIMATE, "nearest_of_each", nearest_of_each)
     assert len(Planner(APPROXIMATE, SCORING).nearest(QUERY, 10, excluded).rows) == 10
     assert asked == searches
 
@@ -147,7 +147,7 @@ def test_what_replaces_excluded_rows_is_searched_for_with_less_effort(
 @pytest.mark.parametrize(("k", "spare"), [(10, 0), (10, 20), (90, 30), (120, 10), (990, 100)])
 def test_as_many_rows_come_as_are_asked_for_with_the_spare_ones(k: int, spare: int) -> None:
     """Also where the settings propose fewer, and where the catalog ends."""
-    rows, scores = APPROXIMATE.nearest_with_spare(QUERY, k, spare)
+    rows, scores = APPROXIMATE.nearest_of_each(QUERY[None], k, spare)[0]
     assert rows.tolist() == RANKED[: k + spare].tolist()
     assert scores == pytest.approx(VECTORS[rows] @ QUERY, rel=1e-5)
 
@@ -258,7 +258,7 @@ def test_the_best_of_all_proposed_are_the_best_of_all(vectors: NDArray[np.float3
     del codes
     gc.collect()
     for query in vectors[:20]:
-        rows, scores = search(query)
+        rows, scores = (found[0] for found in search(query[None]))
         exact_rows, exact_scores = ExactIndex(vectors).nearest(query, 5)
         np.testing.assert_array_equal(rows, exact_rows)
         np.testing.assert_array_equal(scores, exact_scores)
@@ -268,8 +268,8 @@ def test_an_answer_is_not_changed_by_the_next_one(vectors: NDArray[np.float32]) 
     flat = faiss.IndexFlatIP(16)
     flat.add(vectors)
     search = RefinedSearch(flat, vectors).search(3, 13, None)
-    first, kept = search(vectors[0])[0], search(vectors[0])[0].copy()
-    search(vectors[1])
+    first, kept = search(vectors[:1])[0], search(vectors[:1])[0].copy()
+    search(vectors[1:2])
     np.testing.assert_array_equal(first, kept)
 
 
@@ -280,6 +280,30 @@ def small(vectors: NDArray[np.float32], request: pytest.FixtureRequest) -> IvfPq
     settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=request.param)
     assert settings.reads_all
     return IvfPqIndex.build(vectors, settings)
+
+
+@pytest.mark.parametrize("absolute", [False, True], ids=["signed", "absolute"])
+@pytest.mark.parametrize("kind", [IvfPqIndex, ScalarIndex, ExactIndex])
+def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
+    small: IvfPqIndex, vectors: NDArray[np.float32], kind: type[Index], absolute: bool
+) -> None:
+    """With histories of other lengths, other k, and so many excluded rows that a second search follows."""
+    scalar = ScalarIndex.build(vectors, ScalarSettings(efforts=(SearchParams(k=10, candidates=40),)))
+    indexes: dict[type[Index], Index] = {
+        IvfPqIndex: small,
+        ScalarIndex: scalar,
+        ExactIndex: ExactIndex(vectors),
+    }
+    planner = Planner(indexes[kind], Scoring(kind="cosine", temperature=0.1, absolute=absolute))
+    best = [planner.nearest(query, 400).rows for query in vectors[:40]]
+    excluded = [rows[: at % 3 * 40] for at, rows in enumerate(best)]
+    ks = [3 + at % 4 for at in range(40)]
+    together = planner.nearest_of_each(list(vectors[:40]), ks, excluded)
+    for query, k, out, found in zip(vectors, ks, excluded, together, strict=False):
+        alone = planner.nearest(query, k, out)
+        np.testing.assert_array_equal(found.rows, alone.rows)
+        np.testing.assert_array_equal(found.products, alone.products)
+        assert found.plan == alone.plan
 
 
 def test_rotated_codes_find_what_a_number_that_stands_out_hides() -> None:
@@ -323,5 +347,5 @@ def test_as_many_candidates_as_rows_suffice(vectors: NDArray[np.float32], k: int
     """FAISS multiplies k by a factor in float32, which must not be rounded below k."""
     flat = faiss.IndexFlatIP(16)
     flat.add(vectors)
-    rows, _ = RefinedSearch(flat, vectors).search(k, k, None)(vectors[0])
-    np.testing.assert_array_equal(rows, ExactIndex(vectors).nearest(vectors[0], k)[0])
+    rows, _ = RefinedSearch(flat, vectors).search(k, k, None)(vectors[:1])
+    np.testing.assert_array_equal(rows[0], ExactIndex(vectors).nearest(vectors[0], k)[0])

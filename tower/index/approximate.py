@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import ApproximateSettings, SearchParams
-from turret.tower.index.faiss_index.faiss_calls import RefinedSearch, SingleSearch
+from turret.tower.index.faiss_index.faiss_calls import AT_ONCE, FixedSearch, RefinedSearch
 from turret.tower.index.faiss_index.faiss_files import OTHER_MODELS, read_faiss, write_faiss
 from turret.tower.index.faiss_index.order import Found, has_ties, ordered
 from turret.tower.index.faiss_index.untyped import faiss
@@ -32,7 +32,7 @@ class _Searches(threading.local):
     """The searches of one thread, by the rows that are sure and those that are fetched."""
 
     def __init__(self) -> None:
-        self.by_rows: dict[tuple[int, int], SingleSearch] = {}
+        self.by_rows: dict[tuple[int, int], FixedSearch] = {}
 
 
 class ApproximateIndex(TunableIndex, Generic[S]):
@@ -186,23 +186,33 @@ class ApproximateIndex(TunableIndex, Generic[S]):
     def nearest(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None) -> Found:
         """As `Index.nearest`; exact where k is beyond the settings, or too few allowed rows are proposed."""
         if allowed is None:
-            return self.nearest_with_spare(vector, k, 0)
+            return self.nearest_of_each(vector[None], k, 0)[0]
         k = min(k, allowed.count)
         params = self._params(k)
         if params is None or k == 0 or not self.takes_masks:
             return self._exact.nearest(vector, k, allowed)
         return self._scored(vector, k, self._propose(vector, params, k, allowed), allowed)
 
-    def nearest_with_spare(self, vector: NDArray[np.float32], k: int, spare: int) -> Found:
-        """As `Index.nearest_with_spare`: with the effort of the settings for `k`."""
+    def nearest_of_each(self, vectors: NDArray[np.float32], k: int, spare: int) -> list[Found]:
+        """As `Index.nearest_of_each`: with the effort of the settings for `k`, `AT_ONCE` queries a call."""
         fetch = min(k + spare, len(self))
         k = min(k, fetch)
+        search = None
         if self._refined is not None:
-            search = self._searches.by_rows.get((k, fetch)) or self._single(self._refined, k, fetch)
-            if search is not None:
-                rows, scores = search(vector)
-                if rows[-1] >= 0:
-                    return ordered(rows, scores, fetch) if has_ties(scores) else (rows, scores)
+            search = self._searches.by_rows.get((k, fetch)) or self._fixed(self._refined, k, fetch)
+        if search is None:
+            return [self._proposed(vector, k, fetch) for vector in vectors]
+        found: list[Found] = []
+        for start in range(0, len(vectors), AT_ONCE):
+            few = vectors[start : start + AT_ONCE]
+            for vector, rows, scores in zip(few, *search(few), strict=True):
+                if rows[-1] < 0:
+                    found.append(self._proposed(vector, k, fetch))
+                else:
+                    found.append(ordered(rows, scores, fetch) if has_ties(scores) else (rows, scores))
+        return found
+
+    def _proposed(self, vector: NDArray[np.float32], k: int, fetch: int) -> Found:
         params = self._params(k)
         if params is None or k == 0:
             return self._exact.nearest(vector, fetch)
@@ -215,7 +225,7 @@ class ApproximateIndex(TunableIndex, Generic[S]):
             return self._exact.nearest(vector, k, allowed)
         return ordered(rows, self._exact.scores(vector, rows), k)
 
-    def _single(self, refined: RefinedSearch, k: int, fetch: int) -> SingleSearch | None:
+    def _fixed(self, refined: RefinedSearch, k: int, fetch: int) -> FixedSearch | None:
         """This thread's search for `fetch` rows, the best `k` surely; None where it is exact."""
         params = self._params(k) if k else None
         if params is None:

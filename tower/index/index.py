@@ -56,9 +56,12 @@ class Index(ABC):
         Raises EngineError where its engine can't be reached, which kinds in this process never do.
         """
 
-    def nearest_with_spare(self, vector: NDArray[np.float32], k: int, spare: int) -> Found:
-        """The best `k` of all rows and the `spare` next ones, which may be searched for with less effort."""
-        return self.nearest(vector, k + spare)
+    def nearest_of_each(self, vectors: NDArray[np.float32], k: int, spare: int) -> list[Found]:
+        """Of each of `vectors` [B, D], the best `k` rows and the `spare` next ones, with less effort perhaps.
+
+        An answer is independent of its batch.
+        """
+        return [self.nearest(vector, k + spare) for vector in vectors]
 
     @property
     @abstractmethod

@@ -45,6 +45,23 @@ class Planned(NamedTuple):
     plan: Plan
 
 
+class _Query(NamedTuple):
+    """A query before its search: `fetch` rows are searched for first, `sure` of them with all effort.
+
+    `most` rows suffice if the excluded ones, `out`, come first.
+    """
+
+    chosen: Index
+    vector: NDArray[np.float32]
+    k: int
+    sure: int
+    fetch: int
+    most: int
+    out: set[int]
+    allowed: RowMask | None
+    kind: Kind
+
+
 class Planner:
     """Chooses by the measured selectivity, so that k rows come back whenever k are left.
 
@@ -75,11 +92,36 @@ class Planner:
         are left. Raises ValueError for a k below 1 and a vector that isn't finite, and EngineError where the
         index does and has no fallback.
         """
-        index, vector, fetch, most, out, kind = self._query(vector, k, excluded, allowed)
-        sure = k + (fetch - k) // _SURE_SHARE
+        return self._planned(self._query(vector, k, excluded, allowed))
+
+    def nearest_of_each(
+        self, vectors: Sequence[NDArray[np.float32]], ks: Sequence[int], excluded: Sequence[Rows]
+    ) -> list[Planned]:
+        """`nearest` of each of B users of one vector [D], with the same answers.
+
+        Queries that fetch equally many rows are searched for in one call: of 27,000 items, eight of them take
+        70 % of the time that they take one by one.
+        """
+        queries = [self._query(*each, None) for each in zip(vectors, ks, excluded, strict=True)]
+        if self._absolute or self._index.settings.is_remote:
+            return [self._planned(query) for query in queries]
+        together: dict[tuple[int, int], list[int]] = {}
+        for position, query in enumerate(queries):
+            together.setdefault((query.sure, query.fetch), []).append(position)
+        planned: dict[int, Planned] = {}
+        for (sure, fetch), positions in together.items():
+            stacked = np.stack([queries[position].vector for position in positions])
+            found = self._index.nearest_of_each(stacked, sure, fetch - sure)
+            for position, one in zip(positions, found, strict=True):
+                planned[position] = self._planned(queries[position], one)
+        return [planned[position] for position in range(len(queries))]
+
+    def _planned(self, query: _Query, found: Found | None = None) -> Planned:
+        """Search until k rows are left; `found` is what the first search has found, if it was made."""
+        index, _, k, sure, fetch, most, out, allowed, kind = query
         while True:
             try:
-                rows, products = self._found(index, vector, sure, fetch, allowed)
+                rows, products = found or self._found(query._replace(chosen=index), sure, fetch)
             except EngineError:
                 if not index.has_fallback:
                     raise
@@ -90,24 +132,22 @@ class Planner:
             if len(rows) >= k or fetch >= most:
                 return Planned(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
             sure = fetch = min(most, 4 * fetch)
+            found = None
 
-    def _found(
-        self, index: Index, vector: NDArray[np.float32], sure: int, fetch: int, allowed: RowMask | None
-    ) -> Found:
+    def _found(self, query: _Query, sure: int, fetch: int) -> Found:
+        index, vector, allowed = query.chosen, query.vector, query.allowed
+
         def nearest(each: NDArray[np.float32]) -> Found:
             if allowed is None:
-                return index.nearest_with_spare(each, sure, fetch - sure)
+                return index.nearest_of_each(each[None], sure, fetch - sure)[0]
             return index.nearest(each, fetch, allowed)
 
         return nearest(vector) if vector.ndim == 1 else self._merged(list(map(nearest, vector)), fetch)
 
     def _query(
         self, vector: NDArray[np.float32], k: int, excluded: Rows | None, allowed: RowMask | None
-    ) -> tuple[Index, NDArray[np.float32], int, int, set[int], Kind]:
-        """The index to search, its vectors, the numbers of rows to fetch first and at most, and the plan.
-
-        So many rows suffice at most if the excluded ones come first; of many excluded, few do.
-        """
+    ) -> _Query:
+        """Choose the index to search, and how many rows to fetch: of many excluded ones, few come first."""
         if k < 1:
             raise ValueError(f"a search needs k >= 1, not {k}")
         vector = np.ascontiguousarray(vector, dtype=np.float32)
@@ -126,8 +166,8 @@ class Planner:
             if count <= self._subset_rows:
                 kind, index = "subset", self._exact
         most = min(k + len(out), count)
-        first = min(most, k + _SPARE + len(out) // _SPARE_SHARE)
-        return index, vector, first, most, out, kind
+        fetch = min(most, k + _SPARE + len(out) // _SPARE_SHARE)
+        return _Query(index, vector, k, k + (fetch - k) // _SURE_SHARE, fetch, most, out, allowed, kind)
 
     def _merged(self, answers: Sequence[Found], k: int) -> Found:
         """The best `k` rows of several searches of `k`, each once, by the largest of their products."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.manifest import Manifest
 from turret.tower.index.index import Index
-from turret.tower.index.planner import Plan, Planner
+from turret.tower.index.planner import Plan, Planned, Planner
 from turret.tower.inference.encoder import Encoder
 from turret.tower.times import Times
 
@@ -72,8 +72,16 @@ class Retriever:
         self, vector: Vectors, k: int, excluded: Rows | None = None, allowed: RowMask | None = None
     ) -> Ranking:
         """Rank the catalog for one user's vector [D], or several [V, D]; raises as `Planner.nearest`."""
-        rows, products, plan = self.planner.nearest(vector, k, excluded, allowed)
-        return Ranking(rows, products / self._temperature, plan)
+        return self._ranking(self.planner.nearest(vector, k, excluded, allowed))
+
+    def nearest_of_each(
+        self, vectors: Sequence[Vectors], ks: Sequence[int], excluded: Sequence[Rows]
+    ) -> list[Ranking]:
+        """`nearest` of each of B users of one vector [D], in fewer calls of the index."""
+        return [self._ranking(planned) for planned in self.planner.nearest_of_each(vectors, ks, excluded)]
+
+    def _ranking(self, planned: Planned) -> Ranking:
+        return Ranking(planned.rows, planned.products / self._temperature, planned.plan)
 
     def similar(
         self, row: int, k: int, excluded: Rows | None = None, allowed: RowMask | None = None

@@ -1,4 +1,4 @@
-"""FAISS's C++ calls for single queries, without the overhead of its Python layer.
+"""FAISS's C++ calls for a few queries, without the overhead of its Python layer.
 
 A search of a small catalog takes as long as the arrays, the pointers and the checks around it. Here arrays
 and pointers are made once, and SWIG is given the pointers themselves: from an object of its Python classes it
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from turret.tower.index.faiss_index.order import Found
 from turret.tower.index.faiss_index.untyped import faiss
 
+AT_ONCE = 16  # queries
+
 
 class RefinedSearch:
     """A FAISS index that proposes rows, and vectors [N, D] that decide between them, asked in one call."""
@@ -24,43 +26,41 @@ class RefinedSearch:
         # FAISS keeps no reference to either.
         self._held = proposing, vectors
 
-    def search(self, k: int, candidates: int, parameters: Any) -> "SingleSearch":
+    def search(self, k: int, candidates: int, parameters: Any) -> "FixedSearch":
         """A search for the best `k` by inner product of the best `candidates` that are proposed."""
         # FAISS multiplies by k again, in float32, and truncates the fraction.
         refining = faiss.IndexRefineSearchParameters(
             k_factor=(candidates + 0.5) / k, base_index_params=parameters
         )
-        return SingleSearch(self._refined, k, refining)
+        return FixedSearch(self._refined, k, refining)
 
 
-class SingleSearch:
-    """`index.search` for one query after the other, the best `k`, with search `parameters`.
+class FixedSearch:
+    """`index.search` for the best `k` with search `parameters`, of at most `AT_ONCE` queries a call.
 
-    Not for several threads: each has its own.
+    Codes that several queries are compared with are read once. Not for several threads: each has its own.
     """
 
     def __init__(self, index: Any, k: int, parameters: Any) -> None:
-        query = np.zeros((1, index.d), dtype=np.float32)
-        rows, scores = np.empty((1, k), dtype=np.int64), np.empty((1, k), dtype=np.float32)
-        self._query, self._rows, self._scores = query[0], rows[0], scores[0]
+        self._queries = np.zeros((AT_ONCE, index.d), dtype=np.float32)
+        self._rows, self._scores = np.empty((AT_ONCE, k), np.int64), np.empty((AT_ONCE, k), np.float32)
         # The index and the parameters must outlive the pointers to them.
         self._held = index, parameters
-        self._call = partial(
-            _method(index, "search"),
-            index.this,
-            1,
-            faiss.swig_ptr(query),
+        self._search = partial(_method(index, "search"), index.this)
+        self._arguments = (
+            faiss.swig_ptr(self._queries),
             k,
-            faiss.swig_ptr(scores),
-            faiss.swig_ptr(rows),
+            faiss.swig_ptr(self._scores),
+            faiss.swig_ptr(self._rows),
             None if parameters is None else parameters.this,
         )
 
-    def __call__(self, vector: NDArray[np.float32]) -> Found:
-        """Rows and scores [k] for `vector` [D], by falling score; ties in any order; row -1: no more."""
-        self._query[:] = vector
-        self._call()
-        return self._rows.copy(), self._scores.copy()
+    def __call__(self, vectors: NDArray[np.float32]) -> Found:
+        """Rows and scores [B, k] for `vectors` [B, D], by falling score; ties in any order, -1: no more."""
+        count = len(vectors)
+        self._queries[:count] = vectors
+        self._search(count, *self._arguments)
+        return self._rows[:count].copy(), self._scores[:count].copy()
 
 
 def _flat(vectors: NDArray[np.float32]) -> Any:
