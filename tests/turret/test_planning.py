@@ -170,6 +170,7 @@ def limits_of(plan: Plan) -> dict[str, float | None]:
 
 def test_the_limits_are_where_the_parts_stop_fitting(shop: PlanRequest, figures: Figures) -> None:
     found = limits_of(make_plan(shop, figures))
+    assert found["the ids fill the memory of the preparation"] == pytest.approx((16e9 - 4e8) / 200 - 1e5)
     assert found["preparing them fills the disk"] == pytest.approx(200e9 / 32)
     assert found["training or export fills the memory"] == pytest.approx((16e9 - 6e8) / 12 / 64)
     assert found["training takes 8 hours"] == pytest.approx(

@@ -1,6 +1,6 @@
 """A whole plan: its parts, where one machine ends, and the commands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from turret.planning.parts import BUSY, TORCHRUN, Machine, Part, Planner, PlanRe
 
 _LARGEST = 1e13  # no shop has a larger size
 _HALVINGS = 60  # of the logarithm of a size, to less than a millionth
-Size = Literal["events", "items", "requests"]
+Size = Literal["users", "events", "items", "requests"]
 
 
 @dataclass(frozen=True)
@@ -36,77 +36,90 @@ class Limit:
 def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
     """Where one machine ends, in the order of the parts. An engine is named only if it was measured."""
     machine, engines = request.machine, figures.engines
-
-    def limit(
-        size: Size,
-        fits: Callable[[Planner], bool],
-        reason: str,
-        remedy: str,
-        engine: str | None = None,
-    ) -> Limit:
-        most = _largest_size(request, size, lambda one: fits(Planner(one, figures)))
-        return Limit(
-            size, most, getattr(request, size), reason, remedy, engine if engine in engines else None
-        )
-
-    disk, less = "a larger disk", "warm starts (`turret retrain`), fewer epochs, or a GPU"
-    memory = vectors = "more memory, or a smaller dimension"
-    if "spark" in engines:
-        disk += ", or Spark: `turret data prepare --engine spark://HOST:7077`"
-    if "torchrun" in engines:
-        gain = engines["torchrun"]["speedup_2_over_1"]
-        less += f"; or several processes, `{TORCHRUN}`: two were {gain:.1f} times as fast as one"
-    if "retrieval" in engines:
-        taken = max(engines["retrieval"]["bytes_an_item"].values())
-        vectors += (
-            ", or a vector engine: `turret publish --engine milvus://HOST:19530` or `redis://HOST:6379`, "
-            f"which took {taken:,.0f} bytes for an item of 64 numbers"
-        )
-    found = [
-        limit(
+    remedies = _remedies(engines)
+    rows: list[tuple[Size, Callable[[Planner], bool], str, str]] = [
+        (
+            "users",
+            lambda one: one.preparation().most_memory <= machine.memory,
+            "the ids fill the memory of the preparation",
+            "memory",
+        ),
+        (
             "events",
             lambda one: one.preparation().most_disk <= machine.disk,
             "preparing them fills the disk",
-            disk,
             "spark",
         ),
-        limit(
+        (
             "items",
             lambda one: max(one.training().most_memory, one.index().most_memory) <= machine.memory,
             "training or export fills the memory",
-            memory,
+            "dimension",
         ),
-        limit(
+        (
             "events",
             lambda one: (one.training().seconds or Amount(0)).value <= 3600 * request.hours,
             f"training takes {request.hours:g} hours",
-            less,
             "torchrun",
         ),
-        limit(
+        (
             "items",
             lambda one: one.activation_memory(machine.cores).value <= machine.memory,
             "an activation fills the memory of the service",
-            vectors,
             "retrieval",
         ),
-        limit(
+        (
             "requests",
             lambda one: one.machines == 1,
             f"all cores are busy for {100 * BUSY:.0f} % of the time",
-            "replicas of the service behind a proxy, with the histories in a Redis",
+            "replicas",
         ),
     ]
     if Planner(request, figures).machines > 1:
-        found.append(
-            limit(
+        rows.append(
+            (
                 "events",
                 lambda one: figures.at("histories.redis.memory", one.request.sizes()).value <= machine.memory,
                 "the histories fill the memory of one Redis",
-                "a Redis Cluster; SQLite, on one machine, holds them on its disk",
+                "cluster",
             )
         )
-    return found
+    return [
+        Limit(
+            size,
+            _largest_size(request, size, lambda one, fits=fits: fits(Planner(one, figures))),  # type: ignore[misc]
+            getattr(request, size),
+            reason,
+            remedies[remedy],
+            remedy if remedy in engines else None,
+        )
+        for size, fits, reason, remedy in rows
+    ]
+
+
+def _remedies(engines: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The alternatives beyond each limit."""
+    spark = torchrun = retrieval = ""
+    if "spark" in engines:
+        spark = ", or Spark: `turret data prepare --engine spark://HOST:7077`"
+    if "torchrun" in engines:
+        gain = engines["torchrun"]["speedup_2_over_1"]
+        torchrun = f"; or several processes, `{TORCHRUN}`: two were {gain:.1f} times as fast as one"
+    if "retrieval" in engines:
+        taken = max(engines["retrieval"]["bytes_an_item"].values())
+        retrieval = (
+            ", or a vector engine: `turret publish --engine milvus://HOST:19530` or `redis://HOST:6379`, "
+            f"which took {taken:,.0f} bytes for an item of 64 numbers"
+        )
+    return {
+        "memory": "more memory, or fewer users: those of a newer part of the log",
+        "dimension": "more memory, or a smaller dimension",
+        "spark": f"a larger disk{spark}",
+        "torchrun": f"warm starts (`turret retrain`), fewer epochs, or a GPU{torchrun}",
+        "retrieval": f"more memory, or a smaller dimension{retrieval}",
+        "replicas": "replicas of the service behind a proxy, with the histories in a Redis",
+        "cluster": "a Redis Cluster; SQLite, on one machine, holds them on its disk",
+    }
 
 
 def _largest_size(request: PlanRequest, size: Size, fits: Callable[[PlanRequest], bool]) -> float | None:
@@ -116,10 +129,11 @@ def _largest_size(request: PlanRequest, size: Size, fits: Callable[[PlanRequest]
     """
 
     def fits_at(value: float) -> bool:
-        """With more events, users have more each; with fewer events than users, users are as many."""
-        if size == "events":
-            return fits(replace(request, events=value, users=min(request.users, value)))
-        return fits(replace(request, items=value) if size == "items" else replace(request, requests=value))
+        """With more events, users have more each; there are at least as many events as users."""
+        changed = replace(request, **{size: value})  # type: ignore[arg-type]  # all sizes are floats
+        if size == "users":
+            return fits(replace(changed, events=max(request.events, value)))
+        return fits(replace(changed, users=min(request.users, changed.events)))
 
     low, high = 1.0, _LARGEST
     if fits_at(high):

@@ -5,7 +5,7 @@ from turret.planning.figures import Amount
 from turret.planning.parts import Part
 from turret.planning.plan import Limit, Plan
 
-_NOUNS = {"events": "events", "items": "items", "requests": "requests/s"}
+_NOUNS = {"users": "users", "events": "events", "items": "items", "requests": "requests/s"}
 
 
 def plan_text(plan: Plan) -> str:
