@@ -338,7 +338,7 @@ from dwarves import Even
 from turret.data.prepared import PreparedData
 from turret.training import Estimator, losses, samplers
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.report.measured import entries
+from turret.training.report.queries import entries
 from turret.training.run import Run
 from turret.training.trainer import train
 data = PreparedData.open(Path(sys.argv[1]))
@@ -348,7 +348,7 @@ experiment = ExperimentConfig.model_validate({"objective": objective, "training"
 train(Run(Path(sys.argv[2]), experiment, data.folder, data.fingerprint), data, report=print)
 assert Even.observed > 0
 Estimator(losses.squared_hinge(), samplers.even(), items=10)
-assert [entry.negatives for entry in entries((4, 16), 256) if entry.kind == "even"] == [4, 16]
+assert [entry.negatives for entry in entries((4, 16), 256) if entry.settings.kind == "even"] == [4, 16]
 """
 
 
