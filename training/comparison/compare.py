@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from turret.training.comparison.seeds import SeedRuns, spread
 from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
@@ -16,9 +17,7 @@ from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.per_user import load_used_before, mean_per_user
 from turret.training.evaluation.slices import NEW, USED
 from turret.training.run import MODEL, PER_USER, Run
-from turret.training.seeds.runs import SeedRuns
-from turret.training.seeds.summary import spread
-from turret.training.verdict.comparison import best_baseline_finding
+from turret.training.verdict.findings import best_baseline_finding
 
 # The seed of the resamples: the same for all pairs of runs.
 SEED = 0
