@@ -20,7 +20,6 @@ from benchmarks.plots import INDEX_TITLES, fastest_calls
 from benchmarks.quality_sets import SETS
 from benchmarks.research.paper_figure import by_setting
 from benchmarks.research.regression import chosen
-from benchmarks.research.sampler_trainings import CONVERGED
 from benchmarks.research.softmax_regression import largest_fall
 from benchmarks.timed_sets import TIMED
 from benchmarks.validation_parts import EARLIER, SHIPPED, of
@@ -109,12 +108,6 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _overfitted(trained: Row) -> list[str]:
-    """The sets that twice the examples make worse."""
-    convergence = trained["convergence"].items()
-    return [name for name, kinds in convergence if any(one["change"] > CONVERGED for one in kinds.values())]
-
-
 def _gains(rows: Sequence[Row]) -> dict[str, list[float]]:
     """By set, the NDCG of the corrected softmax less that of the plain one with the same seed."""
     at = {(row["set"], row["seed"], row["loss"]): row["ndcg@10"] for row in rows}
@@ -168,7 +161,6 @@ def _scale() -> Row:
 _CONTEXT: dict[str, Callable[[], Row]] = {
     "estimators.md": lambda: {
         "gains": _gains,
-        "overfitted": _overfitted,
         "sign_pairs": _sign_pairs,
     },
     "evaluation.md": lambda: {"first_week_sets": FIRST_WEEK_SETS},

@@ -29,7 +29,7 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import load_experiment
 from turret.training.randomness import stream
-from turret.training.report.plot import plot_report
+from turret.training.report.commands import plot_report
 from turret.training.report.samplers import ReportRequest, SamplerReport
 from turret.training.report.table import report_table
 from turret.training.run import Run

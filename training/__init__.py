@@ -4,15 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from turret.training.checks.losses import check_loss as check_loss
-    from turret.training.checks.samplers import check_sampler as check_sampler
-    from turret.training.checks.user_towers import check_user_tower as check_user_tower
     from turret.training.estimator import Estimator as Estimator
     from turret.training.samplers.fixed.given import GivenNegatives as GivenNegatives
 
 __all__ = [
     "checkpoint",
-    "checks",
     "cli",
     "commands",
     "device",
@@ -30,9 +26,6 @@ __all__ = [
 _LOADED: dict[str, str] = {
     "Estimator": "estimator",
     "GivenNegatives": "samplers.fixed.given",
-    "check_loss": "checks.losses",
-    "check_sampler": "checks.samplers",
-    "check_user_tower": "checks.user_towers",
 }
 
 

@@ -84,7 +84,7 @@ def train(
     """
     set_up_process()
     from turret.training.commands import TrainRequest
-    from turret.training.seeds.commands import train_command
+    from turret.training.comparison.seed_commands import train_command
 
     overrides, named = settings or [], loggers or []
     request = TrainRequest(data, experiment, run, overrides, resume, overwrite, origin, named)
@@ -148,7 +148,7 @@ def evaluate(
     Example: `turret evaluate var/run --baselines all`
     """
     set_up_process()
-    from turret.training.seeds.commands import evaluate_command
+    from turret.training.comparison.seed_commands import evaluate_command
 
     evaluate_command(run, data, part, as_json, [name.strip() for name in baselines.split(",")])
 
@@ -171,7 +171,7 @@ def compare(
     """
     set_up_process()
     from turret.training.commands import checked_part
-    from turret.training.comparison.commands import compare_runs
+    from turret.training.comparison.compare_command import compare_runs
 
     compare_runs(runs, checked_part(part), metric, as_json, plot)
 

@@ -27,7 +27,7 @@ from turret.training.export.export_warnings import export_warnings
 from turret.training.process import naming_lack_of_memory, too_large_training
 from turret.training.run import Run
 from turret.training.trainer import train
-from turret.training.verdict.finding import paragraphs
+from turret.training.verdict.findings import paragraphs
 from turret.training.warm_start.parent_bundle import ParentBundle
 
 DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"

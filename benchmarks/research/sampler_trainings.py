@@ -31,6 +31,7 @@ from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.scoring import cross_scores
 from turret.training.batches.batches import Batch, TrainingBatches, target_counts
+from turret.training.comparison.seeds import spread
 from turret.training.config.experiment import ExperimentConfig, ObjectiveConfig
 from turret.training.evaluation.ranking import histories_of
 from turret.training.losses.catalog import full_softmax
@@ -45,7 +46,6 @@ from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.from_batch.frequency import KnownFrequency
 from turret.training.samplers.from_batch.in_batch import InBatchSampler
-from turret.training.seeds.summary import spread
 
 Row = dict[str, Any]
 CRITERIA = ("cross_entropy", "perplexity")

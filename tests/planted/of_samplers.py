@@ -10,7 +10,7 @@ import torch
 from tests.planted.fault import Function, planted, seeing
 
 
-@planted("turret.training.samplers.core.draw:drawn_with_replacement", "training/test_checks.py")
+@planted("turret.training.samplers.core.draw:drawn_with_replacement", "contracts/test_samplers.py")
 def the_log_count_lacks_the_number_of_candidates(original: Function) -> Function:
     def drawn_with_replacement(ids: Any, log_q: Any, positives: Any) -> Any:
         return replace(original(ids, log_q, positives), log_count=log_q[ids])
@@ -128,7 +128,7 @@ def n_grams_learn_from_uncorrected_scores(original: Function) -> Function:
 
 @planted(
     "turret.training.samplers.kernel.quadratic:QuadraticSampler._log_mass",
-    "training/test_checks.py",
+    "contracts/test_samplers.py",
 )
 def a_draw_without_the_positive_keeps_its_mass(original: Function) -> Function:
     def log_mass(self: Any, query: Any, positives: Any, masses: Any) -> Any:

@@ -97,7 +97,7 @@ def the_backward_pass_drops_other_values(original: Function) -> Function:
     return backward
 
 
-@planted("turret.tower.layers.attention:CausalAttention.forward", "tower/test_user_towers.py")
+@planted("turret.tower.layers.attention:CausalAttention.forward", "contracts/test_user_towers.py")
 def attention_in_training_reads_the_future(original: Function) -> Function:
     attend = original.__globals__["scaled_dot_product_attention"]
 
@@ -107,12 +107,12 @@ def attention_in_training_reads_the_future(original: Function) -> Function:
     return seeing(original, scaled_dot_product_attention=everywhere)
 
 
-@planted("turret.tower.layers.segments:lay_out", "tower/test_user_towers.py")
+@planted("turret.tower.layers.segments:lay_out", "contracts/test_user_towers.py")
 def an_example_reads_the_step_behind_its_window(original: Function) -> Function:
     return lambda starts, ends: original(starts, ends + 1)
 
 
-@planted("turret.tower.towers.attentive:AttentiveUserTower.served", "tower/test_user_towers.py")
+@planted("turret.tower.towers.attentive:AttentiveUserTower.served", "contracts/test_user_towers.py")
 def served_padding_weighs_in_the_attentive_mean(original: Function) -> Function:
     def served(self: Any, history: Any, length: Any, *others: Any) -> Any:
         return original(self, history, torch.full_like(length, history.shape[1]), *others)

@@ -16,16 +16,15 @@ from turret.data.prepared import PreparedData
 from turret.training.auto import choice as module
 from turret.training.auto import trials as trials_module
 from turret.training.auto.candidates import candidates
-from turret.training.auto.choice import choose, chosen_run
-from turret.training.auto.facts import Facts, facts_of
-from turret.training.auto.reasons import data_reasons
-from turret.training.auto.tastes import tastes
+from turret.training.auto.choice import choose, chosen_run, data_reasons
+from turret.training.auto.facts import Facts, facts_of, tastes
 from turret.training.auto.trials import Trial, obstacle, run_trials, trial_reason
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.run import CHECKPOINT, CHOSEN, Run
 from turret.training.trainer import Trainer
+from turret.training.verdict.order import Order
 
 ORDINARY = Facts(
     items=3_000,
@@ -33,7 +32,7 @@ ORDINARY = Facts(
     item_features=(),
     item_tastes={},
     user_features=(),
-    order=2.0,
+    order=Order(2.0),
     in_file_order=False,
     repeat_share=0.0,
     has_validation=True,
@@ -56,16 +55,16 @@ def test_the_figures_of_a_shop(shop: PreparedData) -> None:
     texts = {feature.name for feature in shop.manifest.item_features if feature.kind in ("text", "number")}
     assert facts.item_tastes
     assert set(facts.item_features) - set(facts.item_tastes) == texts
-    assert facts.order is not None
-    assert facts.order > 1.5
+    assert facts.order.ratio is not None
+    assert facts.order.ratio > 1.5
     assert (facts.has_validation, facts.has_negatives) == (True, False)
 
 
 def test_a_shop_whose_users_come_back_has_an_order_and_baselines_to_beat(loyal: PreparedData) -> None:
     """The first is that users take their last item again; the others are measured on the validation part."""
     found = facts_of(loyal)
-    assert found.order is not None
-    assert found.order > 1.1
+    assert found.order.ratio is not None
+    assert found.order.ratio > 1.1
     ranks = []
     for user in range(len(loyal.users)):
         newest = list(dict.fromkeys(reversed(loyal.history(user, "validation").tolist())))
@@ -97,7 +96,7 @@ def test_data_that_nothing_can_be_trained_on_is_refused_before_a_plan(
 def test_a_handful_of_events_shows_no_order_either_way(handmade: PreparedData) -> None:
     """Two of its 18 events repeat one of their user."""
     facts = facts_of(handmade)
-    assert facts.order is None
+    assert facts.order.ratio is None
     assert facts.repeat_share == pytest.approx(2 / 18)
     assert (facts.item_features, facts.user_features) == ((), ())
 
@@ -362,13 +361,13 @@ FEATURES: dict[str, Any] = {"item_features": ("genre", "price"), "user_features"
     ("others", "reasons", "tried"),
     [
         ({}, "order", "transformer transformer_short pooled"),
-        ({"order": 1.0}, "no_order", "set pooled"),
-        ({"order": 1.3}, "unclear_order", "transformer transformer_short set pooled"),
-        ({"order": None}, "unclear_order", "transformer transformer_short set pooled"),
+        ({"order": Order(1.0)}, "no_order", "set pooled"),
+        ({"order": Order(1.3)}, "unclear_order", "transformer transformer_short set pooled"),
+        ({"order": Order(None)}, "unclear_order", "transformer transformer_short set pooled"),
         ({"examples": 199_999}, "order", "transformer_short transformer pooled"),
         ({"in_file_order": True}, "order", "set transformer transformer_short pooled"),
         (FEATURES, "order features", "transformer transformer_short features"),
-        ({"order": 1.0, **FEATURES}, "no_order features", "set features"),
+        ({"order": Order(1.0), **FEATURES}, "no_order features", "set features"),
         ({"repeat_share": 0.04}, "order", "transformer transformer_short pooled"),
         ({"repeat_share": 0.33}, "order repeats", "transformer transformer_short pooled"),
         (
@@ -379,13 +378,13 @@ FEATURES: dict[str, Any] = {"item_features": ("genre", "price"), "user_features"
         ({"items": 200_000}, "order large_catalog", "transformer transformer_short pooled"),
         ({"has_negatives": True}, "order unread_labels", "transformer transformer_short pooled"),
         (
-            {"order": 1.0, **FEATURES, "item_tastes": TASTES},
+            {"order": Order(1.0), **FEATURES, "item_tastes": TASTES},
             "no_order features tastes",
             "set categories features",
         ),
         ({**FEATURES, "item_tastes": TASTES}, "order features", "transformer transformer_short features"),
         (
-            {"order": 1.0, **FEATURES, "item_tastes": {"genre": 1.0}},
+            {"order": Order(1.0), **FEATURES, "item_tastes": {"genre": 1.0}},
             "no_order features no_tastes",
             "set features",
         ),
@@ -402,7 +401,7 @@ def test_the_candidates_follow_from_the_data(others: dict[str, Any], reasons: st
 
 def test_settings_of_candidates_follow_from_the_data() -> None:
     """What they read, what a step scores, how long they are trained, and whether used items are ranked."""
-    tasteful = experiments(order=1.0, item_features=("genre",), item_tastes=TASTES)
+    tasteful = experiments(order=Order(1.0), item_features=("genre",), item_tastes=TASTES)
     assert tasteful["set"].tower.item.features == "all"
     assert tasteful["categories"].tower.item.features == ("genre", "shelf")
     assert experiments(repeat_share=0.33)["pooled"].evaluation.exclude_seen is False

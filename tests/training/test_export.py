@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from turret.training.export.export_warnings import export_warnings
 from turret.training.export.item_projection import principal_components, project_items
 from turret.training.run import Run
 from turret.training.trainer import train
-from turret.training.verdict.comparison import baseline_findings
+from turret.training.verdict.findings import baseline_findings
 
 # Trained and exported here, each for seconds: scores of either sign, times, and biases.
 OTHERS: dict[str, dict[str, Any]] = {
@@ -300,7 +300,7 @@ def report(low: float, high: float, part: str = "test") -> dict[str, Any]:
         means[name] = {"ndcg@10": {"mean": mean}}
         differences[name] = {"ndcg@10": {"mean": 0.02 - mean, "low": low, "high": high}}
     found = baseline_findings({**means, "differences": differences}, "ndcg@10")
-    return {part: {"part": part, "verdict": [finding.as_json() for finding in found]}}
+    return {part: {"part": part, "verdict": [asdict(finding) for finding in found]}}
 
 
 EVEN, LOST = report(-0.001, 0.002), report(-0.02, -0.001)

@@ -12,7 +12,6 @@ import torch
 from turret.data.prepared import PreparedData
 from turret.training.errors import TrainingError
 from turret.training.page.drawings import curves_of
-from turret.training.page.item_names import ItemNames
 from turret.training.page.recommended import (
     ITEMS,
     NEAREST,
@@ -20,9 +19,11 @@ from turret.training.page.recommended import (
     Rankings,
     examples,
     gini,
+    item_namer,
     nearest_items,
     rankings_of,
     spread,
+    title_of,
 )
 from turret.training.page.run_page import cut_off, evaluated_report
 from turret.training.records.history import HISTORY, load_history
@@ -58,34 +59,35 @@ def test_an_example_is_what_the_data_and_the_model_say(rankings: Rankings) -> No
     """The rank of a target is at most k exactly where it is a hit."""
     data = rankings.data
     for one in examples(rankings, seed=0):
-        user = data.users.row(one.user)
+        user = data.users.row(one["user"])
         assert user is not None
         history = data.history(user, "test").tolist()
-        assert one.history == history[-NEWEST:]
-        assert one.history_length == len(history)
-        assert one.targets == data.targets(user, "test").tolist()
-        assert one.hits == [row in one.targets for row in one.recommended]
-        for row, rank in zip(one.targets, one.target_ranks, strict=True):
+        assert one["history"] == history[-NEWEST:]
+        assert one["history_length"] == len(history)
+        assert one["targets"] == data.targets(user, "test").tolist()
+        assert one["hits"] == [row in one["targets"] for row in one["recommended"]]
+        for row, rank in zip(one["targets"], one["target_ranks"], strict=True):
             assert (rank is None) == (row in history)
-            assert (rank is not None and rank <= 10) == (row in one.recommended)
+            assert (rank is not None and rank <= 10) == (row in one["recommended"])
 
 
 def test_the_nearest_items_are_those_of_the_largest_cosine(rankings: Rankings) -> None:
     popularity = rankings.data.item_counts("train")
-    popular, rare = nearest_items(rankings, seed=0)
-    assert [one.row for one in popular] == np.argsort(-popularity, kind="stable")[:ITEMS].tolist()
+    popular, rare = nearest_items(rankings, seed=0).values()
+    assert [one["row"] for one in popular] == np.argsort(-popularity, kind="stable")[:ITEMS].tolist()
     with torch.no_grad():
         vectors = rankings.model.catalog_vectors()
     scoring = rankings.model.config.scoring
     plain = (vectors[:, :-1] if scoring.item_bias else vectors).double()
     for one in popular + rare:
-        cosines = plain @ plain[one.row]
-        cosines[one.row] = -torch.inf
-        assert one.similarities == pytest.approx(
+        cosines = plain @ plain[one["row"]]
+        cosines[one["row"]] = -torch.inf
+        rows, similarities = zip(*one["nearest"], strict=True)
+        assert similarities == pytest.approx(
             cosines.sort(descending=True).values[:NEAREST].tolist(), abs=1e-5
         )
-        assert one.row not in one.nearest
-        assert one.events == popularity[one.row]
+        assert one["row"] not in rows
+        assert one["events"] == popularity[one["row"]]
 
 
 @pytest.mark.parametrize(
@@ -104,13 +106,9 @@ def test_the_gini_coefficient_is_half_the_relative_mean_difference(
 def test_shares_go_from_popular_to_rare_items() -> None:
     """Five items are five groups; the third item, not the first, is the most popular."""
     found = spread(np.array([0, 2, 6, 2, 0]), np.array([3, 4, 9, 1, 0]))
-    assert found.shares == pytest.approx([0.6, 0.2, 0.0, 0.2, 0.0])
-    assert found.coverage == pytest.approx(3 / 5)
-    assert found.popularity == pytest.approx((2 * 4 + 6 * 9 + 2 * 1) / 10)
-
-
-def named(data: PreparedData, **fields: list[Any]) -> ItemNames:
-    return ItemNames(replace(data, fields=fields))
+    assert found["shares"] == pytest.approx([0.6, 0.2, 0.0, 0.2, 0.0])
+    assert found["coverage"] == pytest.approx(3 / 5)
+    assert found["popularity"] == pytest.approx((2 * 4 + 6 * 9 + 2 * 1) / 10)
 
 
 @pytest.mark.parametrize(
@@ -124,27 +122,40 @@ def named(data: PreparedData, **fields: list[Any]) -> ItemNames:
     ],
 )
 def test_the_title_is_a_field_of_the_usual_name_or_of_distinct_texts(
-    handmade: PreparedData, fields: dict[str, list[Any]], expected: str | None
+    fields: dict[str, list[Any]], expected: str | None
 ) -> None:
-    assert named(handmade, **fields).title_field == expected
+    assert (title_of(fields) or None) == expected
+
+
+def test_an_item_is_named_by_its_title_and_its_first_other_fields(handmade: PreparedData) -> None:
+    fields: dict[str, list[Any]] = {
+        "genre": ["war"] * 5,
+        "title": ["A", "B", "C", "D", "E"],
+        "tags": [["x", "y"]] * 5,
+    }
+    named = item_namer(replace(handmade, fields=fields))(1)
+    assert named == {"id": "q", "title": "B", "details": ["war", "x, y"]}
 
 
 def test_the_curves_are_those_of_the_history_with_the_best_evaluation(evaluated: Run) -> None:
     found, progress = curves_of(evaluated), evaluated.progress()
     assert progress is not None
-    assert found.validation.values == [value for _, value in progress.validated]
-    assert found.best == progress.best
+    assert [value for _, value in found.of("validation/ndcg@10")] == [
+        value for _, value in progress.validated
+    ]
+    assert found.best is not None
+    assert found.best[1] == progress.best
     assert found.best_epoch == progress.best_epoch
     losses = [entry["loss/epoch"] for entry in load_history(evaluated.folder) if "loss/epoch" in entry]
-    assert found.epoch_loss.values == losses
-    assert found.loss.steps[0] == 1
-    assert len(found.learning_rate.values) == len(found.loss.values)
+    assert [value for _, value in found.of("loss/epoch")] == losses
+    assert found.of("loss/train")[0][0] == 1
+    assert len(found.of("learning_rate")) == len(found.of("loss/train"))
 
 
 def test_a_run_without_a_history_has_no_curves_and_a_damaged_one_is_named(
     evaluated: Run, tmp_path: Path
 ) -> None:
-    assert curves_of(replace(evaluated, folder=tmp_path)).validation.values == []
+    assert curves_of(replace(evaluated, folder=tmp_path)).of("validation/ndcg@10") == []
     (tmp_path / HISTORY).write_text("{")
     with pytest.raises(TrainingError, match=r"history\.jsonl, line 1: it can't be read"):
         curves_of(replace(evaluated, folder=tmp_path))

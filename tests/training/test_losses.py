@@ -1,6 +1,6 @@
 """Losses over a draw: each formula written out a second time, and what each promises beyond the contract.
 
-Masks, gradients, extremes and steps of every kind are checked by `check_loss` in test_checks.py.
+Masks, gradients, extremes and steps of every kind are checked in tests/contracts/test_losses.py.
 """
 
 import itertools

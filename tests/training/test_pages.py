@@ -21,16 +21,10 @@ from turret.training.comparison.compare import compare
 from turret.training.config.experiment import load_experiment
 from turret.training.config.named_settings import experiment_toml
 from turret.training.errors import TrainingError
-from turret.training.page.compare_page import compare_page, compared, report_compare
-from turret.training.page.drawings import (
-    Curve,
-    Curves,
-    compared_drawings,
-    curves_of,
-    run_drawings,
-    share_drawing,
-)
-from turret.training.page.render import check_output, write_page
+from turret.training.evaluation.evaluation import relevant_items, user_groups
+from turret.training.page.compare_page import compare_page, report_compare
+from turret.training.page.drawings import Curves, compared_drawings, curves_of, run_drawings, share_drawing
+from turret.training.page.render import check_output, render, write_page
 from turret.training.page.run_page import report_run, run_page
 from turret.training.run import CHECKPOINT, MODEL, REPORT_PAGE, Run, remove_run
 from turret.training.trainer import train
@@ -190,7 +184,7 @@ def test_markup_in_ids_titles_fields_and_paths_stays_text(hostile: Run) -> None:
 @pytest.fixture(scope="module")
 def compare_parts(evaluated: Run, other: Run) -> Page:
     """The other run is evaluated on the way."""
-    return Page(compare_page(compared([evaluated.folder, other.folder], None, "test")))
+    return Page(compare_page([evaluated.folder, other.folder], None, "test"))
 
 
 def test_the_figures_are_those_of_turret_compare(compare_parts: Page, evaluated: Run, other: Run) -> None:
@@ -205,25 +199,24 @@ def test_the_figures_are_those_of_turret_compare(compare_parts: Page, evaluated:
     assert paired in compare_parts.text
 
 
-def test_slices_of_all_users_are_the_comparison(evaluated: Run, other: Run) -> None:
+def test_slices_of_all_users_are_the_comparison(evaluated: Run, other: Run, shop: PreparedData) -> None:
     """The mean over slices of history lengths, weighted by their users, is that over all users."""
-    found = compared([evaluated.folder, other.folder], None, "test")
-    slices = [one for one in found.slices("ndcg@10") if one.name.startswith("history")]
-    users = sum(one.users for one in slices)
-    for number, run in enumerate(found.report["runs"]):
-        means = [one.users * (one.metrics[number] or {"mean": 0.0})["mean"] for one in slices]
-        assert sum(means) / users == pytest.approx(run["metrics"]["ndcg@10"]["mean"])
-    gains = [one.users * (one.differences[1] or {"mean": 0.0})["mean"] for one in slices]
-    assert sum(gains) / users == pytest.approx(found.report["runs"][1]["difference"]["ndcg@10"]["mean"])
+    groups = user_groups(shop, "test", relevant_items(shop, "test"))
+    report = compare([evaluated.folder, other.folder], "test", groups)
+    slices = [one for name, one in report["slices"].items() if name.startswith("history")]
+    for number, run in enumerate(report["runs"]):
+        for measure in ("metrics", "difference") if number else ("metrics",):
+            means = [one["users"] * one["runs"][number][measure]["ndcg@10"]["mean"] for one in slices]
+            assert sum(means) / report["users"] == pytest.approx(run[measure]["ndcg@10"]["mean"])
 
 
 def test_runs_that_cannot_be_compared_are_refused_in_a_sentence(evaluated: Run, hostile: Run) -> None:
-    with pytest.raises(TrainingError, match="needs at least two runs: turret report compare RUN RUN"):
-        compared([evaluated.folder], None, "test")
+    with pytest.raises(TrainingError, match="needs at least two runs"):
+        compare_page([evaluated.folder], None, "test")
     with pytest.raises(TrainingError, match=r"were trained on different data .*; name runs on the same data"):
-        compared([evaluated.folder, hostile.folder], None, "test")
+        compare_page([evaluated.folder, hostile.folder], None, "test")
     with pytest.raises(TrainingError, match="-k 3: the evaluation has k = 10, 20, 50"):
-        compare_page(compared([evaluated.folder] * 2, None, "test"), k=3)
+        compare_page([evaluated.folder] * 2, None, "test", k=3)
 
 
 Capture = pytest.CaptureFixture[str]
@@ -235,7 +228,7 @@ def folder(evaluated: Run, tmp_path: Path) -> Path:
 
 
 def test_the_page_is_written_into_the_run_and_its_path_is_printed(folder: Path, capsys: Capture) -> None:
-    assert report_run(folder, None, "test", None, [], None) == folder / REPORT_PAGE
+    report_run(folder, None, "test", None, [], None)
     assert capsys.readouterr().out == f"{folder / REPORT_PAGE}\n"
     assert (folder / REPORT_PAGE).read_text("utf-8").startswith("<!doctype html>")
     remove_run(folder)
@@ -331,13 +324,10 @@ def test_a_path_that_can_hold_no_page_is_refused_in_a_sentence(tmp_path: Path) -
         write_page(tmp_path / "file" / "report.html", "")
 
 
-def test_a_character_that_html_does_not_allow_is_marked(evaluated: Run, other: Run) -> None:
-    found = compared([evaluated.folder, other.folder], None, "test")
-    settings = {"a\x00b\x1bc": ["half a pair \ud800", "two\nlines"]}
-    page = compare_page(replace(found, report={**found.report, "settings": settings}))
+def test_a_character_that_html_does_not_allow_is_marked() -> None:
+    page = render("base.html.j2", title="a\x00b\x1bc", lead="half a pair \ud800, two\nlines", sections={})
     assert "a\ufffdb\ufffdc" in page
-    assert "half a pair ?" in page
-    assert "two\nlines" in page
+    assert "half a pair ?, two\nlines" in page
 
 
 def drawn_texts(drawing: str | None) -> str:
@@ -348,8 +338,8 @@ def drawn_texts(drawing: str | None) -> str:
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
 def test_a_curve_of_any_length_is_drawn(count: int) -> None:
     """A label is text."""
-    curve = Curve(list(range(count)), [step / 7 for step in range(count)])
-    curves = Curves(curve, curve, curve, curve, curve, "ndcg@10", None, None, 0)
+    points = [(step, step / 7) for step in range(count)]
+    curves = Curves({"loss/epoch": points, "validation/ndcg@10": points}, "ndcg@10", None, 0)
     (_, loss), (title, validated) = compared_drawings([("<b>", [curves]), ("2: b", [curves, curves])])
     assert title == "Validation ndcg@10"
     assert (loss is None) is (validated is None) is (count == 0)
@@ -359,8 +349,9 @@ def test_a_curve_of_any_length_is_drawn(count: int) -> None:
 
 
 def test_the_model_that_was_kept_and_the_shares_are_named(evaluated: Run) -> None:
-    drawings = dict(run_drawings(curves_of(evaluated)))
-    best = curves_of(evaluated)
-    assert f"epoch {best.best_epoch}: {best.best:.4f}" in drawn_texts(drawings["Validation ndcg@10"])
-    bars = drawn_texts(share_drawing(["top 50 %", "50 to 100 %"], [("one", [0.7, 0.3]), ("two", [1, 0])]))
+    drawings, progress = dict(run_drawings(curves_of(evaluated))), evaluated.progress()
+    assert progress is not None
+    best = f"epoch {progress.best_epoch}: {progress.best:.4f}"
+    assert best in drawn_texts(drawings["Validation ndcg@10"])
+    bars = drawn_texts(share_drawing(["top 50 %", "50 to 100 %"], {"one": [0.7, 0.3], "two": [1, 0]}))
     assert all(text in bars for text in ("top 50 %", "50 to 100 %", "one", "two", "80%"))

@@ -19,14 +19,12 @@ from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, Objective, StepLoss
 from turret.training.report import commands
-from turret.training.report.choice import best_rows, recommendation
 from turret.training.report.commands import report_samplers
-from turret.training.report.cost import StepTimer
-from turret.training.report.measured import Entry, entries, too_large
-from turret.training.report.samplers import ReportRequest, SamplerReport
-from turret.training.report.table import report_table
+from turret.training.report.queries import Entry, entries
+from turret.training.report.samplers import ReportRequest, SamplerReport, too_large
+from turret.training.report.steps import step_cost
+from turret.training.report.table import best_rows, recommendation, report_table
 from turret.training.run import Run, remove_run
-from turret.training.samplers.adaptive.positive_features import PositiveFeaturesConfig
 from turret.training.samplers.registry import PartConfig, SamplerConfig
 
 Capture = pytest.CaptureFixture[str]
@@ -152,7 +150,7 @@ def measure_kinds(
 
     def measure(*kinds: str, run: Run = small_steps, **changed: Any) -> dict[str, Any]:
         def chosen(sizes: Sequence[int], batch_size: int) -> list[Entry]:
-            return [entry for entry in entries(sizes, batch_size) if entry.kind in kinds]
+            return [entry for entry in entries(sizes, batch_size) if entry.settings.kind in kinds]
 
         monkeypatch.setattr("turret.training.report.samplers.entries", chosen)
         request = replace(asked, refresh_every=(), batch_sizes=(32,), **changed)
@@ -204,14 +202,13 @@ def test_every_kind_of_sampler_is_measured() -> None:
     parts = {part.kind for one in listed for part in one.settings.members}
     known = kinds(SamplerConfig) | kinds(PartConfig)
     assert len(known) >= 15
-    assert {one.kind for one in listed} | parts == known
+    assert {one.settings.kind for one in listed} | parts == known
 
 
 def test_large_tables_are_not_built_and_the_reason_has_their_size() -> None:
     """256 features of a million items are 2 GB."""
-    features = Entry("some", None, PositiveFeaturesConfig(kind="positive_features"))
-    assert too_large(features, 100_000) is None
-    assert "2.05 GB" in (too_large(features, 1_000_000) or "")
+    assert too_large(256, 100_000) is None
+    assert "2.05 GB" in (too_large(256, 1_000_000) or "")
 
 
 class Counted(Objective):
@@ -233,7 +230,7 @@ class Counted(Objective):
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock by which every step takes as many seconds as steps came before it."""
     times = iter(x for step in range(1000) for x in (100.0 * step, 101.0 * step))
-    monkeypatch.setattr("turret.training.report.cost._now", lambda device: next(times))
+    monkeypatch.setattr("turret.training.report.steps._now", lambda device: next(times))
 
 
 @pytest.mark.usefixtures("clock")
@@ -241,7 +238,7 @@ def test_the_median_step_counts_and_the_first_does_not(evaluated: Run, shop: Pre
     """Steps of 1, 2 and 3 seconds after the first; the model is as it was, in its evaluating form."""
     model, objective = evaluated.open_model(shop), Counted()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    cost = StepTimer(model, shop, evaluated.experiment, steps=3).time(objective, dense=False)
+    cost = step_cost(model, shop, evaluated.experiment, objective, dense=False, steps=3)
     assert cost.milliseconds == pytest.approx(2000.0)
     assert cost.timed_examples == 256
     assert len(objective.sizes) == 4
@@ -252,27 +249,23 @@ def test_the_median_step_counts_and_the_first_does_not(evaluated: Run, shop: Pre
 
 
 @pytest.mark.usefixtures("clock")
-def test_an_epoch_of_one_batch_is_enough(evaluated: Run, shop: PreparedData) -> None:
-    """The batch comes again: steps of 1 and 2 seconds."""
-    training = evaluated.experiment.training.model_copy(update={"batch_size": 10**6})
-    experiment = evaluated.experiment.model_copy(update={"training": training})
-    cost = StepTimer(evaluated.open_model(shop), shop, experiment, steps=2).time(Counted(), dense=False)
-    assert cost.timed_examples < 10**6
-    assert cost.milliseconds == pytest.approx(1500.0)
-
-
-@pytest.mark.usefixtures("clock")
-def test_what_looks_at_all_items_is_timed_on_fewer_examples_and_scaled(
+def test_scores_of_all_items_are_timed_on_fewer_examples_and_scaled(
     evaluated: Run, shop: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turret.training.report.cost._MOST_SCORES", 64 * len(shop.item_ids))
+    """A batch that is the whole epoch is timed again and again."""
+    training = evaluated.experiment.training.model_copy(update={"batch_size": 10**6})
+    experiment = evaluated.experiment.model_copy(update={"training": training})
+    model = evaluated.open_model(shop)
+    whole = step_cost(model, shop, experiment, Counted(), dense=False, steps=2)
+    assert whole.timed_examples < 10**6
+    assert whole.milliseconds == pytest.approx(1500.0)
+    monkeypatch.setattr("turret.training.report.steps._MOST_SCORES", 64 * len(shop.item_ids))
     objective = Counted()
-    cost = StepTimer(evaluated.open_model(shop), shop, evaluated.experiment, steps=3).time(
-        objective, dense=True
-    )
+    cost = step_cost(model, shop, evaluated.experiment, objective, dense=True, steps=3)
     assert cost.timed_examples == 64
     assert all(size < 128 for size in objective.sizes)
-    assert cost.milliseconds == pytest.approx(2000.0 * 256 / 64)
+    # Steps of 4, 5 and 6 seconds.
+    assert cost.milliseconds == pytest.approx(5000.0 * 256 / 64)
 
 
 def priced(

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -14,17 +14,22 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
+from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.model_loss import build_objective
 from turret.training.randomness import stream
-from turret.training.report.divergence import divergence
-from turret.training.report.gradients import effective_share, full_gradient, gradient_error, sampled_gradient
-from turret.training.report.in_batch_losses import LOSSES, in_batch_losses
-from turret.training.report.measured import Entry
-from turret.training.report.queries import Examples, ExampleSource, Queries, drawer
-from turret.training.report.staleness import MovingModel
+from turret.training.report.measures import (
+    divergence,
+    effective_share,
+    full_gradient,
+    gradient_error,
+    sampled_gradient,
+)
+from turret.training.report.queries import Entry, Examples, ExampleSource, Queries, drawer
+from turret.training.report.samplers import IN_BATCH_LOSSES, in_batch_losses
+from turret.training.report.steps import moved_model
 from turret.training.run import Run, build_model
 from turret.training.samplers.core.contract import DrawContext, Encode, Sampler
 from turret.training.samplers.core.draw import Draw, drawn_by_example
@@ -89,15 +94,6 @@ def enumerated_error() -> tuple[float, float]:
         variance += square - float(mean @ mean)
         length += float(exact @ exact)
     return math.sqrt(squared_bias / length), variance / length
-
-
-def test_the_full_gradient_is_that_of_the_formula() -> None:
-    given, vectors = five_items()
-    gradients = full_gradient(given, vectors, SHARP).double().numpy()
-    for row, positive in enumerate(given.positives.tolist()):
-        user, items = given.users[row].double().numpy(), vectors.double().numpy()
-        exact = oracle_gradient(user, items, positive, {i: 1.0 for i in range(FIVE) if i != positive})
-        np.testing.assert_allclose(gradients[row], exact, rtol=1e-4, atol=1e-5)
 
 
 def test_bias_and_variance_are_those_of_all_draws() -> None:
@@ -275,11 +271,11 @@ def measured_losses() -> dict[str, dict[str, Any]]:
     """500 batches for each loss, so that the bounds of its bias are narrow: seconds, once."""
     context = SamplerContext(GivenCounts(), SCORING, 0, torch.device("cpu"))
     rows = in_batch_losses(handmade_queries(), context, SCORING, (3,), 500)
-    assert [row["batch_size"] for row in rows] == [3] * len(LOSSES)
+    assert [row["batch_size"] for row in rows] == [3] * len(IN_BATCH_LOSSES)
     return {row["loss"]: row for row in rows}
 
 
-@pytest.mark.parametrize("label", LOSSES)
+@pytest.mark.parametrize("label", IN_BATCH_LOSSES)
 def test_the_bias_is_that_of_all_batches(label: str, measured_losses: dict[str, dict[str, Any]]) -> None:
     """Within its bounds, which tell the losses apart."""
     row = measured_losses[label]
@@ -424,33 +420,29 @@ class Recorder(Sampler):
         self.advanced.append(encode(torch.arange(1))[0].clone())
 
 
-def moving(evaluated: Run, shop: PreparedData) -> MovingModel:
+def moved(evaluated: Run, shop: PreparedData, samplers: dict[int, Sequence[Sampler]]) -> TwoTowers:
     settings, device = evaluated.experiment, torch.device("cpu")
     objective = build_objective(settings.objective, settings.tower, shop, 0, device)
-    return MovingModel(evaluated.open_model(shop), objective, shop, settings)
+    return moved_model(evaluated.open_model(shop), objective, shop, settings, samplers)
 
 
 def test_each_sampler_is_refreshed_so_many_steps_before_the_end(evaluated: Run, shop: PreparedData) -> None:
     """The one of 1 step saw the model one step before the end, the one of 4 four, and then every step."""
-    young, old, every = Recorder(), Recorder(), Recorder()
-    model = moving(evaluated, shop)
-    model.follow({1: [young], 4: [old, every]})
-    assert [len(one.refreshed) for one in (young, old, every)] == [1, 1, 1]
-    assert [len(one.advanced) for one in (young, old, every)] == [1, 4, 4]
+    young, old = Recorder(), Recorder()
+    model = moved(evaluated, shop, {1: [young], 4: [old]})
+    assert [len(one.refreshed) for one in (young, old)] == [1, 1]
+    assert [len(one.advanced) for one in (young, old)] == [1, 4]
     states = [old.refreshed[0], *old.advanced]
     assert all(not torch.equal(a, b) for a, b in pairwise(states))
     assert torch.equal(young.refreshed[0], states[3])
     assert torch.equal(young.advanced[0], states[4])
-    assert torch.equal(states[4], model.model.current_vectors(torch.arange(1))[0])
+    assert torch.equal(states[4], model.current_vectors(torch.arange(1))[0])
 
 
 def test_the_run_s_own_model_stays_and_the_way_is_repeated(evaluated: Run, shop: PreparedData) -> None:
     """The copy moves by the seed alone."""
-    original = evaluated.open_model(shop)
-    first, second = moving(evaluated, shop), moving(evaluated, shop)
-    for model in (first, second):
-        model.follow({2: []})
     rows = torch.arange(len(shop.item_ids))
-    np.testing.assert_array_equal(first.model.current_vectors(rows), second.model.current_vectors(rows))
-    assert not torch.equal(first.model.current_vectors(rows), original.current_vectors(rows))
-    assert not first.model.training
+    original = evaluated.open_model(shop).current_vectors(rows)
+    first, second = (moved(evaluated, shop, {2: []}).current_vectors(rows) for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, original)

@@ -9,14 +9,13 @@ import pytest
 
 from turret.data.prepared import PreparedData
 from turret.training.commands import TrainRequest
+from turret.training.comparison import seed_commands as commands
+from turret.training.comparison.seed_commands import evaluate_command, train_command
+from turret.training.comparison.seeds import SeedRuns, parse_seeds, spread, training_summary
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.records.history import load_history
 from turret.training.run import MODEL, SEEDS, Run
-from turret.training.seeds import commands
-from turret.training.seeds.commands import evaluate_command, train_command
-from turret.training.seeds.runs import SeedRuns, parse_seeds
-from turret.training.seeds.summary import spread, training_summary
 from turret.training.trainer import train
 
 

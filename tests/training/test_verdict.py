@@ -1,7 +1,7 @@
 """The sentences that an evaluation ends with."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,15 @@ from turret.training.config.experiment import TrainingConfig, load_experiment
 from turret.training.run import Run
 from turret.training.trainer import train
 from turret.training.verdict import order
-from turret.training.verdict.comparison import (
+from turret.training.verdict.findings import (
     baseline_findings,
     comparison_findings,
     left_out_findings,
+    paragraphs,
     too_small,
 )
-from turret.training.verdict.finding import paragraphs
-from turret.training.verdict.order import Order
-from turret.training.verdict.repeats import repeats
-from turret.training.verdict.training_end import training_end
-from turret.training.verdict.unread import unread_features, unread_order
-from turret.training.verdict.verdict import main_metric, verdict
+from turret.training.verdict.order import Order, unread_features, unread_order
+from turret.training.verdict.verdict import main_metric, repeats, training_end, verdict
 
 VALUE = {"mean": 0.5, "low": 0.46, "high": 0.54}
 
@@ -370,7 +367,7 @@ def test_the_sentences_give_the_figures() -> None:
         "baselines_left_out": {"als": "gone"},
     }
     found = [*baseline_findings(report, M), *left_out_findings(report)]
-    shown = paragraphs({"verdict": [finding.as_json() for finding in found]})
+    shown = paragraphs({"verdict": [asdict(finding) for finding in found]})
     assert max(map(len, shown.splitlines())) <= 100
     said = " ".join(shown.split())
     assert (

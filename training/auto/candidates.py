@@ -6,7 +6,7 @@ from turret.data.errors import ConfigurationError
 from turret.training.auto.facts import Facts
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.config.named_settings import with_settings
-from turret.training.verdict.repeats import MANY
+from turret.training.verdict.verdict import MANY
 
 # Pairs of successive items that recur less often than this, relative to shuffled histories, show no order;
 # from ORDERED on, the order is certain. Between the two, trials decide.
@@ -94,12 +94,13 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     file may have been sorted by anything, so its favourite is one without order.
     """
     ordered: dict[str, tuple[str, Settings]] = {}
-    if facts.order is None or facts.order >= UNORDERED:
+    ratio = facts.order.ratio
+    if ratio is None or ratio >= UNORDERED:
         names = ["transformer", "transformer_short"]
         for name in reversed(names) if facts.examples < SMALL_LOG else names:
             ordered[name] = (name, _objective(facts))
     unordered: dict[str, tuple[str, Settings]] = {}
-    if facts.order is None or facts.order < ORDERED or facts.in_file_order:
+    if ratio is None or ratio < ORDERED or facts.in_file_order:
         unordered["set"] = ("ids", _set(facts))
         if telling_categories(facts):
             unordered["categories"] = ("ids", _categories(facts))

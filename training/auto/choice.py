@@ -1,19 +1,29 @@
 """`--experiment auto`: look at the data, try the candidates, pick one, and say why."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from turret.data.configuration import parse_overrides
 from turret.data.prepared import PreparedData
-from turret.training.auto.candidates import candidates
+from turret.data.progress import counted
+from turret.training.auto.candidates import (
+    MOST_ENCODED,
+    MOST_SCORED,
+    ORDERED,
+    UNORDERED,
+    candidates,
+    telling_categories,
+)
 from turret.training.auto.facts import Facts, facts_of
-from turret.training.auto.reasons import Reason, data_reasons
 from turret.training.auto.trials import Trial, obstacle, run_trials, trial_reason
-from turret.training.config.experiment import ExperimentConfig
+from turret.training.baselines.registry import BASELINES
+from turret.training.config.experiment import ExperimentConfig, TrainingConfig
 from turret.training.errors import TrainingError
 from turret.training.run import Run, check_no_run
+from turret.training.verdict.findings import Finding, listing
+from turret.training.verdict.verdict import MANY
 
 AUTO = "auto"
 
@@ -26,15 +36,15 @@ class Choice:
 
     picked: str
     experiment: ExperimentConfig
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Finding, ...]
     trials: tuple[Trial, ...]
 
     def as_json(self) -> dict[str, Any]:
         """`{picked, reasons, trials}`; the experiment is stored beside it."""
         return {
             "picked": self.picked,
-            "reasons": [reason.as_json() for reason in self.reasons],
-            "trials": [trial.as_json() for trial in self.trials],
+            "reasons": [asdict(reason) for reason in self.reasons],
+            "trials": [asdict(trial) for trial in self.trials],
         }
 
 
@@ -62,9 +72,9 @@ def choose(data: PreparedData, overrides: Sequence[str] | Mapping[str, object], 
     values = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
     facts = facts_of(data)
     experiments, refused = candidates(facts, values)
-    reasons: list[Reason] = []
+    reasons: list[Finding] = []
 
-    def add(reason: Reason) -> None:
+    def add(reason: Finding) -> None:
         reasons.append(reason)
         report(f"auto: {reason.sentence}")
 
@@ -86,7 +96,8 @@ def choose(data: PreparedData, overrides: Sequence[str] | Mapping[str, object], 
         add(_picked(picked, trials, metric, facts))
     else:
         picked = next(iter(experiments))
-        add(_without_trials(picked, hindrance, facts))
+        sentence = f"Picked: {picked}, without trials, as {hindrance}."
+        add(Finding("no_trials", sentence, {"picked": picked, "examples": facts.examples}))
     return Choice(picked, experiments[picked], tuple(reasons), tuple(trials))
 
 
@@ -98,7 +109,7 @@ def _best(trials: Sequence[Trial], data: PreparedData) -> str:
     return max(valued, key=lambda trial: trial.value or 0.0).candidate
 
 
-def _picked(picked: str, trials: Sequence[Trial], metric: str, facts: Facts) -> Reason:
+def _picked(picked: str, trials: Sequence[Trial], metric: str, facts: Facts) -> Finding:
     values = {trial.candidate: trial.value for trial in trials}
     own = values[picked] or 0.0
     others = [
@@ -108,9 +119,115 @@ def _picked(picked: str, trials: Sequence[Trial], metric: str, facts: Facts) -> 
     sentence = f"Picked: {picked}, whose validation {metric} is the best, {own:.4f}{beside}."
     if metric == "ndcg@10" and max(facts.own_use.values(), default=0.0) > own:
         sentence += " So far the user's own items are better: see the verdict of `turret evaluate`."
-    return Reason("picked", sentence, {"picked": picked, "metric": metric, "values": values})
+    return Finding("picked", sentence, {"picked": picked, "metric": metric, "values": values})
 
 
-def _without_trials(picked: str, hindrance: str, facts: Facts) -> Reason:
-    sentence = f"Picked: {picked}, without trials, as {hindrance}."
-    return Reason("no_trials", sentence, {"picked": picked, "examples": facts.examples})
+def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[str, str]) -> Iterator[Finding]:
+    """The reasons that the data alone gives.
+
+    Args:
+        facts: the figures of the data.
+        experiment: that of the first candidate.
+        refused: the candidates that the overrides contradict, with the message.
+    """
+    ratio = facts.order.ratio
+    yield _order(facts)
+    if facts.item_features or facts.user_features:
+        yield _features(facts)
+    if facts.item_tastes and (ratio is None or ratio < ORDERED):
+        yield _tastes(facts)
+    if facts.repeat_share >= MANY and not experiment.evaluation.exclude_seen:
+        yield _repeats(facts)
+    if facts.items > (MOST_ENCODED if facts.item_features else MOST_SCORED):
+        yield _large_catalog(facts)
+    if facts.has_negatives:
+        sentence = (
+            "The data has labels or given negatives, which these candidates don't read; the shipped "
+            "experiment labelled_pairs does."
+        )
+        yield Finding("unread_labels", sentence, {"experiments": ["labelled_pairs"]})
+    yield _size(facts, experiment.training)
+    for name, message in refused.items():
+        sentence = f"The candidate {name} does not fit the given settings: {message}."
+        yield Finding("refused", sentence, {"candidate": name, "message": message})
+
+
+def _order(facts: Facts) -> Finding:
+    order, ratio = facts.order, facts.order.ratio
+    if ratio is None:
+        sentence = (
+            "Too few pairs of successive items recur to tell whether the order of the events predicts the "
+            "next item, so towers with and without order are tried."
+        )
+        return Finding("unclear_order", sentence, {"ratio": None})
+    if ratio >= ORDERED:
+        kind, told, so = "order", "predicts the next item", "transformers are tried"
+    elif ratio < UNORDERED:
+        kind, told = "no_order", "tells nothing of the next item"
+        so = "no transformer is tried, and one candidate reads histories as sets"
+    else:
+        kind, told = "unclear_order", "tells little of the next item"
+        so = "towers with and without order are tried"
+    sentence = f"The order of the events {told} ({order.clause}), so {so}."
+    return Finding(kind, sentence, {"ratio": ratio, **asdict(order)})
+
+
+def _repeats(facts: Facts) -> Finding:
+    sentence = (
+        f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked too "
+        "(evaluation.exclude_seen = false)"
+    )
+    if facts.own_use:
+        beaten = listing(
+            [f"{BASELINES[name].title} have {value:.4f}" for name, value in facts.own_use.items()]
+        )
+        sentence += (
+            f". {facts.used_before:.0%} of the validation users take an item again, and a model has to beat "
+            f"their own items: by validation ndcg@10 {beaten}"
+        )
+    figures = {"share": facts.repeat_share, "used_before": facts.used_before, "own_use": dict(facts.own_use)}
+    return Finding("repeats", f"{sentence}.", {**figures, "exclude_seen": False})
+
+
+def _features(facts: Facts) -> Finding:
+    parts = [
+        f"{len(names)} of {kind} ({listing(list(names))})"
+        for kind, names in (("items", facts.item_features), ("users", facts.user_features))
+        if names
+    ]
+    sentence = f"The data has features, {' and '.join(parts)}, so a candidate reads them."
+    figures = {"item_features": list(facts.item_features), "user_features": list(facts.user_features)}
+    return Finding("features", sentence, figures)
+
+
+def _tastes(facts: Facts) -> Finding:
+    ratios = sorted(facts.item_tastes.items(), key=lambda item: -item[1])
+    measured = ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios)
+    shared = f"two items of a user share a value so many times as often as two of the log: {measured}"
+    chosen = telling_categories(facts)
+    sentence = (
+        f"Users choose by {listing(list(chosen))} ({shared}), so a candidate reads little else."
+        if chosen
+        else f"Users do not choose by the categories of items ({shared}), so no candidate reads these alone."
+    )
+    return Finding("tastes" if chosen else "no_tastes", sentence, {"ratios": dict(facts.item_tastes)})
+
+
+def _large_catalog(facts: Facts) -> Finding:
+    scored = (
+        "a step of the candidates with features scores the items of its batch only"
+        if facts.items <= MOST_SCORED
+        else "a step scores a sample of the catalog"
+    )
+    sentence = f"The catalog has {facts.items:,} items, so {scored}, and not all of them."
+    return Finding("large_catalog", sentence, {"items": facts.items})
+
+
+def _size(facts: Facts, training: TrainingConfig) -> Finding:
+    sentence = (
+        f"The training part has {facts.examples:,} examples, so a batch of the first candidate has "
+        f"{training.batch_size:,} of them, and its training ends after {counted(training.epochs, 'epoch')}, "
+        f"or {training.patience} without improvement."
+    )
+    figures = {name: getattr(training, name) for name in ("batch_size", "epochs", "patience")}
+    return Finding("size", sentence, {"examples": facts.examples, **figures})

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
+from turret.data.features import Bag, Column
 from turret.data.prepared import PreparedData
-from turret.training.auto.tastes import tastes
 from turret.training.baselines.registry import BASELINES
 from turret.training.batches.batches import check_trainable
 from turret.training.evaluation.evaluation import (
@@ -19,10 +20,12 @@ from turret.training.evaluation.evaluation import (
 from turret.training.evaluation.ranking import rank
 from turret.training.randomness import stream
 from turret.training.verdict.order import Order, order_of
-from turret.training.verdict.repeats import MANY
+from turret.training.verdict.verdict import MANY
 
 # The users and the cut-off of the validation metric of a trial.
 _USERS, _K = 5_000, 10
+# The users whose tastes are read.
+_TASTED_USERS, _ROUNDING = 20_000, 1e-9
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,11 @@ class Facts:
         item_tastes: for those of them that are a category or a list of categories, how many times as often
             two items of a user share a value as two items of the log.
         user_features: the names of the users' features.
-        order: the `Order.ratio` of the histories; None where too little recurs to tell.
+        order: what the order of the histories tells.
         in_file_order: whether the events have the order of their file, for want of times.
         repeat_share: the share of all events that repeat an item of an earlier visit of their user.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
-        measured_order: the figures behind `order`.
         own_use: of data with many repeats, the validation NDCG@10 of the baselines of the user's own use, by
             their names, where used items are ranked.
         used_before: the share of validation users whose first target is an item that they had used before.
@@ -52,12 +54,11 @@ class Facts:
     item_features: tuple[str, ...]
     item_tastes: Mapping[str, float]
     user_features: tuple[str, ...]
-    order: float | None
+    order: Order
     in_file_order: bool
     repeat_share: float
     has_validation: bool
     has_negatives: bool
-    measured_order: Order | None = None
     own_use: Mapping[str, float] = field(default_factory=dict)
     used_before: float = 0.0
 
@@ -73,7 +74,6 @@ def facts_of(data: PreparedData) -> Facts:
     validation_starts, validation_ends = data.bounds("validation")
     has_validation = bool((validation_ends > validation_starts).any())
     share = data.manifest.repeat_share
-    order = order_of(data, repeats=share >= MANY)
     own_use, used = _own_use(data) if has_validation and share >= MANY else ({}, 0.0)
     return Facts(
         items=len(data.item_ids),
@@ -81,12 +81,11 @@ def facts_of(data: PreparedData) -> Facts:
         item_features=tuple(feature.name for feature in data.manifest.item_features),
         item_tastes=tastes(data),
         user_features=tuple(feature.name for feature in data.manifest.user_features),
-        order=order.ratio,
+        order=order_of(data, repeats=share >= MANY),
         in_file_order=data.manifest.time.kind == "position",
         repeat_share=share,
         has_validation=has_validation,
         has_negatives=data.negatives is not None,
-        measured_order=order,
         own_use=own_use,
         used_before=used,
     )
@@ -104,3 +103,59 @@ def _own_use(data: PreparedData) -> tuple[dict[str, float], float]:
             found[name] = float(values[f"ndcg@{_K}"].mean())
     first = first_targets(data, "validation", relevant.users)
     return found, float(used_before(data, first, "validation").mean())
+
+
+def tastes(data: PreparedData) -> dict[str, float]:
+    """For each category or list of categories of items, the ratio of two probabilities, in the training part.
+
+    The first is that two distinct items of a user share a value, the second that two of the log do; 1 says
+    that users do not choose by this feature. One value of each item is drawn evenly, and items without one
+    share none. At most 20,000 users, drawn once, are read. A feature without a value that two items share is
+    left out.
+    """
+    users, items = _distinct_items(data)
+    counts = np.bincount(users)
+    pairs_of_users = int((counts * (counts - 1)).sum())
+    # How often the item of each entry is in the log.
+    frequencies = np.bincount(items)[items] if len(items) else items
+    pairs_of_log = len(items) ** 2 - int(frequencies.sum())
+    found = {}
+    for feature in data.item_features.features:
+        if feature.kind not in ("category", "multi") or not pairs_of_users or not pairs_of_log:
+            continue
+        events, values, shares = _values_of(data.item_features.columns[feature.name], items)
+        size = feature.size
+        of_user, of_log = (
+            np.bincount(np.unique(keys, return_inverse=True)[1], weights=shares)
+            for keys in (users[events] * size + values, values)
+        )
+        # Both without the pairs of an item with itself.
+        within = float((of_user**2).sum() - (shares**2).sum())
+        all_of_log, same_item = float((of_log**2).sum()), float((shares**2 * frequencies[events]).sum())
+        if all_of_log - same_item > _ROUNDING * all_of_log:
+            found[feature.name] = within / pairs_of_users / (all_of_log - same_item) * pairs_of_log
+    return found
+
+
+def _distinct_items(data: PreparedData) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Users, numbered from 0, and their distinct items: one entry a pair."""
+    starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
+    chosen = stream(0, "tastes", 0).permutation(len(starts))[:_TASTED_USERS].tolist()
+    items = [np.unique(data.event_items[starts[user] : ends[user]]).astype(np.int64) for user in chosen]
+    users = np.repeat(np.arange(len(items)), [len(own) for own in items])
+    return users, np.concatenate([np.empty(0, dtype=np.int64), *items])
+
+
+def _values_of(
+    column: Column, items: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """The known values of `items`: index in `items`, code, and one over the item's number of codes."""
+    if not isinstance(column, Bag):
+        codes = np.asarray(column)[items].astype(np.int64)
+        known = np.flatnonzero(codes)
+        return known, codes[known], np.ones(len(known))
+    lengths = np.diff(column.offsets)[items]
+    events = np.repeat(np.arange(len(items)), lengths)
+    places = np.arange(len(events)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    codes = np.asarray(column.values)[column.offsets[items][events] + places].astype(np.int64)
+    return events, codes, 1.0 / lengths[events]

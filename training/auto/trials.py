@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any
 
 import torch
 
@@ -19,12 +18,12 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.tower.errors import TowerError
 from turret.training.auto.facts import Facts
-from turret.training.auto.reasons import Reason
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import with_settings
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.run import Run
 from turret.training.trainer import Trainer, train
+from turret.training.verdict.findings import Finding
 
 # A larger log has no trials: an epoch of it is longer than all of them should be.
 MOST_EXAMPLES = 10_000_000
@@ -55,10 +54,6 @@ class Trial:
     planned: int
     seconds: float
     failure: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """All attributes by name."""
-        return asdict(self)
 
 
 def obstacle(facts: Facts, count: int) -> str | None:
@@ -124,12 +119,12 @@ def _left_out(name: str, experiment: ExperimentConfig, reason: object) -> Trial:
     return Trial(name, None, 0, 0, experiment.training.epochs, 0.0, " ".join(str(reason).split()))
 
 
-def trial_reason(trial: Trial, metric: str) -> Reason:
+def trial_reason(trial: Trial, metric: str) -> Finding:
     """The sentence of one trial."""
     if trial.value is None:
-        return Reason("left_out", f"{trial.candidate} is left out: {trial.failure}.", trial.as_json())
+        return Finding("left_out", f"{trial.candidate} is left out: {trial.failure}.", asdict(trial))
     sentence = (
         f"In a trial of {trial.epochs} of {counted(trial.planned, 'epoch')} ({trial.seconds:.0f} s), "
         f"{trial.candidate} reaches a validation {metric} of {trial.value:.4f}, at epoch {trial.epoch}."
     )
-    return Reason("trial", sentence, trial.as_json())
+    return Finding("trial", sentence, asdict(trial))

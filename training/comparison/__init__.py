@@ -1,3 +1,3 @@
-"""Several runs beside each other: paired differences, settings, cost and size."""
+"""Several runs beside each other, and the runs of several seeds as one."""
 
-__all__ = ["commands", "compare"]
+__all__ = ["compare", "compare_command", "seed_commands", "seeds"]

@@ -1,6 +1,6 @@
 """Paired differences of runs over the users that all of them were evaluated on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from turret.training.comparison.seeds import SeedRuns, spread
 from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
@@ -16,9 +17,7 @@ from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.per_user import load_used_before, mean_per_user
 from turret.training.evaluation.slices import NEW, USED
 from turret.training.run import MODEL, PER_USER, Run
-from turret.training.seeds.runs import SeedRuns
-from turret.training.seeds.summary import spread
-from turret.training.verdict.comparison import best_baseline_finding
+from turret.training.verdict.findings import best_baseline_finding
 
 # The seed of the resamples: the same for all pairs of runs.
 SEED = 0
@@ -53,24 +52,34 @@ class Candidate:
         return {**named, "training.seed": self.seeds} if self.is_several else named
 
 
-def compare(folders: Sequence[Path], part: EvaluatedPart) -> dict[str, Any]:
+def open_candidates(folders: Sequence[Path]) -> list[Candidate]:
+    """Open the runs of a comparison. Raises TrainingError for fewer than two, or what `Run.read` raises."""
+    if len(folders) < 2:
+        raise TrainingError("a comparison needs at least two runs; name another one.")
+    return [Candidate.open(folder) for folder in folders]
+
+
+def compare(
+    folders: Sequence[Path], part: EvaluatedPart, slices: Mapping[str, NDArray[np.bool_]] | None = None
+) -> dict[str, Any]:
     """Compare runs with the first of them; a folder of several seeds counts as one run, their average.
+
+    `slices` name some of the users of the part, bool [U] each: by default those whose first target they had
+    used before and the others, if there are both.
 
     Returns:
         A JSON-ready report: for each run its metrics over the common users, `difference` to the first run
         (`{mean, low, high}`, 95 % bootstrap intervals, paired by user), cost and size, and `baseline`, the
         finding of its evaluation about the best baseline; `slices` with `metrics` and `difference` of each
-        run for the users whose first target they had used before and for the others, if there are such; and
-        `settings`, the values of the settings that differ, in the order of the runs, None for a setting that
-        a run lacks. Of several seeds, each user's figures, the cost and the size are means, `seeds` lists
-        them, and `deviation` has the standard deviation of each metric over seeds.
+        run; and `settings`, the values of the settings that differ, in the order of the runs, None for a
+        setting that a run lacks. Of several seeds, each user's figures, the cost and the size are means,
+        `seeds` lists them, and `deviation` has the standard deviation of each metric over seeds.
 
     Raises:
-        TrainingError: there are fewer than two runs, one is not evaluated on `part`, or they share no user.
+        TrainingError: a run is not evaluated on `part`, they share no user, or not all those of `slices`;
+            or there are fewer than two runs.
     """
-    if len(folders) < 2:
-        raise TrainingError("a comparison needs at least two runs: turret compare RUN RUN.")
-    candidates = [Candidate.open(folder) for folder in folders]
+    candidates = open_candidates(folders)
     values, used = _common_values(candidates, part)
     replicates = candidates[0].runs[0].experiment.evaluation.bootstrap
     everyone = np.ones(len(used), dtype=bool)
@@ -86,7 +95,10 @@ def compare(folders: Sequence[Path], part: EvaluatedPart) -> dict[str, Any]:
         }
         for candidate, measured in zip(candidates, _measured(values, everyone, replicates), strict=True)
     ]
-    groups = {USED: used, NEW: ~used} if used.any() and not used.all() else {}
+    if slices is None:
+        slices = {USED: used, NEW: ~used} if used.any() and not used.all() else {}
+    elif any(len(members) != len(used) for members in slices.values()):
+        raise TrainingError("The runs were evaluated on other users of this data; evaluate them all again.")
     return {
         "part": part,
         "users": len(used),
@@ -94,7 +106,7 @@ def compare(folders: Sequence[Path], part: EvaluatedPart) -> dict[str, Any]:
         "runs": described,
         "slices": {
             name: {"users": int(members.sum()), "runs": _measured(values, members, replicates)}
-            for name, members in groups.items()
+            for name, members in slices.items()
         },
         "settings": _differing(candidates),
     }

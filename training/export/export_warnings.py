@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.training.run import Run
-from turret.training.verdict.comparison import best_baseline_finding
+from turret.training.verdict.findings import best_baseline_finding
 
 
 def export_warnings(run: Run, data: PreparedData) -> Iterator[str]:

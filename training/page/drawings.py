@@ -1,7 +1,7 @@
 """The drawings of a page as SVG: curves of trainings, and shares of the catalog."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -33,77 +33,66 @@ _STYLE: Any = {
     "xtick.color": _INK,
     "ytick.color": _INK,
 }
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Values [P] of one figure by step [P]."""
-
-    steps: list[int]
-    values: list[float]
+Points = Sequence[tuple[int, float]]
 
 
 @dataclass(frozen=True)
 class Curves:
-    """The curves of a run; `best_step` and `best` are of the model that was kept, None if nothing validated.
+    """The curves of a run as steps and values, by the name of the figure in its history.
 
-    `loss` are batches, `epoch_loss` means over an epoch.
+    `best` is the point of the model that was kept, at the end of `best_epoch`; None if nothing validated.
     """
 
-    loss: Curve
-    epoch_loss: Curve
-    validation: Curve
-    learning_rate: Curve
-    throughput: Curve
+    points: Mapping[str, Points]
     metric: str
-    best_step: int | None
-    best: float | None
+    best: tuple[int, float] | None
     best_epoch: int
+
+    def of(self, name: str) -> Points:
+        """A curve, evenly thinned out to at most `_MOST_POINTS` and the last one; empty if it is unknown."""
+        found = self.points.get(name, ())
+        every = -(-len(found) // _MOST_POINTS) or 1
+        return [*found[::every], *(found[-1:] if found and (len(found) - 1) % every else ())]
+
+    @property
+    def validation(self) -> str:
+        """The name of the validation metric in the history."""
+        return f"validation/{self.metric}"
 
 
 def curves_of(run: Run) -> Curves:
-    """Read the curves of a run; they are empty for a run without a history.
+    """Read the curves of a run; there are none for a run without a history.
 
     Raises:
         TrainingError: the history can't be read.
     """
-    entries, metric = load_history(run.folder), run.experiment.training.metric
-    progress = run.progress()
+    points: dict[str, list[tuple[int, float]]] = {}
+    metric, progress = run.experiment.training.metric, run.progress()
     best_epoch = progress.best_epoch if progress is not None else 0
-    validated = f"validation/{metric}"
-    best = [entry for entry in entries if validated in entry and entry["epoch"] == best_epoch]
-    return Curves(
-        loss=_curve(entries, "loss/train"),
-        epoch_loss=_curve(entries, "loss/epoch"),
-        validation=_curve(entries, validated),
-        learning_rate=_curve(entries, "learning_rate"),
-        throughput=_curve(entries, "examples_per_second"),
-        metric=metric,
-        best_step=int(best[-1]["step"]) if best else None,
-        best=float(best[-1][validated]) if best else None,
-        best_epoch=best_epoch,
-    )
-
-
-def _curve(entries: Sequence[dict[str, Any]], name: str) -> Curve:
-    """The measurements of one figure, evenly thinned out to at most `_MOST_POINTS` and the last one."""
-    found = [(int(entry["step"]), float(entry[name])) for entry in entries if name in entry]
-    every = -(-len(found) // _MOST_POINTS) or 1
-    kept = found[::every] + (found[-1:] if found and (len(found) - 1) % every else [])
-    return Curve([step for step, _ in kept], [value for _, value in kept])
+    best = None
+    for entry in load_history(run.folder):
+        for name, value in entry.items():
+            points.setdefault(name, []).append((int(entry["step"]), float(value)))
+        if f"validation/{metric}" in entry and entry["epoch"] == best_epoch:
+            best = points[f"validation/{metric}"][-1]
+    return Curves(points, metric, best, best_epoch)
 
 
 def run_drawings(curves: Curves) -> list[tuple[str, str | None]]:
     """The titles and the drawings of one training, None for a curve without a point."""
-    loss = [("batches", curves.loss, _SOFT), ("mean of an epoch", curves.epoch_loss, COLOURS[0])]
+    colour = COLOURS[0]
+    losses = [
+        ("batches", curves.of("loss/train"), _SOFT),
+        ("mean of an epoch", curves.of("loss/epoch"), colour),
+    ]
     return [
-        ("Training loss", _lines(loss)),
+        ("Training loss", _lines(losses)),
         (
             f"Validation {curves.metric}",
-            _lines([("", curves.validation, COLOURS[0])], [(curves, COLOURS[0])]),
+            _lines([("", curves.of(curves.validation), colour)], [(curves, colour)]),
         ),
-        ("Learning rate", _lines([("", curves.learning_rate, COLOURS[0])])),
-        ("Examples per second", _lines([("", curves.throughput, COLOURS[0])])),
+        ("Learning rate", _lines([("", curves.of("learning_rate"), colour)])),
+        ("Examples per second", _lines([("", curves.of("examples_per_second"), colour)])),
     ]
 
 
@@ -119,23 +108,23 @@ def compared_drawings(runs: Sequence[tuple[str, Sequence[Curves]]]) -> list[tupl
     return [
         (
             "Training loss, mean of an epoch",
-            _lines([(label, own.epoch_loss, at) for label, own, at in drawn]),
+            _lines([(label, own.of("loss/epoch"), at) for label, own, at in drawn]),
         ),
         (
             f"Validation {metric}",
             _lines(
-                [(label, own.validation, at) for label, own, at in validated],
+                [(label, own.of(own.validation), at) for label, own, at in validated],
                 [(own, at) for _, own, at in validated],
             ),
         ),
     ]
 
 
-def share_drawing(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]) -> str:
+def share_drawing(labels: Sequence[str], series: Mapping[str, Sequence[float]]) -> str:
     """Shares in groups as bars beside each other; the last series is grey."""
     figure, axes = _axes(9.4, 2.2)
     width = 0.72 / len(series)
-    for number, (label, shares) in enumerate(series):
+    for number, (label, shares) in enumerate(series.items()):
         at = [group + (number - (len(series) - 1) / 2) * width for group in range(len(shares))]
         colour = COLOURS[number] if number < len(series) - 1 else _OTHER
         axes.bar(at, shares, width * 0.94, label=label, color=colour)
@@ -145,20 +134,21 @@ def share_drawing(labels: Sequence[str], series: Sequence[tuple[str, Sequence[fl
     return _image(figure)
 
 
-def _lines(lines: Sequence[tuple[str, Curve, str]], best: Sequence[tuple[Curves, str]] = ()) -> str | None:
+def _lines(lines: Sequence[tuple[str, Points, str]], best: Sequence[tuple[Curves, str]] = ()) -> str | None:
     """Curves over the steps of training, with a ring at the model that was kept."""
-    if not any(curve.values for _, curve, _ in lines):
+    if not any(points for _, points, _ in lines):
         return None
     figure, axes = _axes(4.6, 2.1)
-    for label, curve, colour in lines:
-        marker = "." if len(curve.values) <= _MOST_DOTS else ""
-        axes.plot(curve.steps, curve.values, color=colour, label=label, marker=marker, linewidth=1.4)
+    for label, points, colour in lines:
+        marker = "." if len(points) <= _MOST_DOTS else ""
+        steps, values = [step for step, _ in points], [value for _, value in points]
+        axes.plot(steps, values, color=colour, label=label, marker=marker, linewidth=1.4)
     for own, colour in best:
-        if own.best_step is not None and own.best is not None:
-            axes.axvline(own.best_step, color=colour, linewidth=0.8, linestyle=":")
-            axes.plot(own.best_step, own.best, "o", color=colour, markerfacecolor="none", markersize=7)
-    if len(best) == 1 and best[0][0].best is not None:
-        axes.set_title(f"epoch {best[0][0].best_epoch}: {best[0][0].best:.4f}", fontsize=8, loc="right")
+        if own.best is not None:
+            axes.axvline(own.best[0], color=colour, linewidth=0.8, linestyle=":")
+            axes.plot(*own.best, "o", color=colour, markerfacecolor="none", markersize=7)
+    if len(best) == 1 and (kept := best[0][0]).best is not None:
+        axes.set_title(f"epoch {kept.best_epoch}: {kept.best[1]:.4f}", fontsize=8, loc="right")
     axes.set_xlim(left=0)
     axes.set_xlabel("step", loc="right")
     if sum(bool(label) for label, *_ in lines) > 1:

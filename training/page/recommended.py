@@ -1,6 +1,8 @@
 """What a run's model recommends: the first k items of every user, examples, their spread, nearest items."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +21,10 @@ Counts = NDArray[np.int64]
 EXAMPLES, NEWEST, MOST_TARGETS = 8, 6, 6
 GROUPS = 10
 ITEMS, NEAREST = 6, 5
+TITLES = ("title", "name", "item_name", "product_name", "label", "description")
+# Texts that several items share are no titles.
+_DISTINCT, _SAMPLED = 0.5, 1000
+_LONGEST, _MOST_DETAILS = 100, 3
 
 
 @dataclass(frozen=True)
@@ -71,113 +77,70 @@ def rankings_of(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -> Ra
     return Rankings(data, part, exclude_seen, model, relevant, rows, hits, scores_of)
 
 
-@dataclass(frozen=True)
-class Example:
-    """One user: rows of the newest items of the history, of the recommended items, and of the targets.
+def examples(rankings: Rankings, seed: int) -> list[dict[str, Any]]:
+    """Draw users at random: half of them with a hit among the first k, as far as there are such users.
 
-    `hits` says which recommended items came. `target_ranks` are ranks from 1 in the whole catalog, None for a
-    target that is masked because the user had used it. `history_length` and `target_count` count all.
+    Each has the rows of the newest items of the `history`, of the `recommended` items with their `hits`, and
+    of the `targets`. `target_ranks` are ranks from 1 in the whole catalog, None for a target that is masked
+    because the user had used it.
     """
-
-    user: int | str
-    history: list[int]
-    history_length: int
-    recommended: list[int]
-    hits: list[bool]
-    targets: list[int]
-    target_ranks: list[int | None]
-    target_count: int
-
-    @property
-    def has_hit(self) -> bool:
-        """Whether a recommended item came."""
-        return any(self.hits)
-
-
-def examples(rankings: Rankings, seed: int, most: int = EXAMPLES) -> list[Example]:
-    """Draw users at random: half of them with a hit among the first k, as far as there are such users."""
-    indices = _drawn(np.any(rankings.hits, axis=1), seed, most)
+    random, has_hit = stream(seed, "examples", 0), np.any(rankings.hits, axis=1)
+    hit, missed = (random.permutation(np.flatnonzero(has_hit == wanted)) for wanted in (True, False))
+    count = min(len(hit), max(EXAMPLES // 2, EXAMPLES - len(missed)))
+    indices = np.concatenate([hit[:count], missed[: EXAMPLES - count]])
     order = rankings.order(rankings.relevant.users[indices])
     return [_example(rankings, int(index), ranked) for index, ranked in zip(indices, order, strict=True)]
 
 
-def _drawn(has_hit: NDArray[np.bool_], seed: int, most: int) -> NDArray[np.int64]:
-    random = stream(seed, "examples", 0)
-    hit, missed = (random.permutation(np.flatnonzero(has_hit == wanted)) for wanted in (True, False))
-    hits = min(len(hit), max(most // 2, most - len(missed)))
-    return np.concatenate([hit[:hits], missed[: most - hits]])
-
-
-def _example(rankings: Rankings, index: int, ranked: NDArray[np.int64]) -> Example:
-    data, relevant = rankings.data, rankings.relevant
-    user = int(relevant.users[index])
+def _example(rankings: Rankings, index: int, ranked: NDArray[np.int64]) -> dict[str, Any]:
+    data = rankings.data
+    user = int(rankings.relevant.users[index])
     history = data.history(user, rankings.part)
     targets = list(dict.fromkeys(data.targets(user, rankings.part).tolist()))
-    shown = targets[:MOST_TARGETS]
     rank_of = {int(row): rank for rank, row in enumerate(ranked, start=1) if row >= 0}
-    recommended = rankings.rows[index]
-    exists = recommended >= 0
-    return Example(
-        user=data.users.id(user),
-        history=history[-NEWEST:].tolist(),
-        history_length=len(history),
-        recommended=recommended[exists].tolist(),
-        hits=rankings.hits[index][exists].tolist(),
-        targets=shown,
-        target_ranks=[rank_of.get(row) for row in shown],
-        target_count=len(targets),
-    )
+    exists = rankings.rows[index] >= 0
+    return {
+        "user": data.users.id(user),
+        "history": history[-NEWEST:].tolist(),
+        "history_length": len(history),
+        "recommended": rankings.rows[index][exists].tolist(),
+        "hits": rankings.hits[index][exists].tolist(),
+        "has_hit": bool(rankings.hits[index].any()),
+        "targets": targets[:MOST_TARGETS],
+        "target_ranks": [rank_of.get(row) for row in targets[:MOST_TARGETS]],
+        "target_count": len(targets),
+    }
 
 
-@dataclass(frozen=True)
-class Spread:
-    """The distribution of some item occurrences over the catalog.
-
-    Attributes:
-        shares: the share of occurrences in each tenth of the items, most popular items first.
-        coverage: the share of items that occur at all.
-        gini: the Gini coefficient of occurrences: 0 if all items occur equally often, near 1 if one has all.
-        popularity: the mean number of training events of an occurring item.
-    """
-
-    shares: list[float]
-    coverage: float
-    gini: float
-    popularity: float
-
-
-@dataclass(frozen=True)
-class Exposure:
-    """The spread of training events, of targets and of the recommended items of all users."""
-
-    events: Spread
-    targets: Spread
-    recommended: Spread
-
-
-def exposure(rankings: Rankings) -> Exposure:
-    """Count how often each item is recommended among the first k, and compare with the data."""
+def exposure(rankings: Rankings) -> dict[str, dict[str, Any]]:
+    """The `spread` of the recommended items of all users, of the targets, and of the training events."""
     popularity = rankings.data.item_counts("train")
     count = len(popularity)
     shown = rankings.rows[rankings.rows >= 0]
-    return Exposure(
-        events=spread(popularity, popularity),
-        targets=spread(np.bincount(rankings.relevant.rows, minlength=count), popularity),
-        recommended=spread(np.bincount(shown, minlength=count), popularity),
-    )
+    return {
+        "recommendations": spread(np.bincount(shown, minlength=count), popularity),
+        "items that came": spread(np.bincount(rankings.relevant.rows, minlength=count), popularity),
+        "training events": spread(popularity, popularity),
+    }
 
 
-def spread(counts: Counts, popularity: Counts) -> Spread:
-    """The spread of occurrences `counts` [N] of items with `popularity` [N] training events."""
+def spread(counts: Counts, popularity: Counts) -> dict[str, Any]:
+    """The distribution of occurrences `counts` [N] of items with `popularity` [N] training events.
+
+    Returns:
+        `shares` of occurrences in each tenth of the items, most popular ones first; `coverage`, the share of
+        items that occur at all; `gini`, the Gini coefficient of occurrences: 0 if all items occur equally
+        often, near 1 if one has all; `popularity`, the mean number of training events of an occurrence.
+    """
     total = max(int(counts.sum()), 1)
     order = np.argsort(-popularity, kind="stable")
     groups = np.array_split(counts[order], min(GROUPS, len(counts)))
-    return Spread(
-        shares=[float(group.sum() / total) for group in groups],
-        coverage=float((counts > 0).mean()),
-        gini=gini(counts),
-        popularity=float((counts * popularity).sum() / total),
-    )
+    return {
+        "shares": [float(group.sum() / total) for group in groups],
+        "coverage": float((counts > 0).mean()),
+        "gini": gini(counts),
+        "popularity": float((counts * popularity).sum() / total),
+    }
 
 
 def gini(counts: Counts) -> float:
@@ -189,17 +152,7 @@ def gini(counts: Counts) -> float:
     return float((2 * ranks - size - 1) @ np.sort(counts) / (size * total))
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """An item row, its training events, and the rows of its nearest items with their similarity."""
-
-    row: int
-    events: int
-    nearest: list[int]
-    similarities: list[float]
-
-
-def nearest_items(rankings: Rankings, seed: int) -> tuple[list[Neighbours], list[Neighbours]]:
+def nearest_items(rankings: Rankings, seed: int) -> dict[str, list[dict[str, Any]]]:
     """The nearest items of the most popular items, and of some of the rarest tenth of those with an event.
 
     The similarity is the inner product of item vectors without biases, which is the cosine for towers that
@@ -211,24 +164,57 @@ def nearest_items(rankings: Rankings, seed: int) -> tuple[list[Neighbours], list
     rest = used[len(popular) :]
     rarest = rest[-max(ITEMS, len(used) // 10) :]
     drawn = stream(seed, "rare items", 0).permutation(rarest)[:ITEMS]
-    vectors = _vectors(rankings)
-    return _neighbours(popular, vectors, popularity), _neighbours(drawn, vectors, popularity)
-
-
-def _vectors(rankings: Rankings) -> NDArray[np.float32]:
-    """Item vectors [N, D] without the column of biases."""
     with torch.no_grad():
         vectors: NDArray[np.float32] = rankings.model.eval().catalog_vectors().float().cpu().numpy()
-    return vectors[:, :-1] if rankings.model.config.scoring.item_bias else vectors
+    if rankings.model.config.scoring.item_bias:
+        vectors = vectors[:, :-1]
 
-
-def _neighbours(
-    rows: NDArray[np.int64], vectors: NDArray[np.float32], popularity: NDArray[np.int64]
-) -> list[Neighbours]:
-    found = []
-    for row in rows.tolist():
+    def neighbours(row: int) -> dict[str, Any]:
         products = vectors @ vectors[row]
         products[row] = -np.inf
         order = np.argsort(-products, kind="stable")[: min(NEAREST, len(products) - 1)]
-        found.append(Neighbours(row, int(popularity[row]), order.tolist(), products[order].tolist()))
-    return found
+        near = list(zip(order.tolist(), products[order].tolist(), strict=True))
+        return {"row": row, "events": int(popularity[row]), "nearest": near}
+
+    chosen = {"Of the most popular items": popular, "Of rare items": drawn}
+    return {heading: [neighbours(row) for row in rows.tolist()] for heading, rows in chosen.items()}
+
+
+def item_namer(data: PreparedData) -> Callable[[int], dict[str, Any]]:
+    """Return a function that names an item row: its `id`, `title` (None without one) and `details`.
+
+    Details are the first other fields as texts.
+    """
+    title_field = title_of(data.fields)
+
+    def named(row: int) -> dict[str, Any]:
+        texts = {name: _text(values[row]) for name, values in data.fields.items()}
+        title = texts.pop(title_field, None) or None
+        details = [text for text in texts.values() if text][:_MOST_DETAILS]
+        return {"id": data.item_ids.id(row), "title": title, "details": details}
+
+    return named
+
+
+def title_of(fields: dict[str, list[Any]]) -> str:
+    """A text field with the usual name of a title, else the first one with mostly distinct texts, else ""."""
+    known = {
+        name: [value for value in values[:_SAMPLED] if value is not None] for name, values in fields.items()
+    }
+    texts = {
+        name: values
+        for name, values in known.items()
+        if values and all(isinstance(value, str) for value in values)
+    }
+    usual = [name for title in TITLES for name in texts if name.lower() == title]
+    distinct = [name for name, values in texts.items() if len(set(values)) > _DISTINCT * len(values)]
+    return next(iter([*usual, *distinct]), "")
+
+
+def _text(value: Any) -> str:
+    """A value of the catalog as one short line."""
+    if value is None:
+        return ""
+    listed = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    line = " ".join(listed[: 4 * _LONGEST].split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -14,8 +14,7 @@ from turret.training.evaluation.auc import AUC
 from turret.training.evaluation.evaluation import SLICED, TOWERS, EvaluatedPart
 from turret.training.evaluation.table import distinct_metrics
 from turret.training.page.drawings import curves_of, run_drawings, share_drawing
-from turret.training.page.item_names import ItemNames
-from turret.training.page.recommended import Exposure, examples, exposure, nearest_items, rankings_of
+from turret.training.page.recommended import examples, exposure, item_namer, nearest_items, rankings_of
 from turret.training.page.render import check_output, render, write_page
 from turret.training.records.environment import load_environment
 from turret.training.run import MODEL, PER_USER, REPORT_PAGE, Run
@@ -30,7 +29,7 @@ def report_run(
     k: int | None,
     baselines: Sequence[str],
     output: Path | None,
-) -> Path:
+) -> None:
     """Write the page about one run to `output` (RUN/report.html) and print its path.
 
     Raises:
@@ -41,7 +40,6 @@ def report_run(
     check_output(path)
     write_page(path, run_page(run, run.open_data(data), part, k, baselines))
     print(path)
-    return path
 
 
 def run_page(
@@ -64,10 +62,10 @@ def run_page(
     k = cut_off(report[TOWERS], main, k)
     metric = main_metric_at(list(report[TOWERS]), main, k)
     rankers = [TOWERS, *sorted(report["differences"], key=lambda name: -report[name][metric]["mean"])]
-    names, rankings = ItemNames(data), rankings_of(run, data, part, k)
+    rankings = rankings_of(run, data, part, k)
     every = [name for name in report[TOWERS] if not name.startswith("coverage")]
     own, summaries = metrics_at_k(every, k), [report[ranker] for ranker in rankers]
-    spread, (popular, rare) = exposure(rankings), nearest_items(rankings, seed)
+    spread = exposure(rankings)
     return render(
         "run.html.j2",
         title=f"Training report: {run.folder}",
@@ -92,10 +90,10 @@ def run_page(
         sliced=[name for name in SLICED if name in report],
         slices={name: one for name, one in report["slices"].items() if metric in one[TOWERS]},
         examples=examples(rankings, seed),
-        item=names.item,
+        item=item_namer(data),
         spread=spread,
         shares=_shares(spread),
-        neighbours={"Of the most popular items": popular, "Of rare items": rare},
+        neighbours=nearest_items(rankings, seed),
         toml=experiment_toml(run.experiment, f"The experiment of {run.folder.name}, every setting in full"),
         environment=load_environment(run.folder),
         commands="\n".join(shlex.join(words) for words in _commands(run, data, list(report["differences"]))),
@@ -130,19 +128,14 @@ def evaluated_report(
 
 
 def cut_off(metrics: Iterable[str], main: str, k: int | None) -> int:
-    """The k of a page: that of `-k`, else that of the main metric, else the smallest.
-
-    Args:
-        metrics: the names of all metrics that were measured.
-        main: the metric of training, such as ndcg@10, or auc.
-        k: the value of `-k`.
+    """The k of a page: that of `-k`, else that of the metric of training, else the smallest.
 
     Raises:
         TrainingError: there are no metrics at this k.
     """
     known = [int(name.partition("@")[2]) for name in metrics if name.startswith("ndcg@")]
     if k is None:
-        _, _, own = main.partition("@")
+        own = main.partition("@")[2]
         return int(own) if own and int(own) in known else min(known)
     if k not in known:
         raise TrainingError(
@@ -160,8 +153,7 @@ def metrics_at_k(names: Iterable[str], k: int) -> list[str]:
 
 def main_metric_at(names: Sequence[str], main: str, k: int) -> str:
     """The metric of training at the cut-off of the page; NDCG if that was not measured."""
-    kind = main.partition("@")[0]
-    wanted = main if main == AUC else f"{kind}@{k}"
+    wanted = main if main == AUC else f"{main.partition('@')[0]}@{k}"
     return wanted if wanted in names else f"ndcg@{k}"
 
 
@@ -178,17 +170,13 @@ def lead(data: PreparedData) -> str:
     return f"{size}, data {data.fingerprint[:12]}"
 
 
-def _shares(spread: Exposure) -> str:
+def _shares(spread: Mapping[str, Mapping[str, Any]]) -> str:
     """Bars of the share of each tenth of the catalog: "top 10 %", "10 to 20 %", ..."""
-    count = len(spread.events.shares)
+    shares = {label: own["shares"] for label, own in spread.items()}
+    count = len(shares["training events"])
     edges = [round(100 * number / count) for number in range(count + 1)]
     labels = [f"top {high} %" if not low else f"{low} to {high} %" for low, high in pairwise(edges)]
-    series = [
-        ("recommendations", spread.recommended.shares),
-        ("items that came", spread.targets.shares),
-        ("training events", spread.events.shares),
-    ]
-    return share_drawing(labels, series)
+    return share_drawing(labels, shares)
 
 
 def _commands(run: Run, data: PreparedData, baselines: Sequence[str]) -> list[list[str]]:

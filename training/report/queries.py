@@ -1,6 +1,6 @@
-"""Queries of a report, from real training examples, and independent draws for them."""
+"""Queries of a report, from real training examples, and independent draws of each sampler for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,14 +13,51 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
 from turret.training.batches.spans import Spans
 from turret.training.randomness import stream
-from turret.training.report.measured import Entry
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
+from turret.training.samplers.core.settings import SamplerSettings
+from turret.training.samplers.registry import SAMPLERS
 
 # User vectors computed at once.
 _BLOCK = 4096
 # B x N probabilities held at once for a sampler that draws for the batch.
 _MOST_PROBABILITIES = 2**24
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One sampler of a report; `negatives` is None where the batch determines the number of candidates."""
+
+    label: str
+    negatives: int | None
+    settings: SamplerSettings
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether the draw depends on all examples of the batch."""
+        return any(part.reads_batch for part in self.settings.members)
+
+    @property
+    def dense(self) -> bool:
+        """Whether each draw scores the whole catalog."""
+        return any(part.scores_catalog for part in self.settings.members)
+
+
+def entries(sizes: Sequence[int], batch_size: int) -> Iterator[Entry]:
+    """The variants of all samplers at all sizes, then those whose size follows from the batch."""
+    for settings in sorted(SAMPLERS.values(), key=lambda settings: not settings.sized):
+        for label in settings.compared(sizes[0], batch_size):
+            for size in sizes if settings.sized else sizes[:1]:
+                variant = settings.compared(size, batch_size)[label]
+                yield Entry(label, size if settings.sized else None, variant)
+
+
+def stale_entries(refresh_every: int) -> Iterator[Entry]:
+    """Samplers for the measurement of stale item vectors, at their default size."""
+    for kind, settings in SAMPLERS.items():
+        if settings.measured_stale:
+            built = settings.model_validate({"refresh_every": refresh_every})
+            yield Entry(kind, built.model_dump().get("negatives"), built)
 
 
 @dataclass(frozen=True)
@@ -64,16 +101,15 @@ class ExampleSource:
     def read(self, model: TwoTowers, count: int, random: np.random.Generator) -> Examples:
         """Draw at most `count` different examples, with the vectors of `model` in evaluation mode."""
         numbers = random.choice(len(self), min(count, len(self)), replace=False)
+        training = model.training
+        model.eval()
         blocks = [self._block(model, numbers[at : at + _BLOCK]) for at in range(0, len(numbers), _BLOCK)]
+        model.train(training)
         return Examples(*(torch.cat(columns) for columns in zip(*blocks, strict=True)))
 
     def _block(self, model: TwoTowers, numbers: NDArray[np.int64]) -> tuple[Tensor, ...]:
-        device = next(model.parameters()).device
-        batch = self.batches.collate(self._spans(numbers)).to(device)
-        read = model.current_vectors(batch.histories.rows)
-        training = model.training
-        users = model.eval().user_vectors(batch.histories, read)
-        model.train(training)
+        batch = self.batches.collate(self._spans(numbers)).to(next(model.parameters()).device)
+        users = model.user_vectors(batch.histories, model.current_vectors(batch.histories.rows))
         return users, batch.targets, batch.histories.rows[batch.histories.ends - 1]
 
     def _spans(self, numbers: NDArray[np.int64]) -> Spans:
@@ -109,12 +145,11 @@ class Queries:
         vectors = self.vectors[examples.positives]
         return DrawContext(random, examples.last_items, vectors, self.vectors.__getitem__)
 
-    def batch(self, random: np.random.Generator, most: int | None = None) -> Examples:
-        """A batch of B (or at most `most`) examples with positives drawn anew from the training part.
+    def batch(self, random: np.random.Generator, size: int) -> Examples:
+        """A batch of `size` examples with positives drawn anew from the training part.
 
         New positives keep the draws independent; no sampler reads which example a positive belongs to.
         """
-        size = min(self.batch_size, most or self.batch_size)
         indices = torch.from_numpy(random.integers(len(self.others), size=size))
         positives = self.source.targets(size, random).to(self.vectors.device)
         return replace(self.others.take(indices.to(self.vectors.device)), positives=positives)
@@ -122,32 +157,28 @@ class Queries:
 
 def drawer(entry: Entry, sampler: Sampler, queries: Queries) -> Callable[[int], Draw]:
     """Return `draw_once(n)`, which gives the n-th independent draw for the Q queries."""
-    examples = queries.examples
+    examples, settings = queries.examples, entry.settings
+    # Between independent draws of a queue all its batches pass.
+    apart = 1 + max(part.remembered_batches for part in settings.members)
 
     def for_queries(number: int) -> Draw:
         random = stream(queries.seed, f"report {entry.label}", number)
         return sampler.draw(examples.users, examples.positives, queries.context(examples, random))
 
     def with_batch(number: int) -> Draw:
-        draw = None
-        for nth in range(entry.batches_a_draw):
-            random = stream(queries.seed, f"report {entry.label}", number * entry.batches_a_draw + nth)
-            batch = queries.batch(random)
+        for nth in range(number * apart, (number + 1) * apart):
+            random = stream(queries.seed, f"report {entry.label}", nth)
+            batch = queries.batch(random, queries.batch_size)
             draw = sampler.draw(batch.users, batch.positives, queries.context(batch, random))
-        assert draw is not None
-        return _masked_for(draw, examples, entry)
+        # Masked as if each query were an example of the batch.
+        valid = without_accidental_hits(draw.ids, examples.positives)
+        if settings.members[0].begins_with_positives:
+            # One of the B positives of a query's batch is its own and masked.
+            valid[:, 0] = False
+        unknown = torch.full(examples.positives.shape, float("nan"), device=valid.device)
+        return replace(draw, valid=valid, positive_log_count=unknown, stored=None)
 
     return with_batch if entry.by_batch else for_queries
-
-
-def _masked_for(draw: Draw, examples: Examples, entry: Entry) -> Draw:
-    """A shared draw masked as if each query were an example of its batch."""
-    valid = without_accidental_hits(draw.ids, examples.positives)
-    if entry.begins_with_batch:
-        # One of the B positives of a query's batch is its own and masked.
-        valid = valid & (torch.arange(valid.shape[1], device=valid.device) > 0)
-    unknown = torch.full(examples.positives.shape, float("nan"), device=valid.device)
-    return replace(draw, valid=valid, positive_log_count=unknown, stored=None)
 
 
 def proposal(entry: Entry, sampler: Sampler, queries: Queries) -> Tensor:
@@ -156,6 +187,7 @@ def proposal(entry: Entry, sampler: Sampler, queries: Queries) -> Tensor:
     examples = queries.examples
     if not entry.by_batch:
         return sampler.probability(examples.users, queries.context(examples, random))
-    batch = queries.batch(random, most=max(1, _MOST_PROBABILITIES // len(queries.vectors)))
+    size = min(queries.batch_size, max(1, _MOST_PROBABILITIES // len(queries.vectors)))
+    batch = queries.batch(random, size)
     q = sampler.probability(batch.users, queries.context(batch, random))
     return q[:1].expand(len(examples), -1)

@@ -1,41 +1,59 @@
 """The sampler report: divergence, gradient error and cost of each sampler on a trained run."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
+from turret.tower.config import ScoringConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.device import pick_device
 from turret.training.errors import TrainingError
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.loss import settings_of
-from turret.training.losses.sampled import sampled_softmax
+from turret.training.losses.sampled import sampled_softmax, sampled_softmax_corrected
 from turret.training.model_loss import build_objective
 from turret.training.objectives.catalog import CatalogObjective
-from turret.training.objectives.sampled import SampledObjective
+from turret.training.objectives.contract import Objective
+from turret.training.objectives.sampled import DrawLossSettings, SampledObjective
 from turret.training.randomness import stream
-from turret.training.report.cost import StepTimer
-from turret.training.report.divergence import divergence
-from turret.training.report.gradients import gradient_error
-from turret.training.report.in_batch_losses import in_batch_losses
-from turret.training.report.measured import Entry, entries, stale_entries, too_large
-from turret.training.report.queries import ExampleSource, Queries, drawer, proposal
-from turret.training.report.staleness import MovingModel
+from turret.training.report.measures import divergence, gradient_error
+from turret.training.report.queries import (
+    Entry,
+    ExampleSource,
+    Queries,
+    drawer,
+    entries,
+    proposal,
+    stale_entries,
+)
+from turret.training.report.steps import Cost, moved_model, step_cost
 from turret.training.run import Run
 from turret.training.samplers.core.contract import Sampler
+from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
 from turret.training.statistics import PreparedStatistics
 
 # Q x N scores held at once, and those of all draws of a sampler over the whole catalog.
 _MOST_SCORES, _DENSE_SCORES = 2**24, 2**30
 _FEWEST_QUERIES, _FEWEST_DRAWS = 8, 20
 _MOST_OTHERS, _ROWS_AT_ONCE = 16_384, 65_536
+# The features of all items in memory.
+_MOST_FEATURE_BYTES = 2**30
+
+_SAMPLED = settings_of(sampled_softmax)()
+_CORRECTED = settings_of(sampled_softmax_corrected)
+IN_BATCH_LOSSES: dict[str, DrawLossSettings] = {
+    "sampled_softmax": _SAMPLED,
+    "sampled_softmax_corrected": _CORRECTED(),
+    "sampled_softmax_corrected, hits kept": _CORRECTED(remove_accidental_hits=False),
+}
 
 
 @dataclass(frozen=True)
@@ -73,28 +91,41 @@ class SamplerReport:
         self.model = run.open_model(data).to(self.device)
         user = self.experiment.tower.user
         self.source = ExampleSource(data, user.history_length, user.reads_times)
-        self.query_count = min(
-            request.queries, len(self.source), max(_FEWEST_QUERIES, _MOST_SCORES // len(data.item_ids))
-        )
+        self.items = len(data.item_ids)
+        affordable = max(_FEWEST_QUERIES, _MOST_SCORES // self.items)
+        self.query_count = min(request.queries, len(self.source), affordable)
         self.queries = self._queries(self.model)
-        self.timer = StepTimer(self.model, data, self.experiment)
+        self.context = SamplerContext(PreparedStatistics(data), self.scoring, request.seed, self.device)
         self.skipped: list[dict[str, str]] = []
 
     def measure(self) -> dict[str, Any]:
         """The report as JSON-ready dicts."""
-        listed = list(entries(self.request.negatives, self.experiment.training.batch_size))
+        request, batch_size = self.request, self.experiment.training.batch_size
+        listed = list(entries(request.negatives, batch_size))
         with progress("measuring samplers", len(listed)) as advance:
             rows = []
             for entry in listed:
                 rows += self._row(entry)
                 advance(1)
-        full = self.timer.time(CatalogObjective(settings_of(full_softmax)()), dense=True)
+        full = self._cost(CatalogObjective(settings_of(full_softmax)()), dense=True)
         with progress("measuring in-batch losses"):
-            in_batch = self.in_batch_losses()
+            in_batch = in_batch_losses(
+                self.queries, self.context, self.scoring, request.batch_sizes, request.draws
+            )
         with progress("measuring stale item vectors"):
-            stale = self._staleness() if self.request.refresh_every else []
+            stale = self._staleness() if request.refresh_every else []
         return {
-            **self._setting(),
+            "run": str(self.run.folder),
+            "items": self.items,
+            "dimension": self.experiment.tower.dimension,
+            "scoring": self.scoring.model_dump(mode="json"),
+            "batch_size": batch_size,
+            "loss": "sampled_softmax",
+            "queries": self.query_count,
+            "queries_asked": request.queries,
+            "draws": request.draws,
+            "seed": request.seed,
+            "device": self.device.type,
             "full_softmax": asdict(full),
             "samplers": rows,
             "in_batch_losses": in_batch,
@@ -102,57 +133,31 @@ class SamplerReport:
             "skipped": self.skipped,
         }
 
-    def in_batch_losses(self) -> list[dict[str, Any]]:
-        """The gradient errors of the losses over in-batch candidates, as JSON-ready dicts."""
-        return in_batch_losses(
-            self.queries, self._context(), self.scoring, self.request.batch_sizes, self.request.draws
-        )
-
-    def _context(self) -> SamplerContext:
-        return SamplerContext(PreparedStatistics(self.data), self.scoring, self.request.seed, self.device)
-
-    def _setting(self) -> dict[str, Any]:
-        experiment = self.experiment
-        return {
-            "run": str(self.run.folder),
-            "items": len(self.data.item_ids),
-            "dimension": experiment.tower.dimension,
-            "scoring": self.scoring.model_dump(mode="json"),
-            "batch_size": experiment.training.batch_size,
-            "loss": "sampled_softmax",
-            "queries": self.query_count,
-            "queries_asked": self.request.queries,
-            "draws": self.request.draws,
-            "seed": self.request.seed,
-            "device": self.device.type,
-        }
-
     def _queries(self, model: TwoTowers) -> Queries:
-        count = self.query_count
-        others = min(_MOST_OTHERS, 4 * self.experiment.training.batch_size)
-        examples = self.source.read(model, count + others, stream(self.request.seed, "report queries", 0))
+        count, batch_size = self.query_count, self.experiment.training.batch_size
+        random = stream(self.request.seed, "report queries", 0)
+        examples = self.source.read(model, count + min(_MOST_OTHERS, 4 * batch_size), random)
+        rows = torch.arange(self.items, device=self.device)
+        starts = range(0, self.items, _ROWS_AT_ONCE)
         return Queries(
             examples=examples.take(slice(0, count)),
             others=examples.take(slice(count, None)) if len(examples) > count else examples,
-            vectors=self._vectors(model),
+            vectors=torch.cat([model.current_vectors(rows[at : at + _ROWS_AT_ONCE]) for at in starts]),
             source=self.source,
             # An epoch of fewer examples is one batch of them.
-            batch_size=min(self.experiment.training.batch_size, len(self.source)),
+            batch_size=min(batch_size, len(self.source)),
             seed=self.request.seed,
         )
 
-    def _vectors(self, model: TwoTowers) -> Tensor:
-        rows = torch.arange(len(self.data.item_ids), device=self.device)
-        starts = range(0, len(rows), _ROWS_AT_ONCE)
-        return torch.cat([model.current_vectors(rows[at : at + _ROWS_AT_ONCE]) for at in starts])
+    def _cost(self, objective: Objective, dense: bool) -> Cost:
+        return step_cost(self.model, self.data, self.experiment, objective, dense)
 
     def _row(self, entry: Entry) -> list[dict[str, Any]]:
         """The measures of one sampler; none, and an entry in `skipped`, if it can't be measured."""
         try:
             sampler = self._build(entry)
             measures = self._measures(entry, sampler, self.queries)
-            objective = SampledObjective(settings_of(sampled_softmax)(), sampler, len(self.data.item_ids))
-            cost = self.timer.time(objective, entry.dense)
+            cost = self._cost(SampledObjective(_SAMPLED, sampler, self.items), entry.dense)
         except TrainingError as error:
             self._skip(entry, str(error))
             return []
@@ -160,15 +165,15 @@ class SamplerReport:
 
     def _build(self, entry: Entry) -> Sampler:
         """The sampler over the run's item vectors. Raises TrainingError with the reason to skip it."""
-        loss = settings_of(sampled_softmax)()
+        settings = entry.settings
         reason = (
-            refusal(loss, entry.settings)
-            or scoring_refusal(loss, entry.settings, self.scoring)
-            or too_large(entry, len(self.data.item_ids))
+            refusal(_SAMPLED, settings)
+            or scoring_refusal(_SAMPLED, settings, self.scoring)
+            or too_large(settings.stored_features, self.items)
         )
         if reason:
             raise TrainingError(reason)
-        sampler = entry.settings.build(self._context())
+        sampler = settings.build(self.context)
         sampler.refresh(self.queries.vectors)
         return sampler
 
@@ -182,59 +187,107 @@ class SamplerReport:
         self.skipped.append({"sampler": entry.label, "negatives": size.strip(), "reason": reason})
 
     def _measures(self, entry: Entry, sampler: Sampler, queries: Queries) -> dict[str, Any]:
-        examples, vectors = queries.examples, queries.vectors
-        error = gradient_error(
-            examples, vectors, self.scoring, drawer(entry, sampler, queries), self._draws(entry)
-        )
+        examples, vectors, draws = queries.examples, queries.vectors, self.request.draws
+        if entry.dense:
+            affordable = _DENSE_SCORES // (self.query_count * self.items)
+            draws = min(draws, max(_FEWEST_DRAWS, affordable))
+        error = gradient_error(examples, vectors, self.scoring, drawer(entry, sampler, queries), draws)
         distance = divergence(examples, vectors, self.scoring, proposal(entry, sampler, queries))
-        return {name: _finite(value) for name, value in {**asdict(distance), **asdict(error)}.items()}
-
-    def _draws(self, entry: Entry) -> int:
-        """The number of draws: fewer for a sampler that scores a large catalog each time."""
-        if not entry.dense:
-            return self.request.draws
-        affordable = _DENSE_SCORES // (self.query_count * len(self.data.item_ids))
-        return min(self.request.draws, max(_FEWEST_DRAWS, affordable))
+        figures = {**asdict(distance), **asdict(error)}
+        # JSON has no infinity.
+        return {
+            name: None if value is None or not math.isfinite(value) else value
+            for name, value in figures.items()
+        }
 
     def _staleness(self) -> list[dict[str, Any]]:
         """Gradient errors after further training, by the maximum age of the sampler's item vectors."""
-        experiment, seed = self.experiment, self.experiment.training.seed
-        objective = build_objective(experiment.objective, experiment.tower, self.data, seed, self.device).to(
-            self.device
-        )
-        moving = MovingModel(self.model, objective, self.data, experiment)
-        listed = {age: self._stale_samplers(age) for age in self.request.refresh_every}
-        moving.follow({age: [sampler for _, sampler in built] for age, built in listed.items()})
-        queries = self._queries(moving.model)
-        moved = (queries.vectors - self.queries.vectors).norm() / self.queries.vectors.norm()
+        experiment = self.experiment
+        built: list[tuple[int, Entry, Sampler]] = []
+        for age in self.request.refresh_every:
+            for entry in stale_entries(age):
+                try:
+                    built.append((age, entry, self._build(entry)))
+                except TrainingError as error:
+                    self._skip(replace(entry, label=f"{entry.label}, refresh_every"), str(error))
+        objective = build_objective(
+            experiment.objective, experiment.tower, self.data, experiment.training.seed, self.device
+        ).to(self.device)
+        followers = {
+            age: [sampler for other, _, sampler in built if other == age]
+            for age in self.request.refresh_every
+        }
+        moved = self._queries(moved_model(self.model, objective, self.data, experiment, followers))
+        distance = (moved.vectors - self.queries.vectors).norm() / self.queries.vectors.norm()
         rows = [
             {
                 **_named(entry),
                 "refresh_every": age,
                 "steps": max(self.request.refresh_every),
-                "moved": float(moved),
-                **self._measures(entry, sampler, queries),
+                "moved": float(distance),
+                **self._measures(entry, sampler, moved),
             }
-            for age, built in listed.items()
-            for entry, sampler in built
+            for age, entry, sampler in built
         ]
         return sorted(rows, key=lambda row: (row["sampler"], row["refresh_every"]))
-
-    def _stale_samplers(self, age: int) -> list[tuple[Entry, Sampler]]:
-        built = []
-        for entry in stale_entries(age):
-            try:
-                built.append((entry, self._build(entry)))
-            except TrainingError as error:
-                self._skip(replace(entry, label=f"{entry.label}, refresh_every"), str(error))
-        return built
 
 
 def _named(entry: Entry) -> dict[str, Any]:
     settings = entry.settings.model_dump(mode="json")
-    return {"sampler": entry.label, "kind": entry.kind, "negatives": entry.negatives, "settings": settings}
+    kind = entry.settings.kind
+    return {"sampler": entry.label, "kind": kind, "negatives": entry.negatives, "settings": settings}
 
 
-def _finite(value: float | None) -> float | None:
-    """JSON has no infinity."""
-    return value if value is not None and math.isfinite(value) else None
+def too_large(features: int, items: int) -> str | None:
+    """The reason to skip a sampler that stores so many features of each item; None if it is measured."""
+    needed = 8 * features * items
+    if needed <= _MOST_FEATURE_BYTES:
+        return None
+    return (
+        f"{features} features of {items:,} items would take {needed / 1e9:.2f} GB; the "
+        f"limit of a report is {_MOST_FEATURE_BYTES / 1e9:.2f} GB."
+    )
+
+
+def in_batch_losses(
+    queries: Queries, context: SamplerContext, scoring: ScoringConfig, sizes: tuple[int, ...], draws: int
+) -> list[dict[str, Any]]:
+    """Compare losses over the same in-batch candidates with the full softmax, for batches of these sizes.
+
+    Each query takes the place of the first example of a batch whose other positives are drawn from the
+    training part, and item frequencies are known.
+    """
+    sampler = InBatchConfig().build(context)
+    assert isinstance(sampler, InBatchSampler)
+    rows = []
+    for size in sizes:
+        for label, loss in IN_BATCH_LOSSES.items():
+            draw_once = _in_batch_drawer(sampler, queries, size, loss.keeps_hits)
+            function = loss.build(context.item_count)
+            error = gradient_error(queries.examples, queries.vectors, scoring, draw_once, draws, function)
+            rows.append({"loss": label, "batch_size": size, **asdict(error)})
+    return rows
+
+
+def _in_batch_drawer(
+    sampler: InBatchSampler, queries: Queries, size: int, keeps_hits: bool
+) -> Callable[[int], Draw]:
+    """Return `draw_once(n)`: the n-th batch of `size`, the same for every loss."""
+    positives = queries.examples.positives
+    places = torch.arange(len(positives), device=positives.device)
+
+    def draw_once(number: int) -> Draw:
+        random = stream(queries.seed, "report in-batch losses", number)
+        batch = queries.batch(random, size)
+        draw = sampler.draw(batch.users, batch.positives, queries.context(batch, random))
+        valid = without_accidental_hits(draw.ids, positives)
+        valid[:, 0] = False
+        of_queries = replace(
+            draw,
+            valid=valid,
+            positive_log_count=sampler.log_expected(batch.users, batch.positives, positives),
+            held=(places, torch.zeros_like(places)),
+        )
+        return of_queries.keeping_hits(positives) if keeps_hits else of_queries
+
+    return draw_once

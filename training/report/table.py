@@ -1,13 +1,17 @@
-"""A sampler report as text tables."""
+"""A sampler report as text: tables of the best samplers, notes, and a recommendation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from turret.data.text import paragraph, text_table
-from turret.training.report.choice import best_rows, recommendation
 
+Row = dict[str, Any]
 # With the full softmax ten rows.
 _BEST = 9
+# Above it the optimum of training moves visibly.
+_MOST_BIAS = 0.05
+# A sampler has to save a tenth of a step, which is more than the noise of the times.
+_SAVING = 0.9
 
 
 def report_table(report: dict[str, Any], show_all: bool = False) -> str:
@@ -15,67 +19,59 @@ def report_table(report: dict[str, Any], show_all: bool = False) -> str:
 
     The first table has the best samplers by bias and cost, or all of them.
     """
-    staleness = [_staleness(report)] if report["staleness"] else []
-    tables = [_samplers(report, show_all), _in_batch_losses(report), *staleness]
-    sentences = [*notes(report), *_skipped(report), recommendation(report)]
-    return "\n".join([*tables, *map(paragraph, sentences)])
-
-
-def _samplers(report: dict[str, Any], show_all: bool) -> str:
     rows = report["samplers"] if show_all else best_rows(report["samplers"], _BEST)
     left_out = len(report["samplers"]) - len(rows)
     full = ("full softmax", "", "", "", "0", "0", f"{report['full_softmax']['milliseconds']:,.1f}")
-    return text_table(
-        ("sampler", "K", "KL", "ESS", "bias", "variance", "ms a step"),
-        [*((*_shown(row), f"{row['milliseconds']:,.1f}") for row in rows), full],
-        f"sampled softmax on {report['queries']} queries, {report['items']:,} items",
-        f"the best by bias and cost; --all shows {left_out} more" if left_out else None,
-    )
+    tables = [
+        text_table(
+            ("sampler", "K", "KL", "ESS", "bias", "variance", "ms a step"),
+            [*((*_shown(row), f"{row['milliseconds']:,.1f}") for row in rows), full],
+            f"sampled softmax on {report['queries']} queries, {report['items']:,} items",
+            f"the best by bias and cost; --all shows {left_out} more" if left_out else None,
+        ),
+        text_table(
+            ("loss", "batch", "bias", "variance"),
+            [
+                (row["loss"], f"{row['batch_size']:,}", _shown_bias(row), f"{row['variance']:.3g}")
+                for row in report["in_batch_losses"]
+            ],
+            "losses over in-batch candidates",
+        ),
+    ]
+    if stale := report["staleness"]:
+        tables.append(
+            text_table(
+                ("sampler", "refresh_every", "K", "KL", "ESS", "bias", "variance"),
+                [(row["sampler"], str(row["refresh_every"]), *_shown(row)[1:]) for row in stale],
+                "stale item vectors",
+                f"after {stale[0]['steps']} more steps, which moved the item vectors by "
+                f"{stale[0]['moved']:.1%}",
+            )
+        )
+    return "\n".join([*tables, *map(paragraph, [*_notes(report), recommendation(report)])])
 
 
-def _in_batch_losses(report: dict[str, Any]) -> str:
-    rows = (
-        (row["loss"], f"{row['batch_size']:,}", shown_bias(row), f"{row['variance']:.3g}")
-        for row in report["in_batch_losses"]
-    )
-    return text_table(("loss", "batch", "bias", "variance"), rows, "losses over in-batch candidates")
-
-
-def _staleness(report: dict[str, Any]) -> str:
-    first = report["staleness"][0]
-    rows = []
-    for row in report["staleness"]:
-        name, *values = _shown(row)
-        rows.append((name, str(row["refresh_every"]), *values))
-    return text_table(
-        ("sampler", "refresh_every", "K", "KL", "ESS", "bias", "variance"),
-        rows,
-        "stale item vectors",
-        f"after {first['steps']} more steps, which moved the item vectors by {first['moved']:.1%}",
-    )
-
-
-def _shown(row: dict[str, Any]) -> tuple[str, ...]:
-    kl = "∞" if row["kl"] is None else f"{row['kl']:.3f}"
+def _shown(row: Row) -> tuple[str, ...]:
     return (
         row["sampler"],
         f"{round(row['candidates']):,}",
-        kl,
+        "∞" if row["kl"] is None else f"{row['kl']:.3f}",
         f"{row['effective_share']:.1%}",
-        shown_bias(row),
+        _shown_bias(row),
         f"{row['variance']:.3g}",
     )
 
 
-def shown_bias(row: dict[str, Any]) -> str:
-    """The bias in per cent, or its upper bound where it is within its error of zero."""
-    if row["bias_low"] > 0.0:
-        return f"{row['bias']:.1%}"
-    return f"< {row['bias_high']:.1%}"
+def known_bias(row: Row) -> float:
+    """The bias, or its upper bound where it is within its error of zero."""
+    return float(row["bias"] if row["bias_low"] > 0.0 else row["bias_high"])
 
 
-def notes(report: dict[str, Any]) -> Iterator[str]:
-    """One sentence about each measure and its conditions."""
+def _shown_bias(row: Row) -> str:
+    return f"{'' if row['bias_low'] > 0.0 else '< '}{known_bias(row):.1%}"
+
+
+def _notes(report: dict[str, Any]) -> Iterator[str]:
     yield (
         "KL: divergence of the softmax from the proposal in nats, both without the positive; ∞ where the "
         "proposal never draws an item of the softmax."
@@ -100,9 +96,61 @@ def notes(report: dict[str, Any]) -> Iterator[str]:
             f"Samplers that score all items in each step were timed on {min(timed):,} examples and scaled "
             "up, and drawn fewer times."
         )
-
-
-def _skipped(report: dict[str, Any]) -> Iterator[str]:
     for skipped in report["skipped"]:
         sizes = f" with K = {skipped['negatives']}" if skipped["negatives"] else ""
         yield f"Not measured: {skipped['sampler']}{sizes}: {skipped['reason']}"
+
+
+def best_rows(rows: Sequence[Row], count: int) -> list[Row]:
+    """At most `count` rows, cheapest first: the efficient ones, then those that are efficient without these.
+
+    A row is efficient if no cheaper one has as little bias. Of more efficient rows than fit, the cheapest,
+    the least biased and others evenly between are taken.
+    """
+    chosen: list[Row] = []
+    rest = sorted(rows, key=lambda row: (row["milliseconds"], known_bias(row)))
+    while rest and len(chosen) < count:
+        front: list[Row] = []
+        for row in rest:
+            if not front or known_bias(row) < known_bias(front[-1]):
+                front.append(row)
+        rest = [row for row in rest if not any(row is taken for taken in front)]
+        chosen += _evenly(front, count - len(chosen))
+    return sorted(chosen, key=lambda row: row["milliseconds"])
+
+
+def _evenly(rows: list[Row], count: int) -> list[Row]:
+    if len(rows) <= count:
+        return rows
+    if count == 1:
+        return rows[-1:]
+    return [rows[round(step * (len(rows) - 1) / (count - 1))] for step in range(count)]
+
+
+def recommendation(report: dict[str, Any]) -> str:
+    """One sentence: the cheapest sampler whose bias is small, or the full softmax."""
+    full = report["full_softmax"]["milliseconds"]
+    cheaper = [row for row in report["samplers"] if row["milliseconds"] <= _SAVING * full]
+    if not cheaper:
+        return (
+            f"Recommendation: full_softmax, {full:,.1f} ms a step and no bias; no sampler saves a tenth "
+            "of its step."
+        )
+    fitting = [row for row in cheaper if known_bias(row) <= _MOST_BIAS]
+    if not fitting:
+        nearest = min(cheaper, key=known_bias)
+        return (
+            f"Recommendation: full_softmax, {full:,.1f} ms a step: of the samplers with a cheaper step none "
+            f"has a bias of at most {_MOST_BIAS:.0%}; the least is {_figures(nearest)}."
+        )
+    best = min(fitting, key=lambda row: row["milliseconds"])
+    return (
+        f"Recommendation: sampled_softmax with {_figures(best)}; it is the cheapest with a bias of at most "
+        f"{_MOST_BIAS:.0%}, and the full softmax takes {full:,.1f} ms a step."
+    )
+
+
+def _figures(row: Row) -> str:
+    size = f" (K = {row['negatives']})" if row["negatives"] else ""
+    bound = "" if row["bias_low"] > 0.0 else "at most "
+    return f"{row['sampler']}{size}: bias {bound}{known_bias(row):.1%}, {row['milliseconds']:,.1f} ms a step"

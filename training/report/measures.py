@@ -1,6 +1,6 @@
-"""The error of the sampled softmax's gradient relative to the full softmax's."""
+"""Measures of a sampler: divergence of its proposal from the softmax, and error of its gradient."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -15,10 +15,62 @@ from turret.training.objectives.contract import Loss
 from turret.training.report.queries import Examples
 from turret.training.samplers.core.draw import Draw
 
+# Q x N scores held at once.
+_MOST_SCORES = 2**22
+# Unreachable probability within the rounding of q.
+_NEGLIGIBLE = 1e-6
 # Groups of draws of the jackknife.
 _GROUPS = 10
-# Q x N scores held at once.
-_MOST_SCORES = 2**23
+
+
+def _parts(examples: Examples, items: int) -> Iterator[slice]:
+    size = max(1, _MOST_SCORES // items)
+    return (slice(start, start + size) for start in range(0, len(examples), size))
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Means over queries of divergences between the softmax p and the proposal q.
+
+    Both are renormalised without the example's positive, whose term is exact. `kl` is KL(p || q) in nats,
+    `chi_square` sum p^2 / q - 1, `total_variation` half of sum |p - q|. `unreachable` is the probability
+    under p of items with q = 0; where it exceeds a millionth, `kl` and `chi_square` are None.
+    """
+
+    kl: float | None
+    chi_square: float | None
+    total_variation: float
+    unreachable: float
+
+
+def divergence(examples: Examples, vectors: Tensor, scoring: ScoringConfig, proposal: Tensor) -> Divergence:
+    """Compare `proposal` [Q, N] with the softmax of each of the Q examples."""
+    sums = torch.zeros(4, dtype=torch.float64)
+    for part in _parts(examples, len(vectors)):
+        sums += _sums(examples.take(part), vectors, scoring, proposal[part])
+    kl, chi_square, variation, unreachable = (sums / len(examples)).tolist()
+    if unreachable >= _NEGLIGIBLE:
+        kl = chi_square = None
+    return Divergence(kl, chi_square, variation, unreachable)
+
+
+def _sums(examples: Examples, vectors: Tensor, scoring: ScoringConfig, proposal: Tensor) -> Tensor:
+    own = examples.positives.unsqueeze(1)
+    scores = cross_scores(examples.users, vectors, scoring).double().scatter(1, own, float("-inf"))
+    log_p = scores.log_softmax(dim=1)
+    p = log_p.exp()
+    q = proposal.double().scatter(1, own, 0.0)
+    q = q / q.sum(dim=1, keepdim=True)
+    drawn = (q > 0) & (p > 0)
+    log_ratio = torch.where(drawn, log_p - q.clamp_min(1e-300).log(), 0.0)
+    return torch.stack(
+        [
+            (p * log_ratio).sum(),
+            (p * log_ratio.exp() - p).sum(),
+            (p - q).abs().sum() / 2.0,
+            p[q == 0].sum(),
+        ]
+    ).cpu()
 
 
 @dataclass(frozen=True)
@@ -41,15 +93,12 @@ class GradientError:
 
 def full_gradient(examples: Examples, vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     """The gradient of each example's full softmax with respect to its user vector: [Q, D]."""
-    size = max(1, _MOST_SCORES // len(vectors))
-    parts = [examples.take(slice(at, at + size)) for at in range(0, len(examples), size)]
-    return torch.cat([_full_gradient(part, vectors, scoring) for part in parts])
-
-
-def _full_gradient(examples: Examples, vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     users = examples.users.detach().requires_grad_()
-    losses = full_softmax(cross_scores(users, vectors, scoring), examples.positives)
-    return torch.autograd.grad(losses.sum(), users)[0]
+    parts = []
+    for part in _parts(examples, len(vectors)):
+        losses = full_softmax(cross_scores(users[part], vectors, scoring), examples.positives[part])
+        parts.append(torch.autograd.grad(losses.sum(), users)[0][part])
+    return torch.cat(parts)
 
 
 def sampled_gradient(

@@ -1,14 +1,15 @@
-"""The towers against each baseline, and whether the evaluation can tell them apart."""
+"""Findings of an evaluation in sentences: the towers against each baseline, and what can't be told apart."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 from turret.data.progress import counted
+from turret.data.text import paragraph
 from turret.training.baselines.registry import BASELINES
 from turret.training.evaluation.auc import AUC
 from turret.training.evaluation.evaluation import TOWERS
-from turret.training.verdict.finding import Finding
 
 # An evaluation that can't tell a tenth more from the best baseline says little.
 TELLING = 0.1
@@ -16,6 +17,26 @@ TELLING = 0.1
 FEWEST_USERS = 10
 # A share of targets that baselines can't find from which on it is told.
 MANY_COLD = 0.1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, its kind, and the figures that it was made from, by name."""
+
+    kind: str
+    sentence: str
+    figures: dict[str, Any]
+
+
+def paragraphs(report: dict[str, Any]) -> str:
+    """The sentences of the verdict of a report, one a paragraph."""
+    lines = (paragraph(finding["sentence"], "- ", "  ") for finding in report["verdict"])
+    return "\n".join(["verdict", *lines])
+
+
+def listing(names: Sequence[str]) -> str:
+    """Names in a sentence: "a", "a and b", "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
