@@ -1,6 +1,7 @@
 """Delimited text of any delimiter as a lazy table of texts.
 
-polars neither counts malformed records nor names their lines, so files that have any go through `csv` once.
+polars neither counts malformed records nor names their lines. So lines with a wrong number of fields are left
+out of a copy; a file whose malformed lines have quotes, which may enclose several lines, goes through `csv`.
 """
 
 import csv
@@ -51,14 +52,23 @@ def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) 
     """
     header = _read_header(content, path, settings)
     columns, delimiter, has_header = header.columns, header.delimiter, settings.has_header
-    if header.is_plain(has_header) and _is_regular(content, path, settings, delimiter, len(columns)):
-        plain = PlainText(content, tuple(columns), delimiter, settings.quote, has_header)
-        frame = _scan(content, settings, columns, delimiter)
-        return Table(frame, path, is_text=True, files=(path,), has_header=has_header, plain=plain)
+    malformed: Malformed | None = None
+    if header.is_plain(has_header):
+        lines = _lines(content, settings, header)
+        malformed = _malformed_lines(lines, path, settings, header)
+        if malformed == Malformed():
+            plain = PlainText(content, tuple(columns), delimiter, settings.quote, has_header)
+            frame = _scan(content, settings, columns, delimiter)
+            return Table(frame, path, is_text=True, files=(path,), has_header=has_header, plain=plain)
     rewritten = new_file(work, "csv")
     with readable(path):
-        malformed = _rewrite(content, rewritten, settings, header)
-    frame = _scan(rewritten, FileFormat(), [ROW, *columns], ",")
+        if malformed is None:
+            malformed = _rewrite(content, rewritten, settings, header)
+            form, delimiter = FileFormat(), ","
+        else:
+            _copy_records(lines.filter(pl.col(ROW) > header.lines), rewritten, delimiter)
+            form = settings.model_copy(update={"has_header": False})
+    frame = _scan(rewritten, form, [ROW, *columns], delimiter)
     return Table(frame, path, is_text=True, malformed=malformed, files=(path,), has_header=has_header)
 
 
@@ -185,18 +195,43 @@ def _next(records: "_csv.Reader", width: int | None) -> list[str] | str | None:
     return record
 
 
-def _is_regular(content: Path, path: Path, settings: FileFormat, delimiter: str, width: int) -> bool:
-    """Check that every line is blank or one record of `width` fields, in one pass."""
-    line = pl.col("line")
+def _lines(content: Path, settings: FileFormat, header: _Header) -> pl.LazyFrame:
+    """Each line that isn't blank, its number, and whether it `is_record` of the right number of fields."""
+    line, delimiter, width = pl.col("line"), header.delimiter, len(header.columns)
     is_record = line.str.count_matches(delimiter, literal=True) == width - 1
     if settings.quote:
         is_quoted = line.str.contains(settings.quote, literal=True)
         is_quoted_record = line.str.contains(_record(settings.quote, delimiter, width))
         is_record = pl.when(is_quoted).then(is_quoted_record).otherwise(is_record)
-    is_blank = line.str.strip_chars() == ""
+    lines = pl.scan_lines(content, glob=False, row_index_name=ROW, row_index_offset=1)
+    return lines.filter(line.str.strip_chars() != "").with_columns(is_record=is_record)
+
+
+def _malformed_lines(
+    lines: pl.LazyFrame, path: Path, settings: FileFormat, header: _Header
+) -> Malformed | None:
+    """Count the lines that are no records, in one pass.
+
+    None if lines of polars are not those of the file: the header is none (of a file with other line ends), or
+    one has a quote, which may begin a record.
+    """
+    fields = pl.col("line").str.count_matches(header.delimiter, literal=True) + 1
+    has_quote = pl.col("line").str.contains(settings.quote, literal=True) if settings.quote else pl.lit(False)
+    malformed = lines.filter(~pl.col("is_record")).select(ROW, fields=fields, has_quote=has_quote)
     with readable(path):
-        irregular = pl.scan_lines(content, glob=False).filter(~(is_record | is_blank)).head(1)
-        return irregular.collect(engine="streaming").is_empty()
+        found = malformed.collect(engine="streaming")
+    if found["has_quote"].any() or (found[ROW] <= header.lines).any():
+        return None
+    width, first = len(header.columns), found.head(EXAMPLES)
+    examples = [{"row": row, "problem": f"{count} of {width} fields"} for row, count, _ in first.rows()]
+    return Malformed(len(found), tuple(examples))
+
+
+def _copy_records(lines: pl.LazyFrame, target: Path, delimiter: str) -> None:
+    """Write the records of a file, each behind the number of its line."""
+    line = pl.col("line").str.strip_prefix("\ufeff")
+    records = lines.filter("is_record").select(pl.concat_str(pl.col(ROW), line, separator=delimiter))
+    records.sink_csv(target, include_header=False, quote_style="never", separator="\x1f")
 
 
 def _record(quote: str, delimiter: str, width: int) -> str:

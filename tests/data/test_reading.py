@@ -301,6 +301,20 @@ def test_a_quote_behind_a_backslash_is_a_quote(tmp_path: Path) -> None:
     assert not table.malformed.count
 
 
+@pytest.mark.parametrize("has_header", [True, False])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_lines_with_another_number_of_fields_leave_the_others_as_they_are(
+    tmp_path: Path, has_header: bool, mark: str
+) -> None:
+    """Numbers of lines count blank ones; a quoted field may hold delimiters, but not in a malformed line."""
+    text = mark + 'a,b\n1,"x, y"\n\n1,2,3\n  \nz\n4,\n'
+    table = _scan_text(tmp_path / "t.csv", text, has_header=has_header)
+    first = [] if has_header else [(1, "a", "b")]
+    assert _rows(table) == [*first, (2, "1", "x, y"), (7, "4", None)]
+    problems = ({"row": 4, "problem": "3 of 2 fields"}, {"row": 6, "problem": "1 of 2 fields"})
+    assert (table.malformed.count, table.malformed.examples) == (2, problems)
+
+
 def test_malformed_lines_are_counted_shown_and_left_out(tmp_path: Path) -> None:
     table = _scan_text(tmp_path / "t.csv", 'a,b\n1,2\n3\n4,5,6\n\n"7"8,9\n10,11\n12\n')
     assert _rows(table) == [(2, "1", "2"), (7, "10", "11")]
