@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import pytest
 from numpy.lib import format as npy
@@ -79,7 +78,7 @@ def version(running: Running, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.mark.fault(1)
-@pytest.mark.parametrize("name", ["index.faiss", "user_tower.onnx"])
+@pytest.mark.parametrize("name", ["item_vectors.npy", "user_tower.onnx"])
 def test_a_file_that_was_cut_short_is_refused(running: Running, version: Path, name: str) -> None:
     replace(version / name, (version / name).read_bytes()[:-100])
     running.refuses("v2", name, "is not the file that was published", reason="checksum")
@@ -97,12 +96,6 @@ def test_a_flipped_bit_is_refused(running: Running, version: Path, name: str) ->
 @pytest.mark.fault(3)
 def test_headers_that_ask_for_terabytes_are_refused(running: Running, version: Path) -> None:
     """With checksums that agree: the readers themselves have to see it, and the process lives."""
-    content = bytearray((version / "index.faiss").read_bytes())
-    place = len(content) - 60 * 8 * 4 - 8  # before the numbers, how many there are
-    assert int.from_bytes(content[place : place + 8], "little") in (60 * 8, 60 * 8 * 4)
-    content[place : place + 8] = (2**41).to_bytes(8, "little")
-    rewrite(version, "index.faiss", bytes(content))
-    running.refuses("v2", "index.faiss", reason="soundness")
     with (version.parent / "crafted").open("wb") as stream:
         npy.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (2**40, 8)})
     crafted = (version.parent / "crafted").read_bytes()
@@ -120,7 +113,7 @@ def test_headers_that_ask_for_terabytes_are_refused(running: Running, version: P
         ({}, "golden.json"),
         ({"ids": [*range(101, 160), 100]}, "vocabulary.json"),
         ({"ids": [*range(101, 160), 100]}, "catalog.json"),
-        ({"ids": range(100, 161)}, "index.faiss"),
+        ({"ids": range(100, 161)}, "popularity.npy"),
         ({"dimension": 9}, "user_tower.onnx"),
     ],
     ids=lambda given: given if isinstance(given, str) else "of other " + ("weights", *given)[-1],
@@ -142,16 +135,12 @@ def test_files_of_two_models_are_refused(running: Running, version: Path, name: 
 @pytest.mark.fault(5)
 @pytest.mark.parametrize("value", [np.nan, 0.0, 1e30])
 def test_vectors_that_are_no_numbers_are_refused(running: Running, version: Path, value: float) -> None:
-    """In the vectors and in the index alike, with checksums that agree."""
+    """With checksums that agree."""
     vectors = np.load(version / "item_vectors.npy")
     vectors[:] = value
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    npy_path, index_path = version.parent / "new.npy", version.parent / "new.faiss"
+    npy_path = version.parent / "new.npy"
     np.save(npy_path, vectors)
-    faiss.write_index(index, str(index_path))
     rewrite(version, "item_vectors.npy", npy_path.read_bytes())
-    rewrite(version, "index.faiss", index_path.read_bytes())
     words = "nothing but zeros" if value == 0.0 else "not finite in row 0"
     running.refuses("v2", words, reason="soundness")
 

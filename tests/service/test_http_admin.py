@@ -106,12 +106,12 @@ def test_another_version_answers_after_its_activation(fresh_client: TestClient, 
     assert fresh_client.get("/readyz").json()["version"] == "v2"
 
 
-@pytest.mark.parametrize("name", ["index.faiss", "user_tower.onnx"])
+@pytest.mark.parametrize("name", ["item_vectors.npy", "user_tower.onnx"])
 def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
     fresh_client: TestClient, versions: Path, name: str
 ) -> None:
     """The tower has a checksum of the manifest's own making, and fails when it is run."""
-    if name == "index.faiss":
+    if name == "item_vectors.npy":
         damage(versions / "v2" / name)
     else:
         rewrite(versions / "v2", name, failing((versions / "v2" / name).read_bytes()))

@@ -172,8 +172,7 @@ def item(**changes: object) -> Damage:
 UNASKED = {"history": [101], "items": [], "scores": []}
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "other queries": (taken("v3", "golden.json"), "not in the vocabulary"),
-    "another index": (taken("v3", "index.faiss"), "other vectors than item_vectors.npy"),
-    "other vectors": (taken("v3", "item_vectors.npy"), "other vectors than item_vectors.npy"),
+    "other vectors": (taken("v3", "item_vectors.npy"), "of different models"),
     "other features": (taken("v3", "user_features.json"), "its bundle gives .*feature_age"),
     "another tower": (taken("v3", "user_tower.onnx"), "reads .*feature_age"),
     "another vocabulary": (taken("v3", "vocabulary.json"), "belongs to another vocabulary"),

@@ -177,8 +177,8 @@ def test_every_listed_file_is_looked_at(bundles: Path) -> None:
     check_files(folder, read_manifest(folder))
     found = check_sizes(folder, read_manifest(folder))
     assert set(found) == REQUIRED_FILES
-    status = os.lstat(folder / "index.faiss")
-    assert found["index.faiss"][1:3] == (status.st_ino, status.st_size)
+    status = os.lstat(folder / "catalog.bin")
+    assert found["catalog.bin"][1:3] == (status.st_ino, status.st_size)
 
 
 def test_a_file_written_to_while_it_is_read_is_refused(

@@ -18,61 +18,12 @@ from turret.tower.format.index_settings import (
     ScalarSettings,
     SearchParams,
 )
-from turret.tower.index.faiss_index.faiss_files import write_flat
 from turret.tower.index.faiss_index.untyped import faiss
 from turret.tower.index.hnsw import HnswIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.inverted import IvfIndex
 from turret.tower.index.opening import build_index, open_index
 from turret.tower.index.scalar import ScalarIndex
-
-
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"IxFI" + b"\xff" * 60])
-def test_a_file_that_is_no_index_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "index"
-    path.write_bytes(content)
-    with pytest.raises(BundleError, match="not a FAISS index"):
-        ExactIndex.load(path, np.eye(4, dtype=np.float32))
-
-
-def test_a_header_that_asks_for_more_than_the_file_holds_is_refused(tmp_path: Path) -> None:
-    """FAISS would allocate up to a terabyte before it looks whether the bytes are there."""
-    path = tmp_path / "index"
-    ExactIndex.build(np.eye(4, dtype=np.float32)).save(path)
-    content = bytearray(path.read_bytes())
-    place = content.rindex((16).to_bytes(8, "little"))  # the number of floats that follow
-    content[place : place + 8] = (2**20).to_bytes(8, "little")
-    path.write_bytes(content)
-    with pytest.raises(BundleError, match="not a FAISS index"):
-        ExactIndex.load(path, np.eye(4, dtype=np.float32))
-    assert faiss.get_deserialization_vector_byte_limit() == len(content)
-
-
-def test_another_kind_of_index_is_refused(tmp_path: Path) -> None:
-    faiss.write_index(faiss.IndexFlatL2(4), str(tmp_path / "index"))
-    with pytest.raises(BundleError, match="IndexFlatL2"):
-        ExactIndex.load(tmp_path / "index", np.eye(4, dtype=np.float32))
-
-
-def test_an_index_that_the_disk_can_not_take_is_refused(tmp_path: Path) -> None:
-    """FAISS raises a plain RuntimeError."""
-    index = ExactIndex.build(np.ones((1000, 4), dtype=np.float32))
-    with (
-        small_files(8000),
-        pytest.raises(BundleError, match=rf"^{tmp_path}/i: the index can't be written .*room"),
-    ):
-        index.save(tmp_path / "i")
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (77, 3), (1000, 64)])
-def test_a_file_of_vectors_is_the_one_that_faiss_writes(tmp_path: Path, shape: tuple[int, int]) -> None:
-    vectors = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    index = faiss.IndexFlatIP(shape[1])
-    index.add(vectors)
-    faiss.write_index(index, str(tmp_path / "theirs"))
-    write_flat(vectors, tmp_path / "ours")
-    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
-
 
 VECTORS = np.random.default_rng(0).standard_normal((500, 8)).astype(np.float32)
 
@@ -81,6 +32,8 @@ EFFORTS = (SearchParams(k=10, breadth=20, candidates=20),)
 GRAPH = HnswSettings(efforts=EFFORTS, links=4, ef_construction=40)
 
 LISTS = IvfSettings(efforts=EFFORTS, lists=10)
+
+SCALAR = ScalarSettings(efforts=EFFORTS)
 
 EVERY: list[ApproximateSettings] = [
     GRAPH,
@@ -96,6 +49,29 @@ EVERY: list[ApproximateSettings] = [
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "index.faiss"
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"IxFI" + b"\xff" * 60])
+def test_a_file_that_is_no_index_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(BundleError, match="not a FAISS index"):
+        open_index(path, VECTORS, SCALAR)
+
+
+def test_another_kind_of_index_is_refused(path: Path) -> None:
+    faiss.write_index(faiss.IndexFlatL2(4), str(path))
+    with pytest.raises(BundleError, match="IndexFlatL2"):
+        open_index(path, VECTORS, SCALAR)
+
+
+def test_an_index_that_the_disk_can_not_take_is_refused(path: Path) -> None:
+    """FAISS raises a plain RuntimeError."""
+    index = build_index(VECTORS, SCALAR)
+    with (
+        small_files(2000),
+        pytest.raises(BundleError, match=rf"^{path}: the index can't be written .*room"),
+    ):
+        index.save(path)
 
 
 @pytest.mark.parametrize("row", [500, 2**30, -2])
@@ -152,7 +128,10 @@ def test_a_cut_file_is_refused_wherever_it_is_cut(path: Path, settings: Approxim
 
 @pytest.mark.parametrize("settings", EVERY, ids=[one.kind for one in EVERY])
 def test_lengths_that_the_file_does_not_hold_are_refused(path: Path, settings: ApproximateSettings) -> None:
-    """Any eight bytes of the head set to 2^40: none takes the process down, and some are no such index."""
+    """Any eight bytes of the head set to 2^40: none takes the process down, and some are no such index.
+
+    FAISS would allocate up to a terabyte before it looks whether the bytes are there.
+    """
     build_index(VECTORS, settings).save(path)
     content = path.read_bytes()
     refused = 0
@@ -167,19 +146,12 @@ def test_lengths_that_the_file_does_not_hold_are_refused(path: Path, settings: A
     assert refused >= 5
 
 
-def test_a_flat_index_searches_where_the_vectors_lie(path: Path) -> None:
+def test_a_flat_index_has_no_file_and_searches_where_the_vectors_lie(path: Path) -> None:
     ExactIndex.build(VECTORS).save(path)
+    assert not path.exists()
     index = open_index(path, VECTORS, FlatSettings())
     assert isinstance(index, ExactIndex)
     assert np.shares_memory(index.vectors(), VECTORS)
-
-
-def test_a_flat_file_of_other_vectors_is_refused(path: Path) -> None:
-    ExactIndex.build(VECTORS[::-1]).save(path)
-    with pytest.raises(BundleError, match="other vectors"):
-        open_index(path, VECTORS, FlatSettings())
-    with pytest.raises(BundleError, match="has shape"):
-        open_index(path, VECTORS[:50], FlatSettings())
 
 
 def test_codes_of_other_vectors_are_refused_by_what_they_find(path: Path) -> None:

@@ -129,7 +129,7 @@ def rewrite(folder: Path) -> None:
 
 
 def copy_over(folder: Path) -> None:
-    path = folder / "index.faiss"
+    path = folder / "catalog.bin"
     shutil.copy2(path, folder / ".copy")
     (folder / ".copy").replace(path)
 
@@ -142,7 +142,7 @@ def away_and_back(path: Path) -> None:
 def set_times(folder: Path) -> None:
     rewrite(folder)
     path = folder / "golden.json"
-    os.utime(path, ns=(path.stat().st_atime_ns, (folder / "index.faiss").stat().st_mtime_ns))
+    os.utime(path, ns=(path.stat().st_atime_ns, (folder / "catalog.bin").stat().st_mtime_ns))
 
 
 def link(folder: Path) -> None:

@@ -42,8 +42,6 @@ from turret.tower.format.manifest import (
     write_manifest,
 )
 from turret.tower.format.pointer import check_version, current, point
-from turret.tower.index.index import ExactIndex
-from turret.tower.index.opening import INDEX
 from turret.tower.index.planner import Planner
 from turret.tower.retrieval.retriever import Ranking
 from turret.tower.tuning.recall import EXACT_QUERIES, measure_recall
@@ -115,7 +113,6 @@ def _write(folder: Path, contents: BundleContents) -> None:
     vectors = np.ascontiguousarray(contents.item_vectors, dtype=np.float32)
     save_array(folder / "item_vectors.npy", vectors)
     save_array(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64))
-    ExactIndex.build(vectors).save(folder / INDEX)
     contents.vocabulary.save(folder / "vocabulary.json")
     ids = contents.vocabulary.ids(range(len(contents.vocabulary)))
     named = hash_file(folder / "vocabulary.json").sha256

@@ -6,7 +6,7 @@ from pathlib import Path
 from turret.data.files.parallel import map_ordered
 from turret.data.manifest import FileHash
 from turret.tower.errors import BundleError
-from turret.tower.format.manifest import REQUIRED_FILES, Manifest
+from turret.tower.format.manifest import Manifest
 from turret.tower.format.safe_open import Identity, identity, identity_of, open_regular, read_regular
 
 
@@ -16,7 +16,7 @@ def check_sizes(folder: Path, manifest: Manifest) -> dict[str, Identity]:
     Raises BundleError when one is missing, is no regular file or has another size, or when the manifest lacks
     a required file.
     """
-    missing = REQUIRED_FILES - set(manifest.files)
+    missing = manifest.required_files - set(manifest.files)
     if missing:
         raise BundleError(
             f"the manifest of {folder} lists no {sorted(missing)}; export the bundle again", "format"

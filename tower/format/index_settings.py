@@ -71,6 +71,8 @@ class IndexSettings(Settings):
     is_tunable: ClassVar[bool] = False
     # Whether `Index.nearest` waits for another process or host: `turret serve` then searches in threads.
     is_remote: ClassVar[bool] = False
+    # Whether it has a file of its own, beside the item vectors.
+    has_file: ClassVar[bool] = True
     # Whether equal searches always have equal answers: those of an engine that merges its files in the
     # background may change, so recorded queries are answered by the exact search.
     is_stable: ClassVar[bool] = True
@@ -91,6 +93,8 @@ class FlatSettings(IndexSettings):
 
     kind: Literal["flat"] = "flat"
     is_exact: Literal[True] = True
+
+    has_file: ClassVar[bool] = False
 
 
 class ApproximateSettings(IndexSettings):

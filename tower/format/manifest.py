@@ -23,7 +23,6 @@ REQUIRED_FILES = frozenset(
     {
         "user_tower.onnx",
         "item_vectors.npy",
-        "index.faiss",
         "vocabulary.json",
         "user_features.json",
         "catalog.json",
@@ -33,6 +32,7 @@ REQUIRED_FILES = frozenset(
         "model.safetensors",
     }
 )
+INDEX = "index.faiss"  # where its kind has a file
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
 
 
@@ -137,6 +137,11 @@ class Manifest(_Frozen):
     metrics: dict[str, Any] = {}
     fingerprints: dict[str, str] = {}
     files: dict[FileName, FileHash]
+
+    @property
+    def required_files(self) -> frozenset[str]:
+        """The files that every bundle with this kind of index has."""
+        return REQUIRED_FILES | ({INDEX} if self.index.has_file else frozenset())
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -9,16 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
-from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import ApproximateSettings, FlatSettings, IndexSettings, SearchParams
-from turret.tower.index.faiss_index.faiss_files import read_faiss, write_flat
 from turret.tower.index.faiss_index.order import Found, check_finite, has_ties, ordered
 from turret.tower.index.faiss_index.untyped import faiss
 
 # From here on FAISS's heap costs more than all scores and one partial sort (27,000 x 64: 290 against 130
 # microseconds at k = 1,000), and with several OpenMP threads it waits for each of them.
 _LARGE_K = 200
-_BLOCK = 65_536  # rows that are compared at once
 
 
 class Index(ABC):
@@ -174,25 +171,7 @@ class ExactIndex(Index):
     def load(
         cls, path: Path, vectors: NDArray[np.float32], settings: IndexSettings | None = None
     ) -> "ExactIndex":
-        """Search the bundle's `vectors` [N, D] where they lie; the file only has to agree.
-
-        Raises BundleError when `path` holds anything else than these vectors.
-        """
-        index = read_faiss(path, faiss.IndexFlatIP)
-        shape = (int(index.ntotal), int(index.d))
-        if shape != vectors.shape:
-            raise BundleError(
-                f"{path} has shape {shape} where item_vectors.npy has {vectors.shape}; the files are of "
-                "different models"
-            )
-        stored = faiss.rev_swig_ptr(index.get_xb(), shape[0] * shape[1]).reshape(shape)
-        if not all(
-            np.array_equal(stored[start : start + _BLOCK], vectors[start : start + _BLOCK])
-            for start in range(0, len(vectors), _BLOCK)
-        ):
-            raise BundleError(
-                f"{path} holds other vectors than item_vectors.npy; they are of different models"
-            )
+        """Search the bundle's `vectors` [N, D] where they lie; there is no file."""
         return cls(vectors)
 
     @property
@@ -201,8 +180,7 @@ class ExactIndex(Index):
         return self
 
     def save(self, path: Path) -> None:
-        """Write the index to `path` in FAISS's own format (`IndexFlatIP`)."""
-        write_flat(self._vectors, path)
+        """Write nothing: the item vectors tell all."""
 
     def __len__(self) -> int:
         return self._count

@@ -10,8 +10,6 @@ from turret.tower.format.index_kinds import INDEX_KINDS
 from turret.tower.format.index_settings import IndexSettings
 from turret.tower.index.index import Index
 
-INDEX = "index.faiss"
-
 
 def index_class(settings: IndexSettings) -> type[Index]:
     """The class behind a kind of index."""

@@ -6,8 +6,6 @@ from threading import Lock
 from typing import Any
 
 import faiss
-import numpy as np
-from numpy.typing import NDArray
 
 from turret.tower.errors import BundleError
 from turret.tower.format.safe_open import identity
@@ -22,9 +20,6 @@ _WITHOUT_LISTS = (b"IxFI", b"IxSQ")
 OTHER_MODELS = "; the files are of different models, make the index again with `turret index`"
 # FAISS has one limit for the whole process: two bundles that are opened at once take turns.
 _LIMITED = Lock()
-
-# Of an IndexFlatIP: where its number of vectors lies, and how many numbers follow.
-_COUNT, _LENGTH = slice(8, 16), slice(-8, None)
 
 
 def read_faiss(path: Path, expected: type[Any], tables: int = 0, mapped: bool = True) -> Any:
@@ -62,26 +57,6 @@ def write_faiss(index: Any, path: Path, flags: int = 0) -> None:
     except RuntimeError as error:
         # The error begins with a line of FAISS's source and the path.
         raise _not_written(path, str(error).rpartition(": ")[2].strip()) from None
-
-
-def write_flat(vectors: NDArray[np.float32], path: Path) -> None:
-    """Write an `IndexFlatIP` of contiguous `vectors` [N, D] to `path`; FAISS would copy them first.
-
-    An index of the first vector gives the head of the file, whose counts are then those of all. Raises
-    BundleError as `write_faiss` does.
-    """
-    count, dimension = vectors.shape
-    first = faiss.IndexFlatIP(dimension)
-    first.add(vectors[:1])
-    head = faiss.serialize_index(first)[: -vectors[:1].nbytes]
-    head[_COUNT].view(np.int64)[:] *= count
-    head[_LENGTH].view(np.int64)[:] *= count
-    try:
-        with path.open("wb") as file:
-            file.write(head.data)
-            file.write(vectors.data)
-    except OSError as error:
-        raise _not_written(path, error.strerror) from None
 
 
 def _not_written(path: Path, reason: str | None) -> BundleError:
