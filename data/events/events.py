@@ -1,7 +1,7 @@
 """Validation of the rows of a log: each is an event, a bad row, or removed by a filter."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,17 +91,11 @@ class Log:
         with readable(self.path):
             yield from self.frame.select(names).collect_batches(chunk_size=size, engine="streaming")
 
-    def dropped_rows(
-        self, counts: Mapping[str, int], first_rows: Callable[[str], pl.DataFrame] | None = None
-    ) -> tuple[list[BadRows], list[Removed]]:
-        """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict.
-
-        `first_rows` finds the first rows of a verdict, with ROW, PART and the raw columns; None: the frame.
-        """
-        first_rows = first_rows or self._first_rows
+    def dropped_rows(self, counts: Mapping[str, int]) -> tuple[list[BadRows], list[Removed]]:
+        """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict."""
         removed = [Removed(filter=name, events=counts[name]) for name in _FILTERS if name in counts]
         bad = [
-            BadRows(kind=kind, count=counts[kind], examples=self._examples(first_rows(kind), kind))
+            BadRows(kind=kind, count=counts[kind], examples=self._examples(self._first_rows(kind), kind))
             for kind in sorted(counts)
             if kind not in _FILTERS
         ]

@@ -1,4 +1,4 @@
-"""Append new events to prepared data: the old log is not read again."""
+"""Append new events to prepared data: both are prepared as one log, of which the old part is arrays."""
 
 import tempfile
 from collections.abc import Mapping
@@ -9,7 +9,8 @@ from typing import Any
 from turret.data.configuration import override
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.events.dropped_rows import PrepareReport, describe_dropped
-from turret.data.histories.grow_histories import grow_histories
+from turret.data.histories.build_histories import build_histories
+from turret.data.histories.joined_logs import joined_logs
 from turret.data.manifest import BadRows, Manifest, Removed
 from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.object_stores.place import Place
@@ -52,8 +53,7 @@ def append(source: Place, target: Path, options: Mapping[str, object] | None = N
 
     The result is that of preparing both logs in one, with the settings of the first preparation; `options`
     are settings by their dotted names that differ for `source`, such as the names of columns. Events that the
-    data has already (with equal user, item and time) are left out. Old events are copied from the arrays,
-    sequentially; new ones are sorted on disk.
+    data has already (with equal user, item and time) are left out.
 
     Another command that writes `target` is waited for. Raises DataError for data of another release, for data
     whose filters or split depend on rows that it doesn't hold, for labels and negatives, and as `prepare`
@@ -73,17 +73,22 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
             ingested = ingest_source(config, Path(work), copies, is_continued=True)
             advance(1)
-            duplicates = config.filters.duplicates
-            built = grow_histories(old, ingested.events, ingested.log, duplicates, folder, Path(work))
+            count = len(ingested.events.events)
+            events, log = joined_logs(old, ingested.events, ingested.log, Path(work))
+            built = build_histories(events, log, config.filters, folder, Path(work))
+            known = len(old.event_items) + count - len(built.histories)
+            removed = [Removed(filter="events that the data had already", events=known)] if known else []
+            built = replace(built, removed=removed)
             advance(1)
         report = complete(folder, target, config, ingested, built, copies)
         manifest = _manifest(old.manifest, report.manifest)
         manifest.save(folder)
         advance(1)
     new = manifest.counts.events - old.manifest.counts.events
-    count, removed = len(ingested.events.events), ingested.events.removed
-    lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in removed)
-    dropped = describe_dropped(ingested.bad_rows, removed) if ingested.bad_rows or removed else ""
+    lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in ingested.events.removed)
+    dropped = ""
+    if ingested.bad_rows or ingested.events.removed:
+        dropped = describe_dropped(ingested.bad_rows, ingested.events.removed)
     return AppendReport(replace(report, manifest=manifest), count + lost, new, count - new, dropped)
 
 

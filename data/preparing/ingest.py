@@ -79,7 +79,7 @@ def ingest_source(
     else:
         from turret.data.spark.read_by_spark import read_by_spark
 
-        events = read_by_spark(session, log, columns, config.filters, catalog, nulls, work)
+        events = read_by_spark(session, log, work)
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
     in_events = [*malformed, *events.bad_rows]
     entities = [entries for entries in (items, users) if entries is not None]

@@ -16,7 +16,7 @@ import polars as pl
 
 from turret.data.errors import SourceError
 from turret.data.reading.schema import FileFormat
-from turret.data.reading.tables import EXAMPLES, ROW, Malformed, PlainText, Table, encoding_sentence, readable
+from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, encoding_sentence, readable
 from turret.data.reading.unpacking import new_file
 
 if TYPE_CHECKING:
@@ -57,9 +57,8 @@ def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) 
         lines = _lines(content, settings, header)
         malformed = _malformed_lines(lines, path, settings, header)
         if malformed == Malformed():
-            plain = PlainText(content, tuple(columns), delimiter, settings.quote, has_header)
             frame = _scan(content, settings, columns, delimiter)
-            return Table(frame, path, is_text=True, files=(path,), has_header=has_header, plain=plain)
+            return Table(frame, path, is_text=True, files=(path,), has_header=has_header)
     rewritten = new_file(work, "csv")
     with readable(path):
         if malformed is None:

@@ -24,17 +24,6 @@ class Malformed:
 
 
 @dataclass(frozen=True)
-class PlainText:
-    """Delimited text that can be read line by line: UTF-8, every line is blank or one record of `columns`."""
-
-    path: Path
-    columns: tuple[str, ...]
-    delimiter: str
-    quote: str
-    has_header: bool
-
-
-@dataclass(frozen=True)
 class Table:
     """The rows of a file, or of the parts in a folder.
 
@@ -42,7 +31,7 @@ class Table:
     row. `is_text` means that all values are texts, as in CSV, `has_header` that its names are a line of the
     file. `files` are the files, in order; `is_parquet` tells that they are all uncompressed Parquet, whose
     rows are numbered consecutively. `pieces` are the tables of other parts, each with the number added to its
-    rows. `plain` is the form of delimited text that polars reads in place.
+    rows.
     """
 
     frame: pl.LazyFrame
@@ -53,7 +42,6 @@ class Table:
     is_parquet: bool = False
     has_header: bool = False
     pieces: tuple[tuple[int, "Table"], ...] = ()
-    plain: PlainText | None = None
 
     def locate(self, row: int) -> tuple[Path, int]:
         """Return the file of row `row`, and its number in that file."""

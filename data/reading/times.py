@@ -39,38 +39,19 @@ _DIGITS = {"%Y%m%d": 0, "%Y%m%d%H%M": 4, "%Y%m%d%H%M%S": 6}
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Numbers, of texts too, in `unit`; `is_integer`: read as integers, `is_whole`: all values are whole."""
-
-    unit: str
-    is_integer: bool
-    is_whole: bool
-
-
-@dataclass(frozen=True)
-class Dates:
-    """Texts in the first of some `strptime` formats that fits; `is_loose`: "T", "Z" and "UTC" may occur."""
-
-    formats: tuple[str, ...]
-    is_loose: bool
-
-
-@dataclass(frozen=True)
 class TimeReader:
     """The conversion of the order column to numbers.
 
     `value` is Int64 milliseconds since 1970 (UTC) for a timestamp, Int64 or Float64 for a number, and null
     where the column is null or does not parse. `note` describes the format, `doubts` has a sentence on each
-    loss. `per_second` is the number of units of a numeric timestamp per second, else None. `form` states
-    `value` without Polars; None for columns of times, for the order of the rows, and for forms that it can't
-    state. `likely` are bounds in milliseconds: times outside are those of wrong clocks.
+    loss. `per_second` is the number of units of a numeric timestamp per second, else None. `likely` are the
+    bounds in milliseconds: times outside are those of wrong clocks.
     """
 
     kind: Literal["timestamp", "number", "position"]
     value: pl.Expr
     note: str
     per_second: int | None = None
-    form: Numbers | Dates | None = None
     likely: tuple[int, int] | None = None
     doubts: tuple[str, ...] = ()
 
@@ -170,18 +151,16 @@ def _number_reader(
         return _without_wrong_clocks(reader, frame)
     else:
         units = ["number"]
-    form = Numbers(units[0], is_integer, survey.is_whole)
-    if form.unit == "number":
+    if units[0] == "number":
         finite = value if is_integer else pl.when(value.is_finite()).then(value)
         number = finite.cast(pl.Int64 if survey.is_whole else pl.Float64, strict=False)
-        return TimeReader("number", number, f"{name!r} holds plain numbers", form=form, doubts=doubts)
+        return TimeReader("number", number, f"{name!r} holds plain numbers", doubts=doubts)
     is_likely = settings.time_unit == "auto" and survey.likely >= _MIN_LIKELY
     reader = TimeReader(
         "timestamp",
-        _in_unit(value, form.unit, is_integer),
-        f"{name!r} holds {form.unit} since 1970",
-        PER_SECOND[form.unit],
-        form if form.unit != "nanoseconds" else None,
+        _in_unit(value, units[0], is_integer),
+        f"{name!r} holds {units[0]} since 1970",
+        PER_SECOND[units[0]],
         likely_times() if is_likely else None,
         doubts,
     )
@@ -190,7 +169,7 @@ def _number_reader(
     shown = " and ".join(f"{unit} ({survey.shares[unit]:.1%})" for unit in units)
     note = f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit states one"
     own = pl.coalesce(_in_own_unit(value, units, is_integer), reader.value)
-    return replace(reader, value=own, note=note, form=None)
+    return replace(reader, value=own, note=note)
 
 
 def _in_unit(value: pl.Expr, unit: str, is_integer: bool) -> pl.Expr:
@@ -299,7 +278,7 @@ def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: Column
     if settings.time_format:
         value = pl.coalesce(_strptime(text, one) for one in settings.time_format)
         note = f"{name!r} is read as {' or '.join(settings.time_format)}"
-        return TimeReader("timestamp", value, note, form=Dates(settings.time_format, is_loose=False))
+        return TimeReader("timestamp", value, note)
     sample = (
         frame.select(text.alias(TIME))
         .filter(pl.col(TIME).is_not_null())
@@ -320,16 +299,12 @@ def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: Column
     found = _formats(sample, dates, name)
     # %y takes no year of four digits, but %Y one of two.
     value = pl.coalesce(_parse(text, days) for days in sorted(found, key=lambda days: "%Y" in days))
-    form = Dates(
-        tuple(days + clock for days in found for clock in (*_CLOCKS, _OFFSET)),
-        is_loose=True,
-    )
     note = f"{name!r} is read as {' or '.join(found)} with or without a time"
-    reader = TimeReader("timestamp", value, note, form=form)
+    reader = TimeReader("timestamp", value, note)
     if numbers:
         number = text.cast(pl.Int64, strict=False)
         either = pl.coalesce(value, _in_own_unit(number, list(PER_SECOND), True), _from_digits(number))
-        reader = replace(reader, value=either, note=f"{note}, or as numbers since 1970", form=None)
+        reader = replace(reader, value=either, note=f"{note}, or as numbers since 1970")
     return _without_wrong_clocks(reader, frame.head(_SAMPLE))
 
 

@@ -17,8 +17,8 @@ from turret.data.events.events import PART
 from turret.data.events.labels import LABEL
 from turret.data.ranges import groups
 from turret.data.spark.exchange import given, not_shared, taken
-from turret.data.spark.validation import ORDER
 
+ORDER = "__order"
 _USER, _ITEM, _BUCKET, _COUNT = "__user_row", "__item_row", "__bucket", "__count"
 
 

@@ -1,14 +1,28 @@
 """Spark writes the same prepared data as Polars, file by file, with the same report of bad rows."""
 
 import builtins
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from tests.data.conftest import BothWays
-from tests.data.test_fingerprints import CASES, given
+from tests.data.conftest import FAST_JAVA, FAST_SPARK, BothWays
+from tests.data.test_fingerprints import CASES, given, tied_log
+from tests.support.command_line import ROOT
+from tests.support.ports import free_port
 from tests.support.tools import require
+from tests.support.until import until
+from turret.data.configuration import load_configuration
 from turret.data.errors import DataError
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
 from turret.data.spark.session import failed_jobs, spark_session
 
 
@@ -43,3 +57,106 @@ def test_a_driver_that_has_ended(kind: str) -> None:
     sentence = r"^the driver of Spark on local has ended \(nobody answers\): .*--driver-memory"
     with pytest.raises(DataError, match=sentence), failed_jobs("local"):
         raise error("nobody answers")
+
+
+@pytest.mark.nightly
+def test_logs_with_negatives_and_bad_lines_are_prepared_alike(tmp_path: Path, both_ways: BothWays) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("user,item,time,others\na,x,1,y|z\na,y,2,x\nb,x,1,\nb,x\n", encoding="utf-8")
+    by_polars, by_spark = both_ways(source=path, columns={"negatives": "others"}, on_bad="drop")
+    assert by_spark == by_polars
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("folder", ["sorted", "distinct_user"])
+def test_workers_with_another_file_system_are_found_out(
+    folder: str, tmp_path: Path, both_ways: BothWays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their files are not where this process looks for them."""
+    (tmp_path / "events.csv").write_text("user,item,time\na,x,1\na,y,2\na,z,3\n", encoding="utf-8")
+    glob = Path.glob
+    monkeypatch.setattr(
+        Path, "glob", lambda self, pattern: [] if folder in self.parts else list(glob(self, pattern))
+    )
+    config = load_configuration(PrepareConfig, overrides={"source": tmp_path / "events.csv"})
+    with pytest.raises(DataError, match="its workers have another file system; choose a folder with --to"):
+        prepare(config, tmp_path / "prepared", engine="local")
+    assert not (tmp_path / "prepared").exists()
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """A standalone master and two workers of one core, on the loopback."""
+    require("spark", "java")
+    import pyspark
+
+    home, port = Path(pyspark.__file__).parent, free_port()
+    own = {
+        **FAST_JAVA,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    master = f"spark://127.0.0.1:{port}"
+    usual = ("--host", "127.0.0.1", "--webui-port", "0")
+    commands: list[tuple[str, ...]] = [("master.Master", "--port", str(port), *usual)]
+    for number in (1, 2):
+        work = ("--work-dir", str(folder / f"worker_{number}"))
+        commands.append(("worker.Worker", "--cores", "1", "--memory", "1g", *work, *usual, master))
+
+    def is_listening() -> bool:
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == 0
+
+    with ExitStack() as stack:
+        for number, (name, *arguments) in enumerate(commands):
+            log = stack.enter_context((folder / f"{number}.log").open("w"))
+            command = [str(home / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+            process = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            if number == 0:
+                until(is_listening, "the master listens")
+        yield master
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_a_master_that_does_not_answer(scheme: str) -> None:
+    require("spark")
+    engine = f"{scheme}://127.0.0.1:{free_port()}"
+    with (
+        pytest.raises(DataError, match=f"no Spark master answers at {engine} .*refused"),
+        spark_session(engine),
+    ):
+        pass
+
+
+@pytest.mark.nightly
+def test_a_cluster_of_two_workers_prepares_alike(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for number in range(4):
+        part = tied_log(1000).with_columns(pl.col("user_id") + number)
+        part.write_parquet(folder / f"part-{number}.parquet")
+    prepare(PrepareConfig(source=folder), tmp_path / "by_polars")
+    with cluster(tmp_path) as master:
+        command = [sys.executable, "-m", "turret", "data", "prepare", str(folder), "--engine", master]
+        confs = {**FAST_SPARK, "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
+        settings = " ".join([*(f"--conf {name}={value}" for name, value in confs.items()), "pyspark-shell"])
+        done = subprocess.run(
+            [*command, "--to", str(tmp_path / "by_spark")],
+            env=os.environ | FAST_JAVA | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": settings},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr
+        executors = [path for number in (1, 2) for path in (tmp_path / f"worker_{number}").glob("*/*")]
+    assert len(executors) == 2
+    ours, theirs = (
+        json.loads((tmp_path / name / "manifest.json").read_text("utf-8"))
+        for name in ("by_spark", "by_polars")
+    )
+    assert ours == theirs
