@@ -22,8 +22,7 @@ from turret.training.distributed.world import World, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import metrics_table
-from turret.training.export.export import export
-from turret.training.export.export_warnings import export_warnings
+from turret.training.export.export import export, export_warnings
 from turret.training.process import naming_lack_of_memory, too_large_training
 from turret.training.run import Run
 from turret.training.trainer import train

@@ -15,8 +15,7 @@ from turret.training.auto.choice import AUTO, chosen_run
 from turret.training.commands import EXPERIMENT
 from turret.training.config.experiment import load_experiment
 from turret.training.config.named_settings import with_settings
-from turret.training.export.export import export
-from turret.training.export.export_warnings import export_warnings
+from turret.training.export.export import export, export_warnings
 from turret.training.run import CHECKPOINT, Run
 from turret.training.trainer import train
 from turret.training.warm_start.parent_bundle import ParentBundle
