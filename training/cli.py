@@ -120,7 +120,7 @@ def tune(
     """
     set_up_process()
     from turret.training.tuning.commands import tune as tune_experiment
-    from turret.training.tuning.plan import StudyRequest
+    from turret.training.tuning.study import StudyRequest
 
     tune_experiment(StudyRequest(study, data, experiment, tuple(settings or ()), space), trials)
 
