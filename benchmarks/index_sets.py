@@ -35,7 +35,7 @@ from turret.tower.format.index_settings import (
 from turret.tower.index.faiss_index.augmentation import are_equal
 from turret.tower.index.index import ExactIndex, Index, TunableIndex
 from turret.tower.index.opening import build_index, open_index
-from turret.training.commands import export_run, train_run
+from turret.training.commands import TrainRequest, export_run, train_command
 from turret.training.config.experiment import load_experiment
 
 NEIGHBOURS = 16
@@ -111,7 +111,7 @@ def trained_vectors(name: str, folder: Path, kept: Path = KEPT) -> Vectors:
 
 def vectors_of(data: Path, source: Source, work: Path) -> Vectors:
     """Train on a prepared folder and export; users' vectors are those of all their events but the test."""
-    train_run(data, source.experiment, work / "run", source.settings)
+    train_command(TrainRequest(data, source.experiment, work / "run", source.settings))
     bundle = Bundle.open(export_run(work / "run", data, work / "bundles", "vectors"))
     prepared = PreparedData.open(data)
     blocks = []

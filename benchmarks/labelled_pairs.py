@@ -18,7 +18,7 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import load_experiment
-from turret.training.evaluation.auc import users_with_negatives
+from turret.training.evaluation.evaluation import users_with_negatives
 from turret.training.run import Run
 from turret.training.trainer import train
 

@@ -21,8 +21,8 @@ from turret.data.reading.schema import PrepareConfig
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.retrieval.retriever import Retriever
 from turret.training.baselines.interactions import Interactions
-from turret.training.baselines.pair_counts import pair_counts
-from turret.training.commands import export_run, train_run
+from turret.training.baselines.item_items import pair_counts
+from turret.training.commands import TrainRequest, export_run, train_command
 
 REPLICATES, CONFIDENCE, SEED = 1000, 0.95, 0
 DRAWS_AT_ONCE = 10_000_000
@@ -283,7 +283,7 @@ class Retrainer:
         """A bundle trained from scratch on the clicks from `start` to `until`."""
         clock = time.perf_counter()
         data = self.prepared(start, until)
-        train_run(data, self.experiment, self.work / "run", settings, overwrite=True)
+        train_command(TrainRequest(data, self.experiment, self.work / "run", settings, overwrite=True))
         return self._exported(version, clock)
 
     def updated(
@@ -293,7 +293,7 @@ class Retrainer:
         clock = time.perf_counter()
         data = self.prepared(start, until)
         settings = [*settings, f"training.since={moment(since)}"]
-        train_run(data, None, self.work / "run", settings, overwrite=True, origin=origin)
+        train_command(TrainRequest(data, None, self.work / "run", settings, overwrite=True, origin=origin))
         return self._exported(version, clock)
 
     def _exported(self, version: str, clock: float) -> Published:

@@ -1,7 +1,7 @@
 """The commands of training, from `train` to `export`; heavy imports wait until one runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,7 +26,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a 
 Prepared = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="The prepared data (var/prepared).")
 ]
-Part = Annotated[str, typer.Option(help="The part of the data with the targets: test or validation.")]
+Part = Annotated[Literal["test", "validation"], typer.Option(help="The part of the data with the targets.")]
 CutOff = Annotated[
     int | None,
     typer.Option(
@@ -83,8 +83,7 @@ def train(
     Example: `turret train --data var/prepared --run var/run --experiment auto`
     """
     set_up_process()
-    from turret.training.commands import TrainRequest
-    from turret.training.comparison.seed_commands import train_command
+    from turret.training.commands import TrainRequest, train_command
 
     overrides, named = settings or [], loggers or []
     request = TrainRequest(data, experiment, run, overrides, resume, overwrite, origin, named)
@@ -121,7 +120,7 @@ def tune(
     """
     set_up_process()
     from turret.training.tuning.commands import tune as tune_experiment
-    from turret.training.tuning.plan import StudyRequest
+    from turret.training.tuning.study import StudyRequest
 
     tune_experiment(StudyRequest(study, data, experiment, tuple(settings or ()), space), trials)
 
@@ -148,7 +147,7 @@ def evaluate(
     Example: `turret evaluate var/run --baselines all`
     """
     set_up_process()
-    from turret.training.comparison.seed_commands import evaluate_command
+    from turret.training.commands import evaluate_command
 
     evaluate_command(run, data, part, as_json, [name.strip() for name in baselines.split(",")])
 
@@ -170,10 +169,9 @@ def compare(
     Example: `turret compare var/run var/other --plot var/comparison.svg`
     """
     set_up_process()
-    from turret.training.commands import checked_part
     from turret.training.comparison.compare_command import compare_runs
 
-    compare_runs(runs, checked_part(part), metric, as_json, plot)
+    compare_runs(runs, part, metric, as_json, plot)
 
 
 @report_app.command()
@@ -245,11 +243,10 @@ def report_run(
     Example: `turret report run var/run --baselines all`
     """
     set_up_process()
-    from turret.training.commands import checked_part
     from turret.training.page.run_page import report_run as write_report
 
     named = [name.strip() for name in baselines.split(",")] if baselines else []
-    write_report(run, data, checked_part(part), k, named, output)
+    write_report(run, data, part, k, named, output)
 
 
 @report_app.command("compare")
@@ -270,10 +267,9 @@ def report_compare(
     Example: `turret report compare var/run var/other`
     """
     set_up_process()
-    from turret.training.commands import checked_part
     from turret.training.page.compare_page import report_compare as write_report
 
-    write_report(runs, data, checked_part(part), k, output)
+    write_report(runs, data, part, k, output)
 
 
 @app.command()

@@ -33,8 +33,8 @@ from turret.training.objectives.contract import StepLoss
 from turret.training.optimisers.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.parallel.same_run import check_same_run
 from turret.training.randomness import seed_torch, stream
-from turret.training.records.loggers import DEFAULT, chosen_loggers, stored_loggers
-from turret.training.records.recorder import Recorder, Records, Unrecorded
+from turret.training.records.history import Recorder
+from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
 from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
 from turret.training.validation import Validation, validation_users
 from turret.training.warm_start.parent_bundle import ParentBundle
@@ -112,9 +112,8 @@ class Trainer:
     def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
         """Train to the end, with these loggers; the best model is then in the run's folder."""
         state, settings = self.progress, named_settings(self.run.experiment)
-        recorder: Records = Unrecorded(state)
-        if self.world.leads:
-            recorder = Recorder(self.run.folder, settings, state, chosen_loggers(loggers), self.report)
+        folder = self.run.folder if self.world.leads else None
+        recorder = Recorder(folder, settings, state, list(dict.fromkeys(loggers)), self.report)
         if state.step == 0 and self.run.origin is None:
             self._report_few_steps(FEW_STEPS)
         try:
@@ -160,7 +159,7 @@ class Trainer:
         batches = self.batches.epoch(order, state.step_in_epoch, share)
         return batches if self.device.type == "cpu" else prefetched(batches, self.device)
 
-    def _epoch(self, recorder: Records) -> float:
+    def _epoch(self, recorder: Recorder) -> float:
         """Make the steps of an epoch that are left, and return the examples a second."""
         begun, examples = recorder.seconds(), self.progress.examples
         state, settings = self.progress, self.settings
@@ -214,7 +213,7 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
-    def _end_epoch(self, recorder: Records, speed: float) -> None:
+    def _end_epoch(self, recorder: Recorder, speed: float) -> None:
         state, settings = self.progress, self.settings
         state.epoch += 1
         state.step_in_epoch = 0
@@ -305,7 +304,7 @@ def train(
         TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, the experiment
             does not fit the data, a logger does not exist or is not installed, or as `check_same_run`.
     """
-    chosen_loggers(loggers)
+    check_loggers(loggers)
     check_same_run(world, run)
     has_checkpoint = world.agreed((run.folder / CHECKPOINT).is_file())
     if not (resume or overwrite):

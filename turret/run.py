@@ -9,8 +9,7 @@ from typing import Any
 
 from turret.arguments import naming_arguments
 from turret.data.prepared import PreparedData
-from turret.training.auto.choice import AUTO, chosen_run
-from turret.training.config.experiment import load_experiment
+from turret.training.commands import new_run
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.export.export import export
 from turret.training.run import Run
@@ -116,16 +115,7 @@ def train(
         run = Run.read(Path(folder))
         prepared = run.open_data(prepared.folder)
     else:
-        run = (
-            chosen_run(Path(folder), prepared, settings or {}, overwrite, report)
-            if str(experiment) == AUTO
-            else Run(
-                Path(folder),
-                load_experiment(str(experiment), settings or {}),
-                prepared.folder,
-                prepared.fingerprint,
-            )
-        )
+        run = new_run(Path(folder), prepared, str(experiment), settings or {}, report, overwrite)
     train_run(run, prepared, resume, overwrite, report, loggers=loggers)
     return TrainedRun(run, prepared)
 

@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from turret.data.prepared import PreparedData
 from turret.training.tuning.commands import tune
-from turret.training.tuning.plan import StudyRequest
+from turret.training.tuning.study import StudyRequest
 
 EPOCHS = 4
 QUICK = (

@@ -9,7 +9,7 @@ import torch
 from tests.oracles import item_similarity as oracle
 from tests.support.tools import require
 from turret.data.prepared import HistoryEnd, PreparedData
-from turret.training.baselines import als, ease, item_items, neighbours
+from turret.training.baselines import item_items, registry
 from turret.training.baselines.registry import BASELINES, chosen_baselines
 from turret.training.errors import TrainingError
 
@@ -117,7 +117,7 @@ def test_ease_solves_one_ridge_regression_an_item() -> None:
     """Each item from all others, with no weight on itself."""
     random = np.random.default_rng(3)
     matrix = (random.random((40, 9)) < 0.3).astype(np.float64)
-    found = ease.ease_weights((matrix.T @ matrix).astype(np.float32), 2.5)
+    found = item_items.ease_weights((matrix.T @ matrix).astype(np.float32), 2.5)
     np.testing.assert_allclose(found.numpy(), oracle.least_squares_columns(matrix, 2.5), atol=1e-5)
 
 
@@ -125,16 +125,16 @@ def test_ease_ranks_the_most_popular_items_by_its_weights(
     shop: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others follow by popularity, and that is said; without a limit there are no others."""
-    assert ease.fit_ease(shop, "test").limits == ""
+    assert item_items.fit_ease(shop, "test").limits == ""
     most = 50
-    monkeypatch.setattr(ease, "MOST_ITEMS", most)
+    monkeypatch.setattr(item_items, "MOST_ITEMS", most)
     log = histories(shop, "validation")
     matrix = np.zeros((len(log), len(shop.item_ids)))
     for user, items in enumerate(log):
         matrix[user, sorted(items)] = 1.0
     kept = np.sort(np.argsort(-matrix.sum(axis=0), kind="stable")[:most])
     weights = oracle.least_squares_columns(matrix[:, kept], matrix[:, kept].sum() / len(kept))
-    fitted = ease.fit_ease(shop, "test")
+    fitted = item_items.fit_ease(shop, "test")
     found = fitted.scores_of(USERS).numpy()
     read = histories(shop, "test")
     for user in USERS.tolist():
@@ -159,7 +159,7 @@ def test_ease_predicts_another_use_from_the_first(loyal: PreparedData) -> None:
             float(loyal.history(user, "validation").tolist().count(item) > 1) for user in range(len(log))
         ]
         weights[item, item] = used[:, item] @ again / (used[:, item] @ used[:, item] + ridge)
-    found = ease.fit_ease(loyal, "test").scores_of(USERS).numpy()
+    found = item_items.fit_ease(loyal, "test").scores_of(USERS).numpy()
     for user in USERS.tolist():
         scores = weights[sorted(histories(loyal, "test")[user])].sum(axis=0)
         np.testing.assert_allclose(found[user], scores - scores.min(), atol=1e-5)
@@ -210,8 +210,8 @@ def test_without_a_history_the_order_is_popularity(name: str, shop: PreparedData
 
 
 def test_neighbours_are_as_many_as_memory_allows(shop: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "MOST_NEIGHBOURS", 2_000)
-    assert neighbours.affordable_neighbours(200) == 10
+    monkeypatch.setattr(item_items, "MOST_NEIGHBOURS", 2_000)
+    assert item_items.affordable_neighbours(200) == 10
     assert item_items.fit_co_occurrence(shop, "test").limits == "the nearest 10 neighbours of each item"
     monkeypatch.undo()
     assert item_items.fit_co_occurrence(shop, "test").limits == ""
@@ -241,7 +241,7 @@ def test_a_baseline_that_is_not_there_or_can_not_be_fitted_is_refused(
         chosen_baselines(["recent_popularity"], handmade, True)
     with pytest.raises(TrainingError, match=r"last_used: the run has evaluation\.exclude_seen = true, which"):
         chosen_baselines(["last_used"], handmade, True)
-    monkeypatch.setattr(als, "find_spec", lambda name: None)
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
     with pytest.raises(TrainingError, match=r"als: implicit is not installed; run: pip install .*\[b"):
         chosen_baselines(["als"], handmade, True)
 

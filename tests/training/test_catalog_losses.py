@@ -257,7 +257,7 @@ def test_a_run_is_evaluated_by_its_own_log_p(
     """The clusters' vectors are kept with the best model, and the inner product alone ranks otherwise."""
     stored = load_file(run_of_clusters.folder / MODEL)
     assert stored["objective.cluster_vectors"].shape == (14, 64)
-    commands.evaluate_run(run_of_clusters.folder, None, "validation", as_json=True)
+    commands.evaluate_command(run_of_clusters.folder, None, "validation", as_json=True)
     capsys.readouterr()
     report = run_of_clusters.metrics()["validation"]
     config = run_of_clusters.experiment.evaluation

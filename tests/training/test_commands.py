@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.trained import trained_shop
 from turret.data.prepared import PreparedData
-from turret.training import commands
+from turret.training.commands import TrainRequest, evaluate_command, export_run, train_command
 from turret.training.config.experiment import load_experiment, named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.per_user import load_per_user
@@ -21,11 +21,15 @@ QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", 
 Capture = pytest.CaptureFixture[str]
 
 
+def train(*given: Any, **named: Any) -> None:
+    train_command(TrainRequest(*given, **named))
+
+
 @pytest.fixture(scope="module")
 def trained(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of one epoch on the shop. Only its metrics may be written to."""
     folder = tmp_path_factory.mktemp("trained") / "run"
-    commands.train_run(shop.folder, None, folder, QUICK)
+    train(shop.folder, None, folder, QUICK)
     return folder
 
 
@@ -34,17 +38,17 @@ def test_a_run_that_is_there_is_neither_gone_on_with_nor_replaced_unasked(
 ) -> None:
     before = (trained / MODEL).read_bytes()
     with pytest.raises(TrainingError, match="a run here already"):
-        commands.train_run(shop.folder, None, trained, [*QUICK, "training.seed=5"])
+        train(shop.folder, None, trained, [*QUICK, "training.seed=5"])
     assert (trained / MODEL).read_bytes() == before
 
 
 def test_a_replaced_run_leaves_nothing_but_what_was_not_its_own(shop: PreparedData, tmp_path: Path) -> None:
-    commands.train_run(shop.folder, None, tmp_path, QUICK)
+    train(shop.folder, None, tmp_path, QUICK)
     (tmp_path / "metrics.json").write_text('{"test": {}}')
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / PER_USER["test"]).write_text("of the model that is replaced")
     events = {path.name for path in (tmp_path / "tensorboard").iterdir()}
-    commands.train_run(shop.folder, None, tmp_path, [*QUICK, "training.seed=5"], overwrite=True)
+    train(shop.folder, None, tmp_path, [*QUICK, "training.seed=5"], overwrite=True)
     assert Run.read(tmp_path).experiment.training.seed == 5
     assert Run.read(tmp_path).metrics() == {}
     assert (tmp_path / "notes.txt").read_text() == "mine"
@@ -59,7 +63,7 @@ def test_what_can_not_begin_replaces_nothing(
     """A misspelt setting does not cost the run that is there."""
     asked = {"data": shop.folder, "experiment": None, "folder": trained, "overrides": QUICK, **wrong}
     with pytest.raises(Exception, match=r"training\.epoch|dsm|x is not"):
-        commands.train_run(**{**asked, "data": Path(asked["data"])}, overwrite=True)
+        train(**{**asked, "data": Path(asked["data"])}, overwrite=True)
     assert (trained / MODEL).is_file()
 
 
@@ -72,7 +76,7 @@ def test_a_run_goes_on_with_its_own_settings_and_data(
     experiment: str | None, overrides: list[str], trained: Path, capsys: Capture
 ) -> None:
     """Whether they are left out or given again, and from wherever its data was."""
-    commands.train_run(None, experiment, trained, overrides, resume=True)
+    train(None, experiment, trained, overrides, resume=True)
     assert "Resuming at step" in capsys.readouterr().out
     assert Run.read(trained).experiment == load_experiment("youtubednn", QUICK)
 
@@ -82,7 +86,7 @@ def test_a_run_does_not_go_on_with_other_settings(
     experiment: str | None, overrides: list[str], trained: Path
 ) -> None:
     with pytest.raises(TrainingError, match="begun with other settings"):
-        commands.train_run(None, experiment, trained, overrides, resume=True)
+        train(None, experiment, trained, overrides, resume=True)
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_was(
@@ -91,15 +95,9 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_wa
     """The settings are those of the run, not the default ones."""
     begun = Run(tmp_path, load_experiment("full_softmax", QUICK), shop.folder, shop.fingerprint)
     begun.write()
-    commands.train_run(None, None, tmp_path, [], resume=True)
+    train(None, None, tmp_path, [], resume=True)
     assert Run.read(tmp_path).experiment == begun.experiment
     assert (tmp_path / MODEL).is_file()
-
-
-@pytest.mark.parametrize("part", ["train", "Test", ""])
-def test_other_parts_can_not_be_evaluated(part: str, trained: Path) -> None:
-    with pytest.raises(TrainingError, match="must be test or validation"):
-        commands.evaluate_run(trained, None, part, as_json=True)
 
 
 def test_data_that_moved_is_named(trained: Path, shop: PreparedData, tmp_path: Path) -> None:
@@ -110,13 +108,13 @@ def test_data_that_moved_is_named(trained: Path, shop: PreparedData, tmp_path: P
     (moved / "run.json").write_text(json.dumps({**stored, "data": str(tmp_path / "gone")}))
     (moved / MODEL).write_bytes((trained / MODEL).read_bytes())
     with pytest.raises(Exception, match="gone"):
-        commands.evaluate_run(moved, None, "test", as_json=True)
-    commands.evaluate_run(moved, shop.folder, "test", as_json=True)
+        evaluate_command(moved, None, "test", as_json=True)
+    evaluate_command(moved, shop.folder, "test", as_json=True)
 
 
 def test_an_export_is_told_where_and_under_which_name(trained: Path, tmp_path: Path) -> None:
     """The one export of this file: to trace a tower takes seconds."""
-    published = commands.export_run(trained, None, tmp_path, "spring")
+    published = export_run(trained, None, tmp_path, "spring")
     assert published == tmp_path / "spring"
     assert (tmp_path / "current").read_text().strip() == "spring"
 
@@ -134,12 +132,12 @@ def test_a_restart_resumes_the_run_of_its_own_launch_alone(
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
     monkeypatch.setattr("os.getppid", lambda: 1)
     for _ in range(2):
-        commands.train_run(shop.folder, None, tmp_path, QUICK, overwrite=True)
+        train(shop.folder, None, tmp_path, QUICK, overwrite=True)
     assert capsys.readouterr().out.count("Resuming at step") == 1
     monkeypatch.setattr("os.getppid", lambda: 2)
     with pytest.raises(TrainingError, match="a run here already"):
-        commands.train_run(shop.folder, None, tmp_path, QUICK)
-    commands.train_run(shop.folder, None, tmp_path, [*QUICK, "training.seed=5"], overwrite=True)
+        train(shop.folder, None, tmp_path, QUICK)
+    train(shop.folder, None, tmp_path, [*QUICK, "training.seed=5"], overwrite=True)
     assert Run.read(tmp_path).experiment.training.seed == 5
 
 
@@ -149,7 +147,7 @@ ONE_EPOCH = ["training.epochs=1", "training.since=2022-06-01"]
 def test_a_warm_start_takes_the_experiment_of_its_bundle(tmp_path: Path, capsys: Capture) -> None:
     """With what is overridden; a folder stands for its current bundle. That there are few steps is said."""
     shop, first = trained_shop(), trained_shop().bundles / "ids"
-    commands.train_run(shop.data.folder, None, tmp_path / "run", ONE_EPOCH, origin=shop.bundles)
+    train(shop.data.folder, None, tmp_path / "run", ONE_EPOCH, origin=shop.bundles)
     run = Run.read(tmp_path / "run")
     assert run.origin == first
     begun = {**named_settings(shop.run().experiment), "training.epochs": 1, "training.since": "2022-06-01"}
@@ -163,11 +161,9 @@ def test_a_warm_start_has_nothing_to_choose_and_other_towers_are_refused(tmp_pat
     """A named experiment wins over that of the bundle, if its towers are those; else nothing is written."""
     shop = trained_shop()
     with pytest.raises(TrainingError, match="--experiment auto has nothing to choose"):
-        commands.train_run(shop.data.folder, "auto", tmp_path / "run", [], origin=shop.bundles)
+        train(shop.data.folder, "auto", tmp_path / "run", [], origin=shop.bundles)
     with pytest.raises(TrainingError, match=r"tower\.user\.kind = 'transformer', but the bundle"):
-        commands.train_run(
-            shop.data.folder, "transformer", tmp_path / "run", ["tower.dimension=32"], origin=shop.bundles
-        )
+        train(shop.data.folder, "transformer", tmp_path / "run", ["tower.dimension=32"], origin=shop.bundles)
     assert not (tmp_path / "run").exists()
 
 
@@ -181,32 +177,32 @@ def test_a_warm_run_goes_on_as_it_was_begun(
     shop, first = trained_shop(), trained_shop().bundles / "ids"
     values = iter((0.5, 0.4))
     monkeypatch.setattr("turret.training.validation.validation_metric", lambda *_: next(values))
-    commands.train_run(shop.data.folder, None, tmp_path / "run", ONE_EPOCH, origin=shop.bundles)
+    train(shop.data.folder, None, tmp_path / "run", ONE_EPOCH, origin=shop.bundles)
     last = capsys.readouterr().out.splitlines()[-2]
     assert last.startswith("best ndcg@10 0.5000, epoch 0 (none was better than the bundle); the run is in ")
     for overrides, origin in (([], None), (ONE_EPOCH, shop.bundles), ([], first)):
-        commands.train_run(None, None, tmp_path / "run", overrides, resume=True, origin=origin)
+        train(None, None, tmp_path / "run", overrides, resume=True, origin=origin)
         assert "Resuming at step" in capsys.readouterr().out
     with pytest.raises(TrainingError, match="begun with other settings"):
-        commands.train_run(None, None, tmp_path / "run", ["training.seed=4"], resume=True)
+        train(None, None, tmp_path / "run", ["training.seed=4"], resume=True)
     for folder, begun in ((trained, "without --from"), (tmp_path / "run", f"from {first}")):
         with pytest.raises(TrainingError, match=f"was begun {begun}; leave --from out"):
-            commands.train_run(None, None, folder, [], resume=True, origin=tmp_path / "elsewhere")
+            train(None, None, folder, [], resume=True, origin=tmp_path / "elsewhere")
 
 
 def test_an_evaluation_is_kept_with_the_run_and_ends_with_a_verdict_about_each_baseline(
     trained: Path, capsys: Capture
 ) -> None:
     """In the table for people, in JSON, and in the run's folder with the figures of each user."""
-    commands.evaluate_run(trained, None, "validation", as_json=True)
+    evaluate_command(trained, None, "validation", as_json=True)
     validation = json.loads(capsys.readouterr().out)
-    commands.evaluate_run(trained, None, "test", False, ["ease", "item_knn"])
+    evaluate_command(trained, None, "test", False, ["ease", "item_knn"])
     table, heading, sentences = capsys.readouterr().out.partition("\nverdict\n")
     assert heading
     assert "test part: " in table
     for title in ("popularity", "item-kNN", "EASE"):
         assert re.search(rf"^- (Better than|Worse than|No clear difference from) {title}:", sentences, re.M)
-    commands.evaluate_run(trained, None, "test", True, ["ease", "item_knn"])
+    evaluate_command(trained, None, "test", True, ["ease", "item_knn"])
     report = json.loads(capsys.readouterr().out)
     assert list(report["differences"]) == ["popularity", "item_knn", "ease"]
     kinds = [finding["kind"] for finding in report["verdict"]]
@@ -227,7 +223,7 @@ def chosen(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> tupl
     """A run whose experiment the data chose, and what was printed."""
     folder, said = tmp_path_factory.mktemp("chosen") / "run", StringIO()
     with redirect_stdout(said):
-        commands.train_run(shop.folder, "auto", folder, QUICK)
+        train(shop.folder, "auto", folder, QUICK)
     return folder, said.getvalue().splitlines()
 
 
@@ -242,7 +238,7 @@ def test_auto_prints_its_reasons_and_trains_what_it_picks(
     assert told == [f"auto: {reason['sentence']}" for reason in choice["reasons"]]
     assert told[-1].startswith(f"auto: Picked: {choice['picked']}, whose validation ndcg@10 is the best")
     assert lines[-2].endswith(f"the run is in {folder}")
-    commands.train_run(shop.folder, str(folder / CHOSEN), tmp_path / "again", [])
+    train(shop.folder, str(folder / CHOSEN), tmp_path / "again", [])
     assert (tmp_path / "again" / MODEL).read_bytes() == (folder / MODEL).read_bytes()
 
 
@@ -251,10 +247,10 @@ def test_a_chosen_run_is_resumed_without_another_choice(
 ) -> None:
     """And a named one is not resumed as a chosen one; an evaluation as JSON has the choice."""
     folder, _ = chosen
-    commands.train_run(None, "auto", folder, QUICK, resume=True)
+    train(None, "auto", folder, QUICK, resume=True)
     assert "auto: " not in capsys.readouterr().out
     for other, settings in ((folder, ["training.epochs=9"]), (trained, [])):
         with pytest.raises(TrainingError, match="begun with other settings"):
-            commands.train_run(None, "auto", other, settings, resume=True)
-    commands.evaluate_run(folder, None, "test", as_json=True)
+            train(None, "auto", other, settings, resume=True)
+    evaluate_command(folder, None, "test", as_json=True)
     assert json.loads(capsys.readouterr().out)["auto"] == Run.read(folder).choice

@@ -20,18 +20,24 @@ from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import served_scores
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
-from turret.training.evaluation.auc import auc_of_users, users_with_negatives
 from turret.training.evaluation.evaluation import (
     Evaluated,
     Relevant,
+    auc_of_users,
     evaluate,
     measure,
     relevant_items,
     sample_users,
     used_before,
+    users_with_negatives,
     validated_items,
 )
-from turret.training.evaluation.metrics import bootstrap_interval, metrics_at
+from turret.training.evaluation.metrics import (
+    bootstrap_interval,
+    metrics_at,
+    popularity_kinds,
+    slices,
+)
 from turret.training.evaluation.per_user import (
     load_per_user,
     load_rankers,
@@ -40,14 +46,13 @@ from turret.training.evaluation.per_user import (
 )
 from turret.training.evaluation.ranking import (
     Block,
+    ReusedScores,
     mask_seen,
     popularity_scores,
     rank,
     tower_scores,
     user_scores,
 )
-from turret.training.evaluation.reused_scores import ReusedScores
-from turret.training.evaluation.slices import popularity_kinds, slices
 from turret.training.evaluation.table import metrics_table
 from turret.training.evaluation.top_rows import top_rows
 from turret.training.run import PER_USER, Run, build_model
@@ -294,7 +299,7 @@ def test_a_users_auc_is_the_share_of_pairs_in_order(
     offered: PreparedData, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Ties count a half; users whose events have no negative are not asked for. Blocks change nothing."""
-    monkeypatch.setattr("turret.training.evaluation.auc.USERS_A_BLOCK", size)
+    monkeypatch.setattr("turret.training.evaluation.evaluation.USERS_A_BLOCK", size)
     users = users_with_negatives(offered, "test")
     assert offered.users.ids(users) == [*TEST]
     assert auc_of_users(scores_of, offered, "test", users).tolist() == pytest.approx([*TEST.values()])

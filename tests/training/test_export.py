@@ -12,9 +12,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from safetensors.torch import load
 
-from tests.support.full_disk import small_disk, small_files
+from tests.support.full_disk import small_disk
 from tests.support.trained import trained_shop
 from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features
 from turret.data.prepared import ColdItems, PreparedData
@@ -27,14 +26,11 @@ from turret.tower.times import Times
 from turret.tower.towers.model import TwoTowers
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
-from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import rank, tower_scores
-from turret.training.export import catalog_files, item_projection
 from turret.training.export import export as export_module
-from turret.training.export.catalog_files import mapped_model, mapped_vectors
-from turret.training.export.export import export
-from turret.training.export.export_warnings import export_warnings
-from turret.training.export.item_projection import principal_components, project_items
+from turret.training.export import vectors as vectors_module
+from turret.training.export.export import export, export_warnings
+from turret.training.export.vectors import mapped_vectors, principal_components, project_items
 from turret.training.run import Run
 from turret.training.trainer import train
 from turret.training.verdict.findings import baseline_findings
@@ -92,7 +88,7 @@ def test_the_bundle_answers_what_the_evaluator_ranks(exported: Exported) -> None
     scores_of = tower_scores(model, data, "test", data.item_counts("train"))
     (block,) = rank(scores_of, data, users, "test", 10, True)
     histories = [data.history(user, "test") for user in users.tolist()]
-    features = [export_module._raw_user_features(data, model, user) for user in users.tolist()]
+    features = [export_module._recorded(data, model, user)["features"] for user in users.tolist()]
     times = [times_before_the_test(data, user) for user in users.tolist()]
     cold = np.arange(len(data.item_ids), len(exported.bundle.vectors), dtype=np.int32)  # in no evaluation
     excluded = [np.concatenate([history, cold]) for history in histories]
@@ -216,12 +212,12 @@ def test_items_without_an_event_are_in_the_bundle_by_their_features(exported: Ex
 WRITE = """
 import sys, types, torch
 from pathlib import Path
-from turret.training.export import catalog_files
-catalog_files._BLOCK = 1000
+from turret.training.export import vectors
+vectors._BLOCK = 1000
 item = types.SimpleNamespace(item_count=8000)
 model = types.SimpleNamespace(item=item, item_vectors=lambda rows: torch.ones(len(rows), 64))
 try:
-    catalog_files.mapped_vectors(model, Path(sys.argv[1]) / "item_vectors.npy")
+    vectors.mapped_vectors(model, Path(sys.argv[1]) / "item_vectors.npy")
 except OSError as error:
     print(error.strerror)
 """
@@ -237,18 +233,11 @@ def small_model() -> TwoTowers:
 def test_the_vectors_of_all_blocks_are_in_the_file(
     block: int, small_model: TwoTowers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_files, "_BLOCK", block)
+    monkeypatch.setattr(vectors_module, "_BLOCK", block)
     vectors = mapped_vectors(small_model, tmp_path / "item_vectors.npy")
     expected = small_model.catalog_vectors().detach().numpy()
     np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
     np.testing.assert_array_equal(np.load(tmp_path / "item_vectors.npy"), vectors)
-
-
-def test_the_parameters_of_the_model_are_in_the_file(small_model: TwoTowers, tmp_path: Path) -> None:
-    mapped = mapped_model(small_model, tmp_path / "model.safetensors")
-    stored, expected = load(bytes(mapped)), small_model.state_dict()
-    assert stored.keys() == expected.keys()
-    assert all(torch.equal(stored[name], expected[name]) for name in expected)
 
 
 @pytest.mark.nightly
@@ -261,22 +250,13 @@ def test_vectors_that_the_disk_can_not_take_do_not_end_the_process(tmp_path: Pat
     assert (done.returncode, done.stdout) == (0, "No space left on device\n"), done.stderr
 
 
-def test_a_model_that_the_disk_can_not_take_is_a_sentence(small_model: TwoTowers, tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    with (
-        small_files(100),
-        pytest.raises(TrainingError, match=rf"^{path}: it can't be written .*make room"),
-    ):
-        mapped_model(small_model, path)
-
-
 COSINE = Scoring(kind="cosine", temperature=1.0)
 
 
 @pytest.mark.parametrize("block", [64, 16_384])
 def test_the_plane_is_that_of_the_largest_variance(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the singular value decomposition of the centred vectors."""
-    monkeypatch.setattr(item_projection, "_BLOCK", block)
+    monkeypatch.setattr(vectors_module, "_PROJECTED", block)
     vectors = np.random.default_rng(0).standard_normal((200, 6)) * [1, 5, 1, 3, 1, 1]
     points = principal_components(vectors)
     left, sizes, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)

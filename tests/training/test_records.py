@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from importlib.metadata import version
@@ -35,9 +36,8 @@ from turret.training.records.loggers import (
     LOGGERS,
     LoggedRun,
     Logger,
-    LoggerKind,
     OpenLoggers,
-    chosen_loggers,
+    check_loggers,
     stored_loggers,
 )
 from turret.training.run import Run, remove_run
@@ -148,7 +148,7 @@ def test_the_last_environment_is_read_and_a_damaged_record_is_none(tmp_path: Pat
     assert load_environment(tmp_path) is None
     record_environment(tmp_path, 0)
     assert load_environment(tmp_path) == stored(tmp_path)[-1]
-    for text in ("{", "[]", '{"environments": []}', '{"environments": [{"machine": 5, "versions": {}}]}'):
+    for text in ("{", "[]", '{"environments": []}', '{"environments": [5]}'):
         (tmp_path / ENVIRONMENT).write_text(text)
         assert load_environment(tmp_path) is None
 
@@ -259,7 +259,7 @@ SETTINGS = {"training.seed": 3, "tower.user.hidden": [8]}
 def logged(folder: Path, name: str, step: int = 0, finished: bool = True) -> None:
     """Two measurements from `step` on."""
     warnings: list[str] = []
-    loggers = OpenLoggers([LOGGERS[name]], LoggedRun(folder, SETTINGS, step), warnings.append)
+    loggers = OpenLoggers([name], LoggedRun(folder, SETTINGS, step), warnings.append)
     loggers.log(step + 1, {"loss/train": 2.5})
     loggers.log(step + 2, {"validation/ndcg@10": 0.25})
     loggers.close(finished)
@@ -362,21 +362,22 @@ class Failing(Logger):
     ("call", "calls"), [("open", 0), ("log", ["open", "log"]), ("close", ["open", "log", "log", "close"])]
 )
 def test_a_logger_that_fails_gives_one_warning_and_the_others_go_on(
-    call: str, calls: Any, tmp_path: Path
+    call: str, calls: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Failing] = []
 
-    def kind(name: str, fails: str) -> LoggerKind:
+    def failing(fails: str) -> Callable[[LoggedRun], Failing]:
         def build(_: LoggedRun) -> Failing:
             logger = Failing(fails)
             opened.append(logger)
             return logger
 
-        return LoggerKind(name, build, "json")
+        return build
 
+    monkeypatch.setitem(LOGGERS, "bad", failing(call))
+    monkeypatch.setitem(LOGGERS, "good", failing("never"))
     warnings: list[str] = []
-    kinds = [kind("bad", call), kind("good", "never")]
-    loggers = OpenLoggers(kinds, LoggedRun(tmp_path, {}), warnings.append)
+    loggers = OpenLoggers(["bad", "good"], LoggedRun(tmp_path, {}), warnings.append)
     loggers.log(1, {"loss": 1.0})
     loggers.log(2, {"loss": 1.0})
     loggers.close(True)
@@ -391,16 +392,15 @@ def test_a_logger_that_fails_gives_one_warning_and_the_others_go_on(
 
 
 def test_an_unknown_logger_and_a_missing_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each name counts once."""
-    assert [kind.name for kind in chosen_loggers(["tensorboard", "tensorboard"])] == ["tensorboard"]
+    check_loggers(["tensorboard"])
     with pytest.raises(
         TrainingError, match="--logger neptune: there is no such logger; there are tensorboard"
     ):
-        chosen_loggers(["neptune"])
+        check_loggers(["neptune"])
     monkeypatch.setattr("turret.training.records.loggers.find_spec", lambda _: None)
     for name in ("mlflow", "wandb"):
         with pytest.raises(TrainingError, match=rf"--logger {name}: .*pip install .*\[{name}\]'"):
-            chosen_loggers([name])
+            check_loggers([name])
 
 
 def run_of(folder: Path, shop: PreparedData, *more: str) -> Run:

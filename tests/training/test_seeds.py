@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from turret.data.prepared import PreparedData
-from turret.training.commands import TrainRequest
-from turret.training.comparison import seed_commands as commands
-from turret.training.comparison.seed_commands import evaluate_command, train_command
+from turret.training import commands
+from turret.training.commands import TrainRequest, evaluate_command, train_command
 from turret.training.comparison.seeds import SeedRuns, parse_seeds, spread, training_summary
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError

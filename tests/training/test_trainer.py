@@ -97,7 +97,7 @@ def test_killed_and_resumed_equals_never_interrupted(
     command = [sys.executable, "-c", KILLED, *words, str(tmp_path / "whole.toml")]
     killed = subprocess.run(command, check=False, capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    commands.train_run(None, None, tmp_path / "cut", [], resume=True)
+    commands.train_command(commands.TrainRequest(None, None, tmp_path / "cut", [], resume=True))
     assert "Resuming at step 7" in capsys.readouterr().out
     expected, cut = load_file(whole.folder / MODEL), load_file(tmp_path / "cut" / MODEL)
     assert expected.keys() == cut.keys()

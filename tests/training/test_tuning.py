@@ -22,11 +22,9 @@ from turret.training.config.experiment import (
 )
 from turret.training.config.named_settings import with_settings
 from turret.training.errors import TrainingError
-from turret.training.tuning.commands import study_table
-from turret.training.tuning.plan import Plan, StudyRequest
+from turret.training.tuning.commands import EPOCH, REASON, SECONDS, study_table
 from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space
-from turret.training.tuning.study import StoredStudy, open_storage
-from turret.training.tuning.trials import EPOCH, REASON, SECONDS
+from turret.training.tuning.study import Plan, StoredStudy, StudyRequest, open_storage
 
 
 def read(

@@ -17,7 +17,7 @@ from turret.training.checkpoint import Progress
 from turret.training.config.experiment import load_experiment
 from turret.training.run import MODEL, Run
 from turret.training.trainer import train
-from turret.training.tuning import trials
+from turret.training.tuning import commands as trials
 
 Output = pytest.CaptureFixture[str]
 DECISIVE = "training.learning_rate = { low = 1e-6, high = 1e-2, log = true }"

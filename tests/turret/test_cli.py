@@ -58,7 +58,7 @@ def test_an_interrupt_ends_a_command_with_one_word(
     interrupted: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a library has made an error of its own of it."""
-    monkeypatch.setattr("turret.training.comparison.seed_commands.evaluate_command", interrupted)
+    monkeypatch.setattr("turret.training.commands.evaluate_command", interrupted)
     before = signal.getsignal(signal.SIGINT)
     stopped = invoke("evaluate")
     assert (stopped.exit_code, stopped.stdout, stopped.stderr) == (130, "", "turret: stopped\n")
@@ -74,7 +74,7 @@ def test_an_error_of_the_program_is_no_sentence_for_users(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("turret.training.comparison.seed_commands.evaluate_command", fail)
+    monkeypatch.setattr("turret.training.commands.evaluate_command", fail)
     assert "turret:" not in invoke("evaluate").stderr
 
 

@@ -13,9 +13,8 @@ from turret.training.comparison.seeds import SeedRuns, spread
 from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
-from turret.training.evaluation.metrics import Values
+from turret.training.evaluation.metrics import NEW, USED, Values
 from turret.training.evaluation.per_user import load_used_before, mean_per_user
-from turret.training.evaluation.slices import NEW, USED
 from turret.training.run import MODEL, PER_USER, Run
 from turret.training.verdict.findings import best_baseline_finding
 

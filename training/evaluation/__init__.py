@@ -1,13 +1,3 @@
 """Ranking metrics over the whole catalog."""
 
-__all__ = [
-    "auc",
-    "evaluation",
-    "metrics",
-    "per_user",
-    "ranking",
-    "reused_scores",
-    "slices",
-    "table",
-    "top_rows",
-]
+__all__ = ["evaluation", "metrics", "per_user", "ranking", "table", "top_rows"]

@@ -1,3 +1,3 @@
 """From a trained run to a bundle."""
 
-__all__ = ["export", "export_warnings", "onnx_form"]
+__all__ = ["export", "onnx_form"]

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from turret.data.features import Feature
 from turret.data.prepared import ColdItems, PreparedData
-from turret.data.progress import progress
+from turret.data.progress import counted, progress
 from turret.data.reading.schema import FilterSettings
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.golden import GOLDEN_K
@@ -22,30 +21,23 @@ from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.bundle.reindex import new_target
 from turret.tower.format.atomic_publish import draft_folder
 from turret.tower.format.manifest import Scoring
-from turret.tower.inference.feature_inputs import FeatureInputs
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.event_times import request_times, seconds
+from turret.training.checkpoint import save_tensors
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import mask_seen, user_scores, user_vectors
 from turret.training.evaluation.top_rows import top_rows
-from turret.training.export.catalog_files import mapped_model, mapped_vectors
-from turret.training.export.cold_vectors import cold_vectors
-from turret.training.export.item_projection import project_items
-from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
+from turret.training.export.onnx_form import item_tower_onnx, user_tower_onnx
+from turret.training.export.vectors import cold_vectors, encoded_by_features, mapped_vectors, project_items
 from turret.training.randomness import stream
 from turret.training.run import Run
+from turret.training.verdict.findings import best_baseline_finding
 
 RECORDED_QUERIES, RECORDED_ITEMS = 64, 16
 # User vectors for the index: up to 1,000 measure its recall, the others train it.
 QUERY_VECTORS, _USERS_A_BLOCK = 4000, 512
 # Golden queries are read and answered whenever the bundle is opened, so histories are short.
 _RECORDED_HISTORY = 1000
-
-
-def new_version(run: Run) -> str:
-    """A version name of the time, which it sorts by, and the start of the run's fingerprint."""
-    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    return f"{now}-{configuration_fingerprint(run)[:6]}"
 
 
 def configuration_fingerprint(run: Run) -> str:
@@ -73,7 +65,9 @@ def export(run: Run, data: PreparedData, bundles: Path, version: str | None = No
             "index of item vectors can serve it; it is for comparisons only. Train with 'full_softmax' or "
             "'sampled_softmax' to export."
         )
-    version = version or new_version(run)
+    if version is None:
+        # Names sort by time.
+        version = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{configuration_fingerprint(run)[:6]}"
     target = new_target(bundles, version)
     with progress("exporting"), draft_folder(target) as work:
         return publish(bundles, _contents(run, data, version, work))
@@ -89,6 +83,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         cold = ColdItems()
     vectors = mapped_vectors(model, work / "item_vectors.npy", encoded)
     items = torch.from_numpy(vectors)
+    save_tensors(work / "model.safetensors", model.state_dict())
     scoring = Scoring(**run.experiment.tower.scoring.model_dump())
     filters = FilterSettings.model_validate(data.manifest.filters)
     return BundleContents(
@@ -101,7 +96,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         popularity=np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)]),
         scoring=scoring,
         history_length=run.experiment.tower.user.history_length,
-        model=mapped_model(model, work / "model.safetensors"),
+        model=np.memmap(work / "model.safetensors", np.uint8, "r").data,
         reads_times=run.experiment.tower.user.reads_times,
         data_until=data.manifest.time.until,
         kinds=filters.kept_kinds,
@@ -111,7 +106,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         expected=_expected(data, model, items, users),
         item_features=model.item.rows.layers.features if model.item.rows else (),
         item_tower=item_tower_onnx(model),
-        recorded_items=recorded_items(data, model),
+        recorded_items=_recorded_items(data, model),
         experiment=run.experiment.model_dump(mode="json"),
         metrics=run.metrics(),
         fingerprints={
@@ -155,25 +150,19 @@ def _query_vectors(data: PreparedData, model: TwoTowers, items: torch.Tensor) ->
 
 
 def _recorded(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]:
-    return {
-        "history": data.item_ids.ids(data.history(user, "end")),
-        "features": _raw_user_features(data, model, user),
-        **(_times(data, user) if model.config.user.reads_times else {}),
-    }
-
-
-def _times(data: PreparedData, user: int) -> dict[str, Any]:
-    """The times of the user's events, and of the request that evaluation assumes."""
-    first, end = data.offsets[user : user + 2].tolist()
-    (requested,) = request_times(data, np.array([user]), np.array([end]))
-    return {"history_times": seconds(data, np.arange(first, end)).tolist(), "at": float(requested)}
-
-
-def _raw_user_features(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]:
-    """The user's features in the form of a request."""
+    """The user's history and features as a request; with times, at the moment that evaluation assumes."""
     raw = data.user_features.raw(user)
     features = model.user.rows.layers.features if model.user.rows else ()
-    return {feature.name: raw[feature.name] for feature in features if feature.name in raw}
+    recorded = {
+        "history": data.item_ids.ids(data.history(user, "end")),
+        "features": {feature.name: raw[feature.name] for feature in features if feature.name in raw},
+    }
+    if not model.config.user.reads_times:
+        return recorded
+    first, end = data.offsets[user : user + 2].tolist()
+    (requested,) = request_times(data, np.array([user]), np.array([end]))
+    times = seconds(data, np.arange(first, end)).tolist()
+    return {**recorded, "history_times": times, "at": float(requested)}
 
 
 def _expected(
@@ -188,27 +177,47 @@ def _expected(
     return [(rows[i].numpy()[valid[i]], best[i].numpy()[valid[i]]) for i in range(len(users))]
 
 
-@torch.no_grad()
-def recorded_items(data: PreparedData, model: TwoTowers) -> tuple[RecordedItem, ...]:
+def _recorded_items(data: PreparedData, model: TwoTowers) -> tuple[RecordedItem, ...]:
     """Draw items deterministically for the data and encode them by their features, for the golden file.
 
     The features are the catalog's fields, where those are stored: the codes of a text can't be decoded.
     """
     if model.item.rows is None:
         return ()
-    served = ServedItemTower(model).eval().cpu()
     count = len(data.item_ids)
-    rows = stream(0, "recorded items", 0).choice(count, min(RECORDED_ITEMS, count), replace=False)
-    raw = [_raw_item_features(data, served.features, row) for row in np.sort(rows).tolist()]
-    inputs = FeatureInputs(served.features, "item").inputs(raw)
-    vectors = served(*(torch.from_numpy(column) for column in inputs.values()))
-    ids = data.item_ids.ids(np.sort(rows))
+    drawn = stream(0, "recorded items", 0).choice(count, min(RECORDED_ITEMS, count), replace=False)
+    rows = np.sort(drawn).tolist()
+    fields = [{name: values[row] for name, values in data.fields.items()} for row in rows]
+    read, vectors = encoded_by_features(model, fields)
     return tuple(
         RecordedItem(id=item_id, features=features, vector=tuple(vector))
-        for item_id, features, vector in zip(ids, raw, vectors.tolist(), strict=True)
+        for item_id, features, vector in zip(data.item_ids.ids(rows), read, vectors.tolist(), strict=True)
     )
 
 
-def _raw_item_features(data: PreparedData, features: Sequence[Feature], row: int) -> dict[str, Any]:
-    fields = {name: values[row] for name, values in data.fields.items()}
-    return FeatureInputs(features, "item").readable(fields)
+def export_warnings(run: Run, data: PreparedData) -> Iterator[str]:
+    """Yield a sentence for each: it was not evaluated, a baseline is better, a warm start is no gain.
+
+    Another says whether items without an event are in the bundle. The figures are those of the test part if
+    it was evaluated, else of the validation part.
+    """
+    reports = run.metrics()
+    report = reports.get("test") or reports.get("validation")
+    if report is None:
+        yield f"This model was never evaluated; `turret evaluate {run.folder}` compares it with baselines."
+    elif (best := best_baseline_finding(report)) and best["figures"]["result"] == "worse":
+        yield f"On the {report['part']} part a baseline beats this model. {best['sentence']}"
+    progress = run.progress()
+    if run.origin and progress and progress.best is not None and progress.best_epoch == 0:
+        yield (
+            f"This warm start improved nothing: no epoch was better on the validation part than the bundle "
+            f"{run.origin.name}, whose weights these are."
+        )
+    if count := len(data.cold_items().ids):
+        if run.map_model(data).item.rows is None:
+            yield (
+                f"{counted(count, 'item')} without an event are not in the bundle, as the item tower reads "
+                "no features."
+            )
+        else:
+            yield f"{counted(count, 'item')} without an event are in the bundle, ranked by their features."

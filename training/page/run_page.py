@@ -10,8 +10,8 @@ from turret.data.prepared import PreparedData
 from turret.training.baselines.registry import chosen_baselines
 from turret.training.config.named_settings import experiment_toml
 from turret.training.errors import TrainingError
-from turret.training.evaluation.auc import AUC
 from turret.training.evaluation.evaluation import SLICED, TOWERS, EvaluatedPart
+from turret.training.evaluation.metrics import AUC
 from turret.training.evaluation.table import distinct_metrics
 from turret.training.page.drawings import curves_of, run_drawings, share_drawing
 from turret.training.page.recommended import examples, exposure, item_namer, nearest_items, rankings_of

@@ -1,3 +1,3 @@
 """The records of a run: all that was measured on the way, and where it was made."""
 
-__all__ = ["environment", "history", "loggers", "recorder"]
+__all__ = ["environment", "history", "loggers"]

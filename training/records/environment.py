@@ -29,30 +29,26 @@ def record_environment(folder: Path, step: int) -> None:
 
     A resumed training adds an entry only if something has changed. A file that can't be read is replaced.
     """
-    path = folder / ENVIRONMENT
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))["environments"] if step else []
-        last = {name: value for name, value in stored[-1].items() if name != "from_step"}
-    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError):
-        stored, last = [], {}
+    stored = _entries(folder) if step else []
     current = environment()
-    if current == last:
+    if stored and {**stored[-1], "from_step": None} == {**current, "from_step": None}:
         return
-    entries = [*stored, {"from_step": step, **current}]
-    with new_file(path) as draft:
+    with new_file(folder / ENVIRONMENT) as draft:
+        entries = [*stored, {"from_step": step, **current}]
         draft.write_text(json.dumps({"environments": entries}, indent=2) + "\n", encoding="utf-8")
 
 
 def load_environment(folder: Path) -> dict[str, Any] | None:
     """The environment that the run in `folder` was last trained in; None if the record can't be read."""
+    return next(reversed(_entries(folder)), None)
+
+
+def _entries(folder: Path) -> list[dict[str, Any]]:
     try:
-        stored = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["environments"][-1]
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
-        return None
-    is_whole = isinstance(stored, dict) and all(
-        isinstance(stored.get(key), dict) for key in ("versions", "machine")
-    )
-    return stored if is_whole else None
+        stored = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["environments"]
+        return [dict(entry) for entry in stored]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def environment() -> dict[str, Any]:

@@ -1,12 +1,16 @@
-"""`history.jsonl`: one line a measurement, in the order of training."""
+"""The measurements of a training: one line each in `history.jsonl`, and to its loggers."""
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from turret.data.files.staging import new_file
+from turret.training.checkpoint import Progress
 from turret.training.errors import TrainingError
+from turret.training.records.environment import record_environment
+from turret.training.records.loggers import LoggedRun, OpenLoggers
 
 HISTORY = "history.jsonl"
 
@@ -48,13 +52,9 @@ def load_history(folder: Path) -> list[dict[str, Any]]:
     Raises:
         TrainingError: the file holds something else.
     """
-    return list(_entries(folder / HISTORY))
-
-
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.is_file():
-        return
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    path, entries = folder / HISTORY, []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
             entry["step"], entry["epoch"], entry["seconds"]
@@ -62,4 +62,41 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
             raise TrainingError(
                 f"{path}, line {number}: it can't be read ({error!r}); delete the line, or train again."
             ) from None
-        yield entry
+        entries.append(entry)
+    return entries
+
+
+class Recorder:
+    """The records of one training, from its first step or its checkpoint; without a folder a clock alone."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        settings: dict[str, Any],
+        progress: Progress,
+        loggers: Sequence[str],
+        warn: Callable[[str], None],
+    ) -> None:
+        """Open the records in a run's folder, for settings by dotted names; `warn` takes warnings."""
+        self._progress = progress
+        self._clock = time.monotonic() - progress.seconds
+        self._history: History | None = None
+        if folder is not None:
+            record_environment(folder, progress.step)
+            self._history = History(folder, progress.step, progress.epoch)
+            self._loggers = OpenLoggers(loggers, LoggedRun(folder, settings, progress.step), warn)
+
+    def seconds(self) -> float:
+        """The seconds of training so far, those before an interruption too."""
+        return time.monotonic() - self._clock
+
+    def record(self, figures: Mapping[str, float]) -> None:
+        """Record figures that were measured at the present step."""
+        if self._history is not None:
+            self._history.append(self._progress.step, self._progress.epoch, self.seconds(), figures)
+            self._loggers.log(self._progress.step, figures)
+
+    def close(self) -> None:
+        """Close the loggers."""
+        if self._history is not None:
+            self._loggers.close(self._progress.finished)

@@ -59,15 +59,6 @@ class Logger(ABC):
         """End the log; `finished` is false where training was interrupted or failed."""
 
 
-@dataclass(frozen=True)
-class LoggerKind:
-    """A kind of logger by name: its builder, and the module that has to be installed."""
-
-    name: str
-    open: Callable[[LoggedRun], Logger]
-    module: str
-
-
 class TensorBoardLogger(Logger):
     """Writes scalars to event files in `RUN/tensorboard`; a resumed training hides the steps it repeats."""
 
@@ -155,31 +146,22 @@ class WandbLogger(Logger):
         self._run.finish(exit_code=0 if finished else 1)
 
 
-LOGGERS = {
-    kind.name: kind
-    for kind in (
-        LoggerKind(TENSORBOARD, TensorBoardLogger, "tensorboard"),
-        LoggerKind("mlflow", MLflowLogger, "mlflow"),
-        LoggerKind(WANDB, WandbLogger, "wandb"),
-    )
+# Each has the name of the module that has to be installed.
+LOGGERS: dict[str, Callable[[LoggedRun], Logger]] = {
+    TENSORBOARD: TensorBoardLogger,
+    "mlflow": MLflowLogger,
+    WANDB: WandbLogger,
 }
 
 
-def chosen_loggers(names: Sequence[str]) -> list[LoggerKind]:
-    """The named loggers, each once.
-
-    Raises:
-        TrainingError: there is no such logger, or its library is not installed.
-    """
+def check_loggers(names: Sequence[str]) -> None:
+    """Raise TrainingError for a name that is no logger's, and for a library that is not installed."""
     for name in names:
         if name not in LOGGERS:
             raise TrainingError(f"--logger {name}: there is no such logger; there are {', '.join(LOGGERS)}.")
-    kinds = [LOGGERS[name] for name in dict.fromkeys(names)]
-    for kind in kinds:
-        if find_spec(kind.module) is None:
-            hint = install_hint(ModuleNotFoundError(name=kind.module))
-            raise TrainingError(f"--logger {kind.name}: {hint or f'{kind.module} is not installed'}.")
-    return kinds
+        if find_spec(name) is None:
+            hint = install_hint(ModuleNotFoundError(name=name))
+            raise TrainingError(f"--logger {name}: {hint or f'{name} is not installed'}.")
 
 
 def stored_loggers(folder: Path) -> dict[str, str | None]:
@@ -194,17 +176,17 @@ def stored_loggers(folder: Path) -> dict[str, str | None]:
 class OpenLoggers:
     """Hands figures to several loggers; one that fails is left out from there on, with one warning."""
 
-    def __init__(self, kinds: Sequence[LoggerKind], run: LoggedRun, warn: Callable[[str], None]) -> None:
+    def __init__(self, names: Sequence[str], run: LoggedRun, warn: Callable[[str], None]) -> None:
         """Open the loggers, and store their ids in the folder of the run."""
         self._warn = warn
         self._open: dict[str, Logger] = {}
         stored = stored_loggers(run.folder) if run.step else {}
-        for kind in kinds:
+        for name in names:
             try:
-                self._open[kind.name] = kind.open(replace(run, earlier=stored.get(kind.name)))
+                self._open[name] = LOGGERS[name](replace(run, earlier=stored.get(name)))
             except Exception as error:  # a library may raise anything
-                self._fail(kind.name, error)
-        ids = {kind.name: self._open[kind.name].id if kind.name in self._open else None for kind in kinds}
+                self._fail(name, error)
+        ids = {name: self._open[name].id if name in self._open else None for name in names}
         with new_file(run.folder / LOGGERS_FILE) as draft:
             draft.write_text(json.dumps({**stored, **ids}) + "\n", encoding="utf-8")
 

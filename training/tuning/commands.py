@@ -1,18 +1,32 @@
-"""`turret tune`: run a study and print its best trials."""
+"""`turret tune`: trials trained one after the other, of which only the best run stays on disk."""
 
+import shutil
 from functools import partial
+from pathlib import Path
 
-from optuna.trial import TrialState
+import torch
+from optuna.trial import FrozenTrial, Trial, TrialState
 
+from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.data.text import text_table
+from turret.training.checkpoint import Progress
+from turret.training.config.experiment import ExperimentConfig
+from turret.training.config.named_settings import short_names, with_settings, write_experiment
 from turret.training.device import pick_device
-from turret.training.tuning.plan import StudyRequest
-from turret.training.tuning.study import JOURNAL, StoredStudy, open_storage
-from turret.training.tuning.trials import BEST, EPOCH, REASON, SECONDS, Trials, shown_setting
+from turret.training.errors import DivergenceError, TrainingError
+from turret.training.run import Run
+from turret.training.trainer import train
+from turret.training.tuning.study import JOURNAL, StoredStudy, StudyRequest, open_storage
 
+BEST, TRIALS = "best.toml", "trials"
+# Attributes stored with a trial: its best epoch, its duration and, if it failed, the reason.
+EPOCH, SECONDS, REASON = "epoch", "seconds", "reason"
+# Errors caused by the settings of the trial alone.
+_SETTINGS_ERRORS = (ConfigurationError, DivergenceError, torch.OutOfMemoryError)
 COLUMNS = 5
+REPORT = partial(print, flush=True)  # `| tee` shows each trial
 
 
 def tune(request: StudyRequest, count: int) -> None:
@@ -27,10 +41,9 @@ def tune(request: StudyRequest, count: int) -> None:
         study = StoredStudy(storage, request)
         data = PreparedData.open(study.plan.data)
         pick_device(study.plan.experiment.training.device)
-        report = partial(print, flush=True)  # `| tee` shows each trial
         if done := len(study.finished()):
-            report(f"Continuing {request.folder} after {done} trials.")
-        trials = Trials(study, data, request.folder, report)
+            REPORT(f"Continuing {request.folder} after {done} trials.")
+        trials = Trials(study, data, request.folder)
         trials.run(count)
         print(study_table(study))
         run = trials.run_folder(study.best()[0])
@@ -52,12 +65,126 @@ def study_table(study: StoredStudy) -> str:
         ),
     ]
     table = text_table(("trial", *map(str, best)), rows)
-    return f"{_counts(study)} The best by the validation metric:\n{table}"
-
-
-def _counts(study: StoredStudy) -> str:
-    finished = study.finished()
     failed = sum(REASON in trial.user_attrs for trial in finished)
     stopped = sum(trial.state == TrialState.PRUNED for trial in finished) - failed
-    text = f"{counted(len(finished), 'trial')}, {stopped} stopped early"
-    return f"{text}, {failed} failed." if failed else f"{text}."
+    counts = f"{counted(len(finished), 'trial')}, {stopped} stopped early"
+    counts += f", {failed} failed." if failed else "."
+    return f"{counts} The best by the validation metric:\n{table}"
+
+
+class Trials:
+    """Trains the trials of a study in its folder."""
+
+    def __init__(self, study: StoredStudy, data: PreparedData, folder: Path) -> None:
+        self.study, self.data, self.folder = study, data, folder
+        self.metric = study.plan.experiment.training.metric
+
+    def run(self, count: int) -> None:
+        """Train until the study has `count` finished trials.
+
+        Raises:
+            TrainingError: every trial failed.
+        """
+        self._save_best()
+        while (number := len(self.study.finished()) + 1) <= count:
+            trial = self.study.ask()
+            names, settings = short_names(trial.params), self._settings(trial)
+            shown = ", ".join(f"{names[name]} {shown_setting(value)}" for name, value in settings.items())
+            REPORT(f"trial {number} of {count}: {shown}")
+            REPORT(f"  {self._outcome(trial, number)}")
+            self._save_best()
+        if not self.study.best():
+            reason = self.study.finished()[-1].user_attrs.get(REASON, "")
+            raise TrainingError(f"{self.folder}: every trial failed; the last: {reason}")
+
+    def run_folder(self, number: int) -> Path:
+        """The run folder of a trial, numbered from 1."""
+        return self.folder / TRIALS / f"{number:04d}"
+
+    def _experiment(self, trial: Trial | FrozenTrial) -> ExperimentConfig:
+        """The study's experiment with the settings of a trial. Raises ConfigurationError if they clash."""
+        return with_settings(self.study.plan.experiment, self._settings(trial))
+
+    def _settings(self, trial: Trial | FrozenTrial) -> dict[str, object]:
+        space = self.study.plan.space
+        return {name: space[name].decode(value) for name, value in trial.params.items()}
+
+    def _outcome(self, trial: Trial, number: int) -> str:
+        """Finish a trial and describe its outcome."""
+        if (earlier := self.study.duplicate(trial)) is not None:
+            return self._repeat(trial, earlier)
+        try:
+            experiment = self._experiment(trial)
+            progress = self._train(trial, number, experiment)
+        except (TurretError, torch.OutOfMemoryError) as error:
+            if not isinstance(error, _SETTINGS_ERRORS) and not self.study.best():
+                raise
+            reason = " ".join(str(error).split())
+            trial.set_user_attr(REASON, reason)
+            self.study.prune(trial)
+            return f"failed: {reason}"
+        trial.set_user_attr(EPOCH, progress.best_epoch)
+        trial.set_user_attr(SECONDS, progress.seconds)
+        value = float(progress.best or 0.0)
+        result = f"{self.metric} {value:.4f}"
+        if self._is_hopeless(trial, progress.epoch, experiment):
+            self.study.prune(trial)
+            return f"stopped after epoch {progress.epoch}: {result} is below the median of the others"
+        self.study.complete(trial, value)
+        leads = " (best)" if self.study.best()[0] == number else ""
+        return f"{result} at epoch {progress.best_epoch}, {progress.seconds:.0f} s{leads}"
+
+    def _train(self, trial: Trial, number: int, experiment: ExperimentConfig) -> Progress:
+        """Train a trial, from its checkpoint if it was interrupted."""
+        reported = self.study.reported(trial)
+
+        def observe(epoch: int, value: float) -> bool:
+            if epoch not in reported:
+                trial.report(value, epoch)
+            return self._is_hopeless(trial, epoch, experiment)
+
+        run = Run(self.run_folder(number), experiment, self.data.folder, self.data.fingerprint)
+        return train(
+            run, self.data, resume=_was_begun(run), overwrite=True, report=lambda _: None, observe=observe
+        )
+
+    def _is_hopeless(self, trial: Trial, epoch: int, experiment: ExperimentConfig) -> bool:
+        """The pruner's verdict; always False in the last epoch, after which there is nothing to save."""
+        return epoch < experiment.training.epochs and bool(trial.should_prune())
+
+    def _repeat(self, trial: Trial, earlier: FrozenTrial) -> str:
+        """Copy the outcome of an earlier trial with the same settings."""
+        for name, value in earlier.user_attrs.items():
+            trial.set_user_attr(name, value)
+        if earlier.state == TrialState.COMPLETE:
+            self.study.complete(trial, earlier.values[0])
+        else:
+            self.study.prune(trial)
+        number = [other.number for other in self.study.finished()].index(earlier.number) + 1
+        return f"the same settings as trial {number}, so not trained again"
+
+    def _save_best(self) -> None:
+        """Write the best experiment and remove all runs but those of the best and the next trial."""
+        best, finished = self.study.best(), self.study.finished()
+        retained = {self.run_folder(number).name for number in (*best[:1], len(finished) + 1)}
+        for run in (self.folder / TRIALS).glob("[0-9]*"):
+            if run.name not in retained:
+                shutil.rmtree(run)
+        if best:
+            trial = finished[best[0] - 1]
+            comment = f"Trial {best[0]} of {len(finished)}: validation {self.metric} {trial.values[0]:.4f}"
+            write_experiment(self.folder / BEST, self._experiment(trial), comment)
+
+
+def shown_setting(value: object) -> str:
+    """A setting as text, numbers with four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _was_begun(run: Run) -> bool:
+    """Whether the folder holds a run of the same experiment and data."""
+    try:
+        begun = Run.read(run.folder)
+    except TrainingError:
+        return False
+    return (begun.experiment, begun.fingerprint) == (run.experiment, run.fingerprint)

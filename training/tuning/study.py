@@ -1,9 +1,10 @@
-"""A study in Optuna's journal: its plan, its trials and the next trial's settings."""
+"""A study of `turret tune` in Optuna's journal: its plan, its trials and the next trial's settings."""
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,17 +13,84 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
+from turret.data.configuration import parse_overrides
 from turret.data.files.locks import try_lock
-from turret.training.config.experiment import TrainingConfig
+from turret.data.prepared import PreparedData
+from turret.tower.config import Settings
+from turret.training.config.experiment import ExperimentConfig, TrainingConfig, load_experiment
+from turret.training.config.named_settings import differences, with_settings
 from turret.training.errors import TrainingError
+from turret.training.evaluation.evaluation import validated_items
 from turret.training.randomness import stream
-from turret.training.tuning.plan import Plan, StudyRequest
+from turret.training.tuning.space import Dimension, check_fixed, default_space, load_space
 
+DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 JOURNAL = "study.journal"
 _NAME, _PLAN = "turret", "plan"
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 # Pruning starts after this many complete trials, and needs this many values at the epoch.
 _COMPARED_WITH = 5
+
+
+class Plan(Settings):
+    """The settings shared by all trials; `data` is the absolute path of the prepared data."""
+
+    experiment: ExperimentConfig
+    space: dict[str, Dimension]
+    data: Path
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class StudyRequest:
+    """The arguments of one `turret tune` call; None means the study's own value, or the default."""
+
+    folder: Path
+    data: Path | None = None
+    experiment: str | None = None
+    overrides: Sequence[str] = ()
+    space: Path | None = None
+
+    def plan(self) -> Plan:
+        """The plan of a new study. Raises TurretError for invalid arguments."""
+        fixed = parse_overrides(self.overrides)
+        experiment = load_experiment(self.experiment or EXPERIMENT, self.overrides)
+        space = load_space(self.space, experiment, fixed) if self.space else default_space(experiment, fixed)
+        if not space:
+            raise TrainingError("--set fixes every setting that would be searched; name others with --space.")
+        data = PreparedData.open(self.data or DATA)
+        validated_items(data, experiment.training.metric)  # raises for data that can't be validated
+        return Plan(
+            experiment=experiment, space=space, data=data.folder.resolve(), fingerprint=data.fingerprint
+        )
+
+    def resumed(self, begun: Plan) -> Plan:
+        """The plan of an existing study, with the current path of its data.
+
+        Raises:
+            TurretError: the call names other data, another experiment or another space.
+        """
+        remedy = "which its trials keep; leave that out, or begin another study with --study"
+        data = PreparedData.open(self.data or begun.data)
+        if data.fingerprint != begun.fingerprint:
+            raise TrainingError(
+                f"{self.folder}: this study was begun on other data than {data.folder} (by its fingerprint), "
+                "so its trials could not be compared; name the right one with --data, or begin another study "
+                "with --study."
+            )
+        fixed = parse_overrides(self.overrides)
+        if self.experiment is not None:
+            experiment = load_experiment(self.experiment, self.overrides)
+        else:
+            experiment = with_settings(begun.experiment, fixed)
+        if changed := differences(begun.experiment, experiment):
+            raise TrainingError(
+                f"{self.folder}: this study was begun with another experiment ({changed}), {remedy}."
+            )
+        check_fixed(begun.space, fixed, self.folder)
+        if self.space and load_space(self.space, begun.experiment, fixed) != begun.space:
+            raise TrainingError(f"{self.folder}: this study was begun with another space, {remedy}.")
+        return begun.model_copy(update={"data": data.folder.resolve()})
 
 
 @contextmanager
@@ -78,26 +146,21 @@ class StoredStudy:
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._study = _open(storage)
-        stored = self._stored_plan(request)
-        self.plan = _resolve_plan(request, stored, bool(self.finished()))
-        if stored is not None and stored.model_copy(update={"data": self.plan.data}) != self.plan:
+        stored = self._study.user_attrs.get(_PLAN)
+        try:
+            self.plan = request.resumed(_read_plan(stored, request.folder)) if stored else request.plan()
+        except TrainingError:
+            # Before a trial has finished, a new plan may replace one with a mistake in it.
+            if not stored or self.finished():
+                raise
+            self.plan = request.plan()
             optuna.delete_study(study_name=_NAME, storage=storage)
             self._study, stored = _open(storage), None
-        if stored is None:
+        if not stored:
             self._study.set_user_attr(_PLAN, self.plan.model_dump(mode="json"))
         self._study.pruner = pruner(self.plan.experiment.training)
         self._distributions = {name: item.distribution() for name, item in self.plan.space.items()}
         self._enqueue_pending()
-
-    def _stored_plan(self, request: StudyRequest) -> Plan | None:
-        stored = self._study.user_attrs.get(_PLAN)
-        try:
-            return None if stored is None else Plan.model_validate(stored)
-        except ValueError as error:
-            raise TrainingError(
-                f"{request.folder / JOURNAL}: the plan of this study can't be read by this version of Turret "
-                f"({error}); begin another study with --study."
-            ) from None
 
     def _enqueue_pending(self) -> None:
         """Enqueue interrupted trials again, and the experiment's own settings as the first trial.
@@ -176,13 +239,11 @@ def _open(storage: JournalStorage) -> optuna.Study:
     return optuna.create_study(storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True)
 
 
-def _resolve_plan(request: StudyRequest, stored: Plan | None, has_finished: bool) -> Plan:
-    """The stored plan once a trial has finished; before that, a new plan may replace it."""
-    if stored is None:
-        return request.plan()
+def _read_plan(stored: object, folder: Path) -> Plan:
     try:
-        return request.resumed(stored)
-    except TrainingError:
-        if has_finished:
-            raise
-    return request.plan()
+        return Plan.model_validate(stored)
+    except ValueError as error:
+        raise TrainingError(
+            f"{folder / JOURNAL}: the plan of this study can't be read by this version of Turret "
+            f"({error}); begin another study with --study."
+        ) from None

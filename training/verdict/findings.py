@@ -8,8 +8,8 @@ from typing import Any
 from turret.data.progress import counted
 from turret.data.text import paragraph
 from turret.training.baselines.registry import BASELINES
-from turret.training.evaluation.auc import AUC
 from turret.training.evaluation.evaluation import TOWERS
+from turret.training.evaluation.metrics import AUC
 
 # An evaluation that can't tell a tenth more from the best baseline says little.
 TELLING = 0.1

@@ -8,7 +8,7 @@ from turret.training.baselines.registry import BASELINES
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, TrainingConfig
 from turret.training.evaluation.evaluation import TOWERS
-from turret.training.evaluation.slices import NEW, USED
+from turret.training.evaluation.metrics import NEW, USED
 from turret.training.verdict.findings import Finding, comparison_findings, left_out_findings
 from turret.training.verdict.order import unread_features, unread_order
 

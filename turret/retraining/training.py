@@ -11,12 +11,9 @@ from turret.tower.errors import BundleError
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import read_manifest
 from turret.tower.tuning.choice import IndexRequest
-from turret.training.auto.choice import AUTO, chosen_run
-from turret.training.commands import EXPERIMENT
-from turret.training.config.experiment import load_experiment
+from turret.training.commands import new_run
 from turret.training.config.named_settings import with_settings
-from turret.training.export.export import export
-from turret.training.export.export_warnings import export_warnings
+from turret.training.export.export import export, export_warnings
 from turret.training.run import CHECKPOINT, Run
 from turret.training.trainer import train
 from turret.training.warm_start.parent_bundle import ParentBundle
@@ -42,14 +39,11 @@ def _new_run(settings: RetrainSettings, state: RunState, folder: Path, data: Pre
         if parent.data_until is not None and experiment.training.since is None:
             experiment = with_settings(experiment, {"training.since": parent.data_until})
         return Run(folder, experiment, data.folder, data.fingerprint, parent.folder)
-    if settings.experiment == AUTO:
-        return chosen_run(folder, data, settings.overrides, True, report)
     if settings.experiment is None and state.live is not None:
         folder_of_live = version_folder(settings.bundles, state.live)
         experiment = ParentBundle.open(folder_of_live).experiment(settings.overrides)
-    else:
-        experiment = load_experiment(settings.experiment or EXPERIMENT, settings.overrides)
-    return Run(folder, experiment, data.folder, data.fingerprint)
+        return Run(folder, experiment, data.folder, data.fingerprint)
+    return new_run(folder, data, settings.experiment, settings.overrides, report, overwrite=True)
 
 
 def evaluate_run(settings: RetrainSettings, state: RunState) -> None:
