@@ -30,11 +30,11 @@ from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
-from turret.training.optimisers.row_adam import RowAdam
+from turret.training.optimiser import RowAdam
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.kernel.coded_sums import CodedSums
 from turret.training.samplers.kernel.quadratic import QuadraticSampler
+from turret.training.samplers.kernel.sums import CodedSums
 
 BATCH, WIDTH, NEGATIVES, ALPHA, REFRESH_EVERY = 256, 64, 64, 100.0, 100
 SCORING = ScoringConfig(kind="dot", temperature=0.07)

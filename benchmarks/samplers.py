@@ -33,7 +33,7 @@ from turret.training.report.commands import plot_report
 from turret.training.report.samplers import ReportRequest, SamplerReport
 from turret.training.report.table import report_table
 from turret.training.run import Run
-from turret.training.samplers.from_batch.streaming_frequency import Counts, Gaps, StreamingFrequency
+from turret.training.samplers.from_batch.frequency import Counts, Gaps, StreamingFrequency
 from turret.training.trainer import train
 
 # The events of each set, and whether their order is that of the file.

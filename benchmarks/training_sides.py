@@ -17,8 +17,7 @@ from torch.nn.functional import cross_entropy, dropout, normalize, scaled_dot_pr
 from benchmarks.harness import Side
 from benchmarks.peers.contestants import HIDDEN, HISTORY_LENGTH, NEGATIVES, SAMPLED, SESSION_LENGTH
 from turret.data.prepared import PreparedData
-from turret.training.batches.batches import Batch
-from turret.training.batches.prefetch import prefetched
+from turret.training.batches.batches import Batch, prefetched
 from turret.training.config.experiment import load_experiment
 from turret.training.randomness import stream
 from turret.training.run import Run

@@ -16,11 +16,11 @@ __all__ = [
     "estimator",
     "figures",
     "model_loss",
+    "process",
     "randomness",
-    "registry",
     "run",
-    "statistics",
     "trainer",
+    "warm_start",
 ]
 
 _LOADED: dict[str, str] = {

@@ -15,16 +15,16 @@ from turret.tower.layers.gather import ranges
 from turret.tower.towers.scoring import paired_scores, scored_items, scored_users
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.errors import TrainingError
-from turret.training.losses.pairs import positive_labels
+from turret.training.losses.pairwise import positive_labels
 from turret.training.objectives.checks import described
 from turret.training.objectives.contract import (
     Examples,
     LossSettings,
     ObjectiveContext,
+    SeenItems,
     StepLoss,
     weighted_mean,
 )
-from turret.training.objectives.seen_items import SeenItems
 from turret.training.objectives.several_positives import one_for_each_positive
 from turret.training.randomness import purpose_of_process, stream
 from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings

@@ -10,18 +10,23 @@ from turret.data.prepared import PreparedData
 from turret.tower.layers.gather import gather_rows
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
-from turret.training.batches.batches import Batch
-from turret.training.batches.negatives import negative_count
+from turret.training.batches.batches import Batch, negative_count
+from turret.training.batches.statistics import PreparedStatistics
 from turret.training.config.experiment import ObjectiveConfig
 from turret.training.distributed.world import ALONE, World
 from turret.training.errors import TrainingError
-from turret.training.objectives.contract import Examples, ItemEncoder, Objective, ObjectiveContext, StepLoss
+from turret.training.objectives.contract import (
+    Examples,
+    ItemEncoder,
+    Objective,
+    ObjectiveContext,
+    SeenItems,
+    StepLoss,
+)
 from turret.training.objectives.pairs import PairsObjective
-from turret.training.objectives.seen_items import SeenItems
 from turret.training.samplers.core.contract import GatheredBatch
 from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.fixed.given import GivenNegatives
-from turret.training.statistics import PreparedStatistics
 
 
 def build_objective(

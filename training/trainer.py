@@ -1,20 +1,21 @@
-"""The training loop: steps, evaluation, early stopping, checkpoints."""
+"""The training loop: steps, validations, checkpoints, and the end."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.layers.linear import set_matmul_dtype
-from turret.training.batches.batches import Batch, TrainingBatches
-from turret.training.batches.prefetch import prefetched
+from turret.tower.towers.model import TwoTowers
+from turret.training.batches.batches import Batch, TrainingBatches, prefetched
 from turret.training.checkpoint import (
     Checkpoint,
     Progress,
@@ -23,22 +24,68 @@ from turret.training.checkpoint import (
     save_checkpoint,
     save_tensors,
 )
-from turret.training.config.experiment import TrainingConfig, named_settings
+from turret.training.config.experiment import ExperimentConfig, TrainingConfig, named_settings
 from turret.training.device import matmul_dtype, pick_device
 from turret.training.distributed.world import ALONE, World, unreported
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import Relevant
+from turret.training.evaluation.evaluation import Relevant, sample_users, validated_items, validation_metric
+from turret.training.evaluation.ranking import CatalogScores
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import StepLoss
-from turret.training.optimisers.optimiser import Optimiser, lazy_tables, learning_rate_factor
-from turret.training.parallel.same_run import check_same_run
+from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
+from turret.training.parallel import check_same_run
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.history import Recorder
 from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
 from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
-from turret.training.validation import Validation, validation_users
-from turret.training.warm_start.parent_bundle import ParentBundle
-from turret.training.warm_start.warm_start import TransferReport, warm_start_weights
+from turret.training.warm_start import ParentBundle, TransferReport, warm_start_weights
+
+
+def validation_users(
+    data: PreparedData, settings: TrainingConfig, report: Callable[[str], None]
+) -> Relevant | None:
+    """The users of the validation metric, drawn once; None for data without a validation part, reported."""
+    starts, ends = data.bounds("validation")
+    if not (ends > starts).any():
+        report("The data has no validation part: all epochs are run and the last model is kept.")
+        return None
+    relevant = validated_items(data, settings.metric)
+    random = stream(settings.seed, "validation users", 0)
+    return sample_users(relevant, settings.validation_users, random)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Measures the towers in training; several processes share the work and get the same value.
+
+    `scores` is the objective's where a loss does not rank by an inner product, else None; `popularity` [N]
+    ranks for users without a history.
+    """
+
+    experiment: ExperimentConfig
+    data: PreparedData
+    model: TwoTowers
+    scores: CatalogScores | None
+    popularity: NDArray[np.int64]
+    world: World
+
+    def metric_of(self, users: Relevant) -> float:
+        """The mean of `training.metric` over `users`."""
+        popularity, world = self.popularity, self.world
+        metric, exclude_seen = self.experiment.training.metric, self.experiment.evaluation.exclude_seen
+
+        def mean_of(part: Relevant) -> float:
+            return validation_metric(
+                self.model, self.data, popularity, part, metric, exclude_seen, self.scores
+            )
+
+        if world.size == 1:
+            return mean_of(users)
+        own = users.take(np.arange(world.rank, len(users.users), world.size))
+        count = len(own.users)
+        total, _ = world.sums([mean_of(own) * count if count else 0.0, count])
+        return total / len(users.users)
+
 
 Report = Callable[[str], None]
 # Runs with fewer steps report it. Adam's first steps are as long as the learning rate, however small the
@@ -97,7 +144,7 @@ class Trainer:
         if self.world.size == 1:
             return lambda batch, random: model_loss(self.objective, self.model, batch, random)
         # torch.distributed is only imported where there are several processes.
-        from turret.training.parallel.loss import ParallelLoss
+        from turret.training.parallel import ParallelLoss
 
         return ParallelLoss(self.world, self.objective, self.model)
 

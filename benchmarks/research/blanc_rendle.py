@@ -27,9 +27,9 @@ from turret.training.losses.sampled import sampled_softmax
 from turret.training.samplers.adaptive.dense import DenseSampler, quartic_kernel, softmax_kernel
 from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.fixed.alias import unigram_weights
 from turret.training.samplers.fixed.bigram import BigramSampler
 from turret.training.samplers.fixed.complement import ComplementSampler
-from turret.training.samplers.fixed.weights import unigram_weights
 from turret.training.samplers.kernel.quadratic import QuadraticSampler
 
 FULL, FULL_ABSOLUTE = "exact", "exact, absolute softmax"

@@ -23,7 +23,7 @@ from benchmarks.research.paper_figure import (
     key_of,
 )
 from benchmarks.research.softmax_regression import EXACT, estimators, largest_fall
-from turret.training.samplers.fixed.weights import unigram_weights
+from turret.training.samplers.fixed.alias import unigram_weights
 
 ALPHAS = (0.75, 1.0)
 BEST, INFERIOR = ("BlackOut", IMPORTANCE), ("ranking", "negative sampling")

@@ -21,10 +21,10 @@ from turret.training.objectives.contract import Loss
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.fixed.alias import Weights
 from turret.training.samplers.fixed.bernoulli import BernoulliSampler
 from turret.training.samplers.fixed.complement import ComplementSampler
 from turret.training.samplers.fixed.popularity import PopularitySampler
-from turret.training.samplers.fixed.weights import Weights
 
 CPU = torch.device("cpu")
 EXACT = "exact"

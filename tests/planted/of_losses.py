@@ -48,7 +48,7 @@ def standard_importance_sampling_masks_the_drawn_positive(original: Function) ->
     return lambda self: False
 
 
-@planted("turret.training.losses.huffman:tree_softmax", "training/test_catalog_losses.py")
+@planted("turret.training.losses.hierarchical:tree_softmax", "training/test_catalog_losses.py")
 def beyond_the_root_a_path_goes_on(original: Function) -> Function:
     return lambda scores, signs: torch.nn.functional.softplus(-signs * scores).sum(dim=1)
 
@@ -97,7 +97,7 @@ def the_temperature_comes_after_the_correction_in_the_blocked_softmax(original: 
     return gradients
 
 
-@planted("turret.training.objectives.row_masses:tensor_masses_", "training/test_blocked_softmax.py")
+@planted("turret.training.objectives.blocked:tensor_masses_", "training/test_blocked_softmax.py")
 def log_counts_are_rounded_to_bfloat16(original: Function) -> Function:
     def tensor_masses(scores: Any, log_count: Any, own: Any) -> Any:
         return original(scores, None if log_count is None else log_count.bfloat16().float(), own)

@@ -39,7 +39,7 @@ def without_the_positive_the_shares_of_the_others_stay(original: Function) -> Fu
 
 
 @planted(
-    "turret.training.samplers.fixed.exact_head:ExactHeadSampler.__init__",
+    "turret.training.samplers.fixed.popularity:ExactHeadSampler.__init__",
     "training/test_samplers_popularity.py",
 )
 def the_counts_of_the_tail_are_shares_of_the_whole(original: Function) -> Function:
@@ -51,7 +51,7 @@ def the_counts_of_the_tail_are_shares_of_the_whole(original: Function) -> Functi
     return initialise
 
 
-@planted("turret.training.statistics:PreparedStatistics.item_counts", "training/test_statistics.py")
+@planted("turret.training.batches.statistics:PreparedStatistics.item_counts", "training/test_statistics.py")
 def weights_by_popularity_count_the_test_part(original: Function) -> Function:
     def item_counts(self: Any) -> Any:
         return sum(self.data.item_counts(part) for part in ("train", "validation", "test"))
@@ -60,7 +60,7 @@ def weights_by_popularity_count_the_test_part(original: Function) -> Function:
 
 
 @planted(
-    "turret.training.samplers.from_batch.streaming_frequency:StreamingFrequency.observe",
+    "turret.training.samplers.from_batch.frequency:StreamingFrequency.observe",
     "training/test_samplers_from_batch.py",
 )
 def the_clock_of_a_stream_counts_batches(original: Function) -> Function:
@@ -73,7 +73,7 @@ def the_clock_of_a_stream_counts_batches(original: Function) -> Function:
 
 
 @planted(
-    "turret.training.samplers.from_batch.cross_batch:CrossBatchSampler._join",
+    "turret.training.samplers.from_batch.in_batch:CrossBatchSampler._join",
     "training/test_samplers_from_batch.py",
 )
 def the_queue_never_drops_a_batch(original: Function) -> Function:
@@ -101,7 +101,7 @@ def each_part_of_a_union_counts_for_itself(original: Function) -> Function:
 
 
 @planted(
-    "turret.training.samplers.adaptive.two_pass:TwoPassSampler._log_weights",
+    "turret.training.samplers.adaptive.dense:TwoPassSampler._log_weights",
     "training/test_samplers_adaptive.py",
 )
 def the_second_pass_draws_by_uncorrected_scores(original: Function) -> Function:
@@ -109,7 +109,7 @@ def the_second_pass_draws_by_uncorrected_scores(original: Function) -> Function:
 
 
 @planted(
-    "turret.training.samplers.adaptive.fourier_features:FourierFeaturesSampler.update",
+    "turret.training.samplers.adaptive.features:FourierFeaturesSampler.update",
     "training/test_samplers_adaptive.py",
 )
 def the_features_of_renewed_items_stay(original: Function) -> Function:

@@ -95,7 +95,7 @@ def the_best_model_is_the_one_at_hand(original: Function) -> Function:
     return all_parameters
 
 
-@planted("turret.training.optimisers.optimiser:Optimiser.clip", "training/test_optimisers.py")
+@planted("turret.training.optimiser:Optimiser.clip", "training/test_optimisers.py")
 def gradients_are_clipped_one_parameter_after_the_other(original: Function) -> Function:
     def clip(self: Any, max_norm: float) -> None:
         for parameter in self.parameters:

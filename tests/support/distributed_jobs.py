@@ -16,10 +16,10 @@ from torch import distributed
 from torch._C._distributed_c10d import FileStore
 
 from turret.data.prepared import PreparedData
+from turret.training import optimiser
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.distributed.processes import Processes
 from turret.training.distributed.world import World
-from turret.training.optimisers import optimiser
 from turret.training.process import set_up_process
 from turret.training.randomness import stream
 from turret.training.run import Run

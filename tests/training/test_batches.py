@@ -15,9 +15,14 @@ from turret.data.prepared import Negatives, PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.tower.towers.user import Context
-from turret.training.batches.batches import Batch, TrainingBatches, target_counts
-from turret.training.batches.negatives import padded_negatives
-from turret.training.batches.prefetch import AHEAD, prefetched
+from turret.training.batches.batches import (
+    AHEAD,
+    Batch,
+    TrainingBatches,
+    padded_negatives,
+    prefetched,
+    target_counts,
+)
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 

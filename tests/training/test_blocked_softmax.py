@@ -16,8 +16,7 @@ from turret.training.config.experiment import ExperimentConfig
 from turret.training.losses.registry import LOSSES
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives import catalog, sampled
-from turret.training.objectives.blocked import Candidates, blocked_softmax
-from turret.training.objectives.row_masses import row_masses_, tensor_masses_
+from turret.training.objectives.blocked import Candidates, blocked_softmax, row_masses_, tensor_masses_
 from turret.training.randomness import stream
 from turret.training.run import build_model
 

@@ -23,21 +23,24 @@ from turret.training.batches.batches import Batch
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import evaluate
-from turret.training.losses.catalog import full_softmax
+from turret.training.losses.catalog import (
+    BucketedObjective,
+    ScalableCrossEntropyConfig,
+    full_softmax,
+    scalable_cross_entropy,
+)
 from turret.training.losses.hierarchical import (
     HierarchicalObjective,
     HierarchicalSoftmaxConfig,
+    HuffmanObjective,
+    Paths,
     frequency_clusters,
     hierarchical_log_probability,
     hierarchical_softmax,
+    huffman_paths,
+    tree_softmax,
 )
-from turret.training.losses.huffman import HuffmanObjective, Paths, huffman_paths, tree_softmax
 from turret.training.losses.loss import settings_of
-from turret.training.losses.scalable import (
-    BucketedObjective,
-    ScalableCrossEntropyConfig,
-    scalable_cross_entropy,
-)
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.catalog import CatalogLossSettings, CatalogObjective
 from turret.training.objectives.contract import Objective

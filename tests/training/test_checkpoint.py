@@ -17,7 +17,7 @@ from turret.training.checkpoint import (
     save_tensors,
 )
 from turret.training.errors import TrainingError
-from turret.training.optimisers.optimiser import Optimiser
+from turret.training.optimiser import Optimiser
 from turret.training.randomness import stream
 
 

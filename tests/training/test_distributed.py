@@ -26,6 +26,7 @@ from tests.support.distributed_jobs import (
 )
 from tests.support.until import until
 from turret.data.prepared import PreparedData
+from turret.training import optimiser
 from turret.training.checkpoint import mapped_tensors
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.distributed.launch import join_world, launch_name
@@ -33,9 +34,7 @@ from turret.training.distributed.processes import meet
 from turret.training.distributed.world import World, process_count
 from turret.training.errors import TrainingError
 from turret.training.model_loss import build_objective
-from turret.training.optimisers import optimiser
-from turret.training.parallel.loss import check_objective
-from turret.training.parallel.same_run import check_same_run
+from turret.training.parallel import check_objective, check_same_run
 from turret.training.process import naming_lack_of_memory, too_large_training
 from turret.training.run import Run
 

@@ -31,9 +31,9 @@ from tests.support.distributed_jobs import (
 from tests.support.ports import free_port
 from tests.support.until import until
 from turret.data.prepared import PreparedData
+from turret.training import optimiser
 from turret.training.checkpoint import load_progress
 from turret.training.distributed.world import World
-from turret.training.optimisers import optimiser
 from turret.training.run import CHECKPOINT, MODEL, Run
 from turret.training.trainer import train
 

@@ -20,8 +20,7 @@ from turret.training import Estimator, GivenNegatives, losses, samplers
 from turret.training.errors import TrainingError
 from turret.training.losses.registry import LOSSES
 from turret.training.objectives.contract import LossSettings
-from turret.training.registry import by_kind
-from turret.training.samplers.core.settings import SamplerSettings
+from turret.training.samplers.core.settings import SamplerSettings, by_kind
 
 N, D = 50, 8
 

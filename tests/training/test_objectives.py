@@ -18,6 +18,7 @@ from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training import Estimator, losses, samplers
 from turret.training.batches.batches import Batch, TrainingBatches
+from turret.training.batches.statistics import PreparedStatistics
 from turret.training.config.experiment import ExperimentConfig, ObjectiveConfig
 from turret.training.errors import TrainingError
 from turret.training.losses.binary import nce
@@ -25,19 +26,16 @@ from turret.training.losses.loss import settings_of
 from turret.training.losses.sampled import sampled_softmax, standard_importance
 from turret.training.model_loss import build_objective, model_loss, seen_items
 from turret.training.objectives import blocked
-from turret.training.objectives.contract import Examples, Loss, LossSettings, Objective
+from turret.training.objectives.contract import Examples, Loss, LossSettings, Objective, SeenItems
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
-from turret.training.objectives.seen_items import SeenItems
 from turret.training.randomness import stream
 from turret.training.run import build_model
 from turret.training.samplers.adaptive.dense import SoftmaxConfig
-from turret.training.samplers.adaptive.fourier_features import FourierFeaturesConfig
-from turret.training.samplers.adaptive.positive_features import PositiveFeaturesConfig
+from turret.training.samplers.adaptive.features import FourierFeaturesConfig, PositiveFeaturesConfig
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, drawn_with_replacement, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.popularity import popularity_sampler
-from turret.training.statistics import PreparedStatistics
 
 TEMPERATURE = 0.25
 RANDOM = torch.manual_seed(0)

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
-from turret.training.optimisers.optimiser import Optimiser, learning_rate_factor
-from turret.training.optimisers.row_adam import RowAdam
+from turret.training.optimiser import Optimiser, RowAdam, learning_rate_factor
 from turret.training.run import CHECKPOINT, MODEL, Run
 from turret.training.trainer import Trainer, train
 
@@ -159,7 +158,7 @@ def test_a_run_says_how_its_large_tables_are_updated(
     lines: list[str] = []
     assert Trainer(run, shop, lines.append).optimiser.rows is None
     assert lines == []
-    monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids))
+    monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
     is_lazy = Trainer(run, shop, lines.append).optimiser.rows is not None
     assert is_lazy == ("lazy" in line)
     assert len(lines) == 1
@@ -169,7 +168,7 @@ def test_a_run_says_how_its_large_tables_are_updated(
 def test_lazy_tables_are_refused_where_all_rows_change(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids))
+    monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
     with pytest.raises(
         TrainingError, match=r"training\.tables = 'lazy': training\.weight_decay = 0\.1 .* 'dense'"
     ):
@@ -181,7 +180,7 @@ def test_a_run_by_the_row_learns_and_resumes(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped after an epoch and gone on with, it ends where an undisturbed one ends."""
-    monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids))
+    monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
     train(run_of(tmp_path / "whole", shop), shop)
     trainer = Trainer(run_of(tmp_path / "cut", shop), shop)
     trainer.run.write()

@@ -16,6 +16,7 @@ from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
+from turret.training.batches.statistics import PreparedStatistics
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.model_loss import build_objective
@@ -35,10 +36,8 @@ from turret.training.samplers.core.contract import DrawContext, Encode, Sampler
 from turret.training.samplers.core.draw import Draw, drawn_by_example
 from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.popularity import UniformConfig
-from turret.training.samplers.from_batch.cross_batch import CrossBatchConfig
-from turret.training.samplers.from_batch.in_batch import InBatchConfig
+from turret.training.samplers.from_batch.in_batch import CrossBatchConfig, InBatchConfig
 from turret.training.samplers.registry import MixedConfig
-from turret.training.statistics import PreparedStatistics
 
 FIVE, D, K = 5, 3, 2  # items, numbers of a vector, candidates
 SHARP = ScoringConfig(kind="dot", temperature=0.5)

@@ -25,20 +25,26 @@ from turret.tower.config import ScoringConfig
 from turret.training import samplers
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive import mined as mined_module
-from turret.training.samplers.adaptive.dense import DenseSampler, LogKernel, quartic_kernel, softmax_kernel
-from turret.training.samplers.adaptive.feature_tables import FeatureTables
-from turret.training.samplers.adaptive.fourier_features import FourierFeaturesSampler
-from turret.training.samplers.adaptive.mined import MinedSampler, best_items
-from turret.training.samplers.adaptive.orthogonal_directions import orthogonal_directions
-from turret.training.samplers.adaptive.positive_features import (
+from turret.training.samplers.adaptive import dense as mined_module
+from turret.training.samplers.adaptive.dense import (
+    DenseSampler,
+    LogKernel,
+    MinedSampler,
+    TwoPassSampler,
+    best_items,
+    quartic_kernel,
+    softmax_kernel,
+)
+from turret.training.samplers.adaptive.features import (
+    FeatureTables,
+    FourierFeaturesSampler,
     PositiveFeaturesSampler,
 )
-from turret.training.samplers.adaptive.two_pass import TwoPassSampler
+from turret.training.samplers.adaptive.orthogonal_directions import orthogonal_directions
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.snapshot import Snapshot
-from turret.training.samplers.fixed.weights import unigram_weights
+from turret.training.samplers.fixed.alias import unigram_weights
 
 DOT = ScoringConfig(kind="dot", temperature=0.5)
 ABSOLUTE = DOT.model_copy(update={"absolute": True})

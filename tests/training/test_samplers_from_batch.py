@@ -13,10 +13,8 @@ from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw
-from turret.training.samplers.from_batch.cross_batch import CrossBatchSampler
-from turret.training.samplers.from_batch.frequency import KnownFrequency
-from turret.training.samplers.from_batch.in_batch import InBatchSampler, log_inclusion
-from turret.training.samplers.from_batch.streaming_frequency import StreamingFrequency
+from turret.training.samplers.from_batch.frequency import KnownFrequency, StreamingFrequency
+from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler, log_inclusion
 
 FEW = np.array([3, 1, 0])
 

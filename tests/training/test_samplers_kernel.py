@@ -15,7 +15,6 @@ from tests.contracts.kernel_sums import ALPHA, KernelSumsContract, drawn, statis
 from tests.contracts.samplers import CPU
 from tests.oracles.quadratic_kernel import shares
 from turret.training.errors import TrainingError
-from turret.training.samplers.kernel.coded_sums import CodedSums
 from turret.training.samplers.kernel.coded_vectors import (
     code_query,
     decode,
@@ -27,7 +26,7 @@ from turret.training.samplers.kernel.coded_vectors import (
 )
 from turret.training.samplers.kernel.quadratic import QuadraticSampler
 from turret.training.samplers.kernel.rejection import MOST_SHARING, bounds_of, sharing
-from turret.training.samplers.kernel.sums import KernelSums, TensorSums
+from turret.training.samplers.kernel.sums import CodedSums, KernelSums, TensorSums
 
 
 def coded(vectors: NDArray[np.float32], block: int = 4, way: str = "") -> CodedSums:
@@ -191,7 +190,7 @@ QUERIES = torch.from_numpy(unequal(4, 6, 4))
 @pytest.fixture
 def draws(monkeypatch: pytest.MonkeyPatch) -> CodedSums:
     """Draws by rejection in which four examples share proposals, though so few items are accepted often."""
-    monkeypatch.setattr("turret.training.samplers.kernel.coded_sums.sharing", lambda acceptance: 4)
+    monkeypatch.setattr("turret.training.samplers.kernel.sums.sharing", lambda acceptance: 4)
     made = CodedSums(20, 6, ALPHA, 4)
     made.update(torch.arange(20), torch.from_numpy(VECTORS))
     made.most_work = math.inf

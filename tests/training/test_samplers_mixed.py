@@ -16,14 +16,13 @@ from tests.contracts.samplers import (
     draw_of,
 )
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.mined import MinedSampler
+from turret.training.samplers.adaptive.dense import MinedSampler
 from turret.training.samplers.core.contract import CountingSampler, DrawContext
 from turret.training.samplers.core.draw import Draw, drawn_with_replacement
 from turret.training.samplers.core.snapshot import Snapshot
 from turret.training.samplers.fixed.popularity import PopularitySampler, popularity_sampler
-from turret.training.samplers.from_batch.cross_batch import CrossBatchSampler
 from turret.training.samplers.from_batch.frequency import KnownFrequency
-from turret.training.samplers.from_batch.in_batch import InBatchSampler
+from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler
 from turret.training.samplers.union import MixedSampler
 
 

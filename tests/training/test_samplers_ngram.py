@@ -19,12 +19,11 @@ from tests.contracts.samplers import (
 from tests.oracles.ngram import Mixture, redistributed
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.ngram import AdaptiveNgramSampler, frequency_bins
-from turret.training.samplers.adaptive.ngram_tables import NgramTables
+from turret.training.samplers.adaptive.ngram import AdaptiveNgramSampler, NgramTables, frequency_bins
 from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.fixed.alias import unigram_weights
 from turret.training.samplers.fixed.bigram import BigramSampler
-from turret.training.samplers.fixed.weights import unigram_weights
 
 
 def bigram(backoff: float = 3.0) -> BigramSampler:

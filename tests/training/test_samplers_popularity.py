@@ -29,20 +29,19 @@ from turret.training import samplers
 from turret.training.errors import TrainingError
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.dense import DenseSampler, quartic_kernel
-from turret.training.samplers.adaptive.mined import MinedSampler
+from turret.training.samplers.adaptive.dense import DenseSampler, MinedSampler, quartic_kernel
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.settings import SamplerSettings
 from turret.training.samplers.core.snapshot import Snapshot
-from turret.training.samplers.fixed.alias import AliasTable
+from turret.training.samplers.fixed.alias import AliasTable, log_uniform_weights, unigram_weights
 from turret.training.samplers.fixed.bernoulli import BernoulliSampler, inclusion_chances
-from turret.training.samplers.fixed.complement import ComplementSampler
-from turret.training.samplers.fixed.exact_head import ExactHeadSampler
-from turret.training.samplers.fixed.popularity import popularity_sampler
-from turret.training.samplers.fixed.shared_complement import SharedComplementSampler
-from turret.training.samplers.fixed.unique import UniqueSampler
-from turret.training.samplers.fixed.weights import log_uniform_weights, unigram_weights
+from turret.training.samplers.fixed.complement import (
+    ComplementSampler,
+    SharedComplementSampler,
+    UniqueSampler,
+)
+from turret.training.samplers.fixed.popularity import ExactHeadSampler, popularity_sampler
 from turret.training.samplers.kernel.quadratic import QuadraticSampler
 
 Floats = NDArray[np.float64]

@@ -19,8 +19,8 @@ from tests.oracles.quadratic_kernel import shares
 from turret.tower.config import ScoringConfig
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.samplers.core.categorical import draw_by_inversion, relative
 from turret.training.samplers.core.contract import DrawContext
+from turret.training.samplers.core.draw import draw_by_inversion, relative
 from turret.training.samplers.core.snapshot import Snapshot
 from turret.training.samplers.kernel.quadratic import (
     BatchQuadraticSampler,

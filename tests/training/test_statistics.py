@@ -11,16 +11,16 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
-from turret.training import statistics
+from turret.training.batches import statistics
+from turret.training.batches.statistics import PreparedStatistics
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.two_pass import TwoPassConfig, TwoPassSampler
+from turret.training.samplers.adaptive.dense import TwoPassConfig, TwoPassSampler
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.bernoulli import BernoulliConfig
 from turret.training.samplers.fixed.bigram import BigramConfig
 from turret.training.samplers.fixed.popularity import LogUniformConfig, UnigramConfig
 from turret.training.samplers.from_batch.in_batch import InBatchConfig
-from turret.training.statistics import PreparedStatistics
 
 
 @pytest.mark.parametrize("users_a_block", [1, 2, 65536])

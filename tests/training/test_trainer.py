@@ -22,8 +22,9 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 from turret.tower.errors import TowerError
-from turret.training import commands, validation
+from turret.training import commands
 from turret.training import trainer as module
+from turret.training import trainer as trainer_module
 from turret.training.batches.batches import Batch
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.config.named_settings import write_experiment
@@ -366,7 +367,7 @@ def test_a_run_stops_early_and_keeps_the_best_model(
         kept.append((run.folder / MODEL).read_bytes())
         return False
 
-    monkeypatch.setattr(validation, "validation_metric", lambda *_: next(values))
+    monkeypatch.setattr(trainer_module, "validation_metric", lambda *_: next(values))
     run, lines = large_batches(tmp_path, shop, epochs=9, patience=2), list[str]()
     progress = train(run, shop, report=lines.append, observe=observe)
     assert (progress.epoch, progress.best_epoch, progress.stale) == (4, 2, 2)

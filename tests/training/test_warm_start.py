@@ -27,8 +27,8 @@ from turret.training.errors import TrainingError
 from turret.training.export.export import export
 from turret.training.run import CHECKPOINT, MODEL, Run, build_model
 from turret.training.trainer import Trainer, train
-from turret.training.warm_start.parent_bundle import ParentBundle
-from turret.training.warm_start.warm_start import (
+from turret.training.warm_start import (
+    ParentBundle,
     TransferReport,
     new_item_rows,
     warm_start_weights,
@@ -213,7 +213,7 @@ def test_a_warm_start_is_measured_before_its_first_step(
     """What comes of the items is reported, and training that only does harm leaves the model as it was."""
     bundle = exported({})  # its own training measures too
     values = iter((0.5, 0.4, 0.3))
-    monkeypatch.setattr("turret.training.validation.validation_metric", lambda *_: next(values))
+    monkeypatch.setattr("turret.training.trainer.validation_metric", lambda *_: next(values))
     lines: list[str] = []
     run = warm_run(tmp_path / "run", grown, bundle, epochs=9, patience=2)
     progress = train(run, grown.after, report=lines.append)

@@ -1,6 +1,8 @@
-"""Training batches of packed histories, without padding: every event of a history is a target."""
+"""Batches of training examples: spans in random order, collated in a thread."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,15 +10,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from turret.data.prepared import PreparedData
+from turret.data.prepared import Negatives, PreparedData
 from turret.data.ranges import ranges
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.user import Context
 from turret.training.batches.event_times import Positions, first_events, packed_times
-from turret.training.batches.negatives import padded_negatives
 from turret.training.batches.spans import Spans, cut_segments, cut_sets, cut_spans
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
+
+AHEAD = 2
+
+
+def padded_negatives(negatives: Negatives, targets: Positions) -> tuple[Tensor, Tensor]:
+    """The negatives of the events at `targets` [B], in rows as long as the longest.
+
+    Returns:
+        int64 [B, K], the item rows, -1 for none; and float32 [B, K], their weights: ones for data without
+        weights, zeros for none.
+    """
+    firsts = np.asarray(negatives.offsets[targets])
+    lengths = np.asarray(negatives.offsets[targets + 1]) - firsts
+    positions = ranges(firsts, lengths)
+    present = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    rows = np.full(present.shape, -1, dtype=np.int64)
+    rows[present] = negatives.items[positions]
+    weights = present.astype(np.float32)
+    if negatives.weights is not None:
+        weights[present] = negatives.weights[positions]
+    return torch.from_numpy(rows), torch.from_numpy(weights)
+
+
+def negative_count(negatives: Negatives, begins: Positions, ends: Positions) -> int:
+    """How many negatives the events from `begins` [U] to `ends` [U] (exclusive) have."""
+    return int((negatives.offsets[ends] - negatives.offsets[begins]).sum())
+
 
 # Contexts in which a history is a set, whose first event is a target like any other.
 _SETS = ("leave_one_out", "full_set")
@@ -253,3 +281,24 @@ def _training_period(data: PreparedData) -> tuple[float, float]:
     last = float(data.times[ends[used] - 1].max())
     first = float(data.times[begins[used]].min())
     return last, max(last - first, 1.0)
+
+
+def prefetched(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
+    """Yield the same batches on `device`; a thread makes up to AHEAD before they are needed.
+
+    For devices other than the CPU, where waking a thread costs as much as making a batch. For CUDA, batches
+    are copied from pinned memory while the device computes. Errors are raised in place of their batch.
+    """
+
+    def make() -> Batch | None:
+        batch = next(batches, None)
+        return batch.pinned() if batch is not None and device.type == "cuda" else batch
+
+    with ThreadPoolExecutor(1, "turret-batches") as thread:
+        pending: deque[Future[Batch | None]] = deque(thread.submit(make) for _ in range(AHEAD + 1))
+        try:
+            while (batch := pending.popleft().result()) is not None:
+                pending.append(thread.submit(make))
+                yield batch.to(device)
+        finally:
+            thread.shutdown(cancel_futures=True)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from turret.training.objectives.contract import LossSettings
 
-__all__ = ["catalog", "loss", "pairs", "registry", "sampled"]
+__all__ = ["catalog", "loss", "pairwise", "registry", "sampled"]
 
 
 def __getattr__(kind: str) -> "Callable[..., LossSettings]":
     from turret.training.losses.registry import LOSSES
-    from turret.training.registry import maker
+    from turret.training.samplers.core.settings import maker
 
     return maker(LOSSES, kind, "loss")

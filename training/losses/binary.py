@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 
 from turret.training.errors import TrainingError
 from turret.training.losses.loss import loss
-from turret.training.losses.pairs import binary_cross_entropy_of_pairs
+from turret.training.losses.pairwise import binary_cross_entropy_of_pairs
 from turret.training.losses.terms import masked, mean_of_valid, minus_log_count, valid_count
 from turret.training.objectives.contract import Objective, ObjectiveContext
 from turret.training.objectives.sampled import HitSettings, objective_of_draws

@@ -1,14 +1,28 @@
-"""Losses over the scores of the whole catalog."""
+"""Losses over the whole catalog, and the scalable cross entropy."""
 
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
+import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from turret.tower.layers.gather import gather_rows
+from turret.tower.towers.scoring import cross_scores, paired_scores, signed_or_absolute
 from turret.training.losses.loss import loss
+from turret.training.losses.sampled import sampled_softmax
 from turret.training.objectives.catalog import CatalogLossSettings
+from turret.training.objectives.contract import (
+    Examples,
+    LossSettings,
+    Objective,
+    ObjectiveContext,
+    StepLoss,
+    weighted_mean,
+)
+from turret.training.samplers.core.draw import Draw, without_accidental_hits
 
 
 @loss("full_softmax", CatalogLossSettings, blocked=True)
@@ -51,3 +65,103 @@ def spherical_softmax(
     # The first fill keeps the square and its gradient finite; the second removes the weight.
     weights = (scores.masked_fill(hidden, 0.0).square() + epsilon).masked_fill(hidden, 0.0)
     return weights.sum(dim=1).log() - weights.gather(1, positives.unsqueeze(1))[:, 0].log()
+
+
+class ScalableCrossEntropyConfig(LossSettings):
+    """Cross entropy inside buckets of hard examples (Mezentsev et al. 2024).
+
+    Each of `buckets` random directions takes its nearest `bucket_examples` examples and `bucket_items` items.
+    """
+
+    draws: ClassVar[bool] = False
+
+    kind: Literal["scalable_cross_entropy"] = "scalable_cross_entropy"
+    buckets: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 64
+    bucket_examples: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 128
+    bucket_items: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 256
+
+    def objective(self, context: ObjectiveContext) -> Objective:
+        """Build the objective."""
+        return BucketedObjective(self, context.statistics.item_count, context.mask_seen)
+
+
+def scalable_cross_entropy(positive: Tensor, bucketed: Tensor, draw: Draw, examples: Tensor) -> Tensor:
+    """Each example's greatest cross entropy, over its buckets, against its positive and the bucket's items.
+
+    The items of a bucket are taken for the whole catalog, which they are not: the loss is a lower bound of
+    the full softmax, near to it where they hold nearly all of the mass. One bucket of everything *is* the
+    full softmax. Within a bucket it is `sampled_softmax` with every item expected once.
+
+    Args:
+        positive: [B] tempered scores of the positives.
+        bucketed: [L, K] tempered scores of the items of a bucket, one line for each example in it.
+        draw: of L lines: log counts of zero, valid where an item is not the example's positive.
+        examples: int64 [L], which example a line is about.
+
+    Returns:
+        [B], at least zero; zero, without a gradient, for examples in no bucket.
+
+    Source: Mezentsev et al. 2024, section 3.
+    """
+    losses = sampled_softmax(positive[examples], bucketed, draw)
+    return losses.new_zeros(len(positive)).scatter_reduce(0, examples, losses, "amax", include_self=False)
+
+
+class BucketedObjective(Objective):
+    """Scalable cross entropy (Mezentsev et al. 2024): hard candidates by random directions, nothing drawn.
+
+    A direction is a Gaussian mixture of the batch's user vectors (the paper's "Mix"), so that buckets form
+    where users are. Buckets larger than the batch or the catalog take all there is. Examples in no bucket
+    don't count: the mean is over those that are in one.
+    """
+
+    def __init__(
+        self, settings: ScalableCrossEntropyConfig, item_count: int, mask_seen: bool = False
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.item_count = item_count
+        self.mask_seen = mask_seen
+
+    def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
+        """The loss of a step, over buckets along directions drawn with `random`."""
+        users, scoring = examples.users, examples.scoring
+        positive = paired_scores(users, examples.positive_vectors, scoring)
+        members, ids = self._buckets(examples, random)
+        items = examples.items.item_vectors(ids)
+        scores = torch.stack(
+            [
+                cross_scores(gather_rows(users, bucket), vectors, scoring)
+                for bucket, vectors in zip(members, items, strict=True)
+            ]
+        )
+        lines = members.flatten()
+        draw = self._draw(examples, ids.repeat_interleave(members.shape[1], dim=0), lines)
+        losses = scalable_cross_entropy(positive, scores.flatten(0, 1), draw, lines)
+        placed = torch.zeros_like(examples.weights).index_fill(0, lines, 1.0)
+        return StepLoss(weighted_mean(losses, examples.weights * placed), draw.masked_count)
+
+    @torch.no_grad()
+    def _buckets(self, examples: Examples, random: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """The examples [G, M] and the item rows [G, K] of each bucket."""
+        users, scoring = examples.users.detach(), examples.scoring
+        mixture = random.standard_normal((self.settings.buckets, len(users)), dtype=np.float32)
+        directions = torch.from_numpy(mixture).to(users) @ users
+        catalog = examples.items.current_vectors(torch.arange(self.item_count, device=users.device))
+        return (
+            _nearest(signed_or_absolute(directions @ users.T, scoring), self.settings.bucket_examples),
+            _nearest(signed_or_absolute(directions @ catalog.T, scoring), self.settings.bucket_items),
+        )
+
+    def _draw(self, examples: Examples, ids: Tensor, lines: Tensor) -> Draw:
+        """A bucket's items `ids` [L, K] for the example of each of `lines` [L], each expected once."""
+        valid = without_accidental_hits(ids, examples.positives[lines])
+        if examples.seen is not None:
+            valid &= ~examples.seen.among(ids, lines)
+        zeros = examples.weights.new_zeros(())
+        return Draw(ids, zeros.expand(ids.shape), zeros.expand(len(ids)), valid)
+
+
+def _nearest(projections: Tensor, size: int) -> Tensor:
+    """The columns of the `size` greatest of each line: [G, size], or all of them where there are fewer."""
+    return projections.topk(min(size, projections.shape[1]), dim=1).indices

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import BeforeValidator, Field
 
+from turret.training.losses.catalog import ScalableCrossEntropyConfig
 from turret.training.losses.hierarchical import HierarchicalSoftmaxConfig
 from turret.training.losses.loss import decorated
-from turret.training.losses.scalable import ScalableCrossEntropyConfig
 from turret.training.objectives.contract import LossSettings
-from turret.training.registry import by_kind, kind_alone
+from turret.training.samplers.core.settings import by_kind, kind_alone
 
 # Importing a module names its functions.
 _MODULES = {

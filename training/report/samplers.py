@@ -11,6 +11,7 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.model import TwoTowers
+from turret.training.batches.statistics import PreparedStatistics
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.device import pick_device
 from turret.training.errors import TrainingError
@@ -38,7 +39,6 @@ from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
-from turret.training.statistics import PreparedStatistics
 
 # Q x N scores held at once, and those of all draws of a sampler over the whole catalog.
 _MOST_SCORES, _DENSE_SCORES = 2**24, 2**30

@@ -10,7 +10,7 @@ __all__ = ["registry", "union"]
 
 
 def __getattr__(kind: str) -> "Callable[..., SamplerSettings]":
-    from turret.training.registry import maker
+    from turret.training.samplers.core.settings import maker
     from turret.training.samplers.registry import SAMPLERS
 
     return maker(SAMPLERS, kind, "sampler")

@@ -4,21 +4,20 @@ from typing import TYPE_CHECKING, Annotated, Literal, Union, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from turret.training.registry import by_kind, kind_alone
-from turret.training.samplers.adaptive.dense import QuarticConfig, SoftmaxConfig
-from turret.training.samplers.adaptive.fourier_features import FourierFeaturesConfig
-from turret.training.samplers.adaptive.mined import MinedConfig
+from turret.training.samplers.adaptive.dense import MinedConfig, QuarticConfig, SoftmaxConfig, TwoPassConfig
+from turret.training.samplers.adaptive.features import FourierFeaturesConfig, PositiveFeaturesConfig
 from turret.training.samplers.adaptive.ngram import AdaptiveNgramConfig
-from turret.training.samplers.adaptive.positive_features import PositiveFeaturesConfig
-from turret.training.samplers.adaptive.two_pass import TwoPassConfig
 from turret.training.samplers.core.contract import CountingSampler, Sampler
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import SamplerContext, SamplerSettings, by_kind, kind_alone
 from turret.training.samplers.fixed.bernoulli import BernoulliConfig
 from turret.training.samplers.fixed.bigram import BigramConfig
-from turret.training.samplers.fixed.exact_head import ExactHeadConfig
-from turret.training.samplers.fixed.popularity import LogUniformConfig, UniformConfig, UnigramConfig
-from turret.training.samplers.from_batch.cross_batch import CrossBatchConfig
-from turret.training.samplers.from_batch.in_batch import InBatchConfig
+from turret.training.samplers.fixed.popularity import (
+    ExactHeadConfig,
+    LogUniformConfig,
+    UniformConfig,
+    UnigramConfig,
+)
+from turret.training.samplers.from_batch.in_batch import CrossBatchConfig, InBatchConfig
 from turret.training.samplers.kernel.quadratic import QuadraticConfig
 from turret.training.samplers.union import MixedSampler
 

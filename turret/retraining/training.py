@@ -16,7 +16,7 @@ from turret.training.config.named_settings import with_settings
 from turret.training.export.export import export, export_warnings
 from turret.training.run import CHECKPOINT, Run
 from turret.training.trainer import train
-from turret.training.warm_start.parent_bundle import ParentBundle
+from turret.training.warm_start import ParentBundle
 
 FLAT = "flat"
 

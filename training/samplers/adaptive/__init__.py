@@ -1,3 +1,3 @@
 """Samplers whose probabilities follow the model's scores."""
 
-__all__ = ["dense", "fourier_features", "mined", "ngram", "positive_features", "two_pass"]
+__all__ = ["dense", "features", "ngram"]

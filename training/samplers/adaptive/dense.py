@@ -1,7 +1,8 @@
-"""Proposals that look at every item: the exact softmax and the quartic kernel, as references."""
+"""Samplers that score the catalog, or a pool of it: softmax, quartic, two passes, and mined items."""
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -9,11 +10,26 @@ from torch import Tensor
 
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
-from turret.training.samplers.core.categorical import draw_by_inversion, relative
+from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import DrawContext, Sampler
-from turret.training.samplers.core.draw import Draw, check_positives, drawn_by_example
-from turret.training.samplers.core.settings import ExcludingSettings, Negatives, SamplerContext, Steps
+from turret.training.samplers.core.draw import (
+    Draw,
+    check_positives,
+    draw_by_inversion,
+    drawn_by_example,
+    relative,
+    without_accidental_hits,
+)
+from turret.training.samplers.core.settings import (
+    ExcludingSettings,
+    Negatives,
+    Power,
+    SamplerContext,
+    SamplerSettings,
+    Steps,
+)
 from turret.training.samplers.core.snapshot import Snapshot, SnapshotSampler
+from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 from turret.training.samplers.fixed.complement import check_others
 
 LogKernel = Callable[[Tensor, Tensor], Tensor]
@@ -130,3 +146,199 @@ def quartic_kernel(scoring: ScoringConfig) -> LogKernel:
         return torch.logaddexp(log_power, log_power.new_zeros(()))
 
     return log_kernel
+
+
+class TwoPassConfig(SamplerSettings):
+    """A cheap shared `pool` by (count + 1)^alpha, and from it each example's candidates by their scores."""
+
+    kind: Literal["two_pass"] = "two_pass"
+    negatives: Negatives = 64
+    pool: Negatives = 4096
+    alpha: Power = 0.75
+
+    @property
+    def counts_positives(self) -> bool:
+        """Its counts are those given the pool, which need not contain the positive."""
+        return False
+
+    def build(self, context: SamplerContext) -> Sampler:
+        """Build the sampler."""
+        weights = unigram_weights(context.statistics.item_counts(), self.alpha)
+        return TwoPassSampler(weights, self.pool, self.negatives, context.scoring, context.device)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The first pass: `ids` [P] with copies, their log expected counts [P], and their vectors [P, D]."""
+
+    ids: Tensor
+    log_count: Tensor
+    vectors: Tensor
+
+
+class TwoPassSampler(Sampler):
+    """TAPAS (Bai et al. 2017): a pool of P items that the batch shares, and from it K for each example.
+
+    The first pass draws the pool from a static proposal, with replacement; a copy c in it is of an item
+    that was expected exp(l_c) = P q1 times. The second draws copies by p2, the softmax of s_c - l_c over the
+    copies that are not of the example's positive; the log count that is reported is l_c + log(K p2(c)).
+
+    Given the pool the sum of exp(s_j) / count is expected to be sum_c exp(s_c - l_c); over all pools that is
+    the sum of exp s_i over the other items. So the estimate is unbiased, though the count is not one that an
+    item has beforehand: it is that given the pool.
+    """
+
+    def __init__(
+        self, weights: Weights, pool: int, negatives: int, scoring: ScoringConfig, device: torch.device
+    ) -> None:
+        """Take the [N] positive weights of the first pass."""
+        self.item_count = len(weights)
+        self.size = pool
+        self.negatives = negatives
+        self.scoring = scoring
+        self.table = AliasTable(weights)
+        self.log_expected = torch.from_numpy(weights / weights.sum()).mul(pool).log().float().to(device)
+        self.pool: Pool | None = None
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """Draw the pool, and [B, K] ids from it.
+
+        An example whose pool holds only its positive gets K masked candidates.
+        """
+        check_positives(positives, self.item_count)
+        ids = torch.from_numpy(self.table.draw(self.size, context.random)).to(positives.device)
+        self.pool = Pool(ids, self.log_expected[ids], context.encode(ids).float())
+        hits = ids == positives[:, None]
+        hits &= ~hits.all(dim=1, keepdim=True)
+        log_weights = relative(self._log_weights(query, self.pool).masked_fill_(hits, float("-inf")))
+        positions = torch.from_numpy(context.random.random((len(query), self.negatives))).to(query.device)
+        copies, log_totals = draw_by_inversion(log_weights, positions)
+        log_p = log_weights.gather(1, copies) - log_totals
+        left_out = torch.full_like(log_p[:, 0], float("-inf"))
+        return drawn_by_example(ids[copies], self.pool.log_count[copies] + log_p, left_out, positives)
+
+    def _log_weights(self, query: Tensor, pool: Pool) -> Tensor:
+        """s_c - l_c of every copy: [B, P]."""
+        return cross_scores(query.float(), pool.vectors, self.scoring).float() - pool.log_count
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """Each item's share [B, N] of the second pass over the last draw's pool, positives not left out.
+
+        Raises:
+            TrainingError: nothing was drawn yet.
+        """
+        if self.pool is None:
+            raise TrainingError(
+                "objective.sampler.kind = 'two_pass': the proposal is that of a pool, and none was drawn "
+                "yet; draw before asking for it."
+            )
+        shares = self._log_weights(query, self.pool).softmax(dim=1)
+        q = torch.zeros(len(query), self.item_count, device=query.device)
+        return q.index_add(1, self.pool.ids, shares)
+
+
+# How many examples and items are scored at once: 64 MiB of scores, however large the catalog.
+EXAMPLES, ITEMS = 256, 65_536
+
+
+class MinedConfig(SamplerSettings):
+    """Each example's `negatives` items of highest score, by vectors at most `refresh_every` steps old."""
+
+    mixable: ClassVar[bool] = True
+    covers_catalog: ClassVar[bool] = False
+    alone: ClassVar[bool] = False
+    scores_catalog: ClassVar[bool] = True
+    variants = ()  # only as a part of a mixed draw
+
+    kind: Literal["mined"] = "mined"
+    negatives: Negatives = 16
+    refresh_every: Steps = 100
+
+    def build(self, context: SamplerContext) -> Sampler:
+        """Build the sampler."""
+        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
+        return MinedSampler(snapshot, self.negatives, context.scoring.absolute)
+
+
+class MinedSampler(SnapshotSampler):
+    """K candidates an example: its items of highest score, by vectors at most `refresh_every` steps old.
+
+    The draw is deterministic: an item among the K best is expected once, any other never, so that alone it
+    estimates no sum. In a union with a sampler that can draw every item, the best are scored in every step,
+    and the sum of the counts is right for all (mined as by Xiong et al. 2021, ANCE; the correction is that of
+    a mixture of proposals).
+
+    The positive is among its example's best like any other item, and masked there.
+    """
+
+    def __init__(self, snapshot: Snapshot, negatives: int, absolute: bool = False) -> None:
+        """Take `negatives` of the snapshot's items; `absolute` ranks scores without their sign.
+
+        Raises TrainingError when there are fewer items.
+        """
+        if negatives > snapshot.item_count:
+            raise TrainingError(
+                f"objective.sampler: {negatives} mined negatives exceed a catalog of "
+                f"{snapshot.item_count} items; ask for at most {snapshot.item_count}."
+            )
+        self.snapshot: Snapshot = snapshot
+        self.negatives = negatives
+        self.absolute = absolute
+        self._best = torch.empty(0, negatives, dtype=torch.int64)
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """The best [B, K] of each example, rows ascending. Raises TrainingError before the first refresh."""
+        best = best_items(query, self.snapshot.vectors, self.negatives, self.absolute)
+        self._best = best.sort(dim=1).values
+        return Draw(
+            ids=self._best,
+            log_count=torch.zeros(best.shape, device=best.device),
+            positive_log_count=self.log_expected(query, positives, positives[:, None])[:, 0],
+            valid=without_accidental_hits(self._best, positives),
+        )
+
+    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
+        """Zero for `ids` among the last draw's best of their example, minus infinity for others: [B, K]."""
+        if ids.dim() == 1:
+            return self._log_expected_of_shared(ids)
+        positions = torch.searchsorted(self._best, ids.contiguous()).clamp(max=self.negatives - 1)
+        among = self._best.gather(1, positions) == ids
+        return torch.where(among, 0.0, -math.inf)
+
+    def _log_expected_of_shared(self, ids: Tensor) -> Tensor:
+        """Look up the few best among the many shared `ids` [K], instead of each of these in every example."""
+        distinct, columns = torch.unique(ids, return_inverse=True)
+        # Column 0 takes the best that are not among `ids`.
+        distinct = torch.nn.functional.pad(distinct, (1, 0), value=-1)
+        positions = torch.searchsorted(distinct, self._best).clamp(max=len(distinct) - 1)
+        positions = torch.where(distinct[positions] == self._best, positions, 0)
+        counts = torch.full((len(self._best), len(distinct)), -math.inf, device=ids.device)
+        return counts.scatter_(1, positions, 0.0).index_select(1, columns + 1)
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """1/K for each of the K best, zero for the others: [B, N]."""
+        vectors = self.snapshot.vectors
+        best = best_items(query, vectors, self.negatives, self.absolute)
+        shares = torch.zeros(len(query), len(vectors), device=query.device)
+        return shares.scatter(1, best, 1.0 / self.negatives)
+
+
+def best_items(query: Tensor, vectors: Tensor, count: int, absolute: bool) -> Tensor:
+    """The rows [B, count] of the item vectors [N, D] of highest inner product with each query [B, D].
+
+    Scored block by block, so that memory grows neither with B times N nor with N.
+    """
+    parts = (query[first : first + EXAMPLES].float() for first in range(0, len(query), EXAMPLES))
+    return torch.cat([_best_of(part, vectors, count, absolute) for part in parts])
+
+
+def _best_of(query: Tensor, vectors: Tensor, count: int, absolute: bool) -> Tensor:
+    scores = query.new_empty(len(query), 0)
+    rows = torch.empty(len(query), 0, dtype=torch.int64, device=query.device)
+    for first in range(0, len(vectors), ITEMS):
+        block = query @ vectors[first : first + ITEMS].T
+        best, positions = (block.abs() if absolute else block).topk(min(count, block.shape[1]), dim=1)
+        scores, rows = torch.cat([scores, best], dim=1), torch.cat([rows, positions + first], dim=1)
+        scores, kept = scores.topk(min(count, scores.shape[1]), dim=1)
+        rows = rows.gather(1, kept)
+    return rows

@@ -10,8 +10,7 @@ from torch import Tensor
 from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, check_positives, without_accidental_hits
 from turret.training.samplers.core.settings import Negatives, Power, SamplerContext, SamplerSettings
-from turret.training.samplers.fixed.alias import AliasTable
-from turret.training.samplers.fixed.weights import Weights, unigram_weights
+from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 
 Chances = NDArray[np.float64]
 

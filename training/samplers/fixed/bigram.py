@@ -12,8 +12,7 @@ from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, check_positives, drawn_by_example
 from turret.training.samplers.core.settings import Negatives, Power, SamplerContext, SamplerSettings
-from turret.training.samplers.fixed.alias import AliasTable
-from turret.training.samplers.fixed.weights import Weights, unigram_weights
+from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 
 
 class BigramConfig(SamplerSettings):

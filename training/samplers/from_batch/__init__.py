@@ -1,3 +1,3 @@
 """Samplers that take the positives of the batch, and estimates of their frequency."""
 
-__all__ = ["cross_batch", "frequency", "in_batch", "streaming_frequency"]
+__all__ = ["frequency", "in_batch"]

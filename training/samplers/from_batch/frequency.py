@@ -1,4 +1,4 @@
-"""The frequency of items as positives."""
+"""Frequencies of items: known, smoothed, or estimated from the stream (Yi et al. 2019, algorithm 2)."""
 
 from abc import ABC
 from typing import Annotated, ClassVar, Literal, Protocol
@@ -13,7 +13,6 @@ from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import State
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
-from turret.training.samplers.from_batch.streaming_frequency import StreamingFrequency
 
 
 class Frequency(Protocol):
@@ -109,3 +108,131 @@ class FrequencySettings(SamplerSettings, ABC):
         buckets = 4 * context.item_count
         random = stream(context.seed, "streaming frequency", 0)
         return StreamingFrequency(buckets, self.streaming_hashes, self.streaming_rate, random)
+
+
+Gaps = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+class StreamingFrequency:
+    """The streaming estimate of Yi et al. 2019, algorithm 2: p_i is one over the mean gap between hits of i.
+
+    Time is counted in examples, not in batches: the gap's inverse is then p_i itself, also for an item
+    that a batch holds several times. Items are hashed into `buckets` by several hash functions; a
+    collision can only shorten a gap, so the longest one is used (their section 4.2).
+
+    The current gap of an item that is absent for longer than its mean gap counts as if it ended now. Their
+    algorithm keeps the old mean, which is harmless while only current positives are looked up; but a union of
+    draws also looks up items without recent events.
+
+    The mean starts again when the newest hits contradict it: h hits in the t examples since the last batch
+    with a hit, against the n = min(hits, 1 / rate) hits in n mean gaps that the mean stands for, by the
+    likelihood ratio of two Poisson rates to one common rate (Wilks 1938). A silence is h = 0. The published
+    mean forgets a popular item only after some 1 / rate more hits, which an item out of use never gets.
+    """
+
+    # Of the log likelihood ratio. Twice that ratio follows a chi-square distribution with one degree of
+    # freedom while nothing changes, so that one batch in 130,000 exceeds it by chance.
+    _EVIDENCE = 10.0
+    # A Mersenne prime larger than any row, as universal hashing (Carter & Wegman 1979) needs.
+    _PRIME = 2**31 - 1
+
+    def __init__(self, buckets: int, hashes: int, rate: float, random: np.random.Generator) -> None:
+        """Set up `hashes` arrays of `buckets`.
+
+        `rate` is the weight of the newest gap in the mean, once a bucket has been hit 1 / `rate` times;
+        before that it is the plain mean of all gaps so far.
+        """
+        self.rate = rate
+        self.buckets = buckets
+        self.factors = random.integers(1, self._PRIME, size=(hashes, 1))
+        self.shifts = random.integers(0, self._PRIME, size=(hashes, 1))
+        self.now = 0
+        self.last_hit = np.zeros((hashes, buckets), dtype=np.int64)
+        self.gap = np.zeros((hashes, buckets))
+        self.hits = np.zeros((hashes, buckets), dtype=np.int64)
+
+    def _buckets_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        hashed: NDArray[np.int64] = (self.factors * rows + self.shifts) % self._PRIME % self.buckets
+        return hashed
+
+    def observe(self, positives: Tensor) -> None:
+        """Update the mean gaps with the positives [B], one after the other."""
+        rows = positives.cpu().numpy()
+        times = self.now + 1 + np.arange(len(rows))
+        for number, positions in enumerate(self._buckets_of(rows)):
+            self._observe_hash(number, positions, times)
+        self.now += len(rows)
+
+    def _observe_hash(self, number: int, positions: NDArray[np.int64], times: NDArray[np.int64]) -> None:
+        hit, from_end, hits = np.unique(positions[::-1], return_index=True, return_counts=True)
+        latest = times[::-1][from_end]
+        before, gaps = self.hits[number, hit], self.gap[number, hit]
+        spans = latest - self.last_hit[number, hit]
+        kept = np.where(self._changed(gaps, before, hits, spans), 0, before)
+        self.gap[number, hit] = self._joined(gaps, kept, hits, spans)
+        self.last_hit[number, hit] = latest
+        self.hits[number, hit] = kept + hits
+
+    def _joined(self, gaps: Gaps, before: Counts, hits: Counts, spans: Gaps | Counts) -> Gaps:
+        """The mean of `before` gaps, after `hits` more that sum to `spans`, in one step."""
+        old_weight = self._old_weight(before, hits)
+        return old_weight * gaps + (1.0 - old_weight) * spans / hits
+
+    def _changed(self, gaps: Gaps, before: Counts, hits: Counts, spans: Counts) -> NDArray[np.bool_]:
+        """Whether `hits` in `spans` examples contradict the mean `gaps` of `before` hits."""
+        remembered = np.minimum(before, int(1.0 / self.rate))
+        # A mean gap is one example or more; buckets without a hit and silences of no length give zero.
+        gaps, spans = np.maximum(gaps, 1.0), np.maximum(spans, 1)
+        together = (hits + remembered) / (spans + remembered * gaps)
+        log_ratio = (
+            hits * np.log(np.maximum(hits, 1) / spans)
+            - remembered * np.log(gaps)
+            - (hits + remembered) * np.log(np.where(together > 0.0, together, 1.0))
+        )
+        return np.asarray(log_ratio > self._EVIDENCE)
+
+    def _old_weight(self, before: Counts, hits: Counts) -> Gaps:
+        """The weight that a mean over `before` gaps keeps when as many gaps as `hits` join it."""
+        early = np.clip(int(1.0 / self.rate) - before, 0, hits)
+        plain = before / np.maximum(before + early, 1)
+        weights: Gaps = plain * (1.0 - self.rate) ** (hits - early)
+        return weights
+
+    def log_share(self, rows: Tensor) -> Tensor:
+        """Log p of `rows` [...]; minus infinity for an item that was never observed."""
+        positions = self._buckets_of(rows.cpu().numpy().ravel())
+        gaps = np.take_along_axis(self.gap, positions, axis=1)
+        hits = np.take_along_axis(self.hits, positions, axis=1)
+        open_gaps = self.now - np.take_along_axis(self.last_hit, positions, axis=1)
+        longest = self._current(gaps, hits, open_gaps).max(axis=0)
+        log_gaps = np.log(np.where((hits == 0).any(axis=0), np.inf, longest))
+        return torch.from_numpy(-log_gaps).float().reshape(rows.shape).to(rows.device)
+
+    def _current(self, gaps: Gaps, hits: Counts, open_gaps: Counts) -> Gaps:
+        """The mean gaps, given that the last hit is `open_gaps` examples ago."""
+        ended = np.maximum(open_gaps, gaps)
+        silent = self._changed(gaps, hits, np.zeros_like(hits), open_gaps)
+        return np.where(silent, ended, self._joined(gaps, hits, np.ones_like(hits), ended))
+
+    def state(self) -> State:
+        """The clock, the last hits, the mean gaps and how many they are of."""
+        return {
+            "now": torch.tensor(self.now),
+            "last_hit": torch.from_numpy(self.last_hit),
+            "gap": torch.from_numpy(self.gap),
+            "hits": torch.from_numpy(self.hits),
+        }
+
+    def restore(self, state: State) -> None:
+        """Restore a `state`. Raises TrainingError for a state with other buckets or hashes."""
+        if state["gap"].shape != self.gap.shape:
+            raise TrainingError(
+                f"objective.sampler.frequencies: a streaming estimate of {tuple(state['gap'].shape)} hashes "
+                f"and buckets can't go on with {self.gap.shape}; keep streaming_hashes and the catalog, or "
+                "train again."
+            )
+        self.now = int(state["now"])
+        self.last_hit = state["last_hit"].numpy().copy()
+        self.gap = state["gap"].numpy().copy()
+        self.hits = state["hits"].numpy().copy()

@@ -1,0 +1,335 @@
+"""Samplers by random features: positive (Choromanski et al. 2021) and Fourier ones (Rawat et al. 2019)."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from turret.tower.kernels.compiled import compiled
+from turret.tower.kernels.threads import in_parts
+from turret.training.randomness import stream
+from turret.training.samplers.adaptive.dense import DenseSampler
+from turret.training.samplers.adaptive.orthogonal_directions import orthogonal_directions
+from turret.training.samplers.core.contract import CountingSampler, DrawContext, Encode, Sampler, State
+from turret.training.samplers.core.draw import Draw, check_positives, draw_by_inversion, drawn_by_example
+from turret.training.samplers.core.settings import Negatives, SamplerContext, SamplerSettings, Steps
+from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.fixed.alias import fill_cells
+
+Floats = NDArray[np.float32]
+LogFeatures = Callable[[slice], Floats]
+"""The logs [P, N] of a part of the F features, for each item."""
+
+# Floats of log features computed at once while tables are built: 64 MB.
+_HELD = 2**24
+
+
+@dataclass(frozen=True)
+class FeatureTables:
+    """Alias tables (Walker 1977) of F features over N items: 8 F N bytes.
+
+    Attributes:
+        log_sums: float64 [F], log S_f, the log of a feature's sum over all items.
+        keep: float32 [F, N], the share of a cell that belongs to the cell's own item.
+        other: int32 [F, N], the item that the rest of the cell belongs to.
+    """
+
+    log_sums: NDArray[np.float64]
+    keep: Floats
+    other: NDArray[np.int32]
+
+    @classmethod
+    def empty(cls, feature_count: int, item_count: int) -> "FeatureTables":
+        """Allocate F tables over N items."""
+        size = (feature_count, item_count)
+        return cls(np.zeros(feature_count), np.zeros(size, np.float32), np.zeros(size, np.int32))
+
+    def build(self, log_features: LogFeatures) -> None:
+        """Rebuild all tables in place, F N cells, on as many threads as torch uses."""
+        feature_count, item_count = self.keep.shape
+        held = max(1, _HELD // item_count)
+        for first in range(0, feature_count, held):
+            part = slice(first, min(first + held, feature_count))
+            self._build_part(part, log_features(part))
+
+    def _build_part(self, part: slice, log_features: Floats) -> None:
+        log_sums, keep, other = self.log_sums[part], self.keep[part], self.other[part]
+
+        def build(start: int, stop: int) -> None:
+            _fill(log_features[start:stop], log_sums[start:stop], keep[start:stop], other[start:stop])
+
+        in_parts(len(log_features), build)
+
+    def draw(self, features: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+        """One item for each of `features` [...], drawn in proportion to that feature of the items."""
+        item_count = self.keep.shape[1]
+        cells = random.integers(item_count, size=features.shape)
+        kept = random.random(features.shape) < self.keep[features, cells]
+        return np.where(kept, cells, self.other[features, cells])
+
+
+@compiled
+def _fill(
+    log_features: Floats, log_sums: NDArray[np.float64], keep: Floats, other: NDArray[np.int32]
+) -> None:
+    mass = np.empty(log_features.shape[1])
+    for feature in range(len(log_features)):
+        # Relative to its largest, a feature can't overflow; an item whose feature underflows is never drawn.
+        largest = log_features[feature].max()
+        mass[:] = np.exp((log_features[feature] - largest).astype(np.float64))
+        total = mass.sum()
+        log_sums[feature] = largest + np.log(total)
+        mass *= len(mass) / total
+        fill_cells(mass, keep[feature], other[feature])
+
+
+# Floats computed at once for all features of many candidates: 16 MB.
+_HELD_FEATURES = 2**22
+
+
+class PositiveFeaturesConfig(SamplerSettings):
+    """The kernel exp(sharpness <h, w>) by `features` positive random features, each with an alias table.
+
+    It is never sharper than the softmax, exp(<h, w> / temperature). The sharper it is, the more features its
+    estimate needs.
+    """
+
+    symmetric: ClassVar[bool] = False
+
+    kind: Literal["positive_features"] = "positive_features"
+    negatives: Negatives = 64
+    features: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 256
+    sharpness: Annotated[float, Field(gt=0.0, le=1e6)] = 4.0
+    refresh_every: Steps = 100
+
+    @property
+    def stored_features(self) -> int:
+        """As many as are set."""
+        return self.features
+
+    def build(self, context: SamplerContext) -> Sampler:
+        """Build the sampler."""
+        sharpness = context.capped(self.sharpness)
+        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
+        random = stream(context.seed, "positive features", 0)
+        return PositiveFeaturesSampler(self.negatives, self.features, sharpness, snapshot, random)
+
+
+class PositiveFeaturesSampler(CountingSampler):
+    """K candidates an example, from q(i | h) in proportion to sum_f phi_f(h) phi_f(w_i).
+
+    phi_f(x) = exp(g_f'x - |x|^2 / 2), with Gaussian g_f and x = sqrt(sharpness) h or sqrt(sharpness) w, is
+    never negative, and the mean of phi_f(h) phi_f(w) is exp(sharpness <h, w>). So q is a mixture: a feature
+    is drawn in proportion to phi_f(h) S_f, where S_f = sum_i phi_f(w_i), and then an item by that feature's
+    alias table: O(D F) a query and O(1) a draw. q is exact with any features. Its log takes O(D F) a
+    different candidate and O(F) a candidate.
+
+    The estimate's relative variance is up to exp(sharpness |h + w|^2) / F: with few features a kernel as
+    sharp as a softmax of low temperature is drawn further from it than a milder one.
+
+    The tables take 8 F N bytes, 205 MB for 256 features of 100,000 items. As an alias table can't be changed
+    in part, they are all built from one frozen copy of the item vectors, while a second copy is renewed a
+    part a step. Once all of that is new, it is the next frozen one: O(D F N) in that step. Features are
+    kept as logarithms relative to their largest, so that no norm overflows them. The tables and the work on
+    them stay on the CPU, wherever the snapshot is.
+
+    Source: Choromanski et al. 2021, lemma 1 (the features) and section 3 (orthogonal directions); Blanc &
+    Rendle 2018, section 5, name such a kernel as future work.
+    """
+
+    def __init__(
+        self, negatives: int, features: int, sharpness: float, snapshot: Snapshot, random: np.random.Generator
+    ) -> None:
+        """Set up for K = `negatives` and F = `features` directions from `random`."""
+        self.negatives = negatives
+        self.features = features
+        self.scale = math.sqrt(sharpness)
+        # The width D of the directions is known with the first vectors.
+        self.seed = int(random.integers(2**63))
+        self.directions = torch.empty(0, 0)
+        self.snapshot = snapshot
+        self.frozen = torch.empty(0, 0)
+        self.half_norms = torch.empty(0)
+        self.tables = FeatureTables.empty(features, snapshot.item_count)
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """Draw [B, K] ids, each example's own."""
+        check_positives(positives, self.snapshot.item_count)
+        log_mix = self._log_mixture(query)
+        positions = torch.from_numpy(context.random.random((len(query), self.negatives)))
+        features, _ = draw_by_inversion(log_mix, positions)
+        ids = torch.from_numpy(self.tables.draw(features.numpy(), context.random))
+        log_q = self._log_q(log_mix, ids).to(query.device)
+        of_positives = self._log_q(log_mix, positives.cpu().unsqueeze(1))[:, 0].to(query.device)
+        return drawn_by_example(ids.to(positives.device), log_q, of_positives, positives)
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """The mixture of the features' shares of all items: [B, N]."""
+        mix = self._log_mixture(query).exp().float()
+        blocks = torch.split(torch.arange(len(self.frozen)), max(1, _HELD_FEATURES // self.features))
+        return torch.cat([mix @ self._log_shares(rows).exp().T for rows in blocks], dim=1).to(query.device)
+
+    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
+        """log(K q) of `ids` for each example: [B, K]."""
+        wanted = ids.cpu().expand(len(query), -1)
+        return math.log(self.negatives) + self._log_q(self._log_mixture(query), wanted).to(query.device)
+
+    def refresh(self, item_vectors: Tensor) -> None:
+        """Draw by these vectors from now on."""
+        self.snapshot.refresh(item_vectors)
+        self._freeze(self.snapshot.vectors)
+
+    def update(self, encode: Encode) -> None:
+        """Renew a part of the second copy; once all of it is new, draw by it."""
+        self.snapshot.update(encode)
+        if self.snapshot.position == 0:
+            self._freeze(self.snapshot.vectors)
+
+    def state(self) -> State:
+        """Both copies of the vectors and the position of the next renewal; the tables follow from these."""
+        state = self.snapshot.state()
+        return {**state, "frozen": self.frozen} if state else {}
+
+    def restore(self, state: State) -> None:
+        """Restore a `state`."""
+        if state:
+            self.snapshot.restore(state)
+            self._freeze(state["frozen"])
+
+    def _freeze(self, vectors: Tensor) -> None:
+        self.frozen = vectors.cpu().float().clone()
+        width = self.frozen.shape[1]
+        if self.directions.shape[1] != width:
+            drawn = orthogonal_directions(self.features, width, np.random.default_rng(self.seed))
+            self.directions = torch.from_numpy(self.scale * drawn).float()
+        half_norms = (self.scale * self.frozen.double()).square().sum(dim=1) / 2.0
+        # A constant cancels in q; without it the exponents are smaller, so more exact.
+        self.half_norms = (half_norms - half_norms.min()).float()
+        self.tables.build(self._log_features)
+
+    def _log_features(self, part: slice) -> Floats:
+        """The logs of a part of the features for all items: [P, N]."""
+        logs: Floats = (self.directions[part] @ self.frozen.T - self.half_norms).numpy()
+        return logs
+
+    def _log_shares(self, rows: Tensor) -> Tensor:
+        """log(phi_f(w) / S_f) of the item `rows` [M]: [M, F]."""
+        log_features = self.frozen[rows] @ self.directions.T - self.half_norms[rows].unsqueeze(1)
+        return log_features - torch.from_numpy(self.tables.log_sums).float()
+
+    def _log_mixture(self, query: Tensor) -> Tensor:
+        """The log probability of each feature: float64 [B, F]. |h|^2 is in all of them, and cancels."""
+        _ = self.snapshot.vectors  # raises before the first refresh
+        log_features = (query.cpu().float() @ self.directions.T).double()
+        return (log_features + torch.from_numpy(self.tables.log_sums)).log_softmax(dim=1)
+
+    def _log_q(self, log_mix: Tensor, ids: Tensor) -> Tensor:
+        """Log q of the items `ids` [B, M] under mixtures [B, F]: [B, M]."""
+        distinct, positions = torch.unique(ids, return_inverse=True)
+        log_shares = self._log_shares(distinct)
+        held = max(1, _HELD_FEATURES // (ids.shape[1] * self.features))
+        parts = zip(torch.split(positions, held), torch.split(log_mix.float(), held), strict=True)
+        return torch.cat([(log_shares[some] + mix.unsqueeze(1)).logsumexp(dim=2) for some, mix in parts])
+
+
+class FourierFeaturesConfig(SamplerSettings):
+    """The Gaussian kernel exp(-sharpness |h - w|^2 / 2) by `features` random cosines and sines."""
+
+    symmetric: ClassVar[bool] = False
+    scores_catalog: ClassVar[bool] = True
+
+    kind: Literal["fourier_features"] = "fourier_features"
+    negatives: Negatives = 64
+    features: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 256
+    sharpness: Annotated[float, Field(gt=0.0, le=1e6)] = 4.0
+    refresh_every: Steps = 100
+
+    @property
+    def stored_features(self) -> int:
+        """As many as are set."""
+        return self.features
+
+    def build(self, context: SamplerContext) -> Sampler:
+        """Build the sampler."""
+        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
+        random = stream(context.seed, "fourier features", 0)
+        sharpness = context.capped(self.sharpness)
+        return FourierFeaturesSampler(self.negatives, self.features, sharpness, snapshot, random)
+
+
+class FourierFeaturesSampler(DenseSampler):
+    """K candidates an example, by an estimate of the kernel exp(-sharpness |h - w|^2 / 2).
+
+    phi(x) holds the cosines and sines of F Gaussian directions times sqrt(sharpness) x, over sqrt(F); the
+    mean of k_i = phi(h)'phi(w_i) is the kernel, for unit vectors exp(sharpness <h, w_i>) but for a factor.
+
+    Where the kernel is small, k_i is off by about 1 / sqrt(2 F), and often negative. A floor under q would
+    count by another law than it draws by. Here q is in proportion to k_i + sqrt(k_i^2 + 1 / (2 F)): positive
+    and smooth, about 2 k_i where the estimate stands out of its error, and small for negative k_i.
+
+    All weights of a query are needed for its q: O(F N), in blocks of examples. (A tree whose nodes hold sums
+    of phi would need O(F log N), and soften the error of every level.) That is more work than the exact
+    kernel or the full softmax, O(D N): this sampler is there for comparison.
+
+    The features of all items take 8 F N bytes, and are those of a snapshot of which a part is renewed a step.
+
+    Source: Rawat et al. 2019, section 3.1 (the features) and 3.2 (the sampler, with k_i taken for positive).
+    """
+
+    def __init__(
+        self, negatives: int, features: int, sharpness: float, snapshot: Snapshot, random: np.random.Generator
+    ) -> None:
+        """Set up for K = `negatives` and F = `features` directions from `random`."""
+        super().__init__(self._log_weights, negatives, snapshot)
+        self.feature_count = features
+        self.scale = math.sqrt(sharpness)
+        # The width D of the directions is known with the first vectors.
+        self.seed = int(random.integers(2**63))
+        self.directions = torch.empty(0, 0)
+        self.features = torch.empty(0, 0)
+
+    def refresh(self, item_vectors: Tensor) -> None:
+        """Draw by these vectors from now on. Raises TrainingError as the snapshot does."""
+        super().refresh(item_vectors)
+        self._build()
+
+    def update(self, encode: Encode) -> None:
+        """Renew a part of the catalog. Raises TrainingError as the snapshot does."""
+        part = self.snapshot.update(encode)
+        self.features[part] = self._mapped(self.snapshot.vectors[part])
+
+    def restore(self, state: State) -> None:
+        """Restore a `state`; the features follow from the vectors."""
+        super().restore(state)
+        if state:
+            self._build()
+
+    def _build(self) -> None:
+        vectors = self.snapshot.vectors
+        width = vectors.shape[1]
+        if self.directions.shape[0] != width:
+            drawn = orthogonal_directions(self.feature_count, width, np.random.default_rng(self.seed))
+            self.directions = torch.from_numpy(self.scale * drawn.T).float().to(vectors.device)
+        # Mapped by the parts in which they are followed, features depend on the vectors alone, to the last
+        # bit; those of all rows at once are summed in another order.
+        step = self.snapshot.rows_a_step
+        self.features = torch.cat([self._mapped(part) for part in torch.split(vectors, step)])
+
+    def _mapped(self, vectors: Tensor) -> Tensor:
+        """Phi of [M, D]: [M, 2 F]."""
+        angles = vectors.float() @ self.directions
+        return torch.cat([angles.cos(), angles.sin()], dim=1) / math.sqrt(self.feature_count)
+
+    def _log_weights(self, query: Tensor, vectors: Tensor) -> Tensor:
+        """The unnormalised log q [B, N], from the features of `vectors`."""
+        error = 0.5 / self.feature_count
+        estimate = self._mapped(query) @ self.features.T
+        larger = (estimate.abs() + (estimate.square() + error).sqrt()).log()
+        # The two solutions multiply to the error, which gives the small one without cancellation.
+        return torch.where(estimate > 0, larger, math.log(error) - larger)
