@@ -24,7 +24,7 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import relevant_items, user_groups
 from turret.training.page.compare_page import compare_page, report_compare
 from turret.training.page.drawings import Curves, compared_drawings, curves_of, run_drawings, share_drawing
-from turret.training.page.render import check_output, render, write_page
+from turret.training.page.render import render, write_page
 from turret.training.page.run_page import report_run, run_page
 from turret.training.run import CHECKPOINT, MODEL, REPORT_PAGE, Run, remove_run
 from turret.training.trainer import train
@@ -285,13 +285,16 @@ def test_the_page_of_an_interrupted_run_says_so(folder: Path, monkeypatch: pytes
 
 
 def test_an_output_that_is_no_page_is_refused_before_anything_is_measured(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(Run, "open_data")
-    with pytest.raises(TrainingError, match=r"must end in \.html"):
+    with pytest.raises(TrainingError, match=r"--output .*report\.pdf: .* must end in \.html\."):
         report_run(folder, None, "test", None, [], folder / "report.pdf")
-    with pytest.raises(TrainingError, match="this is a folder"):
+    with pytest.raises(TrainingError, match=r"--output .*: this is a folder; name a file, such as .*html\."):
         report_compare([folder, folder], None, "test", None, folder)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainingError, match=r"--output .* it can't be written"):
+        write_page(tmp_path / "file" / "report.html", "")
 
 
 def test_a_page_allows_its_own_stylesheet_and_drawings_and_nothing_else(run_parts: Page) -> None:
@@ -304,24 +307,6 @@ def test_a_page_allows_its_own_stylesheet_and_drawings_and_nothing_else(run_part
     )
     linked = re.findall(r'<a href="#(.*?)">', run_parts.source)
     assert linked == re.findall(r'<section id="(.*?)">', run_parts.source)
-
-
-def test_a_page_is_written_in_one_step(tmp_path: Path) -> None:
-    target = tmp_path / "new" / "report.html"
-    write_page(target, "first")
-    write_page(target, "é")
-    assert target.read_text("utf-8") == "é"
-    assert list(target.parent.iterdir()) == [target]
-
-
-def test_a_path_that_can_hold_no_page_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"--output .*: this is a folder; name a file, such as .*html\."):
-        check_output(tmp_path)
-    with pytest.raises(TrainingError, match=r"--output .*report\.pdf: .* must end in \.html\."):
-        check_output(tmp_path / "report.pdf")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(TrainingError, match=r"--output .* it can't be written"):
-        write_page(tmp_path / "file" / "report.html", "")
 
 
 def test_a_character_that_html_does_not_allow_is_marked() -> None:
