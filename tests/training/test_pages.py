@@ -4,7 +4,7 @@ import base64
 import hashlib
 import re
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -29,43 +29,28 @@ from turret.training.page.run_page import report_run, run_page
 from turret.training.run import CHECKPOINT, MODEL, REPORT_PAGE, Run, remove_run
 from turret.training.trainer import train
 
-VOID = {"meta", "br", "img"}
 # Elements that run something, and those that load something.
 ACTIVE = {"script", "iframe", "object", "embed", "base", "form"}
 LOADING = {"link", "audio", "video", "use", "image"}
 
 
-@dataclass
 class Page(HTMLParser):
     """The tags, the attributes and the texts of a page."""
 
-    source: str
-    tags: list[str] = field(default_factory=list)
-    attributes: list[tuple[str, str, str]] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    open_tags: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, source: str) -> None:
         super().__init__()
-        self.feed(self.source)
-        self.close()
-        assert not self.open_tags
+        self.source = source
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.feed(source)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open_tags.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open_tags.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if data.strip() and self.open_tags[-1] != "style":
+        if data.strip() and self.lasttag != "style":
             self.texts.append(data.strip())
 
     @property
