@@ -237,8 +237,6 @@ def test_the_command_line_gives_every_option(folder: Path, other: Run, tmp_path:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("run.json", None, "there is no run here; `turret train` makes one"),
-        ("run.json", "{", "it can't be read"),
         (MODEL, None, "no model was saved yet"),
         (MODEL, "damaged", "train"),
         ("history.jsonl", "{}", "line 1: it can't be read"),
