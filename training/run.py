@@ -30,7 +30,7 @@ from turret.training.config.named_settings import write_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.per_user import save_per_user
-from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_scores
+from turret.training.evaluation.ranking import CatalogScores, tower_scores
 from turret.training.model_loss import build_objective
 from turret.training.randomness import seed_torch
 from turret.training.records.environment import ENVIRONMENT
@@ -166,7 +166,9 @@ class Run:
         limits: dict[str, str] = {}
         evaluated = evaluate_rankers(
             {
-                TOWERS: lambda: self._scores_of(data, part),
+                TOWERS: lambda: tower_scores(
+                    self.map_model(data), data, part, data.item_counts("train"), self.open_scores(data)
+                ),
                 **{one.name: partial(fitted_scores, one, data, part, limits) for one in chosen},
             },
             data,
@@ -179,10 +181,6 @@ class Run:
         save_per_user(self.folder / PER_USER[part], evaluated, data.users)
         self.save_metrics(part, report)
         return report
-
-    def _scores_of(self, data: PreparedData, part: EvaluatedPart) -> ScoresOf:
-        popularity = data.item_counts("train")
-        return tower_scores(self.map_model(data), data, part, popularity, self.open_scores(data))
 
     def progress(self) -> Progress | None:
         """The progress of training that the checkpoint records; None without a checkpoint."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from tests.tower.small_towers import from_the_start, user_features
 from turret.data.features import Features
 from turret.tower.config import ScoringConfig
+from turret.tower.hostile import check_onnx
 from turret.tower.inference.session import Session
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.times import TIME_INPUTS
@@ -209,22 +210,23 @@ def test_the_served_form_is_the_trained_one(variant: str) -> None:
     assert 0 <= first <= reader.in_features - model.user.feature_width
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("variant", "item_bias"),
     [
         ("pooled with an age", True),
-        ("attentive", False),
-        ("gru", False),
-        ("transformer", False),
-        ("rotary with times", True),
+        *(
+            pytest.param(variant, variant == "rotary with times", marks=pytest.mark.nightly)
+            for variant in ("attentive", "gru", "transformer", "rotary with times")
+        ),
     ],
 )
 def test_the_exported_form_is_the_trained_one(variant: str, item_bias: bool) -> None:
-    """With features, at sizes that the export did not see."""
+    """With features, at sizes that the export did not see, and of operators that a service allows."""
     model = model_of(variant, item_bias=item_bias)
     histories, requested = served(model)
-    session = Session(user_tower_onnx(model), "user_tower.onnx", "user_vector")
+    exported = user_tower_onnx(model)
+    check_onnx(exported, "user_tower.onnx")
+    session = Session(exported, "user_tower.onnx", "user_vector")
     expected = model.user_vectors(histories, VECTORS)
     for extra in (0, 1, 30):
         history, lengths, times = padded(histories, extra)

@@ -211,8 +211,8 @@ def test_an_evaluation_is_kept_with_the_run_and_ends_with_a_verdict_about_each_b
     assert Run.read(trained).metrics() == {"validation": validation, "test": report}
     assert (validation["part"], report["part"]) == ("validation", "test")
     assert "auto" not in report
-    _, towers = load_per_user(trained / PER_USER["test"], "towers")
-    _, ease = load_per_user(trained / PER_USER["test"], "ease")
+    values = load_per_user(trained / PER_USER["test"]).values
+    towers, ease = values["towers"], values["ease"]
     paired = report["differences"]["ease"]["ndcg@10"]
     assert paired["mean"] == pytest.approx((towers["ndcg@10"] - ease["ndcg@10"]).mean())
     assert report["towers"]["ndcg@10"]["mean"] == pytest.approx(towers["ndcg@10"].mean())

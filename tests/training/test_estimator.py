@@ -1,9 +1,7 @@
 """The Python API for models and loops of one's own, and for packages that add a kind."""
 
 import math
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.support.places import ROOT
+from tests.support.plugin import install, run_with
 from tests.test_imports import reached
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
@@ -20,7 +19,7 @@ from turret.training import Estimator, GivenNegatives, losses, samplers
 from turret.training.errors import TrainingError
 from turret.training.losses.registry import LOSSES
 from turret.training.objectives.contract import LossSettings
-from turret.training.samplers.core.settings import SamplerSettings, by_kind
+from turret.training.samplers.core.settings import by_kind
 
 N, D = 50, 8
 
@@ -331,7 +330,6 @@ class Even(Sampler):
         Even.observed += 1
 '''
 SCRIPT = """
-import sys
 from pathlib import Path
 from dwarves import Even
 from turret.data.prepared import PreparedData
@@ -340,76 +338,57 @@ from turret.training.config.experiment import ExperimentConfig
 from turret.training.report.queries import entries
 from turret.training.run import Run
 from turret.training.trainer import train
-data = PreparedData.open(Path(sys.argv[1]))
+data = PreparedData.open(Path(DATA))
 objective = {"loss": {"kind": "squared_hinge", "margin": 2.0}, "sampler": "even"}
 training = {"epochs": 1, "batch_size": 4096, "device": "cpu"}
 experiment = ExperimentConfig.model_validate({"objective": objective, "training": training})
-train(Run(Path(sys.argv[2]), experiment, data.folder, data.fingerprint), data, report=print)
+train(Run(Path(RUN), experiment, data.folder, data.fingerprint), data, report=print)
 assert Even.observed > 0
 Estimator(losses.squared_hinge(), samplers.even(), items=10)
 assert [entry.negatives for entry in entries((4, 16), 256) if entry.settings.kind == "even"] == [4, 16]
 """
 
 
-def installed(folder: Path, losses: str) -> dict[str, str]:
-    """The environment in which the package is installed, with this line of loss entry points."""
-    (folder / "dwarves.py").write_text(MODULE)
-    metadata = folder / "dwarves-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: dwarves\nVersion: 1.0\n")
-    points = f"[turret.losses]\n{losses}\n[turret.samplers]\neven = dwarves:EvenConfig\n"
-    (metadata / "entry_points.txt").write_text(points)
-    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+LOSS = "squared_hinge = dwarves:SquaredHingeConfig"
+
+
+def installed(folder: Path, loss: str = LOSS) -> None:
+    """The package, with this line of loss entry points."""
+    install(
+        folder, "dwarves", MODULE, {"turret.losses": loss, "turret.samplers": "even = dwarves:EvenConfig"}
+    )
 
 
 @pytest.mark.nightly
 def test_its_loss_and_its_sampler_train(shop: PreparedData, tmp_path: Path) -> None:
     """By the names of their kinds, in an experiment and in a loop of one's own; it observes the scores."""
-    environment = installed(tmp_path, "squared_hinge = dwarves:SquaredHingeConfig")
-    command = [sys.executable, "-c", SCRIPT, str(shop.folder), str(tmp_path / "run")]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    installed(tmp_path)
+    folders = f"DATA, RUN = {str(shop.folder)!r}, {str(tmp_path / 'run')!r}"
+    run = run_with(tmp_path, folders + SCRIPT)
     assert run.returncode == 0, run.stderr
     assert "epoch 1/1: loss" in run.stdout
 
 
 @pytest.mark.parametrize(
-    ("group", "point", "sentence"),
+    ("point", "sentence"),
     [
+        ("gone = dwarves:Gone", r"entry point 'gone' \(dwarves:Gone\) of turret.losses of the package dw"),
+        ("even = dwarves:EvenConfig", "not a subclass of LossSettings"),
         (
-            "losses",
-            "gone = dwarves:Gone",
-            r"entry point 'gone' \(dwarves:Gone\) of turret.losses of the package dw",
-        ),
-        ("losses", "even = dwarves:EvenConfig", "not a subclass of LossSettings"),
-        (
-            "losses",
             "nameless = dwarves:NamelessConfig",
             r"NamelessConfig needs a name, as in kind: Literal\['my_kind'\]",
         ),
         (
-            "losses",
             "tree = turret.training.losses.hierarchical:HierarchicalSoftmaxConfig",
             "two entries of turret.losses are named 'hierarchical_softmax'",
         ),
     ],
 )
 def test_an_entry_point_that_does_not_fit_is_named(
-    group: str, point: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    point: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(tmp_path, point)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "dwarves", raising=False)
     with pytest.raises(TrainingError, match=sentence):
-        by_kind((LOSSES["hierarchical_softmax"],), f"turret.{group}", LossSettings)
-
-
-def test_a_package_uses_its_own_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the names of their kinds, in a loop of one's own."""
-    installed(tmp_path, "squared_hinge = dwarves:SquaredHingeConfig")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "dwarves", raising=False)
-    none: list[type[Any]] = []
-    found = by_kind(none, "turret.losses", LossSettings)["squared_hinge"]
-    even = by_kind(none, "turret.samplers", SamplerSettings)["even"]
-    estimate = Estimator(found(margin=2.0), even(), items=N)
-    assert estimate(vectors(5, 0), torch.arange(5), torch.nn.Embedding(N, D)).loss.isfinite()
+        by_kind((LOSSES["hierarchical_softmax"],), "turret.losses", LossSettings)

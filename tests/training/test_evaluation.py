@@ -40,8 +40,6 @@ from turret.training.evaluation.metrics import (
 )
 from turret.training.evaluation.per_user import (
     load_per_user,
-    load_rankers,
-    load_used_before,
     save_per_user,
 )
 from turret.training.evaluation.ranking import (
@@ -326,9 +324,9 @@ def test_the_auc_is_reported_and_selects_the_epoch(offered: PreparedData, tmp_pa
     difference = report["towers"]["auc"]["mean"] - report["popularity"]["auc"]["mean"]
     assert report["differences"]["popularity"]["auc"]["mean"] == pytest.approx(difference)
     assert (report["users"], report["users_with_negatives"]) == (3, 2)
-    users, values = load_per_user(run.folder / PER_USER["test"], "popularity")
-    assert users == ["a", "b", "c"]
-    np.testing.assert_equal(values["auc"], [0.0, np.nan, 1.0])
+    stored = load_per_user(run.folder / PER_USER["test"])
+    assert stored.users == ["a", "b", "c"]
+    np.testing.assert_equal(stored.values["popularity"]["auc"], [0.0, np.nan, 1.0])
     findings = {finding["kind"]: finding for finding in report["verdict"]}
     assert findings["too_small"]["figures"] == {"metric": "auc", "users": 2}
 
@@ -361,20 +359,20 @@ VALUES = {"towers": {"ndcg@5": np.array([0.25, 1 / 3])}, "ease": {"ndcg@5": np.a
 def test_values_come_back_by_the_ids_of_users(tmp_path: Path) -> None:
     evaluated = Evaluated({}, np.array([2, 0]), np.array([True, False]), VALUES)
     save_per_user(tmp_path / "users.parquet", evaluated, Vocabulary(["ann", "bob", "eve"]))
-    ids, values = load_per_user(tmp_path / "users.parquet", "towers")
-    assert ids == ["eve", "ann"]
-    assert values["ndcg@5"].tolist() == [0.25, 1 / 3]
-    assert load_per_user(tmp_path / "users.parquet", "ease")[1]["ndcg@5"].tolist() == [0.0, 1.0]
-    assert load_rankers(tmp_path / "users.parquet") == ["towers", "ease"]
-    assert load_used_before(tmp_path / "users.parquet").tolist() == [True, False]
+    loaded = load_per_user(tmp_path / "users.parquet")
+    assert loaded.users == ["eve", "ann"]
+    assert list(loaded.values) == ["towers", "ease"]
+    assert loaded.values["towers"]["ndcg@5"].tolist() == [0.25, 1 / 3]
+    assert loaded.values["ease"]["ndcg@5"].tolist() == [0.0, 1.0]
+    assert loaded.used_before.tolist() == [True, False]
 
 
 def test_a_file_that_is_missing_or_another_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"users.parquet is missing; evaluate the run again"):
-        load_per_user(tmp_path / "users.parquet", "towers")
+        load_per_user(tmp_path / "users.parquet")
     (tmp_path / "users.parquet").write_text("no table")
     with pytest.raises(TrainingError, match=r"it can't be read .*; evaluate the run again"):
-        load_per_user(tmp_path / "users.parquet", "towers")
+        load_per_user(tmp_path / "users.parquet")
 
 
 def interval(mean: float) -> dict[str, float]:

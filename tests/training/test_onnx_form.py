@@ -1,4 +1,4 @@
-"""Towers as ONNX: the same vectors, and what is checked of a tower before the first step."""
+"""Item towers as ONNX: the same vectors, also for items that were never trained on."""
 
 import logging
 from copy import deepcopy
@@ -11,9 +11,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tests.tower.small_towers import ITEMS, config, item_features, no_features, user_features
+from tests.tower.small_towers import ITEMS, config, item_features, no_features
 from turret.data.features import Bag
-from turret.tower.hostile import check_onnx
 from turret.tower.inference.item_encoder import ItemEncoder
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
@@ -25,39 +24,6 @@ RAW: list[dict[str, object]] = [
     {},
     {"brand": "z", "price": None},
 ]
-
-
-@pytest.mark.parametrize(
-    "features", [pytest.param((), marks=pytest.mark.nightly), "all"], ids=["ids", "features"]
-)
-def test_onnx_equals_torch_at_any_size(features: object) -> None:
-    """The exported tower answers as the model for sizes that the export never saw."""
-    settings = config(features=features, example_age=True)
-    model = TwoTowers(settings, ITEMS, item_features(), user_features()).eval()
-    exported = user_tower_onnx(model)
-    check_onnx(exported, "user_tower.onnx")
-    session = onnxruntime.InferenceSession(exported)
-    for batch, steps in ((1, 1), (5, 3), (2, 40)):
-        check_session(session, model, batch, steps)
-
-
-def check_session(session: onnxruntime.InferenceSession, model: TwoTowers, batch: int, steps: int) -> None:
-    generator = torch.manual_seed(batch)
-    history = torch.randn(batch, steps, 6, generator=generator)
-    length = torch.randint(1, steps + 1, (batch,), generator=generator)
-    for b in range(batch):
-        history[b, length[b] :] = 0.0
-    named = {
-        "country": torch.randint(0, 3, (batch,), generator=generator),
-        "age": torch.randn(batch, generator=generator),
-        "likes": torch.randint(0, 3, (batch, 4), generator=generator),
-    }
-    given = {"history": history, "length": length}
-    given |= {f"feature_{name}": values for name, values in named.items()}
-    inputs = {one.name: given[one.name].numpy() for one in session.get_inputs()}
-    (ours,) = session.run(["user_vector"], inputs)
-    expected = torch.nn.functional.normalize(model.user.served(history, length, named), dim=1)
-    np.testing.assert_allclose(ours, expected.detach().numpy(), atol=1e-6)
 
 
 def model(**changes: object) -> TwoTowers:

@@ -136,21 +136,15 @@ def test_a_resumed_training_adds_an_environment_only_where_it_differs(
     assert stored(tmp_path) == [{"from_step": 0, "python": "3.12"}]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"environments": []}', '{"environments": [1]}'])
-def test_a_damaged_file_is_replaced(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"environments": []}', '{"environments": [1]}'])
+def test_a_missing_or_damaged_record_is_none_and_is_replaced(tmp_path: Path, content: str | None) -> None:
     """It must not keep a training from going on."""
-    (tmp_path / ENVIRONMENT).write_text(content)
-    record_environment(tmp_path, 3)
-    assert stored(tmp_path)[-1]["from_step"] == 3
-
-
-def test_the_last_environment_is_read_and_a_damaged_record_is_none(tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / ENVIRONMENT).write_text(content)
     assert load_environment(tmp_path) is None
-    record_environment(tmp_path, 0)
+    record_environment(tmp_path, 3)
     assert load_environment(tmp_path) == stored(tmp_path)[-1]
-    for text in ("{", "[]", '{"environments": []}', '{"environments": [5]}'):
-        (tmp_path / ENVIRONMENT).write_text(text)
-        assert load_environment(tmp_path) is None
+    assert stored(tmp_path)[-1]["from_step"] == 3
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import TypeAdapter
 
 from tests.support.snapshots import check_snapshot
 from turret.data.prepared import PreparedData
@@ -25,7 +24,6 @@ from turret.training.report.samplers import ReportRequest, SamplerReport, too_la
 from turret.training.report.steps import step_cost
 from turret.training.report.table import best_rows, recommendation, report_table
 from turret.training.run import Run, remove_run
-from turret.training.samplers.registry import PartConfig, SamplerConfig
 
 Capture = pytest.CaptureFixture[str]
 
@@ -133,12 +131,6 @@ def test_old_vectors_are_compared_on_a_model_that_has_moved(report: dict[str, An
     assert exact[3] > exact[1]
 
 
-def kinds(union: Any) -> set[str]:
-    """The kinds that an experiment may name."""
-    adapter: TypeAdapter[Any] = TypeAdapter(union)
-    return set(adapter.json_schema()["discriminator"]["mapping"])
-
-
 Measure = Callable[..., dict[str, Any]]
 
 
@@ -194,15 +186,6 @@ def test_large_catalogs_are_measured_on_fewer_queries(
         monkeypatch.setattr("turret.training.report.samplers._MOST_SCORES", scores)
         report = measure_kinds("uniform", queries=100)
         assert (report["queries"], report["queries_asked"]) == (queries, 100)
-
-
-def test_every_kind_of_sampler_is_measured() -> None:
-    """Whatever an experiment may name, alone or as a part of a mixed draw."""
-    listed = list(entries((4, 16), 256))
-    parts = {part.kind for one in listed for part in one.settings.members}
-    known = kinds(SamplerConfig) | kinds(PartConfig)
-    assert len(known) >= 15
-    assert {one.settings.kind for one in listed} | parts == known
 
 
 def test_large_tables_are_not_built_and_the_reason_has_their_size() -> None:

@@ -332,7 +332,8 @@ def test_a_bundle_has_the_metrics_that_its_run_was_evaluated_with(name: str) -> 
     shop = trained_shop()
     bundle = Bundle.open(shop.bundles / name)
     chosen = held_out(shop.data, bundle.manifest, bundle.manifest)
-    users, stored = load_per_user(shop.folder / name / PER_USER["test"], TOWERS)
+    loaded = load_per_user(shop.folder / name / PER_USER["test"])
+    users, stored = loaded.users, loaded.values[TOWERS]
     assert shop.data.users.ids(chosen.users) == users
     values = metric_of_users(bundle, shop.data, chosen, "ndcg@10", 10)
     # Items that tie but for rounding may change places.

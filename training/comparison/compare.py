@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from turret.training.comparison.seeds import SeedRuns, spread
 from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
 from turret.training.evaluation.metrics import NEW, USED, Values
-from turret.training.evaluation.per_user import load_used_before, mean_per_user
+from turret.training.evaluation.per_user import load_per_user
 from turret.training.run import MODEL, PER_USER, Run
 from turret.training.verdict.findings import best_baseline_finding
 
@@ -123,10 +123,11 @@ def _common_values(
                     f"{run.folder}: its model is not evaluated on the {part} part; run `turret evaluate "
                     f"{candidate.folder} --part {part}` first."
                 )
-        tables.append(mean_per_user([run.folder / PER_USER[part] for run in candidate.runs], TOWERS))
-    shared = set.intersection(*(set(ids) for ids, _ in tables))
-    users = [user for user in tables[0][0] if user in shared]
-    names = [name for name in tables[0][1] if all(name in values for _, values in tables)]
+        tables.append(load_per_user(*(run.folder / PER_USER[part] for run in candidate.runs)))
+    first, values = tables[0], [table.values[TOWERS] for table in tables]
+    shared = set.intersection(*(set(table.users) for table in tables))
+    users = [user for user in first.users if user in shared]
+    names = [name for name in values[0] if all(name in own for own in values)]
     if not users or not names:
         missing = "user" if not users else "metric"
         folders = ", ".join(str(candidate.folder) for candidate in candidates)
@@ -135,13 +136,11 @@ def _common_values(
             "with a common k in evaluation.k."
         )
     common = []
-    for ids, values in tables:
-        row_of = {user: row for row, user in enumerate(ids)}
+    for table, own in zip(tables, values, strict=True):
+        row_of = {user: row for row, user in enumerate(table.users)}
         rows = np.array([row_of[user] for user in users])
-        common.append({name: values[name][rows] for name in names})
-    first = candidates[0].runs[0]
-    used = dict(zip(tables[0][0], load_used_before(first.folder / PER_USER[part]).tolist(), strict=True))
-    return _paired(common, names), np.array([used[user] for user in users], dtype=bool)
+        common.append({name: own[name][rows] for name in names})
+    return _paired(common, names), first.used_before[[user in shared for user in first.users]]
 
 
 def _measured(
@@ -173,7 +172,7 @@ def _paired(common: list[dict[str, Values]], names: Sequence[str]) -> list[dict[
 
 def _deviation(candidate: Candidate, part: EvaluatedPart) -> dict[str, float | None]:
     """The sample standard deviation of each metric over seeds; None of a single one."""
-    tables = [mean_per_user([run.folder / PER_USER[part]], TOWERS)[1] for run in candidate.runs]
+    tables = [load_per_user(run.folder / PER_USER[part]).values[TOWERS] for run in candidate.runs]
     means = {name: [float(np.nanmean(table[name])) for table in tables] for name in tables[0]}
     return {name: spread(own)["deviation"] for name, own in means.items()}
 
@@ -194,11 +193,8 @@ def _cost(candidate: Candidate) -> dict[str, Any]:
 def _size(candidate: Candidate) -> dict[str, int]:
     """The number of parameters in the model's file, and its size: the same for every seed."""
     path = candidate.runs[0].folder / MODEL
-    try:
-        with safe_open(path, framework="numpy") as stored:
-            shapes = [stored.get_slice(name).get_shape() for name in stored.keys()]  # noqa: SIM118 (no mapping)
-    except (OSError, SafetensorError) as error:
-        raise TrainingError(f"{path}: it can't be read ({error}); train again.") from None
+    with safe_open(path, framework="numpy") as stored:
+        shapes = [stored.get_slice(name).get_shape() for name in stored.keys()]  # noqa: SIM118 (no mapping)
     return {"parameters": int(sum(np.prod(shape) for shape in shapes)), "bytes": path.stat().st_size}
 
 

@@ -14,7 +14,7 @@ from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
-from turret.training.evaluation.per_user import load_rankers, mean_per_user
+from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.table import distinct_metrics
 from turret.training.run import MODEL, PER_USER, RUN, SEEDS, Run, replace_json
 from turret.training.verdict.findings import comparison_findings
@@ -159,24 +159,19 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
     experiment = runs[0].experiment
     replicates, seed = experiment.evaluation.bootstrap, experiment.training.seed
     reports = [run.metrics()[part] for run in runs]
-    paths = [run.folder / PER_USER[part] for run in runs]
-    shared = set.intersection(*(set(load_rankers(path)) for path in paths))
-    rankers = [name for name in load_rankers(paths[0]) if name in shared]
-    values = {name: mean_per_user(paths, name)[1] for name in rankers}
+    values = load_per_user(*(run.folder / PER_USER[part] for run in runs)).values
     described = {
         name: {
             metric: {**spread([report[name][metric]["mean"] for report in reports]), **interval}
-            for metric, interval in summarise(values[name], replicates, seed).items()
+            for metric, interval in summarise(own, replicates, seed).items()
         }
-        for name in rankers
+        for name, own in values.items()
     }
     differences = {
         name: summarise(
-            {metric: values[TOWERS][metric] - value for metric, value in values[name].items()},
-            replicates,
-            seed,
+            {metric: values[TOWERS][metric] - value for metric, value in own.items()}, replicates, seed
         )
-        for name in rankers
+        for name, own in values.items()
         if name != TOWERS
     }
     counts = ("users", "users_with_negatives", "items", "relevant_items", "relevant_cold")

@@ -1,6 +1,6 @@
 """The metrics of each user, as Parquet beside a run's report."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,42 +31,36 @@ def save_per_user(path: Path, evaluated: Evaluated, users: Vocabulary) -> None:
         pl.DataFrame(columns).write_parquet(draft, compression="zstd")
 
 
-def load_per_user(path: Path, ranker: str) -> tuple[list[int | str], dict[str, Values]]:
-    """The user ids and the values [U] of one ranker by metric.
+@dataclass(frozen=True)
+class PerUser:
+    """The metrics of U users: their ids, `used_before` bool [U], and values [U] by ranker and metric."""
 
-    Raises:
-        TrainingError: the file is missing or holds something else.
-    """
-    table = _read(path)
-    names = [name for name in table.columns if name.startswith(f"{ranker} ")]
-    values = {name.partition(" ")[2]: table[name].to_numpy().astype(np.float64) for name in names}
-    return table[USER].to_list(), values
+    users: list[int | str]
+    used_before: NDArray[np.bool_]
+    values: dict[str, dict[str, Values]]
 
 
-def load_rankers(path: Path) -> list[str]:
-    """The rankers in a file. Raises TrainingError as `load_per_user`."""
-    return list(dict.fromkeys(name.partition(" ")[0] for name in _read(path).columns if " " in name))
+def load_per_user(*paths: Path) -> PerUser:
+    """Read a file; of several, those of several seeds, each user's values are averaged.
 
-
-def load_used_before(path: Path) -> NDArray[np.bool_]:
-    """Which users' first target was used before: bool [U]. Raises TrainingError as `load_per_user`."""
-    return _read(path)[USED_BEFORE].to_numpy()
-
-
-def mean_per_user(paths: Sequence[Path], ranker: str) -> tuple[list[int | str], dict[str, Values]]:
-    """As `load_per_user`, each user's values averaged over files: those of several seeds.
+    Rankers and metrics that not all files have are left out.
 
     Raises:
         TrainingError: a file is missing or holds something else, or they are about different users.
     """
-    tables = [load_per_user(path, ranker) for path in paths]
-    users, first = tables[0]
-    if any(ids != users for ids, _ in tables):
+    tables = [_read(path) for path in paths]
+    first = tables[0]
+    if any(not table[USER].equals(first[USER]) for table in tables):
         raise TrainingError(
             f"{paths[0]}: other seeds were evaluated on other users; evaluate them all again."
         )
-    shared = [name for name in first if all(name in values for _, values in tables)]
-    return users, {name: np.mean([values[name] for _, values in tables], axis=0) for name in shared}
+    values: dict[str, dict[str, Values]] = {}
+    for name in first.columns:
+        ranker, space, metric = name.partition(" ")
+        if space and all(name in table.columns for table in tables):
+            columns = [table[name].to_numpy().astype(np.float64) for table in tables]
+            values.setdefault(ranker, {})[metric] = np.mean(columns, axis=0)
+    return PerUser(first[USER].to_list(), first[USED_BEFORE].to_numpy(), values)
 
 
 def _read(path: Path) -> pl.DataFrame:

@@ -9,24 +9,24 @@ from turret.training.evaluation.evaluation import SLICED
 
 def metrics_table(report: dict[str, Any]) -> str:
     """Tables of metrics with their intervals, of several baselines, and of slices at the smallest k."""
-    tables = [_overall(report)]
-    if len(report.get("differences", {})) > 1:
-        tables.append(_baselines(report))
-    return "\n".join([*tables, _slices(report)])
-
-
-def _overall(report: dict[str, Any]) -> str:
     rankers = ("towers", "popularity")
-    shown = distinct_metrics([report[ranker] for ranker in rankers])
-    return text_table(
+    caption = "mean over users [95 % bootstrap interval]"
+    if report["exclude_seen"] and report["relevant_used_before"]:
+        caption += (
+            f"\n{report['relevant_used_before']:,} of {report['relevant_items']:,} targets were used before "
+            "and are masked, so they are no hits; evaluation.exclude_seen = false ranks them too"
+        )
+    overall = text_table(
         ("metric", *rankers),
         (
             (" = ".join([name, *equal]), *(with_interval(report[ranker][name]) for ranker in rankers))
-            for name, equal in shown.items()
+            for name, equal in distinct_metrics([report[ranker] for ranker in rankers]).items()
         ),
         f"{report['part']} part: {report['users']:,} users, {report['items']:,} items ranked",
-        _caption(report),
+        caption,
     )
+    baselines = [_baselines(report)] if len(report.get("differences", {})) > 1 else []
+    return "\n".join([overall, *baselines, _slices(report)])
 
 
 def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -61,17 +61,6 @@ def _baselines(report: dict[str, Any]) -> str:
         ),
         "baselines",
     )
-
-
-def _caption(report: dict[str, Any]) -> str:
-    """The meaning of the values, and the number of targets that are masked."""
-    caption = "mean over users [95 % bootstrap interval]"
-    if report["exclude_seen"] and report["relevant_used_before"]:
-        caption += (
-            f"\n{report['relevant_used_before']:,} of {report['relevant_items']:,} targets were used before "
-            "and are masked, so they are no hits; evaluation.exclude_seen = false ranks them too"
-        )
-    return caption
 
 
 def _slices(report: dict[str, Any]) -> str:

@@ -192,8 +192,8 @@ class SamplerReport:
             affordable = _DENSE_SCORES // (self.query_count * self.items)
             draws = min(draws, max(_FEWEST_DRAWS, affordable))
         error = gradient_error(examples, vectors, self.scoring, drawer(entry, sampler, queries), draws)
-        distance = divergence(examples, vectors, self.scoring, proposal(entry, sampler, queries))
-        figures = {**asdict(distance), **asdict(error)}
+        kl = divergence(examples, vectors, self.scoring, proposal(entry, sampler, queries))
+        figures = {"kl": kl, **asdict(error)}
         # JSON has no infinity.
         return {
             name: None if value is None or not math.isfinite(value) else value

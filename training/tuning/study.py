@@ -148,7 +148,7 @@ class StoredStudy:
         self._study = _open(storage)
         stored = self._study.user_attrs.get(_PLAN)
         try:
-            self.plan = request.resumed(_read_plan(stored, request.folder)) if stored else request.plan()
+            self.plan = request.resumed(Plan.model_validate(stored)) if stored else request.plan()
         except TrainingError:
             # Before a trial has finished, a new plan may replace one with a mistake in it.
             if not stored or self.finished():
@@ -237,13 +237,3 @@ def pruner(training: TrainingConfig) -> optuna.pruners.BasePruner:
 
 def _open(storage: JournalStorage) -> optuna.Study:
     return optuna.create_study(storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True)
-
-
-def _read_plan(stored: object, folder: Path) -> Plan:
-    try:
-        return Plan.model_validate(stored)
-    except ValueError as error:
-        raise TrainingError(
-            f"{folder / JOURNAL}: the plan of this study can't be read by this version of Turret "
-            f"({error}); begin another study with --study."
-        ) from None
