@@ -21,7 +21,7 @@ from pydantic_core import PydanticUndefined
 from benchmarks.api_document import DOCUMENT, api_document, api_page, as_text
 from benchmarks.folders import drawing
 from benchmarks.pages import section
-from turret.data.entry_points import kind_of
+from turret.data.extras import kind_of
 from turret.service.observing.metrics import Metrics
 from turret.service.settings import Settings
 from turret.training.config.experiment import ExperimentConfig

@@ -50,7 +50,7 @@ from benchmarks.processes import (
 )
 from benchmarks.training_sides import training
 from turret.data.prepared import PreparedData
-from turret.data.synthetic.titles import GENRES
+from turret.data.synthetic.shop import GENRES
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event
 from turret.service.stores.registry import open_stores

@@ -44,8 +44,8 @@ def fetch(
 
     Example: `turret data fetch movielens-1m --to var/data`
     """
-    from turret.data.datasets.fetch import fetch as fetch_dataset
-    from turret.data.datasets.public_datasets import DATASETS
+    from turret.data.datasets import DATASETS
+    from turret.data.datasets import fetch as fetch_dataset
     from turret.data.errors import without_credentials
     from turret.data.object_stores.place import is_url
     from turret.data.object_stores.prepared_objects import fetch_prepared

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from turret.data.errors import DataError
-from turret.data.files.arrays import open_array, save_array
+from turret.data.files import open_array, save_array
 
 FeatureKind = Literal["text", "category", "multi", "number"]
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from turret.data.errors import DataError
 from turret.data.features import FeatureKind
-from turret.data.files.parallel import map_ordered
+from turret.data.files import map_ordered
 
 MANIFEST = "manifest.json"
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from turret.data.errors import DataError
 from turret.data.features import Features
-from turret.data.files.arrays import open_array
+from turret.data.files import open_array
 from turret.data.manifest import Manifest, hash_file
 from turret.data.ranges import ranges
 from turret.data.vocabulary import Id, Vocabulary

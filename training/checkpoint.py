@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from turret.data.files.staging import new_file
+from turret.data.files import new_file
 from turret.training.errors import TrainingError
 
 _OBJECTIVE = "objective."

@@ -12,7 +12,7 @@ import torch
 
 from turret.data.configuration import override
 from turret.data.errors import ConfigurationError
-from turret.data.files.staging import new_file, remove_abandoned
+from turret.data.files import new_file, remove_abandoned
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.tower.layers.tables import Table, tables_by

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from turret.data.events.buckets import LoggedEvents, UnsortedEvents
-from turret.data.events.event_arrays import Events
-from turret.data.events.event_files import PIECE
+from turret.data.events.event_arrays import PIECE, Events, LoggedEvents, UnsortedEvents
 from turret.data.events.events import PART, VERDICT, Log
-from turret.data.events.id_interner import IdInterner
+from turret.data.events.ids import IdInterner
 from turret.data.events.labels import LABEL
 from turret.data.manifest import BadRows, Removed
 

@@ -9,9 +9,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from turret.data.events.event_arrays import Events
-from turret.data.events.event_files import PIECE, EventFiles
-from turret.data.files.parallel import map_ordered
+from turret.data.events.event_arrays import PIECE, EventFiles, Events
+from turret.data.files import map_ordered
 from turret.data.histories.splits import by_part
 from turret.data.ranges import groups
 

@@ -9,9 +9,7 @@ import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
 from turret.data.errors import DataError
-from turret.data.events.buckets import Change, LoggedEvents
-from turret.data.events.event_arrays import Events, stable_order
-from turret.data.events.event_files import PIECE
+from turret.data.events.event_arrays import PIECE, Change, Events, LoggedEvents, stable_order
 from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
 from turret.data.events.read_events import IngestedEvents

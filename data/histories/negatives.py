@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.events.event_arrays import Events
-from turret.data.files.arrays import ArrayFile
+from turret.data.files import ArrayFile
 from turret.data.manifest import Removed
 
 

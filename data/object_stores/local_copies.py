@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from turret.data.errors import SourceError
-from turret.data.files.staging import temporary_folder
+from turret.data.files import temporary_folder
 from turret.data.object_stores.naming import naming_urls, with_urls
 from turret.data.object_stores.objects import Objects
 from turret.data.object_stores.place import Place, is_url

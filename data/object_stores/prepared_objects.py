@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from turret.data.errors import DataError, FetchError, SourceError, text_without_credentials
-from turret.data.files.staging import new_folder
+from turret.data.files import new_folder
 from turret.data.manifest import MANIFEST, Manifest, hash_all, hash_files
 from turret.data.object_stores.naming import naming_urls
 from turret.data.object_stores.objects import Objects

@@ -12,10 +12,13 @@ import polars as pl
 from turret.data.errors import ColumnError
 from turret.data.features import FeatureKind
 from turret.data.preparing.columns import Role, require
-from turret.data.preparing.encoding import as_lists, as_numbers, element_type, is_printable
-from turret.data.preparing.values import (
+from turret.data.preparing.encoding import (
+    as_lists,
+    as_numbers,
     currencies,
     days,
+    element_type,
+    is_printable,
     json_lists,
     list_separator,
     numbers,

@@ -12,9 +12,8 @@ from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, float_texts, id_text, id_verdicts
 from turret.data.manifest import BadRows
 from turret.data.preparing.columns import Role, choose_id, require
-from turret.data.preparing.encoding import element_type, is_printable
+from turret.data.preparing.encoding import element_type, is_printable, truths
 from turret.data.preparing.feature_readings import FeatureReadings
-from turret.data.preparing.values import truths
 from turret.data.progress import counted
 from turret.data.reading.schema import NULLS, FeatureColumns, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from turret.data.errors import DataError, text_without_credentials
 from turret.data.events.dropped_rows import PrepareReport
 from turret.data.features import Features
-from turret.data.files.arrays import save_array
-from turret.data.files.locks import try_lock
-from turret.data.files.staging import new_folder
+from turret.data.files import new_folder, save_array, try_lock
 from turret.data.histories.build_histories import BuiltHistories, build_histories
 from turret.data.histories.partition import Partition, partition
 from turret.data.manifest import (
@@ -37,8 +35,7 @@ from turret.data.preparing.encoding import encode, raw_features
 from turret.data.preparing.feature_readings import read_features
 from turret.data.preparing.ingest import IngestedSource, ingest_source, refuse_unknown_nulls
 from turret.data.preparing.item_catalog import EntityTable, fields, refuse_own_id
-from turret.data.preparing.prepare_warnings import prepare_warnings
-from turret.data.preparing.repeats import count_repeats
+from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnings
 from turret.data.progress import LOGGER, counted, progress
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES

@@ -8,8 +8,7 @@ import stat
 import time
 from pathlib import Path
 
-from turret.data.files.locks import locked
-from turret.data.files.staging import new_file
+from turret.data.files import locked, new_file
 from turret.service.errors import ServiceError
 from turret.service.keys.keys import Key, admin_record, fault_of, find_key, read_keys, stat_of
 from turret.service.settings import Settings

@@ -19,8 +19,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from turret.data.files.locks import locked
-from turret.data.files.staging import new_file
+from turret.data.files import locked, new_file
 from turret.service.calls import Scope
 from turret.service.errors import ServiceError
 

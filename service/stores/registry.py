@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 
-from turret.data.entry_points import load
 from turret.data.errors import without_credentials
+from turret.data.extras import load
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import StoreKind, Stores

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from turret.data.files.locks import try_lock
-from turret.data.files.staging import new_file, sync
+from turret.data.files import new_file, sync, try_lock
 from turret.service.errors import BusyError, ServiceError
 from turret.service.versions.record import Activation, Record, fault_of, new_activation
 from turret.tower.errors import BundleError

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from turret.data.errors import DataError
-from turret.data.files.staging import new_file
+from turret.data.files import new_file
 from turret.service.versions.folder import without_folder
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.service.versions.record import Stored, now

@@ -13,7 +13,7 @@ import pytest
 
 from turret.data.configuration import load_configuration
 from turret.data.errors import ConfigurationError, DataError
-from turret.data.files.locks import locked
+from turret.data.files import locked
 from turret.data.manifest import Manifest
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append

@@ -18,9 +18,8 @@ from packaging.utils import canonicalize_name
 from tests.support.command_line import ROOT, commands, environment, output
 from tests.support.plugin import install
 from turret.data.configuration import load_configuration, override, parse_overrides
-from turret.data.entry_points import load, registry
 from turret.data.errors import ConfigurationError
-from turret.data.extras import EXTRA_OF, install_command, install_hint
+from turret.data.extras import EXTRA_OF, install_command, install_hint, load, registry
 from turret.data.preparing.options import given_settings
 from turret.data.reading.schema import FilesSplit, PrepareConfig, TimeSplit
 

@@ -13,9 +13,7 @@ import pytest
 from tests.data.file_server import FileServer, serving
 from tests.data.workbook import Cell, workbook
 from tests.support.full_disk import small_files
-from turret.data.datasets.fetch import fetch
-from turret.data.datasets.public_datasets import DATASETS
-from turret.data.datasets.retail import WORKBOOK, convert_online_retail
+from turret.data.datasets import DATASETS, WORKBOOK, convert_online_retail, fetch
 from turret.data.errors import FetchError
 
 

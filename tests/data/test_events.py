@@ -13,13 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turret.data.errors import ColumnError, SourceError
-from turret.data.events import id_interner as numbering
-from turret.data.events.buckets import LoggedEvents, sorted_buckets
-from turret.data.events.event_arrays import Events, stable_order
-from turret.data.events.event_files import EventFiles
+from turret.data.events import ids as numbering
+from turret.data.events.event_arrays import EventFiles, Events, LoggedEvents, sorted_buckets, stable_order
 from turret.data.events.events import Log, refuse_absent_kinds, validate
-from turret.data.events.id_interner import IdInterner
-from turret.data.events.ids import as_keys, id_key, id_text, vocabulary
+from turret.data.events.ids import IdInterner, as_keys, id_key, id_text, vocabulary
 from turret.data.events.read_events import IngestedEvents, read_events
 from turret.data.preparing.columns import choose_columns
 from turret.data.reading.readers import scan
@@ -485,7 +482,7 @@ def test_buckets_follow_each_other_in_order_whatever_their_size(
         return events.take(events.times % 2 == 0) if keeps_even else events
 
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("turret.data.events.buckets.PIECE", piece)
+        patch.setattr("turret.data.events.event_arrays.PIECE", piece)
         with EventFiles(Path(folder) / "log", DTYPES) as log:
             log.write(events)
         of_users, of_items = (np.arange(last, -1, -1, dtype=np.int32) for last in (9, 5))

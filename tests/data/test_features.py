@@ -13,18 +13,19 @@ import pytest
 from turret.data.errors import ColumnError, DataError
 from turret.data.features import Bag, Feature, Features, trigrams
 from turret.data.preparing.columns import Role
-from turret.data.preparing.encoding import as_numbers, encode
-from turret.data.preparing.feature_readings import FeatureReadings, read_features
-from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table
-from turret.data.preparing.values import (
+from turret.data.preparing.encoding import (
     DecimalMark,
+    as_numbers,
     days,
+    encode,
     json_lists,
     list_separator,
     numbers,
     truth_values,
     without_nulls,
 )
+from turret.data.preparing.feature_readings import FeatureReadings, read_features
+from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Malformed, Table
 

@@ -14,10 +14,18 @@ import pytest
 
 from tests.support.until import until
 from turret.data.errors import DataError
-from turret.data.files.arrays import ArrayFile, open_array, save_array
-from turret.data.files.locks import locked, tried_lock, try_lock
-from turret.data.files.parallel import map_ordered
-from turret.data.files.staging import new_file, new_folder, sweep
+from turret.data.files import (
+    ArrayFile,
+    locked,
+    map_ordered,
+    new_file,
+    new_folder,
+    open_array,
+    save_array,
+    sweep,
+    tried_lock,
+    try_lock,
+)
 
 
 def test_the_folder_appears_when_the_block_ends(tmp_path: Path) -> None:

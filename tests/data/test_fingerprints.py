@@ -168,7 +168,7 @@ def test_a_log_is_prepared_as_it_always_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """In pieces, of whose size the result does not depend: the first version had one."""
-    for module in ("events.read_events", "events.buckets", "histories.histories"):
+    for module in ("events.read_events", "events.event_arrays", "histories.histories"):
         monkeypatch.setattr(f"turret.data.{module}.PIECE", 97)
     config = load_configuration(PrepareConfig, overrides=given(tmp_path, case))
     prepare(config, tmp_path / "prepared")

@@ -118,7 +118,7 @@ def test_pieces_and_blocks_of_any_size_give_the_same(
     text = "\n".join(["user,item,time,label", *rows])
     whole = prepared(text, BY_LABEL)
     expected = given_by_event(whole), whole.manifest.removed, whole.fingerprint
-    for module in ("events.read_events", "events.buckets", "histories.histories"):
+    for module in ("events.read_events", "events.event_arrays", "histories.histories"):
         monkeypatch.setattr(f"turret.data.{module}.PIECE", size)
     again = prepared(text, BY_LABEL)
     assert (given_by_event(again), again.manifest.removed, again.fingerprint) == expected

@@ -22,7 +22,7 @@ from turret.data.preparing.append import append
 from turret.data.preparing.columns import choose_columns
 from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import new_prepared_folder, prepare
-from turret.data.preparing.repeats import repeats_of
+from turret.data.preparing.prepare_warnings import repeats_of
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.vocabulary import Id
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turret.data.errors import DataError
-from turret.data.id_table import IdTable
 from turret.data.ranges import groups, ranges
-from turret.data.vocabulary import Vocabulary, is_canonical_integer
+from turret.data.vocabulary import IdTable, Vocabulary, is_canonical_integer
 
 INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True)
 TEXTS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), unique=True, min_size=1)

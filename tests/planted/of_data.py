@@ -19,7 +19,7 @@ def a_text_like_007_becomes_the_integer_7(original: Function) -> Function:
     return as_keys
 
 
-@planted("turret.data.events.id_interner:IdInterner._collision", "data/test_events.py")
+@planted("turret.data.events.ids:IdInterner._collision", "data/test_events.py")
 def texts_that_share_a_hash_share_a_number(original: Function) -> Function:
     def collision(self: Any, text: str) -> int:
         keys = original.__globals__["_keys"](pl.Series([text]))
@@ -75,12 +75,12 @@ def verification_compares_sizes_alone(original: Function) -> Function:
     return verify
 
 
-@planted("turret.data.files.staging:new_file", "data/test_files.py")
+@planted("turret.data.files:new_file", "data/test_files.py")
 def a_new_file_is_not_synced(original: Any) -> Function:
     return contextmanager(seeing(original.__wrapped__, sync=lambda path: None))
 
 
-@planted("turret.data.files.locks:locked", "data/test_files.py")
+@planted("turret.data.files:locked", "data/test_files.py")
 def several_threads_hold_the_lock_of_a_folder(original: Function) -> Function:
     @contextmanager
     def locked(folder: Any) -> Iterator[None]:
@@ -99,7 +99,7 @@ def overwrite_deletes_a_folder_that_is_no_prepared_data(original: Function) -> F
     return new_prepared_folder
 
 
-@planted("turret.data.datasets.fetch:_verify", "data/test_datasets.py")
+@planted("turret.data.datasets:_verify", "data/test_datasets.py")
 def a_data_set_is_unpacked_whatever_its_checksum(original: Function) -> Function:
     return lambda archive, dataset: None
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.support.command_line import output
 from tests.support.places import ROOT
-from turret.data.files.locks import locked
+from turret.data.files import locked
 from turret.data.prepared import PreparedData
 from turret.training.run import Run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from turret.data.files.locks import tried_lock
+from turret.data.files import tried_lock
 from turret.tower.bundle import bundle as bundles_module
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.publish import BundleContents, publish

@@ -282,7 +282,7 @@ def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pyt
     def refuse(descriptor: int) -> bool:
         raise OSError("no locks")
 
-    monkeypatch.setattr("turret.data.files.locks.try_lock", refuse)
+    monkeypatch.setattr("turret.data.files.try_lock", refuse)
     with pytest.raises(LockedError, match="its file system has no locks"), retrain_lock(tmp_path):
         pass
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from turret.data.features import Feature
-from turret.data.files.arrays import save_array
+from turret.data.files import save_array
 from turret.data.manifest import hash_file
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError
-from turret.data.files.arrays import open_array, save_array
+from turret.data.files import open_array, save_array
 from turret.tower.bundle.golden import load_golden
 from turret.tower.errors import BundleError
 

@@ -4,7 +4,7 @@ import re
 import uuid
 from pathlib import Path
 
-from turret.data.files.locks import locked
+from turret.data.files import locked
 from turret.tower.engines.access import engine_url
 from turret.tower.engines.engine import Engine
 from turret.tower.engines.opening import open_engine

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from turret.data.errors import without_credentials
-from turret.data.files.locks import locked
+from turret.data.files import locked
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import check_golden
 from turret.tower.bundle.query_vectors import query_vectors

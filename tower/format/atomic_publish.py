@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from turret.data.files.staging import GRACE_SECONDS, sweep, sync, temporary_folder
+from turret.data.files import GRACE_SECONDS, sweep, sync, temporary_folder
 from turret.tower.errors import BundleError
 
 PREFIX = ".publishing-"

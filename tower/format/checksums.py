@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from turret.data.files.parallel import map_ordered
+from turret.data.files import map_ordered
 from turret.data.manifest import FileHash
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import Manifest

@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from turret.data.files.staging import new_file
+from turret.data.files import new_file
 from turret.tower.errors import BundleError
 from turret.tower.format.safe_open import read_regular
 

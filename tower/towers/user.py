@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 from torch import Tensor, nn
 
-from turret.data.entry_points import kind_of
+from turret.data.extras import kind_of
 from turret.data.features import Features
 from turret.tower.config import FeatureNames, Length, Rate, Settings, Width
 from turret.tower.errors import TowerError

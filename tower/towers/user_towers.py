@@ -3,7 +3,7 @@
 A package adds one by an entry point of the group `turret.user_towers` that names a `UserTowerKind`.
 """
 
-from turret.data.entry_points import registry
+from turret.data.extras import registry
 from turret.data.features import Features
 from turret.tower.errors import TowerError
 from turret.tower.towers.attentive import AttentiveUserConfig, AttentiveUserTower

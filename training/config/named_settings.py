@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from turret.data.configuration import load_configuration
-from turret.data.files.staging import new_file
+from turret.data.files import new_file
 from turret.training.config.experiment import ExperimentConfig, named_settings
 
 _LISTED = 4  # further differences are only counted

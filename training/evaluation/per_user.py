@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turret.data.files.staging import new_file
+from turret.data.files import new_file
 from turret.data.vocabulary import Vocabulary
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import Evaluated

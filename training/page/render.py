@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from turret.data import text
-from turret.data.files.staging import new_file
+from turret.data.files import new_file
 from turret.training.baselines.registry import BASELINES
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS

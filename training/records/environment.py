@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from turret.data.files.staging import new_file
+from turret.data.files import new_file
 
 ENVIRONMENT = "environment.json"
 PACKAGES = (

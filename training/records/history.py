@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from turret.data.files.staging import new_file
+from turret.data.files import new_file
 from turret.training.checkpoint import Progress
 from turret.training.errors import TrainingError
 from turret.training.records.environment import record_environment

@@ -12,7 +12,7 @@ from typing import Any
 
 from turret.data.errors import text_without_credentials
 from turret.data.extras import install_hint
-from turret.data.files.staging import new_file
+from turret.data.files import new_file
 from turret.training.errors import TrainingError
 
 LOGGERS_FILE = "loggers.json"

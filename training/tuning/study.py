@@ -14,7 +14,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from turret.data.configuration import parse_overrides
-from turret.data.files.locks import try_lock
+from turret.data.files import try_lock
 from turret.data.prepared import PreparedData
 from turret.tower.config import Settings
 from turret.training.config.experiment import ExperimentConfig, TrainingConfig, load_experiment

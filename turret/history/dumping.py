@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from turret.data.errors import ConfigurationError
-from turret.data.files.staging import new_file, temporary_folder
+from turret.data.files import new_file, temporary_folder
 from turret.data.moments import FORMS, parse_moment
 from turret.data.progress import progress
 from turret.data.vocabulary import is_canonical_integer

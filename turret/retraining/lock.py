@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from turret.data.errors import TurretError
-from turret.data.files.locks import tried_lock
+from turret.data.files import tried_lock
 
 
 class LockedError(TurretError):

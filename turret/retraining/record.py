@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turret.data.errors import TurretError
-from turret.data.files.staging import sync
+from turret.data.files import sync
 from turret.retraining.rule import Mode
 
 RECORDS = "retrains.jsonl"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from turret.data.errors import TurretError
-from turret.data.files.staging import sweep
+from turret.data.files import sweep
 from turret.retraining.progress import report
 from turret.retraining.record import RetrainRecord
 from turret.retraining.settings import RetrainSettings

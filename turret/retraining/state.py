@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turret.data.errors import TurretError
-from turret.data.files.staging import new_file, sweep
+from turret.data.files import new_file, sweep
 from turret.retraining.record import DataSize, Decision, EndedCanary, Figures, RetrainRecord
 from turret.retraining.rule import Mode
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from turret.data.configuration import load_configuration
-from turret.data.entry_points import kind_of, registry
+from turret.data.extras import kind_of, registry
 from turret.tower.config import ScoringConfig, Settings
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import Sampler

@@ -1,4 +1,4 @@
-"""Public data sets, downloaded, checked and unpacked: `turret data fetch`."""
+"""Public data sets: their addresses, checksums and forms, and their download."""
 
 import hashlib
 import http.client
@@ -10,13 +10,143 @@ from collections.abc import Callable
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
+import polars as pl
 from pydantic import BaseModel, ValidationError
 
-from turret.data.datasets.public_datasets import DATASETS, Dataset
-from turret.data.datasets.retail import convert_online_retail
 from turret.data.errors import FetchError, without_credentials
-from turret.data.files.staging import new_file, new_folder
+from turret.data.files import new_file, new_folder
 from turret.data.progress import progress
+
+WORKBOOK = "Online Retail.xlsx"
+# Codes such as 85123A stand beside 71053, and invoices such as C536379 (a return) beside 536365: all text.
+_COLUMNS: dict[str, type[pl.DataType] | pl.DataType] = {
+    "InvoiceNo": pl.String,
+    "StockCode": pl.String,
+    "Description": pl.String,
+    "Quantity": pl.Int64,
+    "InvoiceDate": pl.Datetime("ms"),
+    "UnitPrice": pl.Float64,
+    "CustomerID": pl.Int64,
+    "Country": pl.String,
+}
+
+
+def convert_online_retail(folder: Path) -> None:
+    """Write `events.parquet` and `items.parquet` beside the workbook in `folder`.
+
+    `events.parquet` has every line of the workbook, returns and anonymous ones too: invoice_no,
+    user_id, item_id, quantity, unit_price, timestamp (seconds, the shop's clock read as UTC), country.
+    `items.parquet` has one line a product: item_id and title, its most frequent description.
+
+    Raises `FetchError` if the workbook is missing or does not have the columns that UCI describes.
+    """
+    lines = _read(folder / WORKBOOK)
+    lines.select(
+        pl.col("InvoiceNo").alias("invoice_no"),
+        pl.col("CustomerID").alias("user_id"),
+        pl.col("StockCode").alias("item_id"),
+        pl.col("Quantity").alias("quantity"),
+        pl.col("UnitPrice").alias("unit_price"),
+        pl.col("InvoiceDate").dt.epoch("s").alias("timestamp"),
+        pl.col("Country").alias("country"),
+    ).write_parquet(folder / "events.parquet")
+    _items(lines).write_parquet(folder / "items.parquet")
+
+
+def _read(workbook: Path) -> pl.DataFrame:
+    if not workbook.exists():
+        raise FetchError(f"{workbook} is not in the zip; fetch the zip that UCI publishes")
+    try:
+        lines = pl.read_excel(workbook, schema_overrides=_COLUMNS)
+        return lines.select(pl.col(name).cast(kind) for name, kind in _COLUMNS.items())
+    except (pl.exceptions.PolarsError, KeyError) as error:
+        raise FetchError(f"{workbook} does not have the columns {', '.join(_COLUMNS)} ({error})") from None
+
+
+def _items(lines: pl.DataFrame) -> pl.DataFrame:
+    titles = (
+        lines.with_columns(pl.col("Description").str.strip_chars())
+        .group_by("StockCode", "Description")
+        .len()
+        .sort("StockCode", pl.col("Description").is_null(), -pl.col("len").cast(pl.Int64), "Description")
+    )
+    return titles.unique("StockCode", keep="first", maintain_order=True).select(
+        pl.col("StockCode").alias("item_id"), pl.col("Description").alias("title")
+    )
+
+
+_GROUPLENS_TERMS = (
+    "For research, with acknowledgement (Harper & Konstan 2015, doi:10.1145/2827872); "
+    "no commercial use without GroupLens' permission, and its README says who may redistribute it."
+)
+
+
+class Dataset(BaseModel, frozen=True, extra="forbid"):
+    """A published zip: address, checksums and terms of use."""
+
+    name: str
+    title: str
+    url: str
+    size: int  # bytes of the zip
+    checksums: dict[str, str]  # hashlib's name of the algorithm -> hexadecimal digest; all must match
+    checksum_source: str
+    terms: str
+
+    @property
+    def file(self) -> str:
+        """The name of the zip, the same on every mirror."""
+        return self.url.rsplit("/", 1)[1]
+
+
+def _movielens(name: str, title: str, file: str, size: int, md5: str, sha256: str) -> Dataset:
+    return Dataset(
+        name=name,
+        title=title,
+        url=f"https://files.grouplens.org/datasets/movielens/{file}",
+        size=size,
+        checksums={"md5": md5, "sha256": sha256},
+        checksum_source=f"GroupLens publishes the MD5 beside the zip, as {file}.md5.",
+        terms=_GROUPLENS_TERMS,
+    )
+
+
+_DATASETS = (
+    _movielens(
+        "movielens-100k",
+        "MovieLens 100K",
+        "ml-100k.zip",
+        size=4_924_029,
+        md5="0e33842e24a9c977be4e0107933c0723",
+        sha256="50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
+    ),
+    _movielens(
+        "movielens-1m",
+        "MovieLens 1M",
+        "ml-1m.zip",
+        size=5_917_549,
+        md5="c4d9eecfca2ab87c1945afe126590906",
+        sha256="a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
+    ),
+    _movielens(
+        "movielens-32m",
+        "MovieLens 32M",
+        "ml-32m.zip",
+        size=238_950_008,
+        md5="d472be332d4daa821edc399621853b57",
+        sha256="e4a68655d7386b8f95f2f2424b2ff975dfdd15ffd59e0d864a14dca43e99d6ee",
+    ),
+    Dataset(
+        name="online-retail",
+        title="Online Retail",
+        url="https://archive.ics.uci.edu/static/public/352/online+retail.zip",
+        size=23_715_478,
+        checksums={"sha256": "f5385cbb54bbebf7196389109c6b0621faab0c304e3702548165e71c84aede8b"},
+        checksum_source="UCI publishes none; this is what other projects recorded for the same address.",
+        terms="CC BY 4.0, with acknowledgement (Chen 2015, doi:10.24432/C5BW33).",
+    ),
+)
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _DATASETS}
+
 
 _RECORD = "source.json"
 _TIMEOUT = 30.0  # seconds without a byte

@@ -1,3 +1,0 @@
-"""Public data sets: addresses, checksums, downloads, archives."""
-
-__all__ = ["fetch", "public_datasets"]

@@ -1,0 +1,285 @@
+"""Files: arrays, folders that appear whole or not at all, locks, and work on several in order."""
+
+import ctypes
+import fcntl
+import glob
+import os
+import shutil
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from turret.data.errors import DataError
+
+
+def save_array(path: Path, values: NDArray[Any]) -> None:
+    """Write `values` to the `.npy` file `path`."""
+    np.save(path, values, allow_pickle=False)
+
+
+def open_array(path: Path, dtype: str) -> NDArray[Any]:
+    """Map the `.npy` file `path` into memory, read-only.
+
+    Raises DataError when the file is missing, is not an array, or does not hold `dtype`.
+    """
+    try:
+        values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing; prepare the data again") from None
+    except (ValueError, EOFError):
+        values = _open_empty(path)
+    if values.dtype != np.dtype(dtype):
+        raise DataError(f"{path} holds {values.dtype} where {dtype} is expected; prepare the data again")
+    return values
+
+
+def _open_empty(path: Path) -> NDArray[Any]:
+    """Read an empty array, which can't be memory-mapped."""
+    try:
+        values: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise DataError(f"{path} is not a .npy array ({error}); prepare the data again") from None
+    return values
+
+
+class ArrayFile:
+    """A one-dimensional array written in pieces to a `.npy` file, which is complete once closed.
+
+    Pieces are read and written without a memory map, whose pages would count as memory of this process.
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.path = path
+        self.dtype = np.dtype(dtype)
+        self._file = path.open("wb")
+        self._length = 0
+        self._write_header()
+        self._start = self._file.tell()
+
+    def write(self, values: NDArray[Any], position: int | None = None) -> None:
+        """Write `values` at `position`, or append them."""
+        position = self._length if position is None else position
+        self._file.seek(self._start + position * self.dtype.itemsize)
+        self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self._length = max(self._length, position + len(values))
+
+    def close(self) -> None:
+        """Write the length into the header, and close the file."""
+        if not self._file.closed:
+            self._write_header()
+            self._file.close()
+
+    def read(self, first: int, last: int) -> NDArray[Any]:
+        """Return values `first` to `last` (exclusive) of the closed file."""
+        offset = self._start + first * self.dtype.itemsize
+        return np.fromfile(self.path, self.dtype, count=last - first, offset=offset)
+
+    def _write_header(self) -> None:
+        # NumPy pads the header for any length, so it keeps its size when written again.
+        self._file.seek(0)
+        descr = np.lib.format.dtype_to_descr(self.dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": (self._length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock the open file or folder of `descriptor` until it is closed; False if another process holds it.
+
+    Raises OSError where the file system has no locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def tried_lock(path: Path) -> Iterator[bool | None]:
+    """Try to lock a file or folder during the block, which receives the result; None: there are no locks.
+
+    Raises OSError when the path can't be opened, or is a link.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe must not block
+    try:
+        try:
+            is_locked: bool | None = try_lock(descriptor)
+        except OSError:
+            is_locked = None
+        yield is_locked
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process locks a folder, and lock it during the block. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+_MAX_THREADS = 8  # each holds a piece in memory
+
+
+def map_ordered(function: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[Result]:
+    """Yield `function(piece)` for all pieces, in order, computed in threads ahead of the reader.
+
+    For functions that release the interpreter lock, such as those of NumPy and hashlib. At most one piece per
+    thread is ahead of the reader, which bounds memory.
+    """
+    threads = min(_MAX_THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads) as pool:
+        pending: deque[Future[Result]] = deque()
+        try:
+            for piece in pieces:
+                pending.append(pool.submit(function, piece))
+                if len(pending) > threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+# The time between creating and locking, as two processes may replace a file at once; the age at which
+# something is abandoned where the file system has no locks.
+GRACE_SECONDS, _WITHOUT_LOCKS_SECONDS = 60.0, 86_400.0
+
+
+@contextmanager
+def new_file(target: Path, mode: int = 0o666) -> Iterator[Path]:
+    """Yield an empty file beside `target` that replaces it by rename, synced to disk, when the block ends.
+
+    `mode` are its permissions, less the umask. When the block raises, the file is removed and `target` is
+    unchanged; after a crash, the next replacement of `target` removes the file. Raises OSError.
+    """
+    remove_abandoned(target, GRACE_SECONDS)
+    fresh = target.parent / f".{target.name}.{uuid.uuid4().hex}.new"
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+    try:
+        with tried_lock(fresh):
+            yield fresh
+            sync(fresh)
+            fresh.replace(target)
+            sync(target.parent)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Yield an empty folder beside `target` that becomes `target` by rename when the block ends.
+
+    When the block raises, the folder is removed and `target` is unchanged; after a crash, the next call for
+    `target` removes the folder. An existing `target` is refused with a `DataError`, or replaced if
+    `overwrite` is given: at once where the file system can exchange two folders, else by two renames.
+    """
+    if target.exists() and not overwrite:
+        raise _existing(target)
+    remove_abandoned(target)
+    # Not mkdtemp, whose folder no other user can read.
+    with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as fresh:
+        yield fresh
+        if not (overwrite and target.exists()):
+            _rename(fresh, target)
+        elif not exchange(fresh, target):  # else `fresh` is the old folder now
+            old = fresh.with_suffix(".old")
+            target.rename(old)
+            fresh.rename(target)
+            shutil.rmtree(old)
+
+
+def _rename(fresh: Path, target: Path) -> None:
+    try:
+        fresh.rename(target)
+    except OSError:
+        if target.exists():  # another process has made it meanwhile
+            raise _existing(target) from None
+        raise
+
+
+def _existing(target: Path) -> DataError:
+    return DataError(f"{target} exists already; choose another folder, or replace it with --overwrite")
+
+
+@contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """Make a folder, and its parents; lock it during the block, and remove it after it. Raises OSError."""
+    try:
+        path.mkdir(parents=True)
+        with tried_lock(path):
+            yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Make a file's content, or a folder's entries, survive a power loss."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_abandoned(target: Path, grace: float = 0.0) -> None:
+    """Remove unlocked files and folders of earlier calls beside `target` that are older than `grace`."""
+    sweep(target.parent, f".{glob.escape(target.name)}.*.new", grace)
+
+
+def sweep(folder: Path, pattern: str, grace: float, now: float | None = None) -> list[Path]:
+    """Remove the files and folders of a pattern that dead processes left in `folder`, and return them.
+
+    They stay while a process holds their lock, while they are younger than `grace` seconds, and if they can't
+    be removed. `now` is in seconds since 1970.
+    """
+    now = time.time() if now is None else now
+    removed = []
+    for path in sorted(folder.glob(pattern)):
+        with suppress(OSError):
+            age = now - path.lstat().st_mtime
+            if age < grace:
+                continue
+            with tried_lock(path) as is_locked:
+                if is_locked or (is_locked is None and age >= _WITHOUT_LOCKS_SECONDS):
+                    _remove(path)
+                    removed.append(path)
+    return removed
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Give each of two files or folders the name of the other, atomically; False where that is impossible.
+
+    Linux has the call, for ext4, XFS, Btrfs and tmpfs; network file systems and other systems mostly lack it.
+    """
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        return False
+    names = (bytes(first.absolute()), bytes(second.absolute()))
+    return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
