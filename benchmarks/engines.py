@@ -30,7 +30,7 @@ from benchmarks.serving_shop import VERSIONS, Served, served_shop
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import compile_filter
-from turret.tower.engines.opening import Limits, open_engine
+from turret.tower.engines.engine import Limits, open_engine
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.index_settings import IndexSettings

@@ -32,9 +32,8 @@ from turret.tower.format.index_settings import (
     ScalarSettings,
     SearchParams,
 )
-from turret.tower.index.faiss_index.augmentation import are_equal
-from turret.tower.index.index import ExactIndex, Index, TunableIndex
-from turret.tower.index.opening import build_index, open_index
+from turret.tower.index.faiss_files import are_equal
+from turret.tower.index.index import ExactIndex, Index, TunableIndex, build_index, open_index
 from turret.training.commands import TrainRequest, export_run, train_command
 from turret.training.config.experiment import load_experiment
 

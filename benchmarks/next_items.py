@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.retrieval.retriever import Retriever
+from turret.tower.retrieval import Retriever
 from turret.training.baselines.interactions import Interactions
 from turret.training.baselines.item_items import pair_counts
 from turret.training.commands import TrainRequest, export_run, train_command

@@ -21,10 +21,10 @@ from turret.service.errors import AnswerError, ServiceError
 from turret.service.versions.folder import activation_lock
 from turret.service.versions.gate import GateReport, GateRequest, checked_versions, run_gate
 from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
-from turret.tower.engines.live import move_alias
+from turret.tower.engines.collections import move_alias
 from turret.tower.errors import BundleError
+from turret.tower.format.listing import current, point
 from turret.tower.format.manifest import read_manifest
-from turret.tower.format.pointer import current, point
 
 SHOWN_HISTORY = 10
 WIDTH = 110

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from turret.tower.config import ScoringConfig
-from turret.tower.layers.gather import ranges
+from turret.tower.layers.packed import ranges
 from turret.tower.towers.scoring import paired_scores, scored_items, scored_users
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.errors import TrainingError

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from turret.data.prepared import PreparedData
-from turret.tower.layers.gather import gather_rows
+from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, negative_count

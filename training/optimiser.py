@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from turret.tower.kernels.compiled import compiled, compiled_sum, prefetch
-from turret.tower.kernels.threads import in_parts
+from turret.tower.kernels.compiled import compiled, compiled_sum, in_parts, prefetch
 from turret.training.config.experiment import TrainingConfig
 from turret.training.errors import TrainingError
 

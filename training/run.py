@@ -15,7 +15,7 @@ from turret.data.errors import ConfigurationError
 from turret.data.files import new_file, remove_abandoned
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
-from turret.tower.layers.tables import Table, tables_by
+from turret.tower.layers.feature_layers import Table, tables_by
 from turret.tower.towers.model import TwoTowers
 from turret.training.baselines.registry import chosen_baselines, fitted_scores
 from turret.training.checkpoint import (

@@ -12,7 +12,7 @@ from turret.tower.bundle.bundle import load as load_bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import bundle_folder
-from turret.tower.retrieval.retriever import Retriever
+from turret.tower.retrieval import Retriever
 
 Id = int | str
 

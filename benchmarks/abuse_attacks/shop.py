@@ -10,7 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto, checker, helper, numpy_help
 
 from turret.data.features import Feature
 from turret.data.vocabulary import Vocabulary
-from turret.tower.bundle.item_golden import RecordedItem
+from turret.tower.bundle.golden import RecordedItem
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.manifest import Scoring
 

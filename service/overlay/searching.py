@@ -11,7 +11,7 @@ from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.manifest import Scoring
-from turret.tower.retrieval.retriever import Ranking
+from turret.tower.retrieval import Ranking
 
 Rows = NDArray[np.integer[Any]]
 Scores = NDArray[np.float32]

@@ -30,7 +30,7 @@ from turret.service.stores.registry import store_kind
 from turret.service.versions.folder import make_folder
 from turret.service.versions.gate_process import describe_exit
 from turret.service.versions.start import first_record, open_records
-from turret.tower.format.atomic_publish import remove_stale_dirs
+from turret.tower.format.listing import remove_stale_dirs
 
 SPARE_SECONDS = 5.0  # after the drain time, until workers that still run are killed
 _RESTART_SECONDS = 1.0  # from one start of a worker to the next

@@ -21,7 +21,7 @@ from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
 from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import EncodingError, EngineError, FilterError
-from turret.tower.retrieval.retriever import Ranking
+from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
 Answer = dict[str, Any]  # serialised later; its items are JSON already

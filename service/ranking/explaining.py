@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from turret.service.ranking.item_view import ItemView, Vectors
 from turret.service.ranking.query import ResolvedQuery
-from turret.tower.retrieval.retriever import Ranking
+from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
 # How many of the newest history items are left out one by one, and how many of them are reported per item.

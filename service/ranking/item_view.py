@@ -11,7 +11,7 @@ from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.retrieval.retriever import Ranking
+from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
 Vectors = NDArray[np.float32]

@@ -10,8 +10,7 @@ from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query
 from turret.service.schemas.fields import Cursor
 from turret.service.schemas.requests import RecommendRequest
-from turret.tower.retrieval.diversity import Cap, marginal_relevance
-from turret.tower.retrieval.retriever import Ranking
+from turret.tower.retrieval import Cap, Ranking, marginal_relevance
 
 # Returns the best k items; fewer only if fewer exist.
 Ranked = Callable[[int], Ranking]

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import InvalidFieldError
-from turret.tower.format.pointer import is_version
+from turret.tower.format.listing import is_version
 
 HISTORY_LIMIT = 1_000
 K_LIMIT = 1_000

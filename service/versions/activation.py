@@ -17,7 +17,7 @@ from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.service.versions.record import Activation, Record, Route, Routes, new_activation, now
 from turret.tower.engines.access import current_access
-from turret.tower.engines.live import check_loaded, move_alias
+from turret.tower.engines.collections import check_loaded, move_alias
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.manifest import Manifest
 

@@ -19,8 +19,7 @@ from turret.data.files import new_file, sync, try_lock
 from turret.service.errors import BusyError, ServiceError
 from turret.service.versions.record import Activation, Record, fault_of, new_activation
 from turret.tower.errors import BundleError
-from turret.tower.format.listing import versions
-from turret.tower.format.pointer import current, point
+from turret.tower.format.listing import current, point, versions
 from turret.tower.format.safe_open import no_link
 from turret.tower.format.snapshot import take_snapshot
 

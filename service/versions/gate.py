@@ -15,14 +15,14 @@ from turret.service.versions.record import Stored, now
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import GoldenQuery, check_golden, load_golden
 from turret.tower.config import MEMORY_FACTOR
-from turret.tower.engines.live import check_loaded
+from turret.tower.engines.collections import check_loaded
 from turret.tower.errors import BundleError, EncodingError, EngineError
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import VersionSummary, version_folder, versions
 from turret.tower.format.manifest import read_manifest
 from turret.tower.format.safe_open import check_folder, read_regular
 from turret.tower.format.snapshot import Snapshot, take_snapshot
-from turret.tower.retrieval.retriever import Retriever
+from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 
 FOLDER = ".gate"

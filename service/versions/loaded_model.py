@@ -10,7 +10,7 @@ import numpy as np
 from turret.service.versions.record import Routes
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.errors import EncodingError, EngineError
-from turret.tower.retrieval.retriever import Retriever
+from turret.tower.retrieval import Retriever
 
 # An answer of 27,000 items takes a tenth of this; an exact search of a million, or a large user tower, more:
 # those run in a thread.

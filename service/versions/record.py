@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from turret.service.errors import ReplicasUnavailableError
-from turret.tower.format.pointer import is_version
+from turret.tower.format.listing import is_version
 
 _MOST_BEFORE = 100
 COMPARISON_SECONDS = 1800  # that a version stays open for comparison

@@ -14,7 +14,7 @@ from turret.service.stores.sqlite.records import SqliteRecords
 from turret.service.versions.folder import keep, record_of
 from turret.service.versions.record import Record, read_record
 from turret.tower.errors import BundleError
-from turret.tower.format.pointer import current
+from turret.tower.format.listing import current
 
 _START_SECONDS, _START_PAUSE = 3.0, 0.2  # in which a Redis that is just starting has to answer
 _log = logging.getLogger("turret.replicas")

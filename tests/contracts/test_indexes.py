@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.support.engine_servers import running
 from tests.support.memory_engine import MemoryEngine
 from turret.tower.catalog.masks import RowMask
-from turret.tower.engines import opening
+from turret.tower.engines import engine as opening
 from turret.tower.engines.access import Access, set_access
 from turret.tower.errors import BundleError
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
@@ -30,9 +30,8 @@ from turret.tower.format.index_settings import (
     VectorFacts,
 )
 from turret.tower.format.manifest import Scoring
-from turret.tower.index.faiss_index.untyped import faiss
-from turret.tower.index.index import ExactIndex, Index
-from turret.tower.index.opening import build_index, open_index
+from turret.tower.index.faiss_calls import faiss
+from turret.tower.index.index import ExactIndex, Index, build_index, open_index
 from turret.tower.index.planner import Planner
 
 EFFORTS = (SearchParams(k=10, breadth=24, candidates=60), SearchParams(k=100, breadth=60, candidates=300))

@@ -11,7 +11,7 @@ from tests.tower.small_towers import from_the_start, user_features
 from turret.data.features import Features
 from turret.tower.config import ScoringConfig
 from turret.tower.hostile import check_onnx
-from turret.tower.inference.session import Session
+from turret.tower.inference.encoder import Session
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.times import TIME_INPUTS
 from turret.tower.towers.config import TowerConfig

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tests.conftest import contents
 from turret.tower.bundle.publish import publish
 from turret.tower.bundle.reindex import reindex
+from turret.tower.format.listing import point
 from turret.tower.format.manifest import MANIFEST, Manifest, read_manifest, write_manifest
-from turret.tower.format.pointer import point
 from turret.tower.tuning.choice import IndexRequest
 
 COUNT, FIRST, WIDTH, TEMPERATURE = 2_500, 100, 16, 0.5

@@ -17,7 +17,7 @@ from tests.support.service_calls import (
 )
 from tests.support.service_process import Start, plain_client
 from tests.support.until import until
-from turret.tower.format.pointer import current
+from turret.tower.format.listing import current
 
 
 def log_of(root: Path) -> list[dict[str, Any]]:

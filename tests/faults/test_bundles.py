@@ -16,8 +16,8 @@ from tests.support.hostile_towers import dividing, growing, looping, peaked, thi
 from tests.support.service_calls import activate
 from tests.support.service_process import Process
 from turret.tower.bundle.publish import publish
+from turret.tower.format.listing import current
 from turret.tower.format.manifest import DIGEST, MANIFEST
-from turret.tower.format.pointer import current
 
 # One service for all of them: each costs the check of a version.
 pytestmark = pytest.mark.process

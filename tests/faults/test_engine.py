@@ -9,8 +9,8 @@ from tests.support.service_app import activate, ids, recommended, serving
 from tests.support.until import until
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.engine_settings import EngineSettings
+from turret.tower.format.listing import point
 from turret.tower.format.manifest import read_manifest
-from turret.tower.format.pointer import point
 
 __all__ = ["server", "shop"]  # fixtures
 QUESTION = {"history": [3, 5, 7], "k": 10}

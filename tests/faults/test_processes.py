@@ -25,7 +25,7 @@ from tests.support.service_calls import (
 from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.tower.bundle.publish import publish
-from turret.tower.format.pointer import current
+from turret.tower.format.listing import current
 
 ASK = (
     b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"

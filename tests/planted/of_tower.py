@@ -11,12 +11,12 @@ import torch
 from tests.planted.fault import Function, planted, seeing
 
 
-@planted("turret.tower.format.atomic_publish:atomic_folder", "tower/test_versions.py")
+@planted("turret.tower.format.listing:atomic_folder", "tower/test_versions.py")
 def a_published_bundle_is_not_synced(original: Any) -> Function:
     return contextmanager(seeing(original.__wrapped__, sync=lambda path: None))
 
 
-@planted("turret.tower.format.integrity:check_vectors", "tower/test_bundle.py")
+@planted("turret.tower.format.checksums:check_vectors", "tower/test_bundle.py")
 def lengths_of_unit_vectors_are_not_checked(original: Function) -> Function:
     return seeing(original, _check_lengths=lambda norms: None)
 
@@ -36,7 +36,7 @@ def true_equals_1_in_a_condition(original: Function) -> Function:
     return lambda value: (False, value)
 
 
-@planted("turret.tower.index.faiss_index.order:ordered", "contracts/test_indexes.py")
+@planted("turret.tower.index.faiss_calls:ordered", "contracts/test_indexes.py")
 def ties_are_left_in_the_order_in_which_they_are_found(original: Function) -> Function:
     def ordered(rows: Any, scores: Any, k: int) -> Any:
         order = np.argsort(-scores, kind="stable")[:k]
@@ -67,7 +67,7 @@ def excluded_rows_shorten_the_answer(original: Function) -> Function:
     return query
 
 
-@planted("turret.tower.retrieval.diversity:marginal_relevance", "tower/test_retrieval.py")
+@planted("turret.tower.retrieval:marginal_relevance", "tower/test_retrieval.py")
 def diversity_gives_the_order_of_the_scores(original: Function) -> Function:
     def marginal_relevance(scores: Any, vectors: Any, k: int, weight: float, *take: Any) -> Any:
         return original(scores, vectors, k, 0.0, *take)
@@ -75,7 +75,7 @@ def diversity_gives_the_order_of_the_scores(original: Function) -> Function:
     return marginal_relevance
 
 
-@planted("turret.tower.retrieval.retriever:Retriever.nearest", "tower/test_retrieval.py")
+@planted("turret.tower.retrieval:Retriever.nearest", "tower/test_retrieval.py")
 def scores_are_not_divided_by_the_temperature(original: Function) -> Function:
     def nearest(self: Any, *asked: Any, **named: Any) -> Any:
         with patch.object(self, "_temperature", np.float32(1.0)):
@@ -89,7 +89,7 @@ def the_queries_that_tune_an_index_measure_it_too(original: Function) -> Functio
     return lambda queries, count: (original(queries, count)[0], np.ascontiguousarray(queries))
 
 
-@planted("turret.tower.kernels.dropout:_Drop.backward", "tower/test_kernels.py")
+@planted("turret.tower.kernels.elementwise:_Drop.backward", "tower/test_kernels.py")
 def the_backward_pass_drops_other_values(original: Function) -> Function:
     def backward(context: Any, *slopes: Any) -> Any:
         return original(SimpleNamespace(dropped=context.dropped, seed=context.seed + 1), *slopes)
@@ -107,7 +107,7 @@ def attention_in_training_reads_the_future(original: Function) -> Function:
     return seeing(original, scaled_dot_product_attention=everywhere)
 
 
-@planted("turret.tower.layers.segments:lay_out", "contracts/test_user_towers.py")
+@planted("turret.tower.layers.packed:lay_out", "contracts/test_user_towers.py")
 def an_example_reads_the_step_behind_its_window(original: Function) -> Function:
     return lambda starts, ends: original(starts, ends + 1)
 

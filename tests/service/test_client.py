@@ -19,7 +19,7 @@ from turret.service.errors import AnswerError, ServiceError
 from turret.service.versions.gate import read_report
 from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
-from turret.tower.format.pointer import current
+from turret.tower.format.listing import current
 
 URL = "http://turret.test:8000"
 

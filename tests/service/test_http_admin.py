@@ -15,7 +15,7 @@ from tests.support.service_app import ADMIN, activate, client_of, ids, post_even
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
 from turret.tower.bundle.publish import publish
-from turret.tower.format.pointer import current
+from turret.tower.format.listing import current
 
 Call = Callable[..., Any]
 

@@ -27,7 +27,7 @@ from turret.service.observing.quality import (
 )
 from turret.service.settings import Settings
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.format.integrity import lengths_of, measure_norms
+from turret.tower.format.checksums import lengths_of, measure_norms
 from turret.tower.format.manifest import Manifest, Scoring
 
 

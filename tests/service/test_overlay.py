@@ -35,7 +35,7 @@ from turret.tower.bundle.publish import publish
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import MaskCache, RowMask
 from turret.tower.format.manifest import Scoring
-from turret.tower.retrieval.retriever import Ranking
+from turret.tower.retrieval import Ranking
 
 LATE = 9_999_999_999_999  # long after any bundle
 FEATURES = b'{"n0":1.0}'

@@ -33,7 +33,7 @@ from turret.service.versions.loaded_model import LatencyEstimate, LoadedModel, o
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import EngineError
-from turret.tower.retrieval.retriever import Ranking, Retriever
+from turret.tower.retrieval import Ranking, Retriever
 
 NOW = 1_700_000_000_000
 STORED = History(["a", "b"], [NOW - 10, NOW + 120_000])  # the second by a clock that is ahead

@@ -59,7 +59,7 @@ from turret.service.versions.start import first_record
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.errors import BundleError
-from turret.tower.format.pointer import current, point
+from turret.tower.format.listing import current, point
 from turret.tower.format.snapshot import take_snapshot
 
 Make = Callable[..., BundleContents]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, checker, helper, numpy_helper
 
 from turret.data.features import Feature
-from turret.tower.bundle.item_golden import RecordedItem
+from turret.tower.bundle.golden import RecordedItem
 from turret.tower.bundle.publish import BundleContents
 
 CATEGORY = Feature(name="kind", kind="category", values=("book", "film"))

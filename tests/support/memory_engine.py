@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from tests.conftest import contents
 from turret.tower.bundle.publish import publish
-from turret.tower.engines import opening
+from turret.tower.engines import engine as opening
 from turret.tower.engines.access import Access, set_access
-from turret.tower.engines.engine import Engine, EngineItems
-from turret.tower.engines.opening import Limits
+from turret.tower.engines.engine import Engine, EngineItems, Limits
 from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
 from turret.tower.errors import EngineError
 

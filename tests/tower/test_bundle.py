@@ -32,7 +32,7 @@ from turret.tower.bundle.golden import (
 )
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError
-from turret.tower.retrieval.retriever import Ranking
+from turret.tower.retrieval import Ranking
 
 Make = Callable[..., BundleContents]
 

@@ -17,8 +17,7 @@ from tests.support.memory_engine import MemoryEngine, met
 from tests.support.tools import require
 from tests.support.until import until
 from turret.tower.engines.access import Access, Connection
-from turret.tower.engines.engine import Engine, EngineField, EngineItems
-from turret.tower.engines.opening import Limits, open_engine
+from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits, open_engine
 from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
 from turret.tower.errors import EngineError
 

@@ -49,16 +49,15 @@ from turret.tower.engines.collections import (
     namespace,
 )
 from turret.tower.engines.commands import publish_bundle
-from turret.tower.engines.engine import Engine, EngineItems
+from turret.tower.engines.engine import Engine, EngineItems, Limits, engine_name, open_engine
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
-from turret.tower.engines.opening import Limits, engine_name, open_engine
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.engines.where import InRange
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
+from turret.tower.format.listing import current
 from turret.tower.format.manifest import MeasuredRecall, read_manifest
-from turret.tower.format.pointer import current
 from turret.tower.index.index import Index
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import measure_recall

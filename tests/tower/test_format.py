@@ -17,11 +17,11 @@ from pydantic import ValidationError
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError
-from turret.tower.format.checksums import check_files, check_sizes
+from turret.tower.format.checksums import check_files, check_parts, check_sizes, lengths_of, measure_norms
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
 from turret.tower.format.index_settings import ScalarSettings, SearchParams
-from turret.tower.format.integrity import check_parts, lengths_of, measure_norms
 from turret.tower.format.item_map import open_item_map, quantised
+from turret.tower.format.listing import current, is_version, point
 from turret.tower.format.manifest import (
     DIGEST,
     MANIFEST,
@@ -31,7 +31,6 @@ from turret.tower.format.manifest import (
     digest_line,
     read_manifest,
 )
-from turret.tower.format.pointer import current, is_version, point
 from turret.tower.format.safe_open import Identity, identity, identity_of, open_regular, read_regular
 from turret.tower.format.sections import ALIGNMENT, Section, Sections, map_array, map_file, pack
 

@@ -205,7 +205,7 @@ def test_numbers_in_other_files_are_refused_by_the_second_wall_too(
     (tmp_path / "secret").write_bytes(b"password")
     tower = thief("secret", 8)
     assert onnxruntime.InferenceSession(tower), "this is what it is about"
-    monkeypatch.setattr("turret.tower.inference.session.check_onnx", lambda *_: None)
+    monkeypatch.setattr("turret.tower.inference.encoder.check_onnx", lambda *_: None)
     with pytest.raises(BundleError, match="can't be run"):
         Encoder(tower, np.zeros((3, 8), np.float32), 5, ())
 

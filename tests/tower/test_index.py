@@ -17,14 +17,12 @@ from turret.tower.format.index_settings import (
     SearchParams,
 )
 from turret.tower.format.manifest import Scoring
-from turret.tower.index.faiss_index.augmentation import are_equal, augmented
-from turret.tower.index.faiss_index.faiss_calls import RefinedSearch
-from turret.tower.index.faiss_index.order import Found
-from turret.tower.index.faiss_index.untyped import faiss
+from turret.tower.index.approximate import ScalarIndex
+from turret.tower.index.faiss_calls import Found, RefinedSearch, faiss
+from turret.tower.index.faiss_files import are_equal, augmented
 from turret.tower.index.index import ExactIndex, Index
 from turret.tower.index.inverted import IvfPqIndex
 from turret.tower.index.planner import Planner
-from turret.tower.index.scalar import ScalarIndex
 
 
 def by_sorting(

@@ -18,12 +18,11 @@ from turret.tower.format.index_settings import (
     ScalarSettings,
     SearchParams,
 )
-from turret.tower.index.faiss_index.untyped import faiss
+from turret.tower.index.approximate import ScalarIndex
+from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.hnsw import HnswIndex
-from turret.tower.index.index import ExactIndex
+from turret.tower.index.index import ExactIndex, build_index, open_index
 from turret.tower.index.inverted import IvfIndex
-from turret.tower.index.opening import build_index, open_index
-from turret.tower.index.scalar import ScalarIndex
 
 VECTORS = np.random.default_rng(0).standard_normal((500, 8)).astype(np.float32)
 

@@ -12,11 +12,15 @@ from torch.nn.functional import normalize
 
 from tests.support.places import ROOT
 from turret.tower.kernels.bucket_rows import bucket_rows, pad_rows
-from turret.tower.kernels.compiled import compiled, compiled_sum, prefetch
-from turret.tower.kernels.counter_random import STEP, stream_of, uniform
-from turret.tower.kernels.dropout import Dropout
-from turret.tower.kernels.normalize import normalized, normalized_but_last
-from turret.tower.kernels.threads import in_parts
+from turret.tower.kernels.compiled import compiled, compiled_sum, in_parts, prefetch
+from turret.tower.kernels.elementwise import (
+    STEP,
+    Dropout,
+    normalized,
+    normalized_but_last,
+    stream_of,
+    uniform,
+)
 
 KERNELS = ROOT / "tower" / "kernels"
 
@@ -65,7 +69,7 @@ def test_changed_modules_do_not_meet_code_compiled_from_others(
     monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "kept"))
     kernels = tmp_path / "turret" / "tower" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("compiled.py", "counter_random.py"):
+    for name in ("compiled.py", "elementwise.py"):
         copy = Path(shutil.copy(KERNELS / name, kernels))
     before = folder_of(kernels / "compiled.py")
     assert folder_of(kernels / "compiled.py") == before
@@ -132,7 +136,7 @@ def test_places_are_dropped_independently() -> None:
 
 
 def test_how_many_threads_work_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turret.tower.kernels.dropout.LEAST_WORDS", 999)
+    monkeypatch.setattr("turret.tower.kernels.elementwise.LEAST_WORDS", 999)
     values, threads = torch.ones(3000, 100), torch.get_num_threads()
     drawn = []
     try:

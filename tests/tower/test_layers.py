@@ -12,9 +12,8 @@ from torch.nn.functional import relu
 from tests.tower.small_towers import ITEMS, item_features, user_features
 from turret.tower.errors import TowerError
 from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, bag_codes, selected_features
-from turret.tower.layers.gather import gather_rows, ranges
 from turret.tower.layers.linear import Linear, perceptron, set_matmul_dtype
-from turret.tower.layers.packed import PackedHistories
+from turret.tower.layers.packed import PackedHistories, gather_rows, ranges
 from turret.tower.layers.windows import window_means, window_sums
 
 

@@ -16,11 +16,11 @@ from turret.data.features import Feature
 from turret.data.manifest import hash_file
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.bundle.query_vectors import QUERY_VECTORS, check_queries, query_vectors
+from turret.tower.bundle.publish import QUERY_VECTORS, BundleContents, check_queries, publish, query_vectors
 from turret.tower.bundle.reindex import reindex
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import ScalarSettings
+from turret.tower.format.listing import current
 from turret.tower.format.manifest import (
     DIGEST,
     MANIFEST,
@@ -29,10 +29,9 @@ from turret.tower.format.manifest import (
     read_manifest,
     write_manifest,
 )
-from turret.tower.format.pointer import current
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
-from turret.tower.retrieval.retriever import Retriever
+from turret.tower.retrieval import Retriever
 from turret.tower.tuning.choice import IndexRequest
 
 Make = Callable[..., BundleContents]

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.catalog.masks import RowMask
-from turret.tower.retrieval.diversity import Cap, marginal_relevance
-from turret.tower.retrieval.retriever import Retriever
+from turret.tower.retrieval import Cap, Retriever, marginal_relevance
 
 Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
 

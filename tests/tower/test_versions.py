@@ -13,9 +13,8 @@ from turret.tower.bundle import bundle as bundles_module
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError
-from turret.tower.format.atomic_publish import atomic_folder, remove_stale_dirs
 from turret.tower.format.checksums import check_files
-from turret.tower.format.listing import version_folder, versions
+from turret.tower.format.listing import atomic_folder, remove_stale_dirs, version_folder, versions
 from turret.tower.format.snapshot import Snapshot, check_content, take_snapshot
 from turret.tower.inference.item_encoder import open_item_encoder
 

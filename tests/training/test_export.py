@@ -21,7 +21,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import difference, load_golden, replay
 from turret.tower.errors import TowerError
 from turret.tower.format.manifest import Scoring
-from turret.tower.retrieval.retriever import Retriever
+from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 from turret.tower.towers.model import TwoTowers
 from turret.training.checkpoint import Progress

@@ -26,8 +26,8 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.format.listing import current
 from turret.tower.format.manifest import Manifest, Norms, Scoring
-from turret.tower.format.pointer import current
 from turret.training.evaluation.evaluation import TOWERS
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.run import PER_USER

@@ -16,7 +16,7 @@ from tests.support.command_line import ROOT, environment
 from tests.support.trained import trained_shop
 from turret.arguments import naming_arguments
 from turret.model import Model
-from turret.tower.retrieval.retriever import Retriever
+from turret.tower.retrieval import Retriever
 
 PAGE = ROOT / "docs" / "python.md"
 README = ROOT / "README.md"

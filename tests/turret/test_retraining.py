@@ -35,9 +35,8 @@ from turret.service.settings import read_settings
 from turret.tower.bundle.publish import publish
 from turret.tower.bundle.reindex import reindex
 from turret.tower.errors import BundleError
-from turret.tower.format.listing import versions
+from turret.tower.format.listing import current, point, versions
 from turret.tower.format.manifest import read_manifest
-from turret.tower.format.pointer import current, point
 from turret.tower.tuning.choice import IndexRequest
 from turret.training.run import Run
 

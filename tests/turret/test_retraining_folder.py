@@ -29,8 +29,8 @@ from turret.service.versions.folder import RECORD, keep_record
 from turret.service.versions.record import Record, Route, Routes, new_activation
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
+from turret.tower.format.listing import current, point
 from turret.tower.format.manifest import Manifest, read_manifest
-from turret.tower.format.pointer import current, point
 
 __all__ = ["server", "shop"]  # fixtures
 START, DAY = 1_700_000_000, 86_400

@@ -1,3 +1,3 @@
 """A bundle: opened and checked, or published."""
 
-__all__ = ["bundle", "golden", "item_golden", "publish", "query_vectors", "reindex"]
+__all__ = ["bundle", "golden", "publish", "reindex"]

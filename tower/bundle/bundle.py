@@ -13,14 +13,13 @@ from turret.data.vocabulary import ID_LENGTH, Vocabulary
 from turret.tower.bundle.golden import check_golden
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.errors import BundleError
-from turret.tower.format.checksums import check_files, check_sizes, read_listed
-from turret.tower.format.integrity import check_parts
+from turret.tower.format.checksums import check_files, check_parts, check_sizes, read_listed
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import INDEX, Manifest, read_manifest
 from turret.tower.format.safe_open import identity, read_regular
 from turret.tower.format.sections import map_array
 from turret.tower.format.snapshot import Snapshot, check_content, take_snapshot
-from turret.tower.index.opening import open_index
+from turret.tower.index.index import open_index
 from turret.tower.inference.encoder import Encoder
 from turret.tower.inference.item_encoder import ItemEncoder, open_item_encoder
 

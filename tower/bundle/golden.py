@@ -1,19 +1,21 @@
-"""Recorded queries and their answers: a test that tower, vectors, vocabulary and index are of one model."""
+"""Recorded queries and recorded items of a bundle, with the answers and vectors of training."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from turret.data.errors import DataError
-from turret.tower.bundle.item_golden import GoldenBundle, check_golden_items
+from turret.data.vocabulary import Vocabulary
 from turret.tower.errors import BundleError, EncodingError
+from turret.tower.format.manifest import GOLDEN_ITEMS
 from turret.tower.format.safe_open import read_regular
-from turret.tower.retrieval.retriever import Ranking, Retriever
+from turret.tower.inference.item_encoder import ItemEncoder
+from turret.tower.retrieval import Ranking, Retrievable, Retriever
 from turret.tower.times import Times
 
 GOLDEN_K = 20
@@ -24,6 +26,14 @@ _STEPS_AT_ONCE = 4096
 # Float32 sums in another order (torch, ONNX, another processor) differ by about 1e-6 of the largest score;
 # a wrong tower or a mixed-up vocabulary by far more than this.
 TOLERANCE = 1e-4
+
+
+class GoldenBundle(Retrievable, Protocol):
+    """The parts of a bundle that recorded queries and items are compared with."""
+
+    folder: Path
+    vocabulary: Vocabulary
+    item_encoder: ItemEncoder | None
 
 
 class RecordedQuery(BaseModel):
@@ -204,3 +214,114 @@ def _known(bundle: GoldenBundle, i: int, query: RecordedQuery) -> NDArray[np.int
     if unknown:
         raise BundleError(f"recorded query {i}: the items {unknown[:5]} are not in the vocabulary", "answers")
     return rows
+
+
+# Relative to the largest coordinate: far above rounding, and far below the difference of another tower.
+# Training records 16 items.
+_FILE_BYTES, _MOST_RECORDED, _WIDEST = 16_000_000, 1024, 65_536
+
+
+class RecordedItem(BaseModel):
+    """An item of the catalog as the body of `PUT /v1/items/{id}`, and its vector in training.
+
+    `vector` [D] is of its features alone, as for an id outside the training.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: int | str
+    features: dict[str, Any]
+    vector: tuple[float, ...] = Field(max_length=_WIDEST)
+
+
+class GoldenItem(RecordedItem):
+    """A recorded item and the inner product of its vector with the catalog's.
+
+    The product detects a tower of another model that brings its own recorded items.
+    """
+
+    product: float
+
+
+class GoldenItems(BaseModel):
+    """`golden_items.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    items: tuple[GoldenItem, ...] = Field(min_length=1, max_length=_MOST_RECORDED)
+
+
+def record_items(
+    folder: Path, items: tuple[RecordedItem, ...], vocabulary: Vocabulary, vectors: NDArray[np.float32]
+) -> None:
+    """Write `golden_items.json`: items, with their products with the catalog's `vectors` [N, D] of them.
+
+    Raises BundleError when there is none, too many, or one isn't in the vocabulary.
+    """
+    if len(items) > _MOST_RECORDED:
+        raise BundleError(f"{len(items)} items are recorded, and {_MOST_RECORDED} is the most; record fewer")
+    rows, unknown = vocabulary.known_rows(item.id for item in items)
+    if unknown or not items:
+        raise BundleError(
+            "an item tower comes with at least one recorded item of the catalog, and "
+            f"{unknown[:5] or 'none'} is not; record others"
+        )
+    recorded = [
+        GoldenItem(**item.model_dump(), product=_product(item.vector, vectors[row]))
+        for item, row in zip(items, rows.tolist(), strict=True)
+    ]
+    golden = GoldenItems(items=tuple(recorded))
+    (folder / GOLDEN_ITEMS).write_text(golden.model_dump_json(), encoding="utf-8")
+
+
+def check_golden_items(bundle: GoldenBundle) -> None:
+    """Encode the recorded items of a bundle with an item tower, and compare.
+
+    Raises BundleError naming the first whose vector, or product with the catalog's, differs from the record.
+    """
+    if bundle.item_encoder is None:
+        return
+    golden = _load(bundle.folder / GOLDEN_ITEMS)
+    try:
+        vectors = bundle.item_encoder.encode([item.features for item in golden.items])
+    except EncodingError as error:
+        raise BundleError(
+            f"{GOLDEN_ITEMS}: item {error.position}: {error.field}: {error}; export the bundle again",
+            "answers",
+        ) from None
+    for item, vector in zip(golden.items, vectors, strict=True):
+        fault = _difference(bundle, item, vector)
+        if fault:
+            raise BundleError(
+                f"the item tower of bundle {bundle.manifest.version} encodes item {item.id!r} differently "
+                f"than in training: {fault}; its files are of different models, export it again",
+                "answers",
+            )
+
+
+def _difference(bundle: GoldenBundle, item: GoldenItem, vector: NDArray[np.float32]) -> str | None:
+    row = bundle.vocabulary.row(item.id)
+    if row is None:
+        return "the catalog has no such item"
+    expected = np.array(item.vector, dtype=np.float32)
+    if expected.shape != vector.shape:
+        return f"a vector of {len(vector)} numbers where {len(expected)} are expected"
+    apart = np.abs(vector - expected)
+    if not (apart <= TOLERANCE * np.abs(expected).max()).all():  # NaN is a difference
+        return f"its vector is {np.nanmax(apart):.2g} away from the recorded one"
+    known = np.array(bundle.vectors[row])
+    slack = TOLERANCE * max(1e-30, float(np.linalg.norm(expected) * np.linalg.norm(known)))
+    if not abs(_product(item.vector, known) - item.product) <= slack:
+        return "the catalog's vector of that item differs from the recorded one"
+    return None
+
+
+def _product(vector: tuple[float, ...], other: NDArray[np.float32]) -> float:
+    return float(np.array(vector, dtype=np.float64) @ other.astype(np.float64))
+
+
+def _load(path: Path) -> GoldenItems:
+    try:
+        return GoldenItems.model_validate_json(read_regular(path, _FILE_BYTES))
+    except ValidationError as error:
+        raise BundleError(f"{path} holds no recorded items ({error.errors()[0]['msg']})", "parts") from None

@@ -5,33 +5,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from turret.data.errors import DataError
 from turret.data.features import Feature
-from turret.data.files import save_array
+from turret.data.files import open_array, save_array
 from turret.data.manifest import hash_file
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import (
     GOLDEN_K,
+    RecordedItem,
     check_golden,
     difference,
+    load_golden,
     record,
+    record_items,
     recorded_queries,
     replay,
     save_golden,
 )
-from turret.tower.bundle.item_golden import RecordedItem, record_items
-from turret.tower.bundle.query_vectors import query_vectors, save_queries
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.errors import BundleError
-from turret.tower.format.atomic_publish import atomic_folder
-from turret.tower.format.integrity import lengths_of, measure_norms
+from turret.tower.format.checksums import lengths_of, measure_norms
 from turret.tower.format.item_map import MAP_FILE, ItemMap
+from turret.tower.format.listing import atomic_folder, check_version, current, point
 from turret.tower.format.manifest import (
     EXPERIMENT,
     ITEM_FEATURES,
@@ -41,10 +43,56 @@ from turret.tower.format.manifest import (
     Scoring,
     write_manifest,
 )
-from turret.tower.format.pointer import check_version, current, point
 from turret.tower.index.planner import Planner
-from turret.tower.retrieval.retriever import Ranking
+from turret.tower.retrieval import Ranking
 from turret.tower.tuning.recall import EXACT_QUERIES, measure_recall
+
+if TYPE_CHECKING:
+    from turret.tower.bundle.bundle import Bundle
+
+
+QUERY_VECTORS = "query_vectors.npy"
+
+
+def query_vectors(bundle: "Bundle") -> NDArray[np.float32]:
+    """The user vectors [Q, D] that came with the bundle, or those of its recorded queries.
+
+    Raises BundleError when they can't be read, are not finite, or have another width than the items.
+    """
+    path = bundle.folder / QUERY_VECTORS
+    if not path.exists():
+        return recorded_vectors(bundle)
+    try:
+        vectors: NDArray[np.float32] = open_array(path, "float32")
+    except DataError as error:
+        raise BundleError(str(error)) from None
+    check_queries(vectors, bundle.manifest.dimension)
+    return vectors
+
+
+def recorded_vectors(bundle: "Bundle") -> NDArray[np.float32]:
+    """The user vectors [Q, D] of the bundle's recorded queries, encoded by its user tower."""
+    queries = load_golden(bundle.folder / "golden.json").queries
+    histories = [bundle.vocabulary.known_rows(query.history)[0] for query in queries]
+    features, times = [query.features for query in queries], [query.times for query in queries]
+    return bundle.encoder.encode(histories, features, times)
+
+
+def save_queries(folder: Path, vectors: NDArray[np.float32], dimension: int) -> None:
+    """Write user vectors [Q, D] into a bundle's folder. Raises BundleError as `check_queries`."""
+    check_queries(vectors, dimension)
+    save_array(folder / QUERY_VECTORS, np.ascontiguousarray(vectors, dtype=np.float32))
+
+
+def check_queries(vectors: NDArray[np.float32], dimension: int) -> None:
+    """Raise BundleError unless these are finite vectors [Q, D] of width `dimension`, at least one."""
+    if vectors.ndim != 2 or not len(vectors) or vectors.shape[1] != dimension:
+        raise BundleError(
+            f"{QUERY_VECTORS} has shape {vectors.shape} where user vectors of width {dimension} are "
+            "expected; export the bundle again"
+        )
+    if not np.isfinite(vectors).all():
+        raise BundleError(f"{QUERY_VECTORS} is not finite; the training went wrong, train again")
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from pathlib import Path
 from turret.data.manifest import hash_file
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import RecordedQuery, check_golden, load_golden, record, replay, save_golden
-from turret.tower.bundle.query_vectors import query_vectors
+from turret.tower.bundle.publish import query_vectors
 from turret.tower.errors import BundleError
-from turret.tower.format.atomic_publish import atomic_folder
+from turret.tower.format.listing import atomic_folder, check_version
 from turret.tower.format.manifest import INDEX, Manifest, write_manifest
-from turret.tower.format.pointer import check_version
 from turret.tower.tuning.choice import Chosen, IndexRequest, choose
 from turret.tower.tuning.recall import check_recall
 

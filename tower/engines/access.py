@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
 from turret.tower.engines.circuit import Circuit, CircuitState
-from turret.tower.engines.engine import Engine, ended_after
-from turret.tower.engines.opening import Limits, engine_name, open_engine
+from turret.tower.engines.engine import Engine, Limits, ended_after, engine_name, open_engine
 from turret.tower.engines.where import Where
 from turret.tower.errors import EngineError
 

@@ -1,17 +1,19 @@
-"""The names of a folder's collections in an engine, and the removal of those that no version needs."""
+"""Collections of a folder's versions: their names, whether one is complete, the alias of the live one."""
 
 import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from turret.data.errors import without_credentials
 from turret.data.files import locked
 from turret.tower.engines.access import engine_url
-from turret.tower.engines.engine import Engine
-from turret.tower.engines.opening import open_engine
-from turret.tower.errors import BundleError
+from turret.tower.engines.engine import Engine, Limits, ended_after, open_engine
+from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.listing import versions
-from turret.tower.format.manifest import read_manifest
+from turret.tower.format.manifest import Manifest, read_manifest
 
 NAMESPACE_FILE = ".engine_namespace"
 _PATTERN = re.compile("turret_[0-9a-f]{12}")
@@ -108,3 +110,43 @@ def clear(bundles: Path, engine: Engine) -> list[str]:
     for name in dropped:
         engine.drop(name)
     return dropped
+
+
+# The lock of activations is held meanwhile.
+_LIMITS = Limits(search=5.0, load=10.0)
+
+
+def check_loaded(manifest: Manifest) -> None:
+    """Raise BundleError unless the engine of a version, if it has one, holds its whole collection."""
+    settings = manifest.index
+    if not isinstance(settings, EngineSettings):
+        return
+    try:
+        with _opened(settings) as engine:
+            found = engine.count(settings.collection)
+    except EngineError as error:
+        raise BundleError(str(error)) from None
+    if found != manifest.item_count:
+        held = "no collection" if found is None else f"{found:,} items in"
+        raise BundleError(
+            f"{without_credentials(engine_url(settings.url))} holds {held} {settings.collection}, where "
+            f"{manifest.item_count:,} items are needed; publish it there with `turret publish --engine URL`"
+        )
+
+
+def move_alias(manifest: Manifest) -> None:
+    """Make the alias of a version's folder name its collection, where it has one. Raises EngineError."""
+    settings = manifest.index
+    if isinstance(settings, EngineSettings):
+        with _opened(settings) as engine:
+            engine.point(settings.alias, settings.collection)
+
+
+@contextmanager
+def _opened(settings: EngineSettings) -> Iterator[Engine]:
+    engine = open_engine(engine_url(settings.url), _LIMITS)
+    try:
+        with ended_after(2 * _LIMITS.load, engine.close):
+            yield engine
+    finally:
+        engine.close()

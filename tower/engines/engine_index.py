@@ -16,7 +16,7 @@ from turret.tower.engines.where import Where
 from turret.tower.errors import BundleError
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.safe_open import read_regular
-from turret.tower.index.faiss_index.order import Found, ordered
+from turret.tower.index.faiss_calls import Found, ordered
 from turret.tower.index.index import ExactIndex, Index
 
 _FILE_BYTES = 10_000

@@ -1,13 +1,123 @@
-"""Checks that the files of a bundle are byte by byte the published ones."""
+"""Checks that the files of a bundle are the published ones, fit each other and hold usable numbers."""
 
 import hashlib
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from turret.data.files import map_ordered
 from turret.data.manifest import FileHash
 from turret.tower.errors import BundleError
-from turret.tower.format.manifest import Manifest
+from turret.tower.format.manifest import Manifest, Norms
 from turret.tower.format.safe_open import Identity, identity, identity_of, open_regular, read_regular
+
+# Float32 rounding of a norm over some thousand columns; a vector that was never normalised is further off.
+_UNIT_TOLERANCE = 1e-3
+# The quantiles of the lengths in a manifest.
+QUANTILES = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)
+# The same sums in another order, on another processor.
+_NORM_TOLERANCE = 1e-4
+
+
+def check_parts(
+    manifest: Manifest,
+    vectors: NDArray[np.float32],
+    popularity: NDArray[np.int64],
+    vocabulary_length: int,
+) -> None:
+    """Raise BundleError naming the first part whose shape or content doesn't fit the rest.
+
+    The index is compared with the vectors when it is opened (`tower.index.opening`).
+    """
+    _check_shapes(manifest, vectors, popularity, vocabulary_length)
+    check_vectors(manifest, vectors)
+    if (popularity < 0).any():
+        raise BundleError("popularity.npy holds a negative count; export the bundle again", "parts")
+
+
+def check_vectors(manifest: Manifest, vectors: NDArray[np.float32]) -> None:
+    """Raise BundleError unless the item vectors [N, D] are usable.
+
+    They are finite, not all zero, of length 1 where the scoring is cosine, and have the published lengths.
+    """
+    norms = lengths_of(vectors)
+    if not np.isfinite(norms).all():
+        row = int(np.argmin(np.isfinite(norms)))
+        raise BundleError(
+            f"item_vectors.npy is not finite in row {row}; the training went wrong, train again", "vectors"
+        )
+    if not norms.any():
+        raise BundleError(
+            "item_vectors.npy holds nothing but zeros; the training went wrong, train again", "vectors"
+        )
+    if manifest.scoring.kind == "cosine":
+        _check_lengths(lengths_of(vectors[:, :-1]) if manifest.scoring.item_bias else norms)
+    check_norms(manifest.norms, norms)
+
+
+def check_norms(published: Norms, norms: NDArray[np.float32]) -> None:
+    """Raise BundleError when lengths [N] differ from the published ones."""
+    measured = measure_norms(norms)
+    largest = max(1e-30, *map(abs, published.quantiles))
+    is_same = len(measured.quantiles) == len(published.quantiles) and np.allclose(
+        measured.quantiles, published.quantiles, rtol=0, atol=_NORM_TOLERANCE * largest
+    )
+    if measured.zeros != published.zeros or not is_same:
+        raise BundleError(
+            f"the lengths of the item vectors are {_shown(measured)}, and were {_shown(published)} when the "
+            "bundle was published; its files are of different models",
+            "vectors",
+        )
+
+
+def measure_norms(norms: NDArray[np.float32]) -> Norms:
+    """Summarise lengths [N] for the manifest."""
+    quantiles = np.quantile(norms.astype(np.float64), QUANTILES)
+    return Norms(quantiles=tuple(map(float, quantiles)), zeros=int(np.count_nonzero(norms == 0)))
+
+
+def lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The lengths [N] of vectors [N, D], without a second array of their size."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths: NDArray[np.float32] = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+    return lengths
+
+
+def _shown(norms: Norms) -> str:
+    return f"{', '.join(f'{one:.4g}' for one in norms.quantiles)} ({norms.zeros} zero)"
+
+
+def _check_lengths(lengths: NDArray[np.floating[Any]]) -> None:
+    if (np.abs(lengths - 1) > _UNIT_TOLERANCE).any():
+        row = int(np.argmax(np.abs(lengths - 1)))
+        raise BundleError(
+            f"the scoring is cosine, but the item vector in row {row} has length {lengths[row]:.4g} instead "
+            "of 1",
+            "vectors",
+        )
+
+
+def _check_shapes(
+    manifest: Manifest,
+    vectors: NDArray[np.float32],
+    popularity: NDArray[np.int64],
+    vocabulary_length: int,
+) -> None:
+    count, dimension = manifest.item_count, manifest.dimension
+    shapes = {
+        "item_vectors.npy": (vectors.shape, (count, dimension)),
+        "popularity.npy": (popularity.shape, (count,)),
+        "vocabulary.json": ((vocabulary_length,), (count,)),
+    }
+    for name, (found, expected) in shapes.items():
+        if found != expected:
+            raise BundleError(
+                f"{name} has shape {found} where the manifest says {expected}; the files are of different "
+                f"models",
+                "parts",
+            )
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> dict[str, Identity]:

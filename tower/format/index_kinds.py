@@ -40,7 +40,7 @@ class IndexKind:
 _KINDS = (
     IndexKind(FlatSettings, "turret.tower.index.index:ExactIndex"),
     IndexKind(IvfPqSettings, "turret.tower.index.inverted:IvfPqIndex"),
-    IndexKind(ScalarSettings, "turret.tower.index.scalar:ScalarIndex"),
+    IndexKind(ScalarSettings, "turret.tower.index.approximate:ScalarIndex"),
     IndexKind(IvfSettings, "turret.tower.index.inverted:IvfIndex"),
     IndexKind(HnswSettings, "turret.tower.index.hnsw:HnswIndex"),
     IndexKind(RabitqSettings, "turret.tower.index.inverted:RabitqIndex"),

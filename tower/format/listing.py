@@ -1,14 +1,119 @@
-"""The versions in a folder of bundles."""
+"""The versions of a folder: their names, the current one, and how one appears there."""
 
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from turret.data.files import GRACE_SECONDS, new_file, sweep, sync, temporary_folder
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import MANIFEST, MeasuredRecall, read_manifest
-from turret.tower.format.pointer import check_version, current, is_version
-from turret.tower.format.safe_open import check_folder
+from turret.tower.format.safe_open import check_folder, read_regular
+
+CURRENT = "current"
+_LIMIT = 1_000
+# Names with another meaning in a folder of bundles.
+_RESERVED = {CURRENT, "admin.key", "activations.jsonl", "record.json"}
+_VERSION = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+
+
+def is_version(name: str) -> bool:
+    """Whether `name` can name a version: up to 64 of A-Z a-z 0-9 . _ - and no dot in front."""
+    return _VERSION.fullmatch(name) is not None and name not in _RESERVED
+
+
+def check_version(name: str) -> None:
+    """Raise BundleError when `name` can't name a version (see `is_version`)."""
+    if not is_version(name):
+        raise BundleError(
+            f"{name[:80]!r} can't name a version: use up to 64 letters, digits, '.', '_' or '-', no dot "
+            f"in front, and none of {sorted(_RESERVED)}"
+        )
+
+
+def current(root: Path) -> str | None:
+    """Return the version that `<root>/current` names, or None if there is no pointer.
+
+    Raises BundleError when the pointer is a link, or its content can't name a version.
+    """
+    try:
+        os.lstat(root / CURRENT)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BundleError(f"{root / CURRENT} can't be read: {error.strerror}") from None
+    try:
+        # Not through a link: an error message shows a part of the content.
+        name = read_regular(root / CURRENT, _LIMIT).decode("utf-8", "replace").strip()
+    except BundleError as error:
+        fault = str(error).partition(";")[0]
+        raise BundleError(f"{fault}; delete it, and activate a version") from None
+    if not is_version(name):
+        raise BundleError(
+            f"{root / CURRENT} names no version but holds {name[:80]!r}; write the name of one into it, or "
+            "activate one, which replaces it"
+        )
+    return name
+
+
+def point(root: Path, version: str) -> None:
+    """Make `version` the current one: by rename, synced to disk."""
+    check_version(version)
+    try:
+        with new_file(root / CURRENT) as fresh:
+            fresh.write_text(version + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BundleError(f"the pointer {root / CURRENT} can't be written: {error.strerror}") from None
+
+
+PREFIX = ".publishing-"
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `target` that becomes it, read-only and synced, when the block ends well.
+
+    A writer that dies leaves a folder that `remove_stale_dirs` removes. Raises BundleError when
+    `target` exists or can't be written.
+    """
+    if target.exists():
+        raise BundleError(f"{target} exists, and a published bundle is never changed; choose another version")
+    with draft_folder(target) as draft:
+        yield draft
+        for path in draft.iterdir():
+            os.chmod(path, 0o444)
+        for path in (*draft.iterdir(), draft, target.parent):
+            sync(path)
+        draft.rename(target)
+        sync(target.parent)
+
+
+@contextmanager
+def draft_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty hidden folder beside `target`, which the end of the block removes if it is still there.
+
+    A writer that dies leaves a folder that `remove_stale_dirs` removes. Raises BundleError when it can't be
+    written.
+    """
+    try:
+        with temporary_folder(target.parent / f"{PREFIX}{target.name}-{uuid.uuid4().hex}") as draft:
+            yield draft
+    except OSError as error:
+        raise BundleError(f"the bundle {target} can't be written: {error}") from None
+
+
+def remove_stale_dirs(root: Path, now: float | None = None) -> list[Path]:
+    """Remove folders of dead publications from `root`, and return them.
+
+    A folder stays while its writer lives, while it is younger than a minute, and if it can't be removed.
+    `now` is in seconds since 1970.
+    """
+    return sweep(root, f"{PREFIX}*/", GRACE_SECONDS, now)
 
 
 class VersionSummary(BaseModel):

@@ -1,3 +1,3 @@
 """Search by inner product: exact and approximate indexes, and the planner between them."""
 
-__all__ = ["approximate", "index", "opening", "planner"]
+__all__ = ["approximate", "faiss_calls", "faiss_files", "index", "planner"]

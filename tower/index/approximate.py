@@ -1,4 +1,4 @@
-"""Approximate candidates, scored exactly before they are ranked."""
+"""Approximate candidates, scored exactly before they are ranked; eight bits a number."""
 
 import threading
 from abc import abstractmethod
@@ -12,11 +12,17 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import BundleError
-from turret.tower.format.index_settings import ApproximateSettings, SearchParams
-from turret.tower.index.faiss_index.faiss_calls import AT_ONCE, FixedSearch, RefinedSearch
-from turret.tower.index.faiss_index.faiss_files import OTHER_MODELS, read_faiss, write_faiss
-from turret.tower.index.faiss_index.order import Found, has_ties, ordered
-from turret.tower.index.faiss_index.untyped import faiss
+from turret.tower.format.index_settings import ApproximateSettings, ScalarSettings, SearchParams
+from turret.tower.index.faiss_calls import (
+    AT_ONCE,
+    FixedSearch,
+    Found,
+    RefinedSearch,
+    faiss,
+    has_ties,
+    ordered,
+)
+from turret.tower.index.faiss_files import OTHER_MODELS, read_faiss, write_faiss
 from turret.tower.index.index import ExactIndex, TunableIndex
 
 # Another processor rounds otherwise, which moves some candidates at the edge.
@@ -275,3 +281,36 @@ def _between(below: SearchParams, above: SearchParams, k: int) -> SearchParams:
     breadth = round(below.breadth + share * (above.breadth - below.breadth))
     candidates = round(below.candidates + share * (above.candidates - below.candidates))
     return SearchParams(k=k, breadth=breadth, candidates=candidates)
+
+
+class ScalarIndex(ApproximateIndex[ScalarSettings]):
+    """The kind `sq8`."""
+
+    @classmethod
+    def train(
+        cls, settings: ScalarSettings, vectors: NDArray[np.float32], users: NDArray[np.float32] | None
+    ) -> Any:
+        """Learn the range of each coordinate."""
+        quantizer = faiss.ScalarQuantizer.QT_8bit
+        index = faiss.IndexScalarQuantizer(vectors.shape[1], quantizer, faiss.METRIC_INNER_PRODUCT)
+        index.train(vectors)
+        index.add(vectors)
+        return index
+
+    @classmethod
+    def parameters(cls, settings: ScalarSettings, breadth: int, **selector: Any) -> Any:
+        """Every code is read."""
+        return faiss.SearchParameters(**selector)
+
+    @classmethod
+    def faiss_class(cls, settings: ScalarSettings) -> Any:
+        """See `ApproximateIndex`."""
+        return faiss.IndexScalarQuantizer
+
+    @classmethod
+    def open_codes(cls, path: Path, vectors: NDArray[np.float32], settings: ScalarSettings) -> Any:
+        """Also check the size of the codes."""
+        index = super().open_codes(path, vectors, settings)
+        if index.codes.size() != index.code_size * len(vectors):
+            raise BundleError(f"{path} holds codes of another size{OTHER_MODELS}")
+        return index

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import HnswSettings
 from turret.tower.index.approximate import ApproximateIndex
-from turret.tower.index.faiss_index.faiss_files import OTHER_MODELS
-from turret.tower.index.faiss_index.untyped import faiss
+from turret.tower.index.faiss_calls import faiss
+from turret.tower.index.faiss_files import OTHER_MODELS
 
 
 class HnswIndex(ApproximateIndex[HnswSettings]):

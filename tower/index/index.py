@@ -1,17 +1,18 @@
-"""The contract of indexes, and the exact one: every vector compared with the query."""
+"""The contract of indexes, the exact one, and the index of a bundle by the entry of its kind."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
+from turret.tower.format.index_kinds import INDEX_KINDS
 from turret.tower.format.index_settings import ApproximateSettings, FlatSettings, IndexSettings, SearchParams
-from turret.tower.index.faiss_index.order import Found, check_finite, has_ties, ordered
-from turret.tower.index.faiss_index.untyped import faiss
+from turret.tower.index.faiss_calls import Found, check_finite, faiss, has_ties, ordered
 
 # From here on FAISS's heap costs more than all scores and one partial sort (27,000 x 64: 290 against 130
 # microseconds at k = 1,000), and with several OpenMP threads it waits for each of them.
@@ -251,3 +252,21 @@ class ExactIndex(Index):
         worst = np.partition(scores, len(scores) - k)[len(scores) - k]
         best = np.flatnonzero(scores >= worst)
         return ordered(chosen[best], scores[best], k)
+
+
+def index_class(settings: IndexSettings) -> type[Index]:
+    """The class behind a kind of index."""
+    made: type[Index] = resolve_name(INDEX_KINDS[settings.kind].index)
+    return made
+
+
+def build_index(
+    vectors: NDArray[np.float32], settings: IndexSettings, users: NDArray[np.float32] | None = None
+) -> Index:
+    """Index `vectors` [N, D] as `settings` say; row n is vector n."""
+    return index_class(settings).build(vectors, settings, users)
+
+
+def open_index(path: Path, vectors: NDArray[np.float32], settings: IndexSettings) -> Index:
+    """Open the index over a bundle's vectors [N, D]. Raises BundleError when `path` doesn't fit."""
+    return index_class(settings).load(path, vectors, settings)

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import InvertedSettings, IvfPqSettings, IvfSettings, RabitqSettings
 from turret.tower.index.approximate import ApproximateIndex
-from turret.tower.index.faiss_index.augmentation import augmented
-from turret.tower.index.faiss_index.faiss_files import OTHER_MODELS
-from turret.tower.index.faiss_index.untyped import faiss
+from turret.tower.index.faiss_calls import faiss
+from turret.tower.index.faiss_files import OTHER_MODELS, augmented
 
 _SEED = 1234
 # Codes learn from so many vectors, and k-means from so many a centre; more moved neither.

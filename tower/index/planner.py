@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import EngineError
 from turret.tower.format.manifest import Scoring
-from turret.tower.index.faiss_index.order import Found, check_finite, ordered
+from turret.tower.index.faiss_calls import Found, check_finite, ordered
 from turret.tower.index.index import Index
 
 Rows = NDArray[np.integer[Any]]

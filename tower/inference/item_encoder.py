@@ -12,8 +12,8 @@ from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.checksums import read_listed
 from turret.tower.format.manifest import ITEM_FEATURES, ITEM_TOWER, Manifest
 from turret.tower.format.safe_open import read_regular
+from turret.tower.inference.encoder import Session
 from turret.tower.inference.feature_inputs import FeatureInputs
-from turret.tower.inference.session import Session
 
 _FEATURES = TypeAdapter(tuple[Feature, ...])
 # Items that pass the tower at once: ten thousand at a time would need hundreds of megabytes in between.

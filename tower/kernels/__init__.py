@@ -1,3 +1,3 @@
 """Compiled numeric kernels (numba) and the threads that run them."""
 
-__all__ = ["bucket_rows", "compiled", "counter_random", "dropout", "normalize", "threads"]
+__all__ = ["bucket_rows", "compiled", "elementwise"]

@@ -1,12 +1,16 @@
-"""Functions compiled by numba, and the cache of their machine code."""
+"""Functions compiled by numba, cached beside the sources, and their threads."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
+import torch
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -128,3 +132,37 @@ def _piece_product(typing_context: Any, high: Any, row: Any, whole: Any, g: Any,
 piece_product = cast(
     Callable[[NDArray[np.int8], int, NDArray[np.int16], int, int], np.int32], intrinsic(_piece_product)
 )
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="turret-sampler")
+
+
+def in_parts(count: int, work: Callable[[int, int], object], least: int = 1) -> None:
+    """Call `work(start, stop)` on parts of range(`count`), none much smaller than `least`.
+
+    The result of `work` must not depend on the parts. Each thread gets a few, as some take longer. The
+    caller's thread works too: waking another costs a tenth of a millisecond, so `least` should take longer.
+    """
+    threads = torch.get_num_threads()
+    parts = min(4 * threads, count // least)
+    if threads == 1 or parts < 2:
+        if count:
+            work(0, count)
+        return
+    left = iter(list(pairwise(count * part // parts for part in range(parts + 1))))
+    others = [_pool(threads).submit(_take, left, work) for _ in range(min(threads, parts) - 1)]
+    try:
+        _take(left, work)
+    finally:
+        # A task that has not begun by now has nothing left to do.
+        wait([other for other in others if not other.cancel()])
+    for other in others:
+        if not other.cancelled():
+            other.result()
+
+
+def _take(left: Iterator[tuple[int, int]], work: Callable[[int, int], object]) -> None:
+    for start, stop in left:
+        work(start, stop)

@@ -1,12 +1,3 @@
 """Layers that several towers share."""
 
-__all__ = [
-    "attention",
-    "feature_layers",
-    "gather",
-    "linear",
-    "packed",
-    "segments",
-    "tables",
-    "windows",
-]
+__all__ = ["attention", "feature_layers", "linear", "packed", "windows"]

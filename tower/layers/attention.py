@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from turret.tower.layers.linear import Linear
-from turret.tower.layers.segments import SegmentLayout
+from turret.tower.layers.packed import SegmentLayout
 
 
 class CausalAttention(nn.Module):

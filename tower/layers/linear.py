@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from turret.tower.kernels.bucket_rows import pad_rows
-from turret.tower.kernels.dropout import Dropout
+from turret.tower.kernels.elementwise import Dropout
 
 
 class _ShortProducts(torch.autograd.Function):

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from turret.tower.kernels.compiled import compiled, compiled_inline
-from turret.tower.layers.gather import gather_rows
-from turret.tower.layers.packed import PackedHistories
+from turret.tower.layers.packed import PackedHistories, gather_rows
 
 Positions = NDArray[np.int64]
 Vectors = NDArray[np.float32]

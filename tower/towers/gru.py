@@ -8,10 +8,8 @@ from torch import Tensor, nn
 
 from turret.data.features import Features
 from turret.tower.config import Rate, Width
-from turret.tower.kernels.dropout import Dropout
-from turret.tower.layers.gather import gather_rows, step_at
-from turret.tower.layers.packed import PackedHistories
-from turret.tower.layers.segments import lay_out
+from turret.tower.kernels.elementwise import Dropout
+from turret.tower.layers.packed import PackedHistories, gather_rows, lay_out, step_at
 from turret.tower.towers.user import Context, SegmentLength, UserTower, UserTowerSettings, last_columns
 
 

@@ -5,9 +5,8 @@ from torch import Tensor, nn
 
 from turret.data.features import Features
 from turret.tower.errors import TowerError
-from turret.tower.layers.feature_layers import feature_rows
+from turret.tower.layers.feature_layers import Table, feature_rows, new_table
 from turret.tower.layers.linear import perceptron
-from turret.tower.layers.tables import Table, new_table
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.user import last_columns
 

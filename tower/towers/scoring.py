@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from turret.tower.config import ScoringConfig
-from turret.tower.kernels.normalize import normalized, normalized_but_last
+from turret.tower.kernels.elementwise import normalized, normalized_but_last
 
 
 def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:

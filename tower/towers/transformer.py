@@ -10,12 +10,10 @@ from torch import Tensor, nn
 
 from turret.data.features import Features
 from turret.tower.config import Rate, Width
-from turret.tower.kernels.dropout import Dropout
+from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.attention import CausalAttention
-from turret.tower.layers.gather import gather_rows, step_at
 from turret.tower.layers.linear import Linear
-from turret.tower.layers.packed import PackedHistories
-from turret.tower.layers.segments import SegmentLayout, lay_out
+from turret.tower.layers.packed import PackedHistories, SegmentLayout, gather_rows, lay_out, step_at
 from turret.tower.times import UNKNOWN, WEEK
 from turret.tower.towers.user import Context, SegmentLength, UserTower, UserTowerSettings, last_columns
 

@@ -13,10 +13,9 @@ from turret.tower.errors import BundleError
 from turret.tower.format.index_kinds import INDEX_KINDS
 from turret.tower.format.index_settings import IndexSettings, VectorFacts
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Scoring, Tried
-from turret.tower.index.faiss_index.augmentation import are_equal, spread
-from turret.tower.index.faiss_index.untyped import faiss
-from turret.tower.index.index import ExactIndex, Index, TunableIndex
-from turret.tower.index.opening import build_index
+from turret.tower.index.faiss_calls import faiss
+from turret.tower.index.faiss_files import are_equal, spread
+from turret.tower.index.index import ExactIndex, Index, TunableIndex, build_index
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import EXACT_QUERIES, check_recall, measure_recall, split_queries
 from turret.tower.tuning.search_params import Task, serves_usual, tuned

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from turret.data.prepared import HistoryEnd, PreparedData
-from turret.tower.kernels.compiled import compiled
-from turret.tower.kernels.threads import in_parts
+from turret.tower.kernels.compiled import compiled, in_parts
 from turret.training.baselines.interactions import Baseline, Fitted, Interactions, Offsets, Rows, by_history
 from turret.training.evaluation.top_rows import sift_down
 

@@ -7,8 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turret.tower.kernels.compiled import compiled, compiled_inline
-from turret.tower.kernels.threads import in_parts
+from turret.tower.kernels.compiled import compiled, compiled_inline, in_parts
 
 Scores = NDArray[np.float32]
 Rows = NDArray[np.int64]

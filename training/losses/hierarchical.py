@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid, softplus
 
 from turret.tower.config import ScoringConfig
-from turret.tower.layers.gather import gather_rows
+from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.scoring import cross_scores, scored_items
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import (

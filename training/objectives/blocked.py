@@ -14,8 +14,7 @@ from torch.autograd.function import FunctionCtx
 
 from turret.tower.config import ScoringConfig
 from turret.tower.kernels.bucket_rows import pad_rows
-from turret.tower.kernels.compiled import compiled_sum
-from turret.tower.kernels.threads import in_parts
+from turret.tower.kernels.compiled import compiled_sum, in_parts
 
 Halves = NDArray[np.uint16]
 Numbers = NDArray[np.float32]

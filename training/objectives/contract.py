@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from turret.tower.config import ScoringConfig, Settings
-from turret.tower.layers.gather import ranges
+from turret.tower.layers.packed import ranges
 from turret.tower.towers.scoring import served_scores
 from turret.training.samplers.core.contract import GatheredBatch, Sampler
 from turret.training.samplers.core.draw import Draw

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from turret.tower.layers.gather import gather_rows
+from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.scoring import paired_scores
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, Objective, PairLoss, StepLoss, weighted_mean

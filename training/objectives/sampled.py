@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from turret.tower.layers.gather import gather_rows
+from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.scoring import cross_scores, paired_scores
 from turret.training.errors import TrainingError
 from turret.training.objectives.blocked import Candidates, blocked_softmax

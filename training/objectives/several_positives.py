@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from turret.tower.layers.gather import gather_rows
+from turret.tower.layers.packed import gather_rows
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples
 from turret.training.samplers.core.draw import Draw

@@ -10,7 +10,7 @@ from turret.activation.held_out import HeldOut
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.retrieval.retriever import Retriever
+from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 from turret.training.evaluation.metrics import Values, metrics_at
 

@@ -17,8 +17,8 @@ from turret.service.versions.gate import FOLDER as GATE
 from turret.tower.engines.collections import drop_unneeded
 from turret.tower.errors import BundleError
 from turret.tower.format.engine_settings import EngineSettings
+from turret.tower.format.listing import current
 from turret.tower.format.manifest import read_manifest
-from turret.tower.format.pointer import current
 
 _RETIRED = ".retired-"
 

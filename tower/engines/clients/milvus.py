@@ -1,6 +1,8 @@
-"""Milvus as a vector engine, through pymilvus: a server, a cluster, or the embedded milvus-lite."""
+"""Milvus as an engine, standalone, as a cluster or embedded."""
 
 import logging
+import math
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,11 +15,46 @@ from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
 from turret.data.extras import install_command
-from turret.tower.engines.clients.milvus_where import printed
-from turret.tower.engines.engine import Engine, EngineField, EngineItems
-from turret.tower.engines.opening import Limits
-from turret.tower.engines.where import Where
+from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits
+from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
 from turret.tower.errors import EngineError
+
+# No item has such a row, and each has such a one.
+_NOTHING, _ALL = "row < 0", "row >= 0"
+
+
+def printed(where: Where | None) -> str:
+    """The filter of a search; empty for none."""
+    return "" if where is None else _printed(where)
+
+
+def _printed(where: Where) -> str:
+    match where:
+        case AnyCode(field, codes):
+            return f"array_contains_any(f{field}, {list(codes)})" if codes else _NOTHING
+        case InRange(field, low, high, low_open, high_open):
+            above = [] if low is None else [_compared(field, ">", low_open, low)]
+            below = [] if high is None else [_compared(field, "<", high_open, high)]
+            return f"({' and '.join([f'p{field} == true', *above, *below])})"
+        case HasValue(field):
+            return f"p{field} == true"
+        case NotMet(inner):
+            return f"not ({_printed(inner)})"
+        case AllMet(inner):
+            return f"({' and '.join(map(_printed, inner))})"
+        case AnyMet(inner):
+            return f"({' or '.join(map(_printed, inner))})"
+
+
+def _compared(field: int, sign: str, is_open: bool, bound: float) -> str:
+    """The comparison with a bound; in Milvus, which knows no infinity, with the largest number before it."""
+    if math.isfinite(bound):
+        return f"f{field} {sign}{'=' * (not is_open)} {bound!r}"
+    largest = math.copysign(sys.float_info.max, bound)
+    if (bound > 0) == (sign == ">"):
+        return _NOTHING if is_open else f"f{field} {sign} {largest!r}"
+    return f"f{field} {sign}= {largest!r}" if is_open else _ALL
+
 
 # The embedded one misses items in its graph where a filter leaves few; at its sizes a scan costs little.
 _GRAPHS: dict[str, dict[str, int]] = {"HNSW": {"M": 16, "efConstruction": 200}, "FLAT": {}}

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from turret.tower.kernels.compiled import compiled
-from turret.tower.kernels.threads import in_parts
+from turret.tower.kernels.compiled import compiled, in_parts
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import DenseSampler
 from turret.training.samplers.adaptive.orthogonal_directions import orthogonal_directions

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.kernels.compiled import PIECE, compiled, compiled_inline, compiled_sum, piece_product
-from turret.tower.kernels.counter_random import STEP, stream_of, uniform
+from turret.tower.kernels.elementwise import STEP, stream_of, uniform
 
 CACHE_LINE = 64
 WHOLE = 2.0**23

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.kernels.compiled import compiled, compiled_inline, prefetch
-from turret.tower.kernels.counter_random import STEP, mixed, stream_of, uniform
+from turret.tower.kernels.elementwise import STEP, mixed, stream_of, uniform
 from turret.training.samplers.kernel.coded_vectors import (
     CACHE_LINE,
     WIDER,

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from turret.tower.kernels.compiled import compiled
-from turret.tower.kernels.threads import in_parts
+from turret.tower.kernels.compiled import compiled, in_parts
 from turret.training.samplers.core.draw import invert
 from turret.training.samplers.core.snapshot import not_finite
 from turret.training.samplers.kernel.coded_vectors import (

@@ -1,4 +1,4 @@
-"""FAISS's own files: mapped into memory, held to their size and expected class."""
+"""FAISS's own files, and the lengths of vectors that its kinds suppose."""
 
 import mmap
 from pathlib import Path
@@ -6,10 +6,40 @@ from threading import Lock
 from typing import Any
 
 import faiss
+import numpy as np
+from numpy.typing import NDArray
 
 from turret.tower.errors import BundleError
 from turret.tower.format.safe_open import identity
 from turret.tower.format.sections import map_file
+
+# Of the lengths, over their mean. Unit vectors in float32 spread by 1e-7, biases and dot products by more.
+_EQUAL = 1e-3
+
+
+def lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The Euclidean length of each of `vectors` [N, D]."""
+    found: NDArray[np.float32] = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+    return found
+
+
+def spread(vectors: NDArray[np.float32]) -> float:
+    """The deviation of the lengths of `vectors` [N, D] over their mean: 0 where all are equal."""
+    found = lengths(vectors).astype(np.float64)
+    return float(found.std() / found.mean()) if found.any() else 0.0
+
+
+def are_equal(vectors: NDArray[np.float32]) -> bool:
+    """Whether all lengths count as equal, so that distances rank as inner products do."""
+    return spread(vectors) < _EQUAL
+
+
+def augmented(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`vectors` [N, D] with one more column, which makes them all as long as the longest: [N, D + 1]."""
+    squares = lengths(vectors).astype(np.float64) ** 2
+    missing = np.sqrt(np.maximum(squares.max() - squares, 0.0)).astype(np.float32)
+    return np.column_stack([vectors, missing])
+
 
 # What inverted lists begin with that name another file, which FAISS then opens to read and to write, before
 # anybody can ask what it has read. Behind it come two counts of 8 bytes, the upper halves of which are zero.

@@ -1,0 +1,213 @@
+"""Dropout and normalisation in one pass each."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
+from torch.nn.functional import normalize
+
+from turret.tower.kernels.compiled import compiled, compiled_sum, in_parts
+
+# The odd number next to 2^64 over the golden ratio: the counter's step (Steele, Lea & Flood 2014).
+STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+@compiled
+def mixed(counter: np.uint64) -> np.uint64:
+    """The finaliser of SplitMix64 (Steele, Lea & Flood 2014): 64 random bits of a counter."""
+    bits = (counter ^ (counter >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+@compiled
+def uniform(counter: np.uint64) -> float:
+    """A number from [0, 1) with 53 random bits."""
+    return np.float64(mixed(counter) >> np.uint64(11)) * 1.1102230246251565e-16
+
+
+@compiled
+def stream_of(seed: np.uint64, number: int) -> np.uint64:
+    """The first counter of stream `number`, far from every other's."""
+    return mixed(seed + mixed(np.uint64(number) * STEP))
+
+
+# Fewer words (of eight values) do not pay for waking a second thread.
+LEAST_WORDS = 65536
+# The number of words that are drawn at a time.
+WORDS = 64
+
+
+@compiled
+def drop(
+    values: NDArray[np.float32],
+    dropped: int,
+    scale: np.float32,
+    seed: np.uint64,
+    outputs: NDArray[np.float32],
+    start: int,
+    stop: int,
+) -> None:
+    """Fill the words of eight values from `start` to `stop`: zero where a random byte is below `dropped`."""
+    words = np.empty(WORDS, np.uint64)
+    draws, least = words.view(np.uint8), np.uint8(dropped)
+    for first in range(start, stop, WORDS):
+        for i in range(min(WORDS, stop - first)):
+            words[i] = mixed(seed + np.uint64(first + i) * STEP)
+        # Views, so that the compiler knows that positions are not negative and uses vector registers.
+        inputs, filled = values[8 * first : 8 * (first + WORDS)], outputs[8 * first : 8 * (first + WORDS)]
+        for i in range(min(len(inputs), 8 * (stop - first))):
+            filled[i] = inputs[i] * scale if draws[i] >= least else np.float32(0)
+
+
+def _dropped(values: Tensor, dropped: int, seed: int) -> Tensor:
+    inputs, outputs = values.contiguous(), torch.empty_like(values, memory_format=torch.contiguous_format)
+    flat = (
+        inputs.view(-1).numpy(),
+        dropped,
+        np.float32(256 / (256 - dropped)),
+        np.uint64(seed),
+        outputs.view(-1).numpy(),
+    )
+    in_parts(-(-inputs.numel() // 8), partial(drop, *flat), least=LEAST_WORDS)
+    return outputs
+
+
+class _Drop(torch.autograd.Function):
+    """Values [...], zero where a random byte says so; the gradient uses the same bytes."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, values: Tensor, dropped: int) -> Tensor:
+        """The seed comes from torch's generator, so that seeding it reproduces this."""
+        seed = int(torch.randint(0, 2**63 - 1, ()))
+        ctx.dropped, ctx.seed = dropped, seed  # type: ignore[attr-defined] # autograd's way to keep numbers
+        return _dropped(values.detach(), dropped, seed)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
+        """Draws the same bytes again from the seed."""
+        return _dropped(slopes[0], ctx.dropped, ctx.seed), None
+
+
+class Dropout(nn.Module):
+    """Zeroes each value with probability `rate`, and scales up the others so that means stay.
+
+    On the CPU `rate` is rounded to a 256th: a random byte decides on each value. torch's own draws its mask
+    serially, which took longer than the products of the layers around it.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Values [...] to [...]."""
+        if not self.training or not self.rate:
+            return values
+        if values.device.type != "cpu" or values.dtype != torch.float32:
+            return nn.functional.dropout(values, self.rate)
+        dropped = min(max(round(256 * self.rate), 1), 255)
+        result: Tensor = _Drop.apply(values, dropped)  # type: ignore[no-untyped-call] # torch annotates neither
+        return result
+
+
+Vectors = NDArray[np.float32]
+# Fewer vectors do not pay for waking a second thread.
+LEAST = 1024
+# The least divisor, as in torch.
+SHORTEST = np.float32(1e-12)
+
+
+@compiled_sum
+def normalize_forward(
+    vectors: Vectors, width: int, scale: np.float32, units: Vectors, lengths: Vectors, start: int, stop: int
+) -> None:
+    """Fill `units` [R, D] with the first `width` columns of `vectors` over their norms, and the others times
+    `scale`; fill `lengths` [R] with the norms.
+    """
+    for row in range(start, stop):
+        square = np.float32(0.0)
+        for i in range(width):
+            square += vectors[row, i] * vectors[row, i]
+        lengths[row] = max(np.sqrt(square), SHORTEST)
+        inverse = np.float32(1.0) / lengths[row]
+        for i in range(width):
+            units[row, i] = vectors[row, i] * inverse
+        for i in range(width, vectors.shape[1]):
+            units[row, i] = vectors[row, i] * scale
+
+
+@compiled_sum
+def normalize_backward(
+    slopes: Vectors,
+    width: int,
+    scale: np.float32,
+    units: Vectors,
+    lengths: Vectors,
+    gradient: Vectors,
+    start: int,
+    stop: int,
+) -> None:
+    """Fill `gradient` [R, D]: the component of each slope [R, D] orthogonal to its unit, over the norm.
+
+    The columns from `width` on hold the slope times `scale`.
+    """
+    for row in range(start, stop):
+        along = np.float32(0.0)
+        for i in range(width):
+            along += slopes[row, i] * units[row, i]
+        inverse = np.float32(1.0) / lengths[row]
+        for i in range(width):
+            gradient[row, i] = (slopes[row, i] - along * units[row, i]) * inverse
+        for i in range(width, units.shape[1]):
+            gradient[row, i] = slopes[row, i] * scale
+
+
+class _Normalize(torch.autograd.Function):
+    """`normalized` for float32 on the CPU: one pass each way, where torch takes six."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, vectors: Tensor, width: int, scale: float) -> Tensor:
+        """Saves the units and the norms."""
+        inputs = vectors.detach().contiguous()
+        units, lengths = torch.empty_like(inputs), inputs.new_empty(len(inputs))
+        work = partial(
+            normalize_forward, inputs.numpy(), width, np.float32(scale), units.numpy(), lengths.numpy()
+        )
+        in_parts(len(inputs), work, least=LEAST)
+        ctx.save_for_backward(units, lengths)
+        ctx.width, ctx.scale = width, scale  # type: ignore[attr-defined] # autograd's way to keep numbers
+        return units
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        """The radial component of the gradient is zero."""
+        units, lengths = ctx.saved_tensors
+        gradient = torch.empty_like(units)
+        scaled = slopes[0].contiguous().numpy(), ctx.width, np.float32(ctx.scale)
+        work = partial(normalize_backward, *scaled, units.detach().numpy(), lengths.numpy(), gradient.numpy())
+        in_parts(len(units), work, least=LEAST)
+        return gradient, None, None
+
+
+def normalized(vectors: Tensor) -> Tensor:
+    """Vectors [..., D] over their norms; zero vectors stay zero."""
+    return _normalized(vectors, vectors.shape[-1], 1.0)
+
+
+def normalized_but_last(vectors: Tensor, scale: float) -> Tensor:
+    """Vectors [..., D]: the first D - 1 columns over their norm, the last column times `scale`."""
+    return _normalized(vectors, vectors.shape[-1] - 1, scale)
+
+
+def _normalized(vectors: Tensor, width: int, scale: float) -> Tensor:
+    if vectors.device.type != "cpu" or vectors.dtype != torch.float32 or torch.compiler.is_exporting():
+        directions = normalize(vectors[..., :width], dim=-1)
+        whole = width == vectors.shape[-1]
+        return directions if whole else torch.cat([directions, vectors[..., width:] * scale], dim=-1)
+    units: Tensor = _Normalize.apply(vectors.reshape(-1, vectors.shape[-1]), width, scale)  # type: ignore[no-untyped-call]
+    return units.view(vectors.shape)

@@ -1,3 +1,0 @@
-"""From a user vector to ranked items."""
-
-__all__ = ["diversity", "retriever"]
