@@ -32,12 +32,11 @@ from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export, export_warnings
 from turret.training.process import naming_lack_of_memory, too_large_training
-from turret.training.run import RUN, SEEDS, Run, remove_run
+from turret.training.run import DATA, EXPERIMENT, RUN, SEEDS, Run, remove_run
 from turret.training.trainer import train
 from turret.training.verdict.findings import paragraphs
 from turret.training.warm_start import ParentBundle
 
-DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 REPORT = partial(print, flush=True)  # `| tee` shows each epoch
 
 

@@ -38,6 +38,8 @@ from turret.training.records.history import HISTORY
 from turret.training.records.loggers import LOGGERS_FILE, TENSORBOARD, WANDB
 from turret.training.verdict.verdict import verdict
 
+# The data and the experiment of commands that name none.
+DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
 METRICS, CHOSEN = "metrics.json", "experiment.toml"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}

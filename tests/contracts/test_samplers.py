@@ -11,11 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from tests.contracts.samplers import (
+    COUNTS,
     CPU,
     DOT,
+    ITEMS,
+    VECTORS,
     Z_OF_ONE_IN_A_MILLION,
     chi_square_limit,
     context_of,
+    follows,
+    positives_of,
+    query_of,
     sampler_of,
 )
 from turret.training import Estimator, losses, samplers
@@ -28,9 +34,8 @@ from turret.training.samplers.kernel.quadratic import QuadraticConfig, Quadratic
 from turret.training.samplers.kernel.sums import TensorSums
 from turret.training.samplers.registry import SAMPLERS
 
-ITEMS, WIDTH, SIZE = 20, 4, 64
-# How often each item is a positive: strongly unequal, so that wrong counts show.
-COUNTS = np.array([400, 200, 120, 80, 60, 40, 30, 20, 15, 10, 8, 6, 5, 4, 3, 2, 2, 1, 1, 1])
+SIZE = 64
+QUERY = query_of(SIZE)
 # Candidates that tell a distribution, and the fewest and most steps that draw them.
 CANDIDATES, FEWEST, MOST = 40_000, 100, 400
 
@@ -97,15 +102,15 @@ class Catalog:
     target_counts = positive_counts = item_counts
 
     def bigram_counts(self) -> tuple[Counts, Counts]:
-        table = stream(7, "pairs", 0).poisson(np.geomspace(0.05, 9.0, ITEMS), size=(ITEMS, ITEMS))
-        table[[5, 11]] = 0
+        table = follows()
         pairs = np.flatnonzero(table)
-        return pairs, table.ravel()[pairs].astype(np.int64)
+        return pairs, table.ravel()[pairs]
 
 
-# Item vectors [N, D], neither centred nor of one length; and user vectors [B, D].
-VECTORS = torch.from_numpy(stream(3, "vectors", 0).normal(0.2, 0.6, size=(ITEMS, WIDTH))).float()
-QUERY = torch.from_numpy(stream(4, "query", 0).normal(0.1, 0.8, size=(SIZE, WIDTH))).float()
+def context_at(step: int, size: int = SIZE) -> DrawContext:
+    """The context of a step, in which the newest items are not the positives."""
+    last = torch.from_numpy(stream(5, "last", step).integers(ITEMS, size=size))
+    return replace(context_of(positives_of(size, step), step=step), last=last)
 
 
 @dataclass(frozen=True)
@@ -127,20 +132,11 @@ class Trial:
             self.draw(sampler, 1_000_000 + step)
         return sampler
 
-    def positives(self, step: int, size: int = SIZE) -> Tensor:
-        """Positives [B] by their counts."""
-        drawn = stream(1, "positives", step).choice(ITEMS, size=size, p=COUNTS / COUNTS.sum())
-        return torch.from_numpy(drawn)
-
-    def context(self, step: int, size: int = SIZE) -> DrawContext:
-        last = torch.from_numpy(stream(5, "last", step).integers(ITEMS, size=size))
-        positives = self.positives(step, size)
-        return DrawContext(stream(2, "draw", step), last, VECTORS[positives], VECTORS.__getitem__)
-
     def draw(self, sampler: Sampler, step: int, query: Tensor = QUERY) -> Draw:
         """The draw of a step, with the right shapes and rows."""
         size = len(query)
-        draw = sampler.draw(query, self.positives(step, size), self.context(step, size))
+        positives = positives_of(size, step)
+        draw = sampler.draw(query, positives, context_at(step, size))
         drawn = draw.ids.shape[-1]
         assert draw.ids.shape in ((drawn,), (size, drawn))
         assert draw.log_count.shape in (draw.ids.shape, (size, drawn))
@@ -150,14 +146,14 @@ class Trial:
         return draw
 
     def probability(self, sampler: Sampler, query: Tensor = QUERY, step: int = 0) -> Tensor:
-        return sampler.probability(query, self.context(step))
+        return sampler.probability(query, context_at(step))
 
     def proposal(self, sampler: Sampler, step: int) -> Tensor:
         """The probabilities [B, N] of a step's candidates, without the positive where it is left out."""
         q = self.probability(sampler, step=step)
         if self.settings.counts_positives:
             return q
-        q = q.scatter(1, self.positives(step)[:, None], 0.0)
+        q = q.scatter(1, positives_of(SIZE, step)[:, None], 0.0)
         return q / q.sum(dim=1, keepdim=True)
 
 
@@ -188,7 +184,7 @@ def test_probabilities_sum_to_one(trial: Trial) -> None:
 @of_every_sampler()
 def test_masks_and_counts_of_a_draw(trial: Trial) -> None:
     """The positive is masked and nothing else; the draw depends on its random stream alone."""
-    sampler, positives = trial.made(), trial.positives(0)
+    sampler, positives = trial.made(), positives_of(SIZE)
     draw = trial.draw(sampler, 0)
     hits = draw.ids.expand(SIZE, -1) == positives[:, None]
     assert not (hits & draw.valid).any()
@@ -253,7 +249,7 @@ def independent_draws(trial: Trial) -> Iterator[tuple[Draw, Tensor, Tensor]]:
     for number in range(1, 1 + min(MOST, max(FEWEST, CANDIDATES // max(1, candidates)))):
         for step in range(number * apart, (number + 1) * apart):
             draw = trial.draw(sampler, step)
-        yield draw, trial.positives(step), trial.proposal(sampler, step)
+        yield draw, positives_of(SIZE, step), trial.proposal(sampler, step)
 
 
 def weights_of(draw: Draw, counted: Tensor, positives: Tensor, counts_positives: bool) -> Tensor:
@@ -273,7 +269,7 @@ def weights_of(draw: Draw, counted: Tensor, positives: Tensor, counts_positives:
 
 @of_every_sampler(lambda settings: settings.counts_positives)
 def test_a_mixable_sampler_counts_any_item_as_its_draws_do(trial: Trial) -> None:
-    sampler, positives = trial.made(), trial.positives(0)
+    sampler, positives = trial.made(), positives_of(SIZE)
     if not isinstance(sampler, CountingSampler):
         assert not trial.settings.mixable
         return
@@ -304,7 +300,7 @@ def test_a_sampler_by_vectors_draws_by_the_last_refresh_or_by_updates(trial: Tri
     torch.testing.assert_close(trial.probability(followed), after, rtol=1e-5, atol=1e-6)
     broken = VECTORS.clone()
     broken[7, 1] = math.nan
-    for vectors in (broken, torch.zeros(ITEMS + 1, WIDTH)):
+    for vectors in (broken, torch.zeros(ITEMS + 1, 4)):
         with pytest.raises(TrainingError):
             trial.made().refresh(vectors)
     with pytest.raises(TrainingError):

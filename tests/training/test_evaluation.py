@@ -91,12 +91,6 @@ def test_slices_divide_the_users(loyal: PreparedData) -> None:
         assert total / report["users"] == pytest.approx(report["towers"]["hr@5"]["mean"])
 
 
-def test_coverage_is_the_share_of_items_shown(shop: PreparedData) -> None:
-    """Popularity shows few items, and never more than all."""
-    report = evaluate(build_model(ExperimentConfig(), shop), shop, "test", CONFIG)
-    assert 5 / 200 <= report["popularity"]["coverage@5"] < report["towers"]["coverage@5"] <= 1.0
-
-
 def test_coverage_is_of_the_first_k_of_each_user() -> None:
     """Two users of five items: at 1 they see one, at 3 four; minus one is no item."""
     blocks = [Block(np.array([0]), np.array([[4, 2, 1]])), Block(np.array([1]), np.array([[4, 3, -1]]))]
@@ -117,12 +111,6 @@ def test_an_empty_part_is_refused(handmade: PreparedData) -> None:
     emptied = PreparedData(**{**vars(handmade), "splits": np.repeat(handmade.offsets[1:, None], 2, axis=1)})
     with pytest.raises(TrainingError, match="test part is empty"):
         relevant_items(emptied, "test")
-
-
-def test_a_target_that_repeats_counts_once() -> None:
-    """Two events of the same item are one relevant item."""
-    relevant = Relevant(np.array([3, 9]), np.array([5, 1, 2]), np.array([0, 1, 3]))
-    assert relevant.counts.tolist() == [1, 2]
 
 
 def test_targets_used_before_are_counted(handmade: PreparedData) -> None:

@@ -43,18 +43,6 @@ def test_rankings_are_those_that_evaluate_measured(rankings: Rankings, evaluated
     assert len(shown) / len(rankings.data.item_ids) == pytest.approx(own["coverage@10"])
 
 
-def test_the_whole_order_begins_with_the_first_items(rankings: Rankings) -> None:
-    """Items of the history are left out, and -1 fills their places at the end."""
-    users = rankings.relevant.users[[3, 0]]
-    order = rankings.order(users)
-    assert order.shape == (2, len(rankings.data.item_ids))
-    assert order[:, :10].tolist() == rankings.rows[[3, 0]].tolist()
-    for user, rows in zip(users, order, strict=True):
-        used = set(rankings.data.history(int(user), "test").tolist())
-        assert not used & set(rows.tolist())
-        assert (rows < 0).sum() == len(used)
-
-
 def test_an_example_is_what_the_data_and_the_model_say(rankings: Rankings) -> None:
     """The rank of a target is at most k exactly where it is a hit."""
     data = rankings.data

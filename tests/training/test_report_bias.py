@@ -61,35 +61,28 @@ def draw_of(ids: NDArray[np.int64], positives: Tensor, q: Floats = Q) -> Draw:
     return drawn_by_example(rows, log_q[rows], log_q[positives], positives)
 
 
-def oracle_gradient(user: Floats, items: Floats, positive: int, weights: dict[int, float]) -> Floats:
-    """The gradient of log(exp s_y + sum of weights times exp s) - s_y with respect to the user vector."""
-    scores = [sum(a * b for a, b in zip(user, item, strict=True)) / 0.5 for item in items]
-    total = math.exp(scores[positive])
-    gradient = math.exp(scores[positive]) * items[positive]
-    for item, weight in weights.items():
-        total += weight * math.exp(scores[item])
-        gradient = gradient + weight * math.exp(scores[item]) * items[item]
-    return np.asarray((gradient / total - items[positive]) / 0.5)
+def gradient(user: Tensor, terms: list[tuple[float, Tensor]], positive: Tensor) -> Tensor:
+    """The gradient of log(sum of weight times exp s) - s_y by the user vector."""
+    masses = [weight * math.exp(float(user @ vector)) for weight, vector in terms]
+    pulled = sum((mass * term[1] for mass, term in zip(masses, terms, strict=True)), torch.zeros(3).double())
+    return pulled / sum(masses) - positive
 
 
 def enumerated_error() -> tuple[float, float]:
     """The relative bias and variance over all N^K draws, each as likely as q says."""
     given, vectors = five_items()
-    items = vectors.double().numpy()
+    items = vectors.double()
     squared_bias = variance = length = 0.0
-    for user, positive in zip(given.users.double().numpy(), given.positives.tolist(), strict=True):
-        exact = oracle_gradient(user, items, positive, {i: 1.0 for i in range(FIVE) if i != positive})
-        mean, square = np.zeros(D), 0.0
+    for user, own in zip(given.users.double() / SHARP.temperature, given.positives.tolist(), strict=True):
+        exact = gradient(user, [(1.0, item) for item in items], items[own])
+        mean, square = torch.zeros(D).double(), 0.0
         for ids in itertools.product(range(FIVE), repeat=K):
-            weights: dict[int, float] = {}
-            for i in ids:
-                if i != positive:
-                    weights[i] = weights.get(i, 0.0) + 1.0 / (K * Q[i])
-            gradient = oracle_gradient(user, items, positive, weights)
+            drawn = [(1.0 / (K * Q[i]), items[i]) for i in ids if i != own]
+            found = gradient(user, [(1.0, items[own]), *drawn], items[own])
             chance = math.prod(Q[i] for i in ids)
-            mean += chance * gradient
-            square += chance * float(gradient @ gradient)
-        squared_bias += float(((mean - exact) ** 2).sum())
+            mean += chance * found
+            square += chance * float(found @ found)
+        squared_bias += float((mean - exact).square().sum())
         variance += square - float(mean @ mean)
         length += float(exact @ exact)
     return math.sqrt(squared_bias / length), variance / length
@@ -218,13 +211,6 @@ def handmade_queries() -> Queries:
     users, vectors = (torch.from_numpy(random.normal(size=(size, 3))).float() for size in (2, 4))
     examples = Examples(users, torch.tensor([0, 2]), torch.tensor([0, 0]))
     return Queries(examples, examples, vectors, cast("ExampleSource", DrawnTargets()), 3, 0)
-
-
-def gradient(user: Tensor, terms: list[tuple[float, Tensor]], positive: Tensor) -> Tensor:
-    """The gradient of log(sum of weight times exp s) - s_y by the user vector."""
-    masses = [weight * math.exp(float(user @ vector)) for weight, vector in terms]
-    pulled = sum((mass * term[1] for mass, term in zip(masses, terms, strict=True)), torch.zeros(3).double())
-    return pulled / sum(masses) - positive
 
 
 def enumerated_bias(label: str) -> float:

@@ -162,15 +162,6 @@ def space_file(folder: Path, high: int) -> Path:
     return path
 
 
-def test_a_new_study_has_the_experiment_its_usual_space_and_the_data(
-    softmax_study: StudyRequest, shop: PreparedData
-) -> None:
-    plan = softmax_study.plan()
-    assert plan.experiment == load_experiment("full_softmax", [THREE])
-    assert "training.learning_rate" in plan.space
-    assert (plan.data, plan.fingerprint) == (shop.folder.resolve(), shop.fingerprint)
-
-
 @pytest.mark.parametrize(
     "given",
     [

@@ -22,9 +22,9 @@ from turret.training.config.named_settings import differences, with_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import validated_items
 from turret.training.randomness import stream
+from turret.training.run import DATA, EXPERIMENT
 from turret.training.tuning.space import Dimension, check_fixed, default_space, load_space
 
-DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 JOURNAL = "study.journal"
 _NAME, _PLAN = "turret", "plan"
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
