@@ -159,6 +159,7 @@ def _scale() -> Row:
 
 
 _CONTEXT: dict[str, Callable[[], Row]] = {
+    "data.md": lambda: {"memory": load_figures().quantities["preparation.memory"]},
     "estimators.md": lambda: {
         "gains": _gains,
         "sign_pairs": _sign_pairs,
