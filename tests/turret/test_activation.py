@@ -15,10 +15,8 @@ import turret.activation.held_out as held_out_module
 import turret.cli
 from tests.support.trained import trained_shop
 from tests.turret.conftest import DAY, START, PublishTaste
-from turret.activation import ranking
-from turret.activation.held_out import HeldOut, held_out
+from turret.activation.held_out import HeldOut, held_out, metric_of_users
 from turret.activation.not_worse import Comparison, UnclearError, WorseError
-from turret.activation.ranking import metric_of_users
 from turret.data.errors import DataError
 from turret.data.features import Feature
 from turret.data.prepared import PreparedData
@@ -245,7 +243,7 @@ def test_one_product_ranks_as_the_index_does(
     publish(tmp_path, make_contents(absolute=absolute))
     bundle = Bundle.open(tmp_path / "v1")
     by_product = metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10)
-    monkeypatch.setattr(ranking, "_SCORES_A_BLOCK", 130)  # two users
+    monkeypatch.setattr(held_out_module, "_SCORES_A_BLOCK", 130)  # two users
     np.testing.assert_array_equal(
         metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10), by_product
     )

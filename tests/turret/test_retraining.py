@@ -22,13 +22,10 @@ from turret.history.loading import load_histories
 from turret.retraining import retrain as retrain_module
 from turret.retraining import training
 from turret.retraining.events import size_of
-from turret.retraining.lock import LockedError, retrain_lock
-from turret.retraining.record import RECORDS, read_records
-from turret.retraining.retrain import retrain
+from turret.retraining.record import RECORDS, STATE, LockedError, RunState, iso, read_records, retrain_lock
+from turret.retraining.retrain import STEPS, Context, Step, retrain
 from turret.retraining.rule import RuleSettings
 from turret.retraining.settings import RetrainSettings
-from turret.retraining.state import STATE, RunState, iso
-from turret.retraining.steps import STEPS, Context, Step
 from turret.retraining.training import publish_run, train_run
 from turret.service.errors import ServiceError
 from turret.service.settings import read_settings
@@ -72,7 +69,7 @@ class Training:
 def stub(taste_contents: TasteContents, monkeypatch: pytest.MonkeyPatch) -> Training:
     made = Training(taste_contents)
     for name in ("train", "evaluate", "publish"):
-        monkeypatch.setattr(f"turret.retraining.steps.{name}_run", getattr(made, name))
+        monkeypatch.setattr(f"turret.retraining.retrain.{name}_run", getattr(made, name))
     return made
 
 

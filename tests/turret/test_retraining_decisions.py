@@ -14,10 +14,9 @@ from turret.activation.not_worse import Comparison
 from turret.data.errors import DataError
 from turret.retraining import deployment
 from turret.retraining.deployment import deploy, judge_canary, waiting_canary
-from turret.retraining.record import EndedCanary
+from turret.retraining.record import EndedCanary, RunState, iso
 from turret.retraining.rule import RuleSettings, Situation, choose_mode
 from turret.retraining.settings import RetrainSettings
-from turret.retraining.state import RunState, iso
 from turret.service.errors import AnswerError, ServiceError
 
 USUAL = Situation(has_live=True, data_changed=False, warm_starts=2, new_events=0.1, new_items=0.05)

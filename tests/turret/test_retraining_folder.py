@@ -18,12 +18,24 @@ from turret.data.preparing.prepare import prepare
 from turret.data.progress import LOGGER
 from turret.data.reading.schema import PrepareConfig
 from turret.history.loading import load_histories
+from turret.retraining.deployment import choose_retired, delete_retired, protected_versions
 from turret.retraining.events import count_new, count_predictable, gather, is_changed, open_data, size_of
-from turret.retraining.lock import LockedError, retrain_lock
-from turret.retraining.record import RECORDS, Figures, RetrainRecord, append_record, lineage, read_records
-from turret.retraining.retention import choose_retired, delete_retired, protected_versions
+from turret.retraining.record import (
+    RECORDS,
+    STATE,
+    Figures,
+    LockedError,
+    RetrainRecord,
+    RunState,
+    append_record,
+    iso,
+    lineage,
+    read_records,
+    read_state,
+    remove_state,
+    retrain_lock,
+)
 from turret.retraining.settings import RetrainSettings
-from turret.retraining.state import STATE, RunState, iso, read_state, remove_state
 from turret.service.settings import read_settings
 from turret.service.versions.folder import RECORD, keep_record
 from turret.service.versions.record import Record, Route, Routes, new_activation

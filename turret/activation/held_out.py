@@ -1,17 +1,23 @@
-"""The events that a comparison of two versions is measured on: neither was trained on them."""
+"""The events that two versions are compared on, and their rankings of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError
 from turret.data.prepared import PreparedData
+from turret.data.progress import progress
 from turret.data.ranges import groups
+from turret.tower.bundle.bundle import Bundle
 from turret.tower.format.manifest import Manifest
+from turret.tower.retrieval import Retriever
+from turret.tower.times import Times
+from turret.training.evaluation.metrics import Values, metrics_at
 
 Positions = NDArray[np.int64]
 
@@ -119,3 +125,113 @@ def _sample(users: Positions) -> Positions:
     if len(users) <= MOST_USERS:
         return users
     return np.sort(np.random.default_rng(0).choice(users, MOST_USERS, replace=False))
+
+
+_USERS_A_BLOCK, _SCORES_A_BLOCK = 256, 2**24
+_NOTHING = np.empty(0, dtype=np.int64)
+
+
+def metric_of_users(bundle: Bundle, data: PreparedData, held_out: HeldOut, metric: str, k: int) -> Values:
+    """The values of a metric at `k` for each user of `held_out`: float64 [U].
+
+    A target that the bundle doesn't know is a miss. Items of the history are left out if the bundle's
+    `exclude_seen` says so, and users without a known item get popular items.
+    """
+    ranker = _Ranker(bundle, data, k)
+    users = len(held_out.users)
+    hits = np.zeros((users, k), dtype=bool)
+    relevant = np.empty(users, dtype=np.int64)
+    with progress(f"ranking by {bundle.manifest.version}", users) as advance:
+        for first in range(0, users, _USERS_A_BLOCK):
+            indices = np.arange(first, min(first + _USERS_A_BLOCK, users))
+            starts = held_out.starts[indices]
+            rankings = ranker.rank(held_out.users[indices], starts)
+            for index, start, ranking in zip(indices, starts, rankings, strict=True):
+                targets = np.unique(data.event_items[start : held_out.ends[index]])
+                shown = ranker.items[ranking]
+                hits[index, : len(shown)] = np.isin(shown, targets)
+                relevant[index] = len(targets)
+            advance(len(indices))
+    return metrics_at(hits, relevant, [k])[metric]
+
+
+class _Ranker:
+    """Ranks the catalog of a bundle for users of prepared data.
+
+    `items` [N] are the bundle's items as rows of the data, -1 for those that are not in it.
+    """
+
+    def __init__(self, bundle: Bundle, data: PreparedData, k: int) -> None:
+        self._bundle, self._data, self._k = bundle, data, k
+        self._retriever = Retriever(bundle)
+        ids = data.item_ids.ids(range(len(data.item_ids)))
+        rows = (bundle.vocabulary.row(item) for item in ids)
+        self._rows = np.array([-1 if row is None else row for row in rows], dtype=np.int64)
+        self.items = np.full(len(bundle.vocabulary), -1, dtype=np.int64)
+        known = np.flatnonzero(self._rows >= 0)
+        self.items[self._rows[known]] = known
+        self._popular = self._retriever.popular(k).rows
+
+    def rank(self, users: NDArray[np.int64], ends: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The rows of the best k items of `users` [B] after their events before the positions `ends` [B]."""
+        pairs = list(zip(users.tolist(), ends.tolist(), strict=True))
+        events = [self._known_events(user, end) for user, end in pairs]
+        histories = [self._rows[self._data.event_items[positions]] for positions in events]
+        known = [index for index, rows in enumerate(histories) if len(rows)]
+        result = [self._popular] * len(pairs)
+        if not known:
+            return result
+        vectors = self._bundle.encoder.encode(
+            [histories[index] for index in known],
+            [self._features(pairs[index][0]) for index in known],
+            [self._times(events[index], pairs[index][1]) for index in known],
+        )
+        excludes = self._bundle.manifest.exclude_seen
+        excluded = [histories[index] if excludes else _NOTHING for index in known]
+        for index, rows in zip(known, self._nearest(vectors, excluded), strict=True):
+            result[index] = rows
+        return result
+
+    def _nearest(
+        self, vectors: NDArray[np.float32], excluded: Sequence[NDArray[np.int64]]
+    ) -> Iterator[NDArray[np.int64]]:
+        """The rows of the best k items for user vectors [B, D], each without its `excluded` rows.
+
+        One product for many users ranks as an exact index does, in a fraction of the time.
+        """
+        if not self._bundle.manifest.index.is_exact:
+            for vector, out in zip(vectors, excluded, strict=True):
+                yield self._retriever.nearest(vector, self._k, out).rows
+            return
+        size = max(1, _SCORES_A_BLOCK // len(self._bundle.vectors))
+        for first in range(0, len(vectors), size):
+            products = vectors[first : first + size] @ self._bundle.vectors.T
+            if self._bundle.manifest.scoring.absolute:
+                products = np.abs(products)
+            for scores, out in zip(products, excluded[first : first + size], strict=True):
+                scores[out] = -np.inf
+                yield best_rows(scores, self._k)
+
+    def _known_events(self, user: int, end: int) -> NDArray[np.int64]:
+        positions = np.arange(self._data.offsets[user], end)
+        return positions[self._rows[self._data.event_items[positions]] >= 0]
+
+    def _features(self, user: int) -> dict[str, Any]:
+        if not self._bundle.user_features:
+            return {}
+        raw = self._data.user_features.raw(user)
+        return {one.name: raw[one.name] for one in self._bundle.user_features if one.name in raw}
+
+    def _times(self, positions: NDArray[np.int64], end: int) -> Times | None:
+        """The times of events, with a request at the time of the first target."""
+        if not self._bundle.manifest.reads_times or self._data.manifest.time.kind != "timestamp":
+            return None
+        times = self._data.times
+        return Times(np.asarray(times[positions], dtype=np.float64) / 1000.0, float(times[end]) / 1000.0)
+
+
+def best_rows(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """The rows of the k highest finite scores [N], best first; of equal scores the lower row is first."""
+    least = np.partition(scores, -min(k, len(scores)))[-min(k, len(scores))]
+    rows = np.flatnonzero((scores >= least) & np.isfinite(scores))
+    return rows[np.argsort(-scores[rows], kind="stable")[:k]]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from turret.activation.held_out import HeldOut, held_out
-from turret.activation.ranking import metric_of_users
+from turret.activation.held_out import HeldOut, held_out, metric_of_users
 from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import load

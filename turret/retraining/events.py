@@ -10,9 +10,8 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 from turret.history.dumping import EmptyRangeError, TimeRange, dump_histories
 from turret.retraining.progress import report
-from turret.retraining.record import DataSize, RetrainRecord
+from turret.retraining.record import DataSize, RetrainRecord, RunState
 from turret.retraining.settings import RetrainSettings
-from turret.retraining.state import RunState
 from turret.service.settings import read_settings
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import Manifest, read_manifest

@@ -1,15 +1,42 @@
-"""The records of decisions: one JSON line for each run, in `retrains.jsonl` of the work folder."""
+"""What a retraining keeps: its lock, the records of all, and the state that a killed one goes on from."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turret.data.errors import TurretError
-from turret.data.files import sync
+from turret.data.files import new_file, sweep, sync, tried_lock
 from turret.retraining.rule import Mode
+
+
+class LockedError(TurretError):
+    """Another process retrains in the same folder."""
+
+
+@contextmanager
+def retrain_lock(work: Path) -> Iterator[None]:
+    """Make the work folder, and lock it during the block; the system releases the lock of a killed process.
+
+    Raises LockedError if another process holds the lock, or where the file system has none.
+    """
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LockedError(
+            f"--work {work}: the folder can't be made ({error.strerror}); name another one"
+        ) from None
+    with tried_lock(work) as is_locked:
+        if is_locked is None:
+            raise LockedError(f"--work {work}: its file system has no locks; name a folder on a local disk")
+        if not is_locked:
+            raise LockedError(f"another `turret retrain` is running in {work}; wait until it has ended")
+        yield
+
 
 RECORDS = "retrains.jsonl"
 Decision = Literal["activated", "canary", "refused", "unclear", "nothing_new", "failed"]
@@ -149,3 +176,88 @@ def lineage(records: Sequence[RetrainRecord], live: str | None) -> Lineage:
         version = record.origin
     found = (record.before for record in records if version is not None and version == record.live)
     return Lineage(warm_starts=warm_starts, full=next(found, None))
+
+
+STATE = "state.json"
+
+
+class RunState(BaseModel):
+    """The results of the finished steps; `step` is the next one.
+
+    `run` names the run, its folder and its bundle. `until` is the end of the dumped time range, milliseconds
+    since 1970. `data_changed`: another command has written the prepared data since the last run. `retired`
+    lists the bundles and runs that retention deletes. `failures` counts errors that ended the process. The
+    other fields are as in `RetrainRecord`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: str
+    started: str
+    until: int
+    before: DataSize
+    data_changed: bool
+    step: str
+    seconds: float = 0.0
+    after: DataSize | None = None
+    new_events: int | None = None
+    mode: Mode | None = None
+    reason: str | None = None
+    live: str | None = None
+    origin: str | None = None
+    version: str | None = None
+    figures: Figures | None = None
+    canary: EndedCanary | None = None
+    decision: Decision | None = None
+    status: int = 0
+    message: str = ""
+    retired: tuple[str, ...] = ()
+    failures: int = 0
+
+    def dump(self, work: Path) -> Path:
+        """The file of the dumped events."""
+        return work / f"events-{self.run}.parquet"
+
+    def save(self, work: Path) -> None:
+        """Replace the state by rename."""
+        with new_file(work / STATE, 0o600) as fresh:
+            fresh.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def read_state(work: Path) -> RunState | None:
+    """Read the state of an interrupted run; None if there is none. Raises TurretError for another file."""
+    path = work / STATE
+    try:
+        return RunState.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise TurretError(
+            f"{path} can't be read ({type(error).__name__}); delete it, and the next run begins anew"
+        ) from None
+
+
+def remove_state(work: Path, state: RunState) -> None:
+    """Delete the state of a run and its dumped events."""
+    state.dump(work).unlink(missing_ok=True)
+    sweep(work, ".events-*.new", 0.0)  # parts of a dump that was killed
+    (work / STATE).unlink(missing_ok=True)
+
+
+def iso(milliseconds: int) -> str:
+    """A time in milliseconds since 1970 as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def record_of(state: RunState, ended: str) -> RetrainRecord:
+    """The record of a run with this state; one without a decision has failed."""
+    fields = {
+        name: value
+        for name, value in state.model_dump().items()
+        if name in RetrainRecord.model_fields and name not in ("until", "step")
+    }
+    decision = state.decision or "failed"
+    step = None if state.decision else state.step
+    return RetrainRecord.model_validate(
+        {**fields, "ended": ended, "until": iso(state.until), "decision": decision, "step": step}
+    )

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from turret.data.prepared import PreparedData
 from turret.retraining.progress import report
+from turret.retraining.record import RunState
 from turret.retraining.settings import RetrainSettings
-from turret.retraining.state import RunState
 from turret.tower.bundle.reindex import reindex
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import version_folder
