@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -37,15 +36,46 @@ def compare_runs(
 
 
 def comparison_table(report: dict[str, Any], metric: str) -> str:
-    """A table of the runs by one metric, and one of the settings that differ."""
-    parts = [_runs(report, metric)]
-    for number, run in enumerate(report["runs"], start=1):
+    """A table of the runs by one metric, their baselines, slices, and the settings that differ."""
+    runs = report["runs"]
+    numbers = [str(number) for number in range(1, len(runs) + 1)]
+    parts = [
+        text_table(
+            ("run", metric, "difference from 1", "epochs", "seconds", "parameters", "MB"),
+            [
+                (
+                    number,
+                    with_interval(run["metrics"][metric]),
+                    signed_with_interval(run["difference"][metric]) if run["difference"] else "",
+                    *(count(run[name]) for name in ("epochs", "seconds", "parameters")),
+                    f"{run['bytes'] / 1e6:.1f}",
+                )
+                for number, run in zip(numbers, runs, strict=True)
+            ],
+            f"{report['part']} part: {report['users']:,} common users",
+            "mean over users [95 % bootstrap interval]; differences are paired by user",
+        )
+    ]
+    for number, run in zip(numbers, runs, strict=True):
         parts.append(f"{number}: {run['run']}{_seeds(run, metric)}")
         if run["baseline"]:
             parts.append(f"   {run['baseline']['sentence']}")
     if report["slices"]:
-        parts.append(_slices(report, metric))
-    parts.append(_settings(report) if report["settings"] else "The runs have the same settings.")
+        slices = [
+            (name, f"{group['users']:,}", *(_with_difference(run, metric) for run in group["runs"]))
+            for name, group in report["slices"].items()
+            if metric in group["runs"][0]["metrics"]  # unlike the AUC of users without negatives
+        ]
+        title = f"slices: {metric}, and the difference from 1"
+        parts.append(text_table(("slice", "users", *numbers), slices, title))
+    if report["settings"]:
+        settings = [
+            (name, *("" if value is None else str(value) for value in values))
+            for name, values in report["settings"].items()
+        ]
+        parts.append(text_table(("setting", *numbers), settings, "settings that differ"))
+    else:
+        parts.append("The runs have the same settings.")
     if not report["same_data"]:
         parts.append(
             "The runs were trained on different data: differences are those of data and settings together, "
@@ -63,51 +93,9 @@ def _seeds(run: dict[str, Any], metric: str) -> str:
     return f" (mean of {len(run['seeds'])} seeds{spread})"
 
 
-def _runs(report: dict[str, Any], metric: str) -> str:
-    rows = [
-        (
-            str(number),
-            with_interval(run["metrics"][metric]),
-            signed_with_interval(run["difference"][metric]) if run["difference"] else "",
-            *(count(run[name]) for name in ("epochs", "seconds", "parameters")),
-            f"{run['bytes'] / 1e6:.1f}",
-        )
-        for number, run in enumerate(report["runs"], start=1)
-    ]
-    return text_table(
-        ("run", metric, "difference from 1", "epochs", "seconds", "parameters", "MB"),
-        rows,
-        f"{report['part']} part: {report['users']:,} common users",
-        "mean over users [95 % bootstrap interval]; differences are paired by user",
-    )
-
-
-def _slices(report: dict[str, Any], metric: str) -> str:
-    rows = []
-    for name, group in report["slices"].items():
-        if metric not in group["runs"][0]["metrics"]:  # as the AUC of users without negatives
-            continue
-        cells = [
-            figure(run["metrics"][metric])
-            + (f", {signed_with_interval(run['difference'][metric])}" if run["difference"] else "")
-            for run in group["runs"]
-        ]
-        rows.append((name, f"{group['users']:,}", *cells))
-    return text_table(
-        ("slice", "users", *_numbers(report)), rows, f"slices: {metric}, and the difference from 1"
-    )
-
-
-def _settings(report: dict[str, Any]) -> str:
-    rows = (
-        (name, *("" if value is None else str(value) for value in values))
-        for name, values in report["settings"].items()
-    )
-    return text_table(("setting", *_numbers(report)), rows, "settings that differ")
-
-
-def _numbers(report: dict[str, Any]) -> list[str]:
-    return [str(number + 1) for number in range(len(report["runs"]))]
+def _with_difference(run: dict[str, Any], metric: str) -> str:
+    gain = f", {signed_with_interval(run['difference'][metric])}" if run["difference"] else ""
+    return figure(run["metrics"][metric]) + gain
 
 
 def plot_comparison(report: dict[str, Any], metric: str, path: Path) -> None:
@@ -117,18 +105,24 @@ def plot_comparison(report: dict[str, Any], metric: str, path: Path) -> None:
     FigureCanvasAgg(figure)
     means, differences, cost = figure.subplots(1, 3)
     for index, run in enumerate(runs):
-        _interval(means, run["metrics"][metric], index)
-        if run["difference"] is not None:
-            _interval(differences, run["difference"][metric], index)
+        colour, mean = f"C{index % 10}", run["metrics"][metric]["mean"]
+        for axes, name in ((means, "metrics"), (differences, "difference")):
+            if run[name] is not None:
+                value = run[name][metric]
+                axes.plot([value["low"], value["high"]], [index, index], color=colour, linewidth=2)
+                axes.plot(value["mean"], index, "o", color=colour)
         if run["seconds"] is not None:
-            cost.plot(run["seconds"], run["metrics"][metric]["mean"], "o", color=f"C{index % 10}")
-            point = (run["seconds"], run["metrics"][metric]["mean"])
-            cost.annotate(str(index + 1), point, xytext=(5, 5), textcoords="offset points")
+            cost.plot(run["seconds"], mean, "o", color=colour)
+            label = str(index + 1)
+            cost.annotate(label, (run["seconds"], mean), xytext=(5, 5), textcoords="offset points")
     differences.axvline(0.0, color="black", linewidth=1, linestyle=":")
-    _label(means, [f"{index}: {run['run']}" for index, run in enumerate(runs, start=1)])
-    _label(differences, [str(index) for index in range(1, len(runs) + 1)])
+    names = [f"{number}: {run['run']}" for number, run in enumerate(runs, start=1)]
+    means.set_yticks(range(len(runs)), names)
+    differences.set_yticks(range(len(runs)), [name.partition(":")[0] for name in names])
     means.set_xlabel(f"{metric} [95 % interval]")
     differences.set_xlabel(f"{metric}: paired difference from 1 [95 % interval]")
+    for axes in (means, differences):
+        axes.set_ylim(len(runs) - 0.5, -0.5)  # from the top
     cost.margins(0.15)
     cost.set_xlabel("seconds of training")
     cost.set_ylabel(metric)
@@ -136,15 +130,3 @@ def plot_comparison(report: dict[str, Any], metric: str, path: Path) -> None:
         axes.grid(visible=True, alpha=0.3)
     figure.suptitle(f"{report['part']} part, {report['users']:,} common users")
     save_figure(figure, path)
-
-
-def _interval(axes: Axes, value: dict[str, float], index: int) -> None:
-    """A point with its interval, in the row of a run."""
-    axes.plot([value["low"], value["high"]], [index, index], color=f"C{index % 10}", linewidth=2)
-    axes.plot(value["mean"], index, "o", color=f"C{index % 10}")
-
-
-def _label(axes: Axes, names: list[str]) -> None:
-    """Name the rows from the top."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
