@@ -1,3 +1,3 @@
 """Stores of users' histories and of changed items."""
 
-__all__ = ["checks", "contract", "guarded", "registry"]
+__all__ = ["contract", "guarded", "registry"]

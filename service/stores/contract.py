@@ -3,9 +3,8 @@
 Methods run in the event loop, so they must not block it: a wait is awaited, or runs in a thread. On return
 from a change, every later call of any process reads it, and a lasting store keeps it when the process dies.
 
-`checks.check_store` and `record_checks.check_records` check that a store keeps them. Another package adds a
-store by an entry point in the group `turret.stores`: its name is the URL scheme, its value a `StoreKind`
-(docs/histories.md).
+`tests/contracts` holds every store to them. Another package adds a store by an entry point in the group
+`turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md).
 """
 
 import time as clock

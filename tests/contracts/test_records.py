@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.record_checks import check_records
 from tests.contracts.stores import ADDRESSES, marked
 from tests.support import virtual_time
 from tests.support.memory_records import MemoryRecords, RecordServer
 from tests.support.redis_server import sweep
 from turret.service.stores.contract import Revision
-from turret.service.stores.record_checks import check_records
 from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.sqlite.records import SqliteRecords
 

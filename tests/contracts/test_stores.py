@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.store_checks import check_store
 from tests.contracts.stores import ADDRESSES, SHARED, STORE_KINDS, THIRD_PARTY, marked
 from tests.support.redis_server import sweep
 from turret.service.settings import Settings
-from turret.service.stores.checks import check_store
 from turret.service.stores.contract import Event, History, Stores
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores

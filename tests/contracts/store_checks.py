@@ -1,4 +1,4 @@
-"""Checks of a store against its contract, for the tests of this package and of others that add one."""
+"""Checks of a store against its contract."""
 
 import asyncio
 import random

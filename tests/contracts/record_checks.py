@@ -1,9 +1,9 @@
-"""Checks of a RecordStore against its contract, for the tests of this package and of others that add one."""
+"""Checks of a RecordStore against its contract."""
 
 import asyncio
 from collections.abc import Callable
 
-from turret.service.stores.checks import expect
+from tests.contracts.store_checks import expect
 from turret.service.stores.contract import RecordStore
 
 _RECORDS = (b"one", b"two", b"\0\xff'\n" * 25_000, b"{}")
