@@ -59,7 +59,7 @@ def _load(events: PreparedData | Table, where: Settings, options: Mapping[str, o
         return load_events(events, where)
     if isinstance(events, str | PathLike) and (Path(events) / MANIFEST).is_file():
         return load_events(PreparedData.open(Path(events)), where)
-    from turret.history.logged_events import prepared_log  # needs Polars, which a service lacks
+    from turret.history.raw_log import prepared_log  # needs Polars, which a service lacks
 
     with table_paths(events) as paths, prepared_log(paths.events, options, _LOG.info) as prepared:
         return load_events(prepared, where)

@@ -53,7 +53,7 @@ def load(
     else:
         # These need Polars, which a service lacks.
         from turret.data.preparing.options import given_settings
-        from turret.history.logged_events import prepared_log
+        from turret.history.raw_log import prepared_log
 
         with prepared_log(source, given_settings(context.obj), print) as prepared:
             report = load_histories(prepared, settings)

@@ -1,40 +1,18 @@
-"""The events of a log for the store, from prepared data or from raw events."""
+"""The events of prepared data, as the store keeps them."""
 
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.configuration import load_configuration
-from turret.data.events.dropped_rows import headline_of
 from turret.data.events.event_arrays import stable_order
-from turret.data.object_stores.place import Place
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
 from turret.data.ranges import groups, ranges
-from turret.data.reading.schema import PrepareConfig
 from turret.service.stores.contract import CLOCK_SKEW, Event, oldest_kept
-
-
-@contextmanager
-def prepared_log(
-    source: Place | str, settings: Mapping[str, Any], report: Callable[[str], object]
-) -> Iterator[PreparedData]:
-    """Prepare `source` with `settings` by their dotted names, and report the rows that were left out."""
-    config = load_configuration(PrepareConfig, overrides={**settings, "source": source})
-    with tempfile.TemporaryDirectory(prefix="turret-") as work:
-        prepared = prepare(config, Path(work) / "prepared")
-        for headline in headline_of(prepared.manifest):
-            report(headline)
-        yield PreparedData.open(prepared.folder)
-
 
 PORTION = 1 << 17  # events in memory at a time
 Rows = NDArray[np.int64]
