@@ -147,10 +147,8 @@ class Retriever:
         """Rank the catalog for one user's vector [D], or several [V, D]; raises as `Planner.nearest`."""
         return self._ranking(self.planner.nearest(vector, k, excluded, allowed))
 
-    def nearest_of_each(
-        self, vectors: Sequence[Vectors], ks: Sequence[int], excluded: Sequence[Rows]
-    ) -> list[Ranking]:
-        """`nearest` of each of B users of one vector [D], in fewer calls of the index."""
+    def nearest_of_each(self, vectors: Vectors, ks: Sequence[int], excluded: Sequence[Rows]) -> list[Ranking]:
+        """`nearest` of each of B users of one vector, `vectors` [B, D], in fewer calls of the index."""
         return [self._ranking(planned) for planned in self.planner.nearest_of_each(vectors, ks, excluded)]
 
     def _ranking(self, planned: Planned) -> Ranking:

@@ -36,11 +36,11 @@ def nearest(
 def nearest_of_each(
     model: LoadedModel,
     fresh: FreshItems,
-    vectors: Sequence[NDArray[np.float32]],
+    vectors: NDArray[np.float32],
     ks: Sequence[int],
     excluded: Sequence[Rows],
 ) -> list[Ranking]:
-    """`nearest` of each of B users without a filter, in fewer calls of the index."""
+    """`nearest` of each of B users of `vectors` [B, D] without a filter, in fewer calls of the index."""
     outs = [left_out(fresh, each, None) for each in excluded]
     if any(allowed is not None for _, allowed in outs):
         return [nearest(model, fresh, *each) for each in zip(vectors, ks, excluded, strict=True)]

@@ -141,7 +141,7 @@ def _rankings(model: LoadedModel, view: ItemView, resolved: Sequence[ResolvedQue
     plain = [entry for entry in resolved if entry.is_plain]
     if len(plain) < 2 or view.bundle.manifest.index.is_remote:
         return [_select(model, view, entry) for entry in resolved]
-    vectors = [entry.vector for entry in plain if entry.vector is not None]
+    vectors = np.array([entry.vector for entry in plain])
     ks = [entry.query.request.k for entry in plain]
     excluded = [entry.excluded for entry in plain]
     found = iter(searching.nearest_of_each(model, view.fresh, vectors, ks, excluded))

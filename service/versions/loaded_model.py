@@ -12,11 +12,10 @@ from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.errors import EncodingError, EngineError
 from turret.tower.retrieval import Retriever
 
-# An answer of 27,000 items takes a tenth of this; an exact search of a million, or a large user tower, more:
-# those run in a thread.
+# Processor time of an answer, and of a batch, in the event loop. An answer of 27,000 items takes some .1 ms; an
+# exact search of a million, or a large user tower, takes more than this: those run in a thread.
 LOOP_SECONDS = 0.005
-# Processor time of one batch, and its largest size.
-_BATCH_SECONDS, _LARGEST_BATCH = 0.002, 16
+_LARGEST_BATCH = 16
 # Items that a filter is compared with in a millisecond or two. An item that was put counts for many: its
 # fields are read from JSON.
 _LOOP_SCAN, _SCANS_PER_CHANGE = 200_000, 500
@@ -60,7 +59,7 @@ class LatencyEstimate:
     @property
     def batch_size(self) -> int:
         """How many answers fit into one batch; one until the first is timed."""
-        return max(1, min(_LARGEST_BATCH, int(_BATCH_SECONDS / self.seconds))) if self.seconds else 1
+        return max(1, min(_LARGEST_BATCH, int(LOOP_SECONDS / self.seconds))) if self.seconds else 1
 
 
 @dataclass(frozen=True)
