@@ -12,8 +12,8 @@ from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.errors import EncodingError, EngineError
 from turret.tower.retrieval import Retriever
 
-# Processor time of an answer, and of a batch, in the event loop. An answer of 27,000 items takes some .1 ms; an
-# exact search of a million, or a large user tower, takes more than this: those run in a thread.
+# Processor time of an answer, and of a batch, in the event loop. An answer of 27,000 items takes some .1 ms;
+# an exact search of a million, or a large user tower, takes more than this: those run in a thread.
 LOOP_SECONDS = 0.005
 _LARGEST_BATCH = 16
 # Items that a filter is compared with in a millisecond or two. An item that was put counts for many: its

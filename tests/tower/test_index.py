@@ -296,7 +296,7 @@ def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
     best = [planner.nearest(query, 400).rows for query in vectors[:40]]
     excluded = [rows[: at % 3 * 40] for at, rows in enumerate(best)]
     ks = [3 + at % 4 for at in range(40)]
-    together = planner.nearest_of_each(list(vectors[:40]), ks, excluded)
+    together = planner.nearest_of_each(vectors[:40], ks, excluded)
     for query, k, out, found in zip(vectors, ks, excluded, together, strict=False):
         alone = planner.nearest(query, k, out)
         np.testing.assert_array_equal(found.rows, alone.rows)
