@@ -108,9 +108,7 @@ class Edge:
         facts: dict[str, Any] = {"request_id": identifier, "stages": {}}
         scope["turret"] = facts
         headers = (*self._security_of(scope["path"]), (_ID, identifier.encode("ascii")))
-        if self._is_draining():
-            headers = (*headers, _LAST)
-        sending = _Sending(send, headers)
+        sending = _Sending(send, headers, self._is_draining)
         self._metrics.running += 1
         try:
             await self._app(scope, receive, sending)
@@ -192,16 +190,17 @@ class Edge:
 
 
 class _Sending:
-    """Adds headers to the response and remembers its status.
+    """Adds headers to the response, `connection: close` if it `is_last`, and remembers its status.
 
     `began` is when the response did: a client may take its time to read it.
     """
 
-    __slots__ = ("_headers", "_send", "began", "status")
+    __slots__ = ("_headers", "_is_last", "_send", "began", "status")
 
-    def __init__(self, send: Send, headers: Headers) -> None:
+    def __init__(self, send: Send, headers: Headers, is_last: Callable[[], bool]) -> None:
         self._send = send
         self._headers = headers
+        self._is_last = is_last
         self.status = 0
         self.began = 0.0
 
@@ -209,7 +208,8 @@ class _Sending:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.began = time.perf_counter()
-            message["headers"] = [*message.get("headers", ()), *self._headers]
+            last = (_LAST,) if self._is_last() else ()
+            message["headers"] = [*message.get("headers", ()), *self._headers, *last]
         return self._send(message)
 
 
