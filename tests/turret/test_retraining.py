@@ -23,7 +23,7 @@ from turret.retraining import retrain as retrain_module
 from turret.retraining import training
 from turret.retraining.events import size_of
 from turret.retraining.record import RECORDS, STATE, LockedError, RunState, iso, read_records, retrain_lock
-from turret.retraining.retrain import STEPS, Context, Step, retrain
+from turret.retraining.retrain import STEPS, Step, retrain
 from turret.retraining.rule import RuleSettings
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.training import publish_run, train_run
@@ -49,27 +49,29 @@ class Training:
     noise: float = 0.1
     begun: list[RunState] = field(default_factory=list)
 
-    def train(self, settings: RetrainSettings, state: RunState) -> None:
+    def train(self, settings: RetrainSettings, state: RunState) -> RunState:
         """Leave the folder of a run."""
         self.begun.append(state)
         (settings.runs / state.run).mkdir(parents=True, exist_ok=True)
+        return state
 
-    def evaluate(self, settings: RetrainSettings, state: RunState) -> None:
+    def evaluate(self, settings: RetrainSettings, state: RunState) -> RunState:
         """Do nothing."""
+        return state
 
-    def publish(self, settings: RetrainSettings, state: RunState) -> str:
+    def publish(self, settings: RetrainSettings, state: RunState) -> RunState:
         """Publish the version, unless a run that was killed has done so."""
         if not (settings.bundles / state.run).exists():
             data = PreparedData.open(settings.data)
             publish(settings.bundles, self.contents(state.run, data, self.noise))
-        return state.run
+        return state.model_copy(update={"version": state.run})
 
 
 @pytest.fixture
 def stub(taste_contents: TasteContents, monkeypatch: pytest.MonkeyPatch) -> Training:
     made = Training(taste_contents)
     for name in ("train", "evaluate", "publish"):
-        monkeypatch.setattr(f"turret.retraining.retrain.{name}_run", getattr(made, name))
+        monkeypatch.setitem(STEPS, name, getattr(made, name))
     return made
 
 
@@ -233,9 +235,9 @@ class Killing:
         self.killed: list[str] = []
 
     def __call__(self, name: str, step: Step) -> Step:
-        def dying(context: Context, state: RunState) -> RunState:
+        def dying(settings: RetrainSettings, state: RunState) -> RunState:
             self._die(f"before {name}")
-            result = step(context, state)
+            result = step(settings, state)
             self._die(f"after {name}")
             return result
 
@@ -283,7 +285,7 @@ def test_a_kill_between_the_record_and_the_removal_of_the_state_records_once(
 
 
 def failing(name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(context: Context, state: RunState) -> RunState:
+    def fail(settings: RetrainSettings, state: RunState) -> RunState:
         raise error
 
     monkeypatch.setitem(STEPS, name, fail)
@@ -410,8 +412,8 @@ def test_the_successor_of_an_approximate_index_has_one_too(shop: RetrainSettings
     point(shop.bundles, "fast")
     state = begun(shop)
     stub.publish(shop, state)
-    assert publish_run(shop, state) == "r1-hnsw"
-    assert publish_run(shop, state) == "r1-hnsw"  # after a kill
+    assert publish_run(shop, state).version == "r1-hnsw"
+    assert publish_run(shop, state).version == "r1-hnsw"  # after a kill
     manifest = read_manifest(shop.bundles / "r1-hnsw")
     assert manifest.index.kind == "hnsw"
     assert manifest.index_choice is not None
@@ -430,4 +432,4 @@ def test_an_index_that_misses_its_recall_leaves_exact_search(
     monkeypatch.setattr(training, "reindex", miss)
     state = begun(shop)
     stub.publish(shop, state)
-    assert publish_run(shop, state) == "r1"
+    assert publish_run(shop, state).version == "r1"

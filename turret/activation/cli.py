@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from turret.data.cli import PREPARED
+from turret.data.errors import TurretError
 from turret.tower.cli import BUNDLES, Bundles
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -59,7 +61,22 @@ def activate(
 
     Example: `turret activate spring --not-worse-than live --data var/prepared`
     """
-    from turret.activation.commands import FigureOptions, activate_checked
+    from turret.activation.not_worse import MARGIN, METRIC, compare_versions
+    from turret.data.prepared import PreparedData
+    from turret.service.client import activate_version, live_version
 
-    options = FigureOptions.of(not_worse_than, metric, margin, data)
-    activate_checked(version, bundles, url, force, options)
+    other = live_version(bundles, url) if not_worse_than == "live" else not_worse_than
+    if not_worse_than is None:
+        for name, value in (("metric", metric), ("margin", margin), ("data", data)):
+            if value is not None:
+                raise TurretError(f"--{name} {value} belongs to --not-worse-than; add --not-worse-than live")
+    elif other is None:
+        print(f"No version is live, so {version} is compared with none.")
+    elif other == version:
+        print(f"{version} is live already, so it is compared with none.")
+    else:
+        prepared = PreparedData.open(data or PREPARED)
+        loss = MARGIN if margin is None else margin
+        compared = compare_versions(bundles, version, other, prepared, metric or METRIC, loss)
+        print(compared.check(), flush=True)
+    print(activate_version(version, bundles, url, force))

@@ -10,8 +10,7 @@ from turret.activation.not_worse import Comparison, UnclearError, WorseError, co
 from turret.data.errors import DataError, TurretError
 from turret.data.files import sweep
 from turret.data.prepared import PreparedData
-from turret.retraining.progress import report
-from turret.retraining.record import Decision, EndedCanary, Figures, RetrainRecord, RunState
+from turret.retraining.record import Decision, EndedCanary, Figures, RetrainRecord, RunState, report
 from turret.retraining.settings import RetrainSettings
 from turret.service.client import activate_version, live_version, read_routes, set_routes
 from turret.service.errors import AnswerError

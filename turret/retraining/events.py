@@ -9,8 +9,7 @@ from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 from turret.history.dumping import EmptyRangeError, TimeRange, dump_histories
-from turret.retraining.progress import report
-from turret.retraining.record import DataSize, RetrainRecord, RunState
+from turret.retraining.record import DataSize, RetrainRecord, RunState, report
 from turret.retraining.settings import RetrainSettings
 from turret.service.settings import read_settings
 from turret.tower.format.listing import version_folder

@@ -1,5 +1,6 @@
 """What a retraining keeps: its lock, the records of all, and the state that a killed one goes on from."""
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turret.data.errors import TurretError
 from turret.data.files import new_file, sweep, sync, tried_lock
+from turret.data.progress import LOGGER
 from turret.retraining.rule import Mode
+
+
+def report(line: str) -> None:
+    """Write a line to the logger of progress, which the command line prints on standard error."""
+    logging.getLogger(LOGGER).info("%s", line)
 
 
 class LockedError(TurretError):
@@ -80,34 +87,42 @@ class EndedCanary(_Stored):
     figures: Figures | None = None
 
 
-class RetrainRecord(_Stored):
-    """One line of the file.
+class _Results(_Stored):
+    """The results of the steps of a run.
 
-    `run` names the run by its start. `version` is the new version, `live` the one that it was compared with,
-    and `origin` the one that a warm start began from. `status` is the exit status. `before` and `after`
-    describe the prepared data; `until` is the end of the dumped time range. `new_events` counts those that no
-    earlier training has used. `step` is the one that failed. `deleted` lists the bundles and runs that
-    retention has deleted.
+    `run` names the run, its folder and its bundle, by its start. `version` is the new version, `live` the one
+    that it was compared with, and `origin` the one that a warm start began from. `after` describes the
+    prepared data, `before` as it was at the start. `new_events` counts those that no earlier training has
+    used. `status` is the exit status.
     """
 
     run: str
     started: str
-    ended: str
-    seconds: float
-    decision: Decision
-    status: int
-    message: str
-    until: str
+    seconds: float = 0.0
     new_events: int | None = None
     mode: Mode | None = None
     reason: str | None = None
     version: str | None = None
     live: str | None = None
     origin: str | None = None
-    before: DataSize | None = None
     after: DataSize | None = None
     figures: Figures | None = None
     canary: EndedCanary | None = None
+    status: int = 0
+    message: str = ""
+
+
+class RetrainRecord(_Results):
+    """One line of the file.
+
+    `until` is the end of the dumped time range. `step` is the one that failed. `deleted` lists the bundles
+    and runs that retention has deleted.
+    """
+
+    ended: str
+    decision: Decision
+    until: str
+    before: DataSize | None = None
     step: str | None = None
     deleted: tuple[str, ...] = ()
 
@@ -181,36 +196,19 @@ def lineage(records: Sequence[RetrainRecord], live: str | None) -> Lineage:
 STATE = "state.json"
 
 
-class RunState(BaseModel):
+class RunState(_Results, extra="forbid"):
     """The results of the finished steps; `step` is the next one.
 
-    `run` names the run, its folder and its bundle. `until` is the end of the dumped time range, milliseconds
-    since 1970. `data_changed`: another command has written the prepared data since the last run. `retired`
-    lists the bundles and runs that retention deletes. `failures` counts errors that ended the process. The
-    other fields are as in `RetrainRecord`.
+    `until` is the end of the dumped time range, milliseconds since 1970. `data_changed`: another command has
+    written the prepared data since the last run. `retired` lists the bundles and runs that retention deletes.
+    `failures` counts errors that ended the process.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    run: str
-    started: str
     until: int
     before: DataSize
     data_changed: bool
     step: str
-    seconds: float = 0.0
-    after: DataSize | None = None
-    new_events: int | None = None
-    mode: Mode | None = None
-    reason: str | None = None
-    live: str | None = None
-    origin: str | None = None
-    version: str | None = None
-    figures: Figures | None = None
-    canary: EndedCanary | None = None
     decision: Decision | None = None
-    status: int = 0
-    message: str = ""
     retired: tuple[str, ...] = ()
     failures: int = 0
 
@@ -251,13 +249,7 @@ def iso(milliseconds: int) -> str:
 
 def record_of(state: RunState, ended: str) -> RetrainRecord:
     """The record of a run with this state; one without a decision has failed."""
-    fields = {
-        name: value
-        for name, value in state.model_dump().items()
-        if name in RetrainRecord.model_fields and name not in ("until", "step")
-    }
-    decision = state.decision or "failed"
-    step = None if state.decision else state.step
+    ending = {"decision": "failed"} if state.decision is None else {"step": None}
     return RetrainRecord.model_validate(
-        {**fields, "ended": ended, "until": iso(state.until), "decision": decision, "step": step}
+        {**state.model_dump(), "ended": ended, "until": iso(state.until), **ending}
     )

@@ -1,8 +1,7 @@
 """One retraining: its steps in order, each of which can be repeated after a kill."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from turret.data.errors import TurretError
@@ -27,7 +26,6 @@ from turret.retraining.events import (
     open_data,
     size_of,
 )
-from turret.retraining.progress import report
 from turret.retraining.record import (
     DataSize,
     RetrainRecord,
@@ -39,6 +37,7 @@ from turret.retraining.record import (
     read_state,
     record_of,
     remove_state,
+    report,
     retrain_lock,
 )
 from turret.retraining.rule import Situation, choose_mode
@@ -48,54 +47,44 @@ from turret.service.client import live_version
 from turret.service.errors import ServiceError
 from turret.tower.errors import BundleError
 
-
-@dataclass(frozen=True)
-class Context:
-    """The settings of a run, and the records of earlier runs."""
-
-    settings: RetrainSettings
-    records: Sequence[RetrainRecord]
+Step = Callable[[RetrainSettings, RunState], RunState]
 
 
-Step = Callable[[Context, RunState], RunState]
-
-
-def first_state(context: Context, now: int) -> RunState:
+def first_state(settings: RetrainSettings, now: int) -> RunState:
     """The state before the first step, at `now` in milliseconds since 1970.
 
     Raises DataError for data that can't be used, BundleError for a live version that can't be read,
     ServiceError where the service can't be reached.
     """
-    settings = context.settings
-    data = open_data(settings)
+    data, records = open_data(settings), read_records(settings.work)
     live = live_version(settings.bundles, settings.url)
     return RunState(
-        run=new_name(context, now),
+        run=new_name(settings, now),
         started=iso(now),
         until=now,
         before=size_of(data),
-        data_changed=is_changed(data, context.records, live_manifest(settings, live)),
+        data_changed=is_changed(data, records, live_manifest(settings, live)),
         live=live,
         step=next(iter(STEPS)),
     )
 
 
-def new_name(context: Context, now: int) -> str:
+def new_name(settings: RetrainSettings, now: int) -> str:
     """The time to the second, or a later one if it names a run or a bundle already."""
-    taken = {record.run for record in context.records}
+    taken = {record.run for record in read_records(settings.work)}
     while (name := f"{datetime.fromtimestamp(now / 1000, UTC):%Y%m%d-%H%M%S}") in taken or (
-        context.settings.bundles / name
+        settings.bundles / name
     ).exists():
         now += 1000
     return name
 
 
-def _gather(context: Context, state: RunState) -> RunState:
-    settings = context.settings
-    gather(settings, state, context.records)
+def _gather(settings: RetrainSettings, state: RunState) -> RunState:
+    records = read_records(settings.work)
+    gather(settings, state, records)
     data = open_data(settings)
     live = live_manifest(settings, state.live)
-    new = max(0, count_new(data, state.before, context.records, live))
+    new = max(0, count_new(data, state.before, records, live))
     state = state.model_copy(update={"after": size_of(data), "new_events": new})
     if state.live is None or state.data_changed or new >= settings.at_least:
         return state
@@ -105,17 +94,17 @@ def _gather(context: Context, state: RunState) -> RunState:
     return state.model_copy(update={"decision": "nothing_new", "message": message})
 
 
-def _judge_canary(context: Context, state: RunState) -> RunState:
-    ended = judge_canary(context.settings, waiting_canary(context.records))
+def _judge_canary(settings: RetrainSettings, state: RunState) -> RunState:
+    ended = judge_canary(settings, waiting_canary(read_records(settings.work)))
     if ended is None:
         return state
-    live = live_version(context.settings.bundles, context.settings.url)
+    live = live_version(settings.bundles, settings.url)
     return state.model_copy(update={"canary": ended, "live": live})
 
 
-def _choose(context: Context, state: RunState) -> RunState:
-    settings, after = context.settings, state.after or state.before
-    past = lineage(context.records, state.live)
+def _choose(settings: RetrainSettings, state: RunState) -> RunState:
+    after = state.after or state.before
+    past = lineage(read_records(settings.work), state.live)
     full = past.full or state.before
     situation = Situation(
         has_live=state.live is not None,
@@ -145,37 +134,15 @@ def _new_share(full: DataSize, after: DataSize, name: str) -> float:
     return max(0.0, 1.0 - sizes[0] / sizes[1])
 
 
-def _train(context: Context, state: RunState) -> RunState:
-    train_run(context.settings, state)
-    return state
-
-
-def _evaluate(context: Context, state: RunState) -> RunState:
-    evaluate_run(context.settings, state)
-    return state
-
-
-def _publish(context: Context, state: RunState) -> RunState:
-    return state.model_copy(update={"version": publish_run(context.settings, state)})
-
-
-def _compare(context: Context, state: RunState) -> RunState:
-    return compare(context.settings, state)
-
-
-def _deploy(context: Context, state: RunState) -> RunState:
-    return deploy(context.settings, state)
-
-
-def _retire(context: Context, state: RunState) -> RunState:
+def _retire(settings: RetrainSettings, state: RunState) -> RunState:
     """Choose the runs to delete, so that the state names them before the first one is gone."""
-    records = (*context.records, record_of(state, state.started))
-    return state.model_copy(update={"retired": choose_retired(context.settings, records)})
+    records = (*read_records(settings.work), record_of(state, state.started))
+    return state.model_copy(update={"retired": choose_retired(settings, records)})
 
 
-def _delete(context: Context, state: RunState) -> RunState:
+def _delete(settings: RetrainSettings, state: RunState) -> RunState:
     """Delete the chosen runs. An error costs no decision: the next run tries again."""
-    settings, records = context.settings, (*context.records, record_of(state, state.started))
+    records = (*read_records(settings.work), record_of(state, state.started))
     try:
         delete_retired(settings, state.retired, records)
     except (TurretError, OSError) as error:
@@ -188,11 +155,11 @@ STEPS: dict[str, Step] = {
     "gather": _gather,
     "canary": _judge_canary,
     "choose": _choose,
-    "train": _train,
-    "evaluate": _evaluate,
-    "publish": _publish,
-    "compare": _compare,
-    "deploy": _deploy,
+    "train": train_run,
+    "evaluate": evaluate_run,
+    "publish": publish_run,
+    "compare": compare,
+    "deploy": deploy,
     "retire": _retire,
     "delete": _delete,
 }
@@ -227,56 +194,54 @@ def retrain(settings: RetrainSettings) -> RetrainRecord:
     """
     settings.check()
     with retrain_lock(settings.work):
-        context = Context(settings, read_records(settings.work))
-        state = _unfinished(context) or _begun(context)
-        return _finish(context, _steps(context, state))
+        state = _unfinished(settings) or _begun(settings)
+        return _finish(settings, _steps(settings, state))
 
 
-def _unfinished(context: Context) -> RunState | None:
+def _unfinished(settings: RetrainSettings) -> RunState | None:
     """The state of an interrupted run; one that is recorded has ended but for the removal of its state."""
-    state = read_state(context.settings.work)
+    state = read_state(settings.work)
     if state is None:
         return None
-    if state.run in {record.run for record in context.records if record.decision != "failed"}:
-        remove_state(context.settings.work, state)
+    if state.run in {record.run for record in read_records(settings.work) if record.decision != "failed"}:
+        remove_state(settings.work, state)
         return None
     report(f"run {state.run} was interrupted; it goes on with the step {state.step}")
     return state
 
 
-def _begun(context: Context) -> RunState:
+def _begun(settings: RetrainSettings) -> RunState:
     now = _now()
     try:
-        state = first_state(context, now)
+        state = first_state(settings, now)
     except (TurretError, OSError) as error:
         moment = {"started": iso(now), "until": iso(now), "ended": iso(_now()), "seconds": 0.0}
         failed = {"decision": "failed", "status": FAILED, "message": str(error), "step": "begin"}
-        record = {"run": new_name(context, now), **moment, **failed}
-        append_record(context.settings.work, RetrainRecord.model_validate(record))
+        record = {"run": new_name(settings, now), **moment, **failed}
+        append_record(settings.work, RetrainRecord.model_validate(record))
         raise
-    state.save(context.settings.work)
+    state.save(settings.work)
     report(f"run {state.run}: the live version is {state.live}" if state.live else f"run {state.run}")
     return state
 
 
-def _steps(context: Context, state: RunState) -> RunState:
+def _steps(settings: RetrainSettings, state: RunState) -> RunState:
     while state.step != RECORD:
         begun = time.monotonic()
         try:
-            done = STEPS[state.step](context, state)
+            done = STEPS[state.step](settings, state)
         except (TurretError, OSError) as error:
             seconds = state.seconds + time.monotonic() - begun
-            _record_failure(context, state.model_copy(update={"seconds": seconds}), error)
+            _record_failure(settings, state.model_copy(update={"seconds": seconds}), error)
             raise
         seconds = round(state.seconds + time.monotonic() - begun, 3)
         state = done.model_copy(update={"step": step_after(done), "seconds": seconds})
-        state.save(context.settings.work)
+        state.save(settings.work)
     return state
 
 
-def _record_failure(context: Context, state: RunState, error: TurretError | OSError) -> None:
+def _record_failure(settings: RetrainSettings, state: RunState, error: TurretError | OSError) -> None:
     """Record an error; it ends the run unless it may pass."""
-    settings = context.settings
     after = state.after
     try:
         after = size_of(open_data(settings))  # the step may have changed the data
@@ -301,12 +266,13 @@ def _may_pass(state: RunState, error: TurretError | OSError) -> bool:
     return isinstance(error, ServiceError) or passing
 
 
-def _finish(context: Context, state: RunState) -> RetrainRecord:
-    names = [sorted(bundle_names(run, context.records)) for run in state.retired]
+def _finish(settings: RetrainSettings, state: RunState) -> RetrainRecord:
+    records = read_records(settings.work)
+    names = [sorted(bundle_names(run, records)) for run in state.retired]
     deleted = tuple(name for group in names for name in group)
     record = record_of(state, iso(_now())).model_copy(update={"deleted": deleted})
-    append_record(context.settings.work, record)
-    remove_state(context.settings.work, state)
+    append_record(settings.work, record)
+    remove_state(settings.work, state)
     return record
 
 

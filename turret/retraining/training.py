@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from turret.data.prepared import PreparedData
-from turret.retraining.progress import report
-from turret.retraining.record import RunState
+from turret.retraining.record import RunState, report
 from turret.retraining.settings import RetrainSettings
 from turret.tower.bundle.reindex import reindex
 from turret.tower.errors import BundleError
@@ -21,15 +20,16 @@ from turret.training.warm_start import ParentBundle
 FLAT = "flat"
 
 
-def train_run(settings: RetrainSettings, state: RunState) -> None:
+def train_run(settings: RetrainSettings, state: RunState) -> RunState:
     """Train the run of `state`, or continue it from its checkpoint. Raises TrainingError, BundleError."""
     folder = settings.runs / state.run
     if (folder / CHECKPOINT).is_file():
         run = Run.read(folder)
         train(run, run.open_data(settings.data), resume=True, report=report)
-        return
-    data = PreparedData.open(settings.data)
-    train(_new_run(settings, state, folder, data), data, overwrite=True, report=report)
+    else:
+        data = PreparedData.open(settings.data)
+        train(_new_run(settings, state, folder, data), data, overwrite=True, report=report)
+    return state
 
 
 def _new_run(settings: RetrainSettings, state: RunState, folder: Path, data: PreparedData) -> Run:
@@ -46,14 +46,15 @@ def _new_run(settings: RetrainSettings, state: RunState, folder: Path, data: Pre
     return new_run(folder, data, settings.experiment, settings.overrides, report, overwrite=True)
 
 
-def evaluate_run(settings: RetrainSettings, state: RunState) -> None:
+def evaluate_run(settings: RetrainSettings, state: RunState) -> RunState:
     """Evaluate the run on the test part; the report goes into its folder and its bundle."""
     run = Run.read(settings.runs / state.run)
     run.evaluate(run.open_data(settings.data), "test")
+    return state
 
 
-def publish_run(settings: RetrainSettings, state: RunState) -> str:
-    """Publish the run as a bundle, with an index as the live version has it; return the version's name.
+def publish_run(settings: RetrainSettings, state: RunState) -> RunState:
+    """Publish the run as a bundle, with an index as the live version has it, and set the version.
 
     A version that exists was published before a kill. Where the index misses its recall, the version keeps
     exact search.
@@ -65,17 +66,18 @@ def publish_run(settings: RetrainSettings, state: RunState) -> str:
         export(run, data, settings.bundles, state.run)
         for warning in export_warnings(run, data):
             report(warning)
+    plain = state.model_copy(update={"version": state.run})
     request = _index_request(settings, state.live)
     if request.kind == FLAT:
-        return state.run
+        return plain
     indexed = f"{state.run}-{request.kind}"
     if not (settings.bundles / indexed).is_dir():
         try:
             reindex(folder, request, indexed, report)
         except BundleError as error:
             report(f"{error}; {state.run} keeps exact search")
-            return state.run
-    return indexed
+            return plain
+    return state.model_copy(update={"version": indexed})
 
 
 def _index_request(settings: RetrainSettings, live: str | None) -> IndexRequest:
