@@ -185,7 +185,7 @@ class Activator:
             # An old route proves nothing: the folder may have other files by now.
             loaded: LoadedModel | None = getattr(self._holder.traffic, kind)
             if loaded is not None and loaded.version == route.version:
-                manifest: str | None = loaded.bundle.snapshot.manifest
+                manifest: str | None = loaded.bundle.digest
             else:
                 accepted = _WORTH_A_LOOK if kind == "candidate" else frozenset()
                 manifest = (await self._check(turn, route.version, True, "routes", accepted)).manifest
@@ -225,7 +225,7 @@ class Activator:
         """Open a version, and make it that of the record, of the folder, and of this worker."""
         live = await asyncio.to_thread(open_live, self._root, line.version, line.manifest, checked)
         await self._holder.prepare(live.bundle)
-        line = line.model_copy(update={"manifest": live.bundle.snapshot.manifest})
+        line = line.model_copy(update={"manifest": live.bundle.digest})
         after = turn.record.activated(line) if turn.record else Record(live=line)
         await self._commit(turn, after)
         await self._holder.take(after, live)

@@ -20,8 +20,8 @@ from turret.service.errors import BusyError, ServiceError
 from turret.service.versions.record import Activation, Record, fault_of, new_activation
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current, point, versions
+from turret.tower.format.manifest import manifest_digest
 from turret.tower.format.safe_open import no_link
-from turret.tower.format.snapshot import take_snapshot
 
 RECORD, LOG = "record.json", "activations.jsonl"
 _RECORD_BYTES = 1_000_000
@@ -105,7 +105,7 @@ def record_of(root: Path) -> Record:
         there = f"there are {', '.join(names)}: activate one" if names else "export one into it"
         raise ServiceError(f"{root} holds no current version; {there}")
     with suppress(BundleError):  # loading it reports the reason
-        manifest = take_snapshot(root / version).manifest
+        manifest = manifest_digest(root / version)
     try:
         kept = kept_record(root)
     except ServiceError as error:

@@ -295,7 +295,7 @@ class Follower:
         if record is None:
             return
         words = f"version {record.live.version} can't be opened"
-        manifest = live.bundle.snapshot.manifest
+        manifest = live.bundle.digest
         activation = new_activation(live.version, "fallback", manifest=manifest, words=words)
         with suppress(BusyError, ReplicasUnavailableError):  # another worker has done it
             before, after = await self.look(), record.activated(activation)

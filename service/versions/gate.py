@@ -19,9 +19,8 @@ from turret.tower.engines.collections import check_loaded
 from turret.tower.errors import BundleError, EncodingError, EngineError
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import VersionSummary, version_folder, versions
-from turret.tower.format.manifest import read_manifest
+from turret.tower.format.manifest import manifest_digest, read_manifest
 from turret.tower.format.safe_open import check_folder, read_regular
-from turret.tower.format.snapshot import Snapshot, take_snapshot
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 
@@ -87,7 +86,7 @@ class GateReport(Stored):
 def run_gate(request: GateRequest) -> GateReport:
     """Check a version, store the report and return it; a failed check is not an exception."""
     gate = _Gate(request)
-    return _reported(request, tuple(gate.checks()), gate.snapshot)
+    return _reported(request, tuple(gate.checks()), gate.manifest)
 
 
 def crashed(request: GateRequest, how: str) -> GateReport:
@@ -96,14 +95,14 @@ def crashed(request: GateRequest, how: str) -> GateReport:
     return _reported(request, (Check(name="crashed", passed=False, words=message),))
 
 
-def _reported(request: GateRequest, checks: tuple[Check, ...], found: Snapshot | None = None) -> GateReport:
+def _reported(request: GateRequest, checks: tuple[Check, ...], manifest: str | None = None) -> GateReport:
     """Make a report, and store it unless the folder is read-only: the activation log has a refusal too."""
     report = GateReport(
         version=request.version,
         time=now(),
         forced=request.force,
         checks=checks,
-        manifest=found.manifest if found else None,
+        manifest=manifest,
     )
     path = request.root / FOLDER / f"{report.version}.json"
     if checks[0].name != "unknown":
@@ -149,7 +148,7 @@ class _Gate:
         self._request = request
         self._folder = request.root / request.version
         self._bundle: Bundle | None = None
-        self.snapshot: Snapshot | None = None
+        self.manifest: str | None = None
 
     def checks(self) -> Iterator[Check]:
         """Run the checks, up to the first that fails."""
@@ -203,7 +202,7 @@ class _Gate:
 
     def checksum(self) -> str:
         """Every file is unchanged since it was published."""
-        self.snapshot = take_snapshot(self._folder)
+        self.manifest = manifest_digest(self._folder)
         manifest = read_manifest(self._folder)
         if manifest.version != self._request.version:
             raise BundleError(f"{self._folder} holds version {manifest.version!r}; rename it to that")
@@ -212,7 +211,7 @@ class _Gate:
 
     def soundness(self) -> str:
         """The parts match, vectors are finite with sane norms, and the index's engine holds all items."""
-        self._bundle = Bundle.open(self._folder, verify=False, since=self.snapshot)
+        self._bundle = Bundle.open(self._folder, verify=False, content=self.manifest)
         check_loaded(self._bundle.manifest)
         return f"{len(self._bundle.vectors)} vectors are finite and of sane lengths"
 

@@ -229,7 +229,7 @@ def is_over(candidate: Route) -> bool:
 
 def _holds(model: LoadedModel, named: Activation | Route) -> bool:
     """Whether a loaded version has the content that was checked."""
-    return model.version == named.version and model.bundle.snapshot.manifest == named.manifest
+    return model.version == named.version and model.bundle.digest == named.manifest
 
 
 async def _nothing(_: Bundle) -> None:

@@ -17,7 +17,7 @@ from tests.support.until import PATIENCE, eventually
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.gate_process import describe_exit, run_gate_in_process
 from turret.tower.engines.access import Access, current_access, set_access
-from turret.tower.format.snapshot import take_snapshot
+from turret.tower.format.manifest import manifest_digest
 
 pytestmark = pytest.mark.process
 
@@ -71,7 +71,7 @@ def test_a_sound_version_passes_with_the_digest_of_its_files(
         report = runner.run(run_gate_in_process(request, PATIENCE))
         unknown = runner.run(run_gate_in_process(request.model_copy(update={"version": "v9"}), PATIENCE))
     assert report.passed
-    assert report.manifest == take_snapshot(bundles / "v1").manifest
+    assert report.manifest == manifest_digest(bundles / "v1")
     assert (unknown.reason, unknown.manifest) == ("unknown", None)
     assert not set(children(os.getpid())) - others
 

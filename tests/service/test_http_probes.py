@@ -18,7 +18,7 @@ from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.folder import record_of
 from turret.tower.bundle.publish import publish
-from turret.tower.format.snapshot import take_snapshot
+from turret.tower.format.manifest import manifest_digest
 
 
 def test_probes_and_metrics_answer(client: TestClient) -> None:
@@ -111,7 +111,7 @@ def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_vers
     publish(settings.bundles, contents("v2", ids=range(200, 230), seed=1))
     record = record_of(settings.bundles)
     line = record.live.model_copy(
-        update={"version": "v2", "manifest": take_snapshot(settings.bundles / "v2").manifest}
+        update={"version": "v2", "manifest": manifest_digest(settings.bundles / "v2")}
     )
     damage(settings.bundles, "v2")
     app = create_app(settings, WorkerContext(record=record.activated(line)))

@@ -60,7 +60,7 @@ from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current, point
-from turret.tower.format.snapshot import take_snapshot
+from turret.tower.format.manifest import manifest_digest
 
 Make = Callable[..., BundleContents]
 VERSIONS = ("v1", "v2", "v3")
@@ -271,7 +271,7 @@ def test_a_record_outlasts_a_restart(three: Path) -> None:
     """With the versions to go back to and the routes; a folder that can't be written is said."""
     assert kept_record(three) is None
     record = record_of(three).activated(line("v2")).routed(CANARY)
-    record = record.activated(line("v1", manifest=take_snapshot(three / "v1").manifest))
+    record = record.activated(line("v1", manifest=manifest_digest(three / "v1")))
     keep_record(three, record)
     assert record_of(three) == record
     with pytest.raises(BundleError, match="can't be written"):
@@ -859,7 +859,7 @@ async def test_a_record_of_the_same_number_with_other_content_is_replaced(
 ) -> None:
     one = await joined(three, server)
     await one.activate("v2")
-    manifest = take_snapshot(three / "v2").manifest
+    manifest = manifest_digest(three / "v2")
     server.record = server.record.replace(manifest.encode(), b"ab" * 32)
     server.replacements += 1
     await one.follow(1)
@@ -1042,7 +1042,7 @@ async def test_a_route_to_the_live_version_is_to_the_content_that_was_checked(
     three: Path, server: RecordServer, is_own: bool
 ) -> None:
     """Other files of the same name are not what the route was sent for."""
-    manifest = take_snapshot(three / "v1").manifest if is_own else "0" * 64
+    manifest = manifest_digest(three / "v1") if is_own else "0" * 64
     route_in(three, Routes(canary=Route(version="v1", share=1.0, manifest=manifest)))
     assert ((await joined(three, server)).holder.traffic.canary is not None) == is_own
 

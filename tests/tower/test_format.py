@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError
-from turret.tower.format.checksums import check_files, check_parts, check_sizes, lengths_of, measure_norms
+from turret.tower.format.checksums import check_parts, lengths_of, measure_norms
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
 from turret.tower.format.index_settings import ScalarSettings, SearchParams
 from turret.tower.format.item_map import open_item_map, quantised
@@ -25,13 +24,12 @@ from turret.tower.format.listing import current, is_version, point
 from turret.tower.format.manifest import (
     DIGEST,
     MANIFEST,
-    REQUIRED_FILES,
     Manifest,
     Scoring,
     digest_line,
     read_manifest,
 )
-from turret.tower.format.safe_open import Identity, identity, identity_of, open_regular, read_regular
+from turret.tower.format.safe_open import open_regular, read_regular, size_of
 from turret.tower.format.sections import ALIGNMENT, Section, Sections, map_array, map_file, pack
 
 # SHA-256 of "abc", from FIPS 180-2, appendix B.1.
@@ -149,7 +147,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc")
     assert read_regular(path, 3) == b"abc"
-    assert identity(path).size == 3
+    assert size_of(path) == 3
     with pytest.raises(BundleError, match="larger than the limit of 2 bytes"):
         read_regular(path, 2)
 
@@ -166,34 +164,9 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, kind: str
         path.symlink_to(tmp_path / ("file" if kind == "link" else "nowhere"))
     elif kind == "device":
         path = Path("/dev/zero")
-    for look in (identity, open_regular):
+    for look in (size_of, open_regular):
         with pytest.raises(BundleError, match="copy it again"):
             look(path)
-
-
-def test_every_listed_file_is_looked_at(bundles: Path) -> None:
-    folder = bundles / "v1"
-    check_files(folder, read_manifest(folder))
-    found = check_sizes(folder, read_manifest(folder))
-    assert set(found) == REQUIRED_FILES
-    status = os.lstat(folder / "catalog.bin")
-    assert found["catalog.bin"][1:3] == (status.st_ino, status.st_size)
-
-
-def test_a_file_written_to_while_it_is_read_is_refused(
-    bundles: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its content is still the published one, but later bytes may have been read before they changed."""
-    folder = bundles / "v1"
-
-    def touched(stream: BufferedReader) -> Identity:
-        os.utime(stream.fileno())
-        return identity_of(stream)
-
-    monkeypatch.setattr("turret.tower.format.checksums.identity_of", touched)
-    with pytest.raises(BundleError, match="was written to while it was read") as caught:
-        check_files(folder, read_manifest(folder))
-    assert caught.value.reason == "checksum"
 
 
 VECTORS = np.eye(60, 8, dtype=np.float32) + np.eye(60, 8, -8, dtype=np.float32)

@@ -15,10 +15,9 @@ from turret.tower.catalog.catalog import Catalog
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import check_files, check_parts, check_sizes, read_listed
 from turret.tower.format.listing import version_folder
-from turret.tower.format.manifest import INDEX, Manifest, read_manifest
-from turret.tower.format.safe_open import identity, read_regular
+from turret.tower.format.manifest import INDEX, Manifest, manifest_digest, read_manifest
+from turret.tower.format.safe_open import read_regular, size_of
 from turret.tower.format.sections import map_array
-from turret.tower.format.snapshot import Snapshot, check_content, take_snapshot
 from turret.tower.index.index import open_index
 from turret.tower.inference.encoder import Encoder
 from turret.tower.inference.item_encoder import ItemEncoder, open_item_encoder
@@ -32,10 +31,10 @@ class Bundle:
     """An opened bundle: user tower, item vectors, index, vocabulary and catalog, all of one model.
 
     `vectors` is float32 [N, D], memory-mapped; `popularity` int64 [N], the training events of each item.
-    `snapshot`, set by `open`, detects later changes of the folder.
+    `digest`, set by `open`, is the SHA-256 of its `manifest.json`.
     """
 
-    snapshot: Snapshot
+    digest: str
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
@@ -65,19 +64,27 @@ class Bundle:
         return self.catalog.fields
 
     @classmethod
-    def open(cls, folder: Path, verify: bool = True, since: Snapshot | None = None) -> "Bundle":
+    def open(cls, folder: Path, verify: bool = True, content: str | None = None) -> "Bundle":
         """Open the bundle in `folder`; `verify` compares every file with its checksum first.
 
-        Without it only the sizes are compared. Raises BundleError when anything is missing, damaged, not
-        finite or of another model, or when a file changed while it was opened, or after the snapshot `since`.
-        The recorded queries are checked by `tower.bundle.golden.check_golden`.
+        Without it only the sizes are compared. `content` is the SHA-256 that its `manifest.json` must have.
+        Raises BundleError when anything is missing, damaged, not finite or of another model, or when the
+        folder was replaced while it was opened. The recorded queries are checked by
+        `tower.bundle.golden.check_golden`.
         """
-        snapshot = since or take_snapshot(folder)
+        digest = manifest_digest(folder)
+        if content is not None and content != digest:
+            raise BundleError(
+                f"the folder of version {folder.name} does not hold the files that were activated: its "
+                f"manifest has SHA-256 {digest[:12]}... where {content[:12]}... was; activate it by its "
+                "name, which checks it",
+                "checksum",
+            )
         manifest = read_manifest(folder)
         (check_files if verify else check_sizes)(folder, manifest)
         try:
             bundle = cls(folder, manifest)
-            bundle.snapshot = snapshot
+            bundle.digest = digest
             bundle.check_unchanged()
             return bundle
         except OSError as error:
@@ -87,8 +94,8 @@ class Bundle:
             raise BundleError(f"the bundle {folder} can't be opened: {reason}") from None
 
     def check_unchanged(self) -> None:
-        """Raise BundleError when a file was written, replaced, added or removed since `open` began."""
-        if take_snapshot(self.folder) != self.snapshot:
+        """Raise BundleError when another version has taken the folder's place since `open` began."""
+        if manifest_digest(self.folder) != self.digest:
             raise BundleError(
                 f"files of version {self.folder.name} changed since it was opened; try again when "
                 "they are complete",
@@ -99,14 +106,12 @@ class Bundle:
 def load(root: Path, version: str, content: str | None = None, checked: bool = False) -> Bundle:
     """Open `<root>/<version>` with all checks: checksums, shapes, recorded queries.
 
-    `content` is the SHA-256 that its `manifest.json` must have (see `tower.format.snapshot`). With `checked`
+    `content` is the SHA-256 that its `manifest.json` must have. With `checked`
     the gate has found these checksums and answers right a moment ago, and only sizes and shapes are checked.
     Raises BundleError with the reason when it can't be served.
     """
     folder = version_folder(root, version)
-    before = take_snapshot(folder)
-    check_content(folder, before, content)
-    bundle = Bundle.open(folder, verify=not checked, since=before)
+    bundle = Bundle.open(folder, verify=not checked, content=content)
     if bundle.manifest.version != version:
         raise BundleError(f"{folder} holds version {bundle.manifest.version!r}; rename it to that", "parts")
     if not checked:
@@ -118,6 +123,6 @@ def load(root: Path, version: str, content: str | None = None, checked: bool = F
 def _vocabulary(folder: Path, manifest: Manifest) -> Vocabulary:
     path = folder / "vocabulary.json"
     # Each character takes at most six bytes of JSON, and an id has quotes and a comma.
-    if identity(path).size > 100 + manifest.item_count * (6 * ID_LENGTH + 4):
+    if size_of(path) > 100 + manifest.item_count * (6 * ID_LENGTH + 4):
         raise BundleError(f"{path} is too large for {manifest.item_count} ids; copy it again", "parts")
     return Vocabulary.load(path)

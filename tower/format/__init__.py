@@ -10,5 +10,4 @@ __all__ = [
     "manifest",
     "safe_open",
     "sections",
-    "snapshot",
 ]

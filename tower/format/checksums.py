@@ -11,7 +11,7 @@ from turret.data.files import map_ordered
 from turret.data.manifest import FileHash
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import Manifest, Norms
-from turret.tower.format.safe_open import Identity, identity, identity_of, open_regular, read_regular
+from turret.tower.format.safe_open import open_regular, read_regular, size_of
 
 # Float32 rounding of a norm over some thousand columns; a vector that was never normalised is further off.
 _UNIT_TOLERANCE = 1e-3
@@ -120,8 +120,8 @@ def _check_shapes(
             )
 
 
-def check_sizes(folder: Path, manifest: Manifest) -> dict[str, Identity]:
-    """Compare the sizes of the files that the manifest lists, and return their identities.
+def check_sizes(folder: Path, manifest: Manifest) -> None:
+    """Compare the sizes of the files that the manifest lists.
 
     Raises BundleError when one is missing, is no regular file or has another size, or when the manifest lacks
     a required file.
@@ -131,15 +131,14 @@ def check_sizes(folder: Path, manifest: Manifest) -> dict[str, Identity]:
         raise BundleError(
             f"the manifest of {folder} lists no {sorted(missing)}; export the bundle again", "format"
         )
-    identities = {name: identity(folder / name) for name in manifest.files}
     for name, expected in manifest.files.items():
-        if identities[name].size != expected.bytes:
+        size = size_of(folder / name)
+        if size != expected.bytes:
             raise BundleError(
-                f"{folder / name} is not the file that was published: {identities[name].size} bytes where "
+                f"{folder / name} is not the file that was published: {size} bytes where "
                 f"{expected.bytes} were; copy the bundle again",
                 "checksum",
             )
-    return identities
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
@@ -147,16 +146,10 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 
     Raises BundleError naming the first that differs, and as `check_sizes`.
     """
-    identities = check_sizes(folder, manifest)
-    names = list(manifest.files)
-    for name, (read, digest) in zip(
-        names, map_ordered(_digest, [folder / name for name in names]), strict=True
-    ):
-        _check(folder / name, manifest.files[name], digest)
-        if read != identities[name]:
-            raise BundleError(
-                f"{folder / name} was written to while it was read; wait until it is complete", "checksum"
-            )
+    check_sizes(folder, manifest)
+    paths = [folder / name for name in manifest.files]
+    for path, digest in zip(paths, map_ordered(_digest, paths), strict=True):
+        _check(path, manifest.files[path.name], digest)
 
 
 def read_listed(folder: Path, manifest: Manifest, name: str, limit: int) -> bytes:
@@ -172,10 +165,9 @@ def read_listed(folder: Path, manifest: Manifest, name: str, limit: int) -> byte
     return content
 
 
-def _digest(path: Path) -> tuple[Identity, str]:
+def _digest(path: Path) -> str:
     with open_regular(path) as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        return identity_of(stream), digest
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _check(path: Path, expected: FileHash, digest: str) -> None:

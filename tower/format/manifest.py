@@ -159,6 +159,11 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
+def manifest_digest(folder: Path) -> str:
+    """The SHA-256 of `manifest.json`, which holds the checksums of all other files."""
+    return hashlib.sha256(read_regular(folder / MANIFEST, MANIFEST_BYTES)).hexdigest()
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `manifest.json` and, as `sha256sum` would, its checksum `manifest.sha256`."""
     text = manifest.model_dump_json(indent=2).encode()

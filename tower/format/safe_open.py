@@ -4,23 +4,12 @@ import os
 import stat
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple
 
 from turret.tower.errors import BundleError
 
 
-class Identity(NamedTuple):
-    """The metadata that the file system changes with a file's content; times in ns since 1970."""
-
-    device: int
-    inode: int
-    size: int
-    modified: int
-    changed: int
-
-
-def identity(path: Path) -> Identity:
-    """The identity of a regular file, without opening it.
+def size_of(path: Path) -> int:
+    """The bytes of a regular file, without opening it.
 
     Raises BundleError when it is missing, a link, a folder, a pipe or a device.
     """
@@ -29,7 +18,7 @@ def identity(path: Path) -> Identity:
     except OSError as error:
         raise BundleError(f"{path} can't be read: {error.strerror}; copy it again", "missing") from None
     _check_kind(path, status.st_mode)
-    return _identity(status)
+    return status.st_size
 
 
 def check_folder(path: Path) -> None:
@@ -48,8 +37,8 @@ def no_link(path: str, flags: int) -> int:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading; never waits for a pipe's writer. Raises BundleError as `identity`."""
-    identity(path)  # opening a device may have effects
+    """Open a regular file for reading; never waits for a pipe's writer. Raises BundleError as `size_of`."""
+    size_of(path)  # opening a device may have effects
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -62,24 +51,15 @@ def open_regular(path: Path) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def identity_of(stream: BufferedReader) -> Identity:
-    """The identity of an open file."""
-    return _identity(os.fstat(stream.fileno()))
-
-
 def read_regular(path: Path, limit: int) -> bytes:
-    """Read a whole file of at most `limit` bytes. Raises BundleError as `identity`, or if it is larger."""
+    """Read a whole file of at most `limit` bytes. Raises BundleError as `size_of`, or if it is larger."""
     with open_regular(path) as stream:
-        size = identity_of(stream).size
+        size = os.fstat(stream.fileno()).st_size
         # A read allocates its argument, so the limit itself must not be the argument.
         content = stream.read(size + 1) if size <= limit else b""
     if size > limit or len(content) > limit:
         raise BundleError(f"{path} is larger than the limit of {limit} bytes; copy it again", "parts")
     return content
-
-
-def _identity(status: os.stat_result) -> Identity:
-    return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _check_kind(path: Path, mode: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.errors import BundleError
-from turret.tower.format.safe_open import identity
+from turret.tower.format.safe_open import size_of
 from turret.tower.format.sections import map_file
 
 # Of the lengths, over their mean. Unit vectors in float32 spread by 1e-7, biases and dot products by more.
@@ -58,7 +58,7 @@ def read_faiss(path: Path, expected: type[Any], tables: int = 0, mapped: bool = 
     `tables`: how many bytes FAISS may reckon with beside the file's own. Raises BundleError when `path`
     holds anything else.
     """
-    size = identity(path).size
+    size = size_of(path)
     if size:
         with map_file(path) as content:
             if _names_a_file(content):
