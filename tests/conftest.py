@@ -18,7 +18,7 @@ from tests.support.tools import check_required
 from turret.data.features import Feature
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.format.manifest import Scoring
+from turret.tower.config import ScoringConfig
 from turret.training.process import set_up_process
 
 # One thread a test process: two of them on two cores would wait for each other.
@@ -182,7 +182,7 @@ def contents(
         user_features=features,
         fields={"title": [f"Item {one}" for one in ids], "genres": [["drama"]] * len(ids)},
         popularity=np.arange(len(ids), 0, -1, dtype=np.int64),
-        scoring=Scoring(kind="cosine", temperature=temperature, absolute=absolute),
+        scoring=ScoringConfig(kind="cosine", temperature=temperature, absolute=absolute),
         history_length=5,
         model=b"safetensors",
         recorded=[{"history": vocabulary.ids(rows), "features": {}} for rows in histories],

@@ -25,6 +25,7 @@ class Settings(BaseModel):
 class ScoringConfig(Settings):
     """The score of two vectors: inner product or cosine, divided by the temperature.
 
+    For `cosine`, all item and user vectors, without their bias columns, are of length 1.
     `absolute` takes the absolute value (Blanc & Rendle 2018, eq. 11). `item_bias` adds a learned bias for
     each item, such as its popularity, which a cosine can't express: the last of an item vector's D columns,
     against a constant 1 in the user vector.

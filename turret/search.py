@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from turret.arguments import naming_arguments
 from turret.data.errors import TurretError
-from turret.tower.format.manifest import Scoring
+from turret.tower.config import ScoringConfig
 from turret.tower.index.index import Index
 from turret.tower.tuning.choice import IndexRequest, choose
 
@@ -58,6 +58,6 @@ def choose_index(
         )
     if not (len(items) and len(users) and np.isfinite(items).all() and np.isfinite(users).all()):
         raise TurretError("an index needs finite vectors, and at least one item and one query")
-    chosen = choose(items, users, Scoring(kind="dot", temperature=1.0), IndexRequest(kind, recall))
+    chosen = choose(items, users, ScoringConfig(kind="dot", temperature=1.0), IndexRequest(kind, recall))
     lowest = min((measured.recall for measured in chosen.recall), default=1.0)
     return VectorIndex(chosen.settings.kind, lowest, chosen.choice.words, chosen.made)

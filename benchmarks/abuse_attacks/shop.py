@@ -12,7 +12,7 @@ from turret.data.features import Feature
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.golden import RecordedItem
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.format.manifest import Scoring
+from turret.tower.config import ScoringConfig
 
 # The first rows are the unit vectors, so that the scores of an answer spell out the user vector.
 ITEMS, WIDTH = 1_000, 48
@@ -36,7 +36,7 @@ def publish_shop(bundles: Path, version: str = LIVE, first_id: int = FIRST_ID, s
         user_features=(),
         fields={"title": [f"Item {one}, {'of a long name ' * 7}" for one in ids]},
         popularity=np.arange(ITEMS, 0, -1, dtype=np.int64),
-        scoring=Scoring(kind="dot", temperature=1.0),
+        scoring=ScoringConfig(kind="dot", temperature=1.0),
         history_length=HISTORY_LENGTH,
         model=b"safetensors",
         recorded=[{"history": vocabulary.ids(rows), "features": {}} for rows in histories],

@@ -10,7 +10,7 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
-from turret.tower.format.manifest import Scoring
+from turret.tower.config import ScoringConfig
 from turret.tower.retrieval import Ranking
 
 Rows = NDArray[np.integer[Any]]
@@ -93,7 +93,7 @@ def left_out(fresh: FreshItems, excluded: Rows, filtering: Filter | None) -> tup
     return np.concatenate([excluded, fresh.withdrawn]), None
 
 
-def fresh_scores(vector: NDArray[np.float32], fresh: FreshItems, scoring: Scoring) -> Scores:
+def fresh_scores(vector: NDArray[np.float32], fresh: FreshItems, scoring: ScoringConfig) -> Scores:
     """Scores [M] of the fresh items for a user vector [D], computed as in `tower.retrieval.retriever`."""
     products: Scores = fresh.vectors @ vector
     if scoring.absolute:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tests.support.engine_servers import running
 from tests.support.memory_engine import MemoryEngine
 from turret.tower.catalog.masks import RowMask
+from turret.tower.config import ScoringConfig
 from turret.tower.engines import engine as opening
 from turret.tower.engines.access import Access, set_access
 from turret.tower.errors import BundleError
@@ -29,7 +30,6 @@ from turret.tower.format.index_settings import (
     SearchParams,
     VectorFacts,
 )
-from turret.tower.format.manifest import Scoring
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.index import ExactIndex, Index, build_index, open_index
 from turret.tower.index.planner import Planner
@@ -322,8 +322,8 @@ def test_a_mask_of_another_length_is_refused(index: Index) -> None:
         index.search(QUERIES[:1], 3, np.ones(COUNT + 1, dtype=np.bool_))
 
 
-SIGNED = Scoring(kind="dot", temperature=1.0)
-ABSOLUTE = Scoring(kind="dot", temperature=1.0, absolute=True)
+SIGNED = ScoringConfig(kind="dot", temperature=1.0)
+ABSOLUTE = ScoringConfig(kind="dot", temperature=1.0, absolute=True)
 Excluded = Callable[[Index, NDArray[np.float32]], NDArray[np.int64]]
 EXCLUDED: dict[str, Excluded] = {
     "nothing": lambda index, query: np.empty(0, dtype=np.int64),
@@ -338,12 +338,14 @@ EXCLUDED: dict[str, Excluded] = {
     ("excluded", "scoring"),
     [*((name, SIGNED) for name in EXCLUDED), ("nothing", ABSOLUTE), ("most", ABSOLUTE)],
 )
-def test_the_planner_gives_k_rows_whenever_k_are_left(index: Index, excluded: str, scoring: Scoring) -> None:
+def test_the_planner_gives_k_rows_whenever_k_are_left(
+    index: Index, excluded: str, scoring: ScoringConfig
+) -> None:
     for allowed in (None, 0, 1, 15, 300, COUNT):
         check_planner(index, scoring, excluded, allowed)
 
 
-def check_planner(index: Index, scoring: Scoring, excluded: str, allowed: int | None) -> None:
+def check_planner(index: Index, scoring: ScoringConfig, excluded: str, allowed: int | None) -> None:
     planner = Planner(index, scoring)
     mask = None if allowed is None else share(allowed, 5)
     for query in QUERIES[:3]:

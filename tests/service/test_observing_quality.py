@@ -27,8 +27,9 @@ from turret.service.observing.quality import (
 )
 from turret.service.settings import Settings
 from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.config import ScoringConfig
 from turret.tower.format.checksums import lengths_of, measure_norms
-from turret.tower.format.manifest import Manifest, Scoring
+from turret.tower.format.manifest import Manifest
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def version(vectors: NDArray[np.float32], absolute: bool = False) -> Bundle:
         created="now",
         dimension=vectors.shape[1],
         item_count=len(vectors),
-        scoring=Scoring(kind="dot", temperature=1.0, absolute=absolute),
+        scoring=ScoringConfig(kind="dot", temperature=1.0, absolute=absolute),
         history_length=5,
         norms=measure_norms(lengths_of(vectors)),
         files={},

@@ -34,7 +34,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import MaskCache, RowMask
-from turret.tower.format.manifest import Scoring
+from turret.tower.config import ScoringConfig
 from turret.tower.retrieval import Ranking
 
 LATE = 9_999_999_999_999  # long after any bundle
@@ -311,7 +311,7 @@ def test_the_ranking_is_what_one_catalog_would_give(
 
 @pytest.mark.parametrize("absolute", [False, True])
 def test_scores_are_those_of_the_bundle(absolute: bool) -> None:
-    scoring = Scoring(kind="dot", temperature=0.5, absolute=absolute)
+    scoring = ScoringConfig(kind="dot", temperature=0.5, absolute=absolute)
     items = drawn(4)
     expected = [(row[0] - 2 * row[1]) / 0.5 for row in items.vectors.tolist()]
     found = fresh_scores(np.array([1.0, -2.0], np.float32), items, scoring)

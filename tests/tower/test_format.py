@@ -15,20 +15,14 @@ from pydantic import ValidationError
 
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import check_parts, lengths_of, measure_norms
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
 from turret.tower.format.index_settings import ScalarSettings, SearchParams
 from turret.tower.format.item_map import open_item_map, quantised
 from turret.tower.format.listing import current, is_version, point
-from turret.tower.format.manifest import (
-    DIGEST,
-    MANIFEST,
-    Manifest,
-    Scoring,
-    digest_line,
-    read_manifest,
-)
+from turret.tower.format.manifest import DIGEST, MANIFEST, Manifest, digest_line, read_manifest
 from turret.tower.format.safe_open import open_regular, read_regular, size_of
 from turret.tower.format.sections import ALIGNMENT, Section, Sections, map_array, map_file, pack
 
@@ -208,13 +202,14 @@ def test_a_part_that_does_not_fit_is_named(manifest: Manifest, changes: dict[str
 
 
 def test_lengths_are_free_where_the_score_is_a_dot_product(manifest: Manifest) -> None:
-    scoring = Scoring(kind="dot", temperature=1.0)
+    scoring = ScoringConfig(kind="dot", temperature=1.0)
     check(with_norms(manifest, VECTORS * 3, scoring=scoring), vectors=VECTORS * 3)
 
 
 def test_a_bias_beside_the_cosine_is_free(manifest: Manifest) -> None:
     """It is the numbers before the last that are of length 1."""
-    biased = manifest.model_copy(update={"scoring": Scoring(kind="cosine", temperature=1.0, item_bias=True)})
+    scoring = ScoringConfig(kind="cosine", temperature=1.0, item_bias=True)
+    biased = manifest.model_copy(update={"scoring": scoring})
     vectors = np.concatenate([VECTORS[:, :7], np.linspace(-2, 2, 60, dtype=np.float32)[:, None]], axis=1)
     vectors[:, :7] /= np.maximum(np.linalg.norm(vectors[:, :7], axis=1, keepdims=True), 1e-6)
     vectors[~vectors[:, :7].any(axis=1), 0] = 1
@@ -227,7 +222,7 @@ def test_lengths_are_those_that_were_published(manifest: Manifest) -> None:
     """Where the scores are dot products, this is what tells the vectors of one model from another's."""
     lengths = np.linspace(0.5, 3, 60, dtype=np.float32)[:, None]
     norms = measure_norms(lengths_of(VECTORS * lengths))
-    changes = {"scoring": Scoring(kind="dot", temperature=1.0), "norms": norms}
+    changes = {"scoring": ScoringConfig(kind="dot", temperature=1.0), "norms": norms}
     published = manifest.model_copy(update=changes)
     check(published, vectors=VECTORS * lengths)
     check(published, vectors=VECTORS * lengths[::-1] * np.float32(1 + 1e-6))

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
+from turret.tower.config import ScoringConfig
 from turret.tower.format.index_settings import (
     IvfPqSettings,
     ScalarSettings,
     SearchParams,
 )
-from turret.tower.format.manifest import Scoring
 from turret.tower.index.approximate import ScalarIndex
 from turret.tower.index.faiss_calls import Found, RefinedSearch, faiss
 from turret.tower.index.faiss_files import are_equal, augmented
@@ -57,9 +57,9 @@ def test_a_tie_across_the_cut_keeps_the_lowest_rows() -> None:
     assert rows.tolist() == [[0, 1, 2, 3, 4]]
 
 
-SCORING = Scoring(kind="dot", temperature=1.0)
+SCORING = ScoringConfig(kind="dot", temperature=1.0)
 
-ABSOLUTE = Scoring(kind="dot", temperature=1.0, absolute=True)
+ABSOLUTE = ScoringConfig(kind="dot", temperature=1.0, absolute=True)
 
 COUNT = 1000
 
@@ -292,7 +292,7 @@ def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
         ScalarIndex: scalar,
         ExactIndex: ExactIndex(vectors),
     }
-    planner = Planner(indexes[kind], Scoring(kind="cosine", temperature=0.1, absolute=absolute))
+    planner = Planner(indexes[kind], ScoringConfig(kind="cosine", temperature=0.1, absolute=absolute))
     best = [planner.nearest(query, 400).rows for query in vectors[:40]]
     excluded = [rows[: at % 3 * 40] for at, rows in enumerate(best)]
     ks = [3 + at % 4 for at in range(40)]

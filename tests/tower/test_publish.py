@@ -18,17 +18,11 @@ from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.publish import QUERY_VECTORS, BundleContents, check_queries, publish, query_vectors
 from turret.tower.bundle.reindex import reindex
+from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import ScalarSettings
 from turret.tower.format.listing import current
-from turret.tower.format.manifest import (
-    DIGEST,
-    MANIFEST,
-    REQUIRED_FILES,
-    Scoring,
-    read_manifest,
-    write_manifest,
-)
+from turret.tower.format.manifest import DIGEST, MANIFEST, REQUIRED_FILES, read_manifest, write_manifest
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.retrieval import Retriever
@@ -90,7 +84,7 @@ def test_an_answer_that_is_not_trainings_stops_the_publication(
     contents = make_contents()
     changes: dict[str, Any] = {
         "item_vectors": np.roll(contents.item_vectors, 1, axis=0),
-        "scoring": Scoring(kind="cosine", temperature=0.6),
+        "scoring": ScoringConfig(kind="cosine", temperature=0.6),
         "expected": [(rows[::-1], scores) for rows, scores in contents.expected],
     }
     with pytest.raises(BundleError, match="recorded query 0"):

@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
+from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import (
     HnswSettings,
@@ -15,7 +16,7 @@ from turret.tower.format.index_settings import (
     IvfSettings,
     RabitqSettings,
 )
-from turret.tower.format.manifest import MeasuredRecall, Scoring
+from turret.tower.format.manifest import MeasuredRecall
 from turret.tower.index.index import ExactIndex, TunableIndex
 from turret.tower.index.planner import Planned, Planner
 from turret.tower.tuning.choice import SMALL, IndexRequest, candidates, choose
@@ -59,9 +60,9 @@ def test_lists_fit_the_lengths(biased: bool, unequal: float, augmented: bool, pa
 
 FEW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
 
-DOT = Scoring(kind="dot", temperature=1.0)
+DOT = ScoringConfig(kind="dot", temperature=1.0)
 
-ABSOLUTE = Scoring(kind="dot", temperature=1.0, absolute=True)
+ABSOLUTE = ScoringConfig(kind="dot", temperature=1.0, absolute=True)
 
 
 class Forgetful(Planner):
@@ -230,7 +231,7 @@ def test_unequal_lengths_reach_the_recall(kind: str, biased: bool) -> None:
         queries[:, -1] = 1.0
     else:
         vectors *= np.random.default_rng(3).lognormal(0, 0.4, (4000, 1)).astype(np.float32)
-    scoring = Scoring(kind="dot", temperature=1.0, item_bias=biased)
+    scoring = ScoringConfig(kind="dot", temperature=1.0, item_bias=biased)
     chosen = choose(vectors, queries, scoring, IndexRequest(kind, 0.95))
     assert chosen.settings.kind == kind
     assert isinstance(chosen.settings, IvfSettings | IvfPqSettings)

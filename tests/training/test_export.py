@@ -19,8 +19,8 @@ from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_fea
 from turret.data.prepared import ColdItems, PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import difference, load_golden, replay
+from turret.tower.config import ScoringConfig
 from turret.tower.errors import TowerError
-from turret.tower.format.manifest import Scoring
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 from turret.tower.towers.model import TwoTowers
@@ -250,7 +250,7 @@ def test_vectors_that_the_disk_can_not_take_do_not_end_the_process(tmp_path: Pat
     assert (done.returncode, done.stdout) == (0, "No space left on device\n"), done.stderr
 
 
-COSINE = Scoring(kind="cosine", temperature=1.0)
+COSINE = ScoringConfig(kind="cosine", temperature=1.0)
 
 
 @pytest.mark.parametrize("block", [64, 16_384])

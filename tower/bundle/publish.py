@@ -30,6 +30,7 @@ from turret.tower.bundle.golden import (
     save_golden,
 )
 from turret.tower.catalog.catalog import Catalog
+from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import lengths_of, measure_norms
 from turret.tower.format.item_map import MAP_FILE, ItemMap
@@ -40,7 +41,6 @@ from turret.tower.format.manifest import (
     ITEM_TOWER,
     Manifest,
     MeasuredRecall,
-    Scoring,
     write_manifest,
 )
 from turret.tower.index.planner import Planner
@@ -118,7 +118,7 @@ class BundleContents:
     user_features: tuple[Feature, ...]
     fields: dict[str, list[Any]]
     popularity: NDArray[np.int64]
-    scoring: Scoring
+    scoring: ScoringConfig
     history_length: int
     model: bytes | memoryview
     recorded: Sequence[Mapping[str, Any]]

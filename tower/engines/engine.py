@@ -60,8 +60,9 @@ class Engine(ABC):
     begin with a letter. `close` ends the calls that run in other threads.
     """
 
-    # The largest k of a search.
+    # The largest k and the largest effort of a search.
     most: int
+    most_effort: float = np.inf
 
     def __init_subclass__(cls) -> None:
         for name in Engine.__abstractmethods__ & vars(cls).keys():
@@ -88,9 +89,10 @@ class Engine(ABC):
         may be missing (the index is approximate); their order doesn't matter.
         """
 
-    @abstractmethod
     def breadths(self, k: int) -> Sequence[int]:
-        """The search efforts to try for `k`, ascending: ef of a graph, at least k."""
+        """The search efforts to try for `k`, each a quarter more: ef of a graph, at least k."""
+        steps = np.geomspace(k, 8 * k + 1000, 1 + int(np.log(8 + 1000 / k) / np.log(1.25)))
+        return [int(step) for step in np.unique(np.minimum(steps, self.most_effort).astype(np.int64))]
 
     @abstractmethod
     def count(self, collection: str) -> int | None:

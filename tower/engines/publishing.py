@@ -16,6 +16,7 @@ from turret.tower.bundle.reindex import derived_version, new_target, publish_cho
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
+from turret.tower.config import ScoringConfig
 from turret.tower.engines.access import Connection
 from turret.tower.engines.collections import (
     NAMESPACE_FILE,
@@ -29,7 +30,7 @@ from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
-from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Scoring
+from turret.tower.format.manifest import IndexChoice, MeasuredRecall
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.choice import Chosen
@@ -66,7 +67,7 @@ class EngineTask:
     vectors: NDArray[np.float32]
     catalog: Catalog
     queries: NDArray[np.float32]
-    scoring: Scoring
+    scoring: ScoringConfig
     least_recall: float
     report: Callable[[str], None]
     efforts: list[EngineEffort] = field(default_factory=list)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turret.data.manifest import FileHash
+from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.index_kinds import AnyIndexSettings
 from turret.tower.format.index_settings import FlatSettings
@@ -38,19 +39,6 @@ FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Scoring(_Frozen):
-    """Score = inner product / temperature; for `cosine` all item and user vectors are of length 1.
-
-    `absolute`: the score is that quotient without its sign. `item_bias`: the last of an item vector's numbers
-    is its bias, and of a user vector's 1; the others are of length 1.
-    """
-
-    kind: Literal["cosine", "dot"]
-    temperature: float = Field(gt=0, allow_inf_nan=False)
-    absolute: bool = False
-    item_bias: bool = False
 
 
 class MeasuredRecall(_Frozen):
@@ -126,7 +114,7 @@ class Manifest(_Frozen):
     default_kind: str | None = None
     dimension: int = Field(ge=1)
     item_count: int = Field(ge=1)
-    scoring: Scoring
+    scoring: ScoringConfig
     history_length: int = Field(ge=1)
     reads_times: bool = False
     exclude_seen: bool = True

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
+from turret.tower.config import ScoringConfig
 from turret.tower.errors import EngineError
-from turret.tower.format.manifest import Scoring
 from turret.tower.index.faiss_calls import Found, check_finite, ordered
 from turret.tower.index.index import Index
 
@@ -68,7 +68,7 @@ class Planner:
     With `scoring.absolute` it ranks by the absolute value of the inner products.
     """
 
-    def __init__(self, index: Index, scoring: Scoring) -> None:
+    def __init__(self, index: Index, scoring: ScoringConfig) -> None:
         self._count = len(index)
         self._index, self._exact = index, index.exact
         self._subset_rows = index.subset_rows

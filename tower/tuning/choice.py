@@ -9,10 +9,11 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.index_kinds import INDEX_KINDS
 from turret.tower.format.index_settings import IndexSettings, VectorFacts
-from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Scoring, Tried
+from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Tried
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.faiss_files import are_equal, spread
 from turret.tower.index.index import ExactIndex, Index, TunableIndex, build_index
@@ -54,7 +55,7 @@ class Chosen:
 def choose(
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
-    scoring: Scoring,
+    scoring: ScoringConfig,
     request: IndexRequest,
     report: Report = lambda message: None,
 ) -> Chosen:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
+from turret.tower.config import ScoringConfig
 from turret.tower.format.index_settings import SearchParams
-from turret.tower.format.manifest import Scoring
 from turret.tower.index.index import ExactIndex, Index, TunableIndex
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import (
@@ -41,7 +41,7 @@ class Task:
 
     vectors: NDArray[np.float32]
     queries: NDArray[np.float32]
-    scoring: Scoring
+    scoring: ScoringConfig
     least_recall: float
     learnt: NDArray[np.float32] | None = None
     is_named: bool = False

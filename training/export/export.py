@@ -19,7 +19,6 @@ from turret.tower.bundle.golden import GOLDEN_K, RecordedItem
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.bundle.reindex import new_target
 from turret.tower.format.listing import draft_folder
-from turret.tower.format.manifest import Scoring
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.event_times import request_times, seconds
 from turret.training.checkpoint import save_tensors
@@ -83,7 +82,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     vectors = mapped_vectors(model, work / "item_vectors.npy", encoded)
     items = torch.from_numpy(vectors)
     save_tensors(work / "model.safetensors", model.state_dict())
-    scoring = Scoring(**run.experiment.tower.scoring.model_dump())
+    scoring = run.experiment.tower.scoring
     filters = FilterSettings.model_validate(data.manifest.filters)
     return BundleContents(
         version=version,

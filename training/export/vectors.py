@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from turret.data.prepared import ColdItems
+from turret.tower.config import ScoringConfig
 from turret.tower.format.item_map import ItemMap, quantised
-from turret.tower.format.manifest import Scoring
 from turret.tower.inference.feature_inputs import FeatureInputs
 from turret.tower.towers.model import TwoTowers
 from turret.training.export.onnx_form import ServedItemTower
@@ -73,7 +73,7 @@ def encoded_by_features(
     return read, vectors.numpy()
 
 
-def project_items(vectors: NDArray[np.float32], scoring: Scoring) -> ItemMap:
+def project_items(vectors: NDArray[np.float32], scoring: ScoringConfig) -> ItemMap:
     """Project item vectors [N, D] to the plane; a bias in the last column is left out."""
     return quantised(principal_components(vectors[:, :-1] if scoring.item_bias else vectors))
 

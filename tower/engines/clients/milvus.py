@@ -58,7 +58,6 @@ def _compared(field: int, sign: str, is_open: bool, bound: float) -> str:
 
 # The embedded one misses items in its graph where a filter leaves few; at its sizes a scan costs little.
 _GRAPHS: dict[str, dict[str, int]] = {"HNSW": {"M": 16, "efConstruction": 200}, "FLAT": {}}
-_MOST_EF = 32_768
 _BLOCK = 2_000
 _MOST_CODES = 4096  # of an ARRAY field
 _LOOK_SECONDS = 0.2
@@ -73,6 +72,7 @@ class MilvusEngine(Engine):
     """
 
     most = 16_384
+    most_effort = 32_768
 
     def __init__(self, url: str, limits: Limits) -> None:
         self._address = without_credentials(url)
@@ -134,16 +134,11 @@ class MilvusEngine(Engine):
                 [np.asarray(vector, dtype=np.float32).tolist()],
                 filter=printed(where),
                 limit=k,
-                search_params={"metric_type": "IP", "params": {"ef": min(max(breadth, k), _MOST_EF)}},
+                search_params={"metric_type": "IP", "params": {"ef": min(max(breadth, k), self.most_effort)}},
                 consistency_level="Eventually",
                 timeout=self._limits.search,
             )
         return np.array(found.ids, dtype=np.int64)
-
-    def breadths(self, k: int) -> Sequence[int]:
-        """See `Engine`: from k on, each a quarter more."""
-        steps = np.geomspace(k, 8 * k + 1000, 1 + int(np.log(8 + 1000 / k) / np.log(1.25)))
-        return [int(step) for step in np.unique(np.minimum(steps, _MOST_EF).astype(np.int64))]
 
     def count(self, collection: str) -> int | None:
         """See `Engine`."""

@@ -141,11 +141,6 @@ class RedisEngine(Engine):
             _, *names = self._search_client.execute_command(*arguments)
         return np.array([int(name.rpartition(b":")[2]) for name in names], dtype=np.int64)
 
-    def breadths(self, k: int) -> Sequence[int]:
-        """See `Engine`: from k on, each a quarter more."""
-        steps = np.geomspace(k, 8 * k + 1000, 1 + int(np.log(8 + 1000 / k) / np.log(1.25)))
-        return [int(step) for step in np.unique(steps.astype(np.int64))]
-
     def count(self, collection: str) -> int | None:
         """See `Engine`."""
         info = self._info(collection)
