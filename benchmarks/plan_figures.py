@@ -1,8 +1,7 @@
 """Write the figures of `turret plan` from `results/*.json`: `turret/planning/figures.json`.
 
 A quantity is a base and a rate for each size that it grows with, fitted to measured points by non-negative
-least squares of relative errors; of a single point, it is proportional. `engines` has the numbers of each
-distributed engine whose results are there.
+least squares of relative errors; of a single point, it is proportional.
 """
 
 import json
@@ -212,8 +211,6 @@ QUANTITIES: dict[str, Measured] = {
 
 
 TARGET = Path(__file__).parent.parent / "turret" / "planning" / "figures.json"
-# The results of engines, and the name that a plan knows each by.
-ENGINES = {"retrieval": "engines", "torchrun": "distributed", "spark": "spark_preparation"}
 
 
 def main() -> None:
@@ -227,11 +224,6 @@ def plan_figures(results: Path = RESULTS) -> str:
     content = {
         "sources": {name: _machine(result) for name, result in sources.items()},
         "experiments": list(sources["scale_training"]["points"]),
-        "engines": {
-            name: _numbers(_read(results, file))
-            for name, file in ENGINES.items()
-            if (results / f"{file}.json").exists()
-        },
         "quantities": {
             name: _quantity(one, one.points(sources[one.file])) for name, one in QUANTITIES.items()
         },
@@ -246,19 +238,6 @@ def _read(results: Path, name: str) -> dict[str, Any]:
 
 def _machine(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: result["machine"][name] for name in ("date", "cores", "processor")}
-
-
-def _numbers(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers on the first level, and the tables of numbers."""
-    return {
-        name: value
-        for name, value in result.items()
-        if _is_number(value) or (isinstance(value, dict) and value and all(map(_is_number, value.values())))
-    }
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _quantity(measured: Measured, points: Sequence[Point]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ FAILED = 3  # exit status of a worker that has reported its error
 _TICKS = 10  # of uvicorn in a second
 # For requests on open connections once no more are accepted. Without both waits, SIGTERM resets a request of
 # nearly every client that connects anew after each answer; with them, one in all (`benchmarks.draining`).
-_LINGER_SECONDS, _LINGER_TICK = 0.25, 0.01
+LINGER_SECONDS, _LINGER_TICK = 0.25, 0.01
 _SWITCH_SECONDS = 0.0005
 _LINE_BYTES = 4_000  # written at once
 
@@ -119,8 +119,9 @@ class Server(uvicorn.Server):
         await asyncio.sleep(_LINGER_TICK)  # accepts those that came before; closing would reset them
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
-        end = monotonic() + _LINGER_SECONDS
-        while self.server_state.connections and monotonic() < end:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LINGER_SECONDS
+        while self.server_state.connections and loop.time() < end:
             await asyncio.sleep(_LINGER_TICK)
         await super().shutdown(sockets)
 

@@ -233,28 +233,6 @@ def test_rankings_are_those_of_the_oracle(
     assert 0.2 < values.mean() < 0.9
 
 
-@pytest.mark.parametrize("absolute", [True, False])
-def test_one_product_ranks_as_the_index_does(
-    tmp_path: Path,
-    make_contents: Callable[..., BundleContents],
-    tastes: PreparedData,
-    monkeypatch: pytest.MonkeyPatch,
-    absolute: bool,
-) -> None:
-    publish(tmp_path, make_contents(absolute=absolute))
-    bundle = Bundle.open(tmp_path / "v1")
-    by_product = metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10)
-    monkeypatch.setattr(held_out_module, "_SCORES_A_BLOCK", 130)  # two users
-    np.testing.assert_array_equal(
-        metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10), by_product
-    )
-    index = bundle.manifest.index.model_copy(update={"is_exact": False})
-    bundle.manifest = bundle.manifest.model_copy(update={"index": index})
-    np.testing.assert_array_equal(
-        metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10), by_product
-    )
-
-
 def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(
     tmp_path: Path, make_contents: Callable[..., BundleContents]
 ) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -62,12 +61,7 @@ SOURCE = {"date": "2026-01-02T03:04:05+00:00", "cores": 2, "processor": "x86_64"
 
 @pytest.fixture
 def figures() -> Figures:
-    """Invented figures, without an engine."""
-    return Figures(QUANTITIES, {"invented": SOURCE}, ("youtubednn",), {})
-
-
-def with_engines(figures: Figures, **engines: dict[str, Any]) -> Figures:
-    return replace(figures, engines=engines)
+    return Figures(QUANTITIES, {"invented": SOURCE}, ("youtubednn",))
 
 
 @pytest.fixture
@@ -186,12 +180,9 @@ def test_the_limits_are_where_the_parts_stop_fitting(shop: PlanRequest, figures:
 
 
 def test_the_commands_use_the_engines_that_the_sizes_need(shop: PlanRequest, figures: Figures) -> None:
-    retrieval = {"bytes_an_item": {"redis": 1900.0, "milvus": 2100.0}}
-    engines = with_engines(figures, retrieval=retrieval, torchrun={"speedup_2_over_1": 1.7}, spark={})
-    plan = make_plan(shop, engines)
+    plan = make_plan(shop, figures)
     assert not any(word in " ".join(plan.commands) for word in ("milvus", "torchrun", "spark"))
-    assert "which took 2,100 bytes for an item of 64 numbers" in json.dumps(plan.as_json())
-    text = "\n".join(make_plan(replace(shop, items=5e7, events=1e10), engines).commands)
+    text = "\n".join(make_plan(replace(shop, items=5e7, events=1e10), figures).commands)
     assert "turret data prepare LOG --to var/prepared --engine spark://HOST:7077\n" in text
     assert "\ntorchrun --nproc-per-node N -m -- turret train --data" in text
     assert "\nturret publish var/bundles/first --engine milvus://HOST:19530 --version first-indexed\n" in text

@@ -1,6 +1,6 @@
 """The events that two versions are compared on, and their rankings of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -127,7 +127,7 @@ def _sample(users: Positions) -> Positions:
     return np.sort(np.random.default_rng(0).choice(users, MOST_USERS, replace=False))
 
 
-_USERS_A_BLOCK, _SCORES_A_BLOCK = 256, 2**24
+_USERS_A_BLOCK = 256
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -188,29 +188,10 @@ class _Ranker:
         )
         excludes = self._bundle.manifest.exclude_seen
         excluded = [histories[index] if excludes else _NOTHING for index in known]
-        for index, rows in zip(known, self._nearest(vectors, excluded), strict=True):
-            result[index] = rows
+        rankings = self._retriever.nearest_of_each(vectors, [self._k] * len(known), excluded)
+        for index, ranking in zip(known, rankings, strict=True):
+            result[index] = ranking.rows
         return result
-
-    def _nearest(
-        self, vectors: NDArray[np.float32], excluded: Sequence[NDArray[np.int64]]
-    ) -> Iterator[NDArray[np.int64]]:
-        """The rows of the best k items for user vectors [B, D], each without its `excluded` rows.
-
-        One product for many users ranks as an exact index does, in a fraction of the time.
-        """
-        if not self._bundle.manifest.index.is_exact:
-            for vector, out in zip(vectors, excluded, strict=True):
-                yield self._retriever.nearest(vector, self._k, out).rows
-            return
-        size = max(1, _SCORES_A_BLOCK // len(self._bundle.vectors))
-        for first in range(0, len(vectors), size):
-            products = vectors[first : first + size] @ self._bundle.vectors.T
-            if self._bundle.manifest.scoring.absolute:
-                products = np.abs(products)
-            for scores, out in zip(products, excluded[first : first + size], strict=True):
-                scores[out] = -np.inf
-                yield best_rows(scores, self._k)
 
     def _known_events(self, user: int, end: int) -> NDArray[np.int64]:
         positions = np.arange(self._data.offsets[user], end)
@@ -228,10 +209,3 @@ class _Ranker:
             return None
         times = self._data.times
         return Times(np.asarray(times[positions], dtype=np.float64) / 1000.0, float(times[end]) / 1000.0)
-
-
-def best_rows(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """The rows of the k highest finite scores [N], best first; of equal scores the lower row is first."""
-    least = np.partition(scores, -min(k, len(scores)))[-min(k, len(scores))]
-    rows = np.flatnonzero((scores >= least) & np.isfinite(scores))
-    return rows[np.argsort(-scores[rows], kind="stable")[:k]]

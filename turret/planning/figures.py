@@ -74,13 +74,12 @@ class Quantity:
 class Figures:
     """All quantities by name, and for each source the date and the cores of its machine.
 
-    `experiments` are those whose training was measured, `engines` has the figures of the measured engines.
+    `experiments` are those whose training was measured.
     """
 
     quantities: Mapping[str, Quantity]
     sources: Mapping[str, Mapping[str, Any]]
     experiments: tuple[str, ...]
-    engines: Mapping[str, Mapping[str, Any]]
 
     def at(self, name: str, sizes: Mapping[str, float]) -> Amount:
         """A quantity for such sizes, with the sizes that exceed what was measured."""
@@ -101,7 +100,7 @@ class Figures:
 def parse_figures(content: Mapping[str, Any]) -> Figures:
     """The figures from the parsed JSON."""
     quantities = {name: Quantity(**entry) for name, entry in content["quantities"].items()}
-    return Figures(quantities, content["sources"], tuple(content["experiments"]), content["engines"])
+    return Figures(quantities, content["sources"], tuple(content["experiments"]))
 
 
 @cache

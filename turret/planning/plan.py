@@ -1,6 +1,6 @@
 """A whole plan: its parts, where one machine ends, and the commands."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -10,6 +10,17 @@ from turret.planning.parts import BUSY, TORCHRUN, Machine, Part, Planner, PlanRe
 
 _LARGEST = 1e13  # no shop has a larger size
 _HALVINGS = 60  # of the logarithm of a size, to less than a millionth
+_ENGINES = ("spark", "torchrun", "retrieval")
+_REMEDIES = {
+    "memory": "more memory, or fewer users: those of a newer part of the log",
+    "dimension": "more memory, or a smaller dimension",
+    "spark": "a larger disk, or Spark: `turret data prepare --engine spark://HOST:7077`",
+    "torchrun": f"warm starts (`turret retrain`), fewer epochs, a GPU, or several processes: `{TORCHRUN}`",
+    "retrieval": "more memory, a smaller dimension, or a vector engine: "
+    "`turret publish --engine milvus://HOST:19530` or `redis://HOST:6379`",
+    "replicas": "replicas of the service behind a proxy, with the histories in a Redis",
+    "cluster": "a Redis Cluster; SQLite, on one machine, holds them on its disk",
+}
 Size = Literal["users", "events", "items", "requests"]
 
 
@@ -17,7 +28,7 @@ Size = Literal["users", "events", "items", "requests"]
 class Limit:
     """One machine holds `size` up to `most`, the others as given; None if no size exceeds it.
 
-    `remedy` names the alternatives beyond, `engine` the measured engine that removes the limit.
+    `remedy` names the alternatives beyond, `engine` the one that the commands then use.
     """
 
     size: Size
@@ -34,9 +45,8 @@ class Limit:
 
 
 def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
-    """Where one machine ends, in the order of the parts. An engine is named only if it was measured."""
-    machine, engines = request.machine, figures.engines
-    remedies = _remedies(engines)
+    """Where one machine ends, in the order of the parts."""
+    machine = request.machine
     rows: list[tuple[Size, Callable[[Planner], bool], str, str]] = [
         (
             "users",
@@ -90,36 +100,11 @@ def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
             _largest_size(request, size, lambda one, fits=fits: fits(Planner(one, figures))),  # type: ignore[misc]
             getattr(request, size),
             reason,
-            remedies[remedy],
-            remedy if remedy in engines else None,
+            _REMEDIES[remedy],
+            remedy if remedy in _ENGINES else None,
         )
         for size, fits, reason, remedy in rows
     ]
-
-
-def _remedies(engines: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The alternatives beyond each limit."""
-    spark = torchrun = retrieval = ""
-    if "spark" in engines:
-        spark = ", or Spark: `turret data prepare --engine spark://HOST:7077`"
-    if "torchrun" in engines:
-        gain = engines["torchrun"]["speedup_2_over_1"]
-        torchrun = f"; or several processes, `{TORCHRUN}`: two were {gain:.1f} times as fast as one"
-    if "retrieval" in engines:
-        taken = max(engines["retrieval"]["bytes_an_item"].values())
-        retrieval = (
-            ", or a vector engine: `turret publish --engine milvus://HOST:19530` or `redis://HOST:6379`, "
-            f"which took {taken:,.0f} bytes for an item of 64 numbers"
-        )
-    return {
-        "memory": "more memory, or fewer users: those of a newer part of the log",
-        "dimension": "more memory, or a smaller dimension",
-        "spark": f"a larger disk{spark}",
-        "torchrun": f"warm starts (`turret retrain`), fewer epochs, or a GPU{torchrun}",
-        "retrieval": f"more memory, or a smaller dimension{retrieval}",
-        "replicas": "replicas of the service behind a proxy, with the histories in a Redis",
-        "cluster": "a Redis Cluster; SQLite, on one machine, holds them on its disk",
-    }
 
 
 def _largest_size(request: PlanRequest, size: Size, fits: Callable[[PlanRequest], bool]) -> float | None:
