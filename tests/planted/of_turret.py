@@ -8,7 +8,7 @@ from tests.planted.fault import Function, planted, seeing
 
 @planted("turret.activation.held_out:_first_after", "turret/test_activation.py")
 def an_event_that_the_live_version_knows_is_a_target(original: Function) -> Function:
-    return lambda data, limit: original(data, replace(limit, milliseconds=limit.milliseconds - 1))
+    return lambda data, limit: original(data, limit - 1)
 
 
 @planted("turret.activation.held_out:held_out", "turret/test_activation.py")

@@ -44,17 +44,6 @@ from turret.training.run import Run, remove_run
 from turret.training.trainer import Trainer, train
 
 
-def test_measurements_are_read_as_they_were_written(tmp_path: Path) -> None:
-    assert load_history(tmp_path) == []
-    history = History(tmp_path, 0, 0)
-    history.append(1, 0, 0.5, {"loss/train": 2.5})
-    history.append(4, 1, 1.25, {"loss/epoch": 2.0, "validation/ndcg@10": 0.125})
-    assert load_history(tmp_path) == [
-        {"step": 1, "epoch": 0, "seconds": 0.5, "loss/train": 2.5},
-        {"step": 4, "epoch": 1, "seconds": 1.25, "loss/epoch": 2.0, "validation/ndcg@10": 0.125},
-    ]
-
-
 def test_a_resumed_training_drops_lines_that_its_checkpoint_does_not_include(tmp_path: Path) -> None:
     """Those of later steps, that of an epoch which the checkpoint has not ended, and half a line."""
     history = History(tmp_path, 0, 0)

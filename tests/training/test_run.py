@@ -83,29 +83,6 @@ def test_the_saved_model_is_the_one_that_is_opened(tmp_path: Path, handmade: Pre
         assert all(torch.equal(value, trained[name]) for name, value in opened.state_dict().items())
 
 
-def test_reports_of_both_parts_are_kept(tmp_path: Path, handmade: PreparedData) -> None:
-    """A later one of the same part replaces the earlier one."""
-    run = run_in(tmp_path, handmade)
-    save_tensors(tmp_path / MODEL, build_model(run.experiment, handmade).state_dict())
-    assert run.metrics() == {}
-    for part, users in (("test", 1), ("validation", 2), ("test", 3)):
-        run.save_metrics(part, {"users": users})
-    assert run.metrics() == {"test": {"users": 3}, "validation": {"users": 2}}
-
-
-def test_fresh_towers_are_those_of_the_seed(handmade: PreparedData) -> None:
-    """The same in every process, and others with another seed."""
-
-    def first(seed: int) -> torch.Tensor:
-        torch.rand(1)  # what was drawn before does not matter
-        config = ExperimentConfig.model_validate({"training": {"seed": seed}})
-        return next(build_model(config, handmade).parameters()).detach()
-
-    once = first(3)
-    assert torch.equal(once, first(3))
-    assert not torch.equal(once, first(4))
-
-
 def test_the_age_of_an_example_needs_times(handmade: PreparedData, shop: PreparedData) -> None:
     """An order of rows tells nobody how long ago something was."""
     config = ExperimentConfig.model_validate({"tower": {"user": {"example_age": True}}})

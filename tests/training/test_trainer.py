@@ -202,14 +202,6 @@ def test_a_checkpoint_of_another_model_is_refused(shop: PreparedData, own: Run, 
         train(own, shop, resume=True)
 
 
-def test_a_folder_with_a_run_is_not_overwritten(shop: PreparedData, own: Run) -> None:
-    """The sentence offers to resume; resuming a finished run does nothing more. It has curves."""
-    with pytest.raises(TrainingError, match="--resume"):
-        train(own, shop)
-    assert train(own, shop, resume=True, report=lambda _: None) == own.progress()
-    assert any((own.folder / "tensorboard").iterdir())
-
-
 def large_batches(folder: Path, shop: PreparedData, **training: object) -> Run:
     """A run of two epochs of a few steps, without a warm-up."""
     return run_of(folder, shop, FEW, batch_size=700, warmup=0.0, **training)

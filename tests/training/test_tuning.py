@@ -275,29 +275,6 @@ def test_the_same_seed_tries_the_same_whether_in_one_go_or_in_many(
     assert all(one not in whole for one in other[1:])
 
 
-def test_an_interrupted_trial_is_tried_again_and_keeps_its_values(asked: StudyRequest) -> None:
-    """At the same place, with the same settings; what it had reported is not lost, and the next is new."""
-    (first,) = try_some(asked, 1)
-    with open_storage(asked.folder) as storage:
-        study = StoredStudy(storage, asked)
-        interrupted = study.ask()
-        interrupted.report(0.25, 1)
-        settings = dict(interrupted.params)
-    for _ in range(2):
-        with open_storage(asked.folder) as storage:
-            study = StoredStudy(storage, asked)
-            again = study.ask()
-            assert again.params == settings != first
-            assert study.reported(again) == {1}
-            assert len(study.finished()) == 1
-    with open_storage(asked.folder) as storage:
-        study = StoredStudy(storage, asked)
-        study.complete(study.ask(), 0.5)
-        assert study.ask().params not in (settings, first)
-        assert [trial.params for trial in study.finished()] == [first, settings]
-        assert study.finished()[1].intermediate_values == {1: 0.25}
-
-
 def test_a_study_goes_on_from_every_line_of_its_journal(asked: StudyRequest, tmp_path: Path) -> None:
     """Whatever the last thing was that a kill let happen, two trials are finished, and always the same."""
     try_some(asked, 0)

@@ -24,9 +24,9 @@ RULE = RuleSettings(share=0.2, most_warm_starts=5)
 
 
 def test_a_few_new_events_are_a_warm_start() -> None:
-    choice = choose_mode(USUAL, RULE)
-    assert choice.mode == "warm"
-    assert choice.reason.startswith("2 warm starts and 10.0% new events")
+    mode, reason = choose_mode(USUAL, RULE)
+    assert mode == "warm"
+    assert reason.startswith("2 warm starts and 10.0% new events")
 
 
 @pytest.mark.parametrize(
@@ -40,20 +40,20 @@ def test_a_few_new_events_are_a_warm_start() -> None:
     ],
 )
 def test_each_limit_leads_to_a_training_anew(change: dict[str, object], reason: str) -> None:
-    choice = choose_mode(replace(USUAL, **change), RULE)  # type: ignore[arg-type]
-    assert choice.mode == "anew"
-    assert choice.reason.startswith(reason)
+    mode, told = choose_mode(replace(USUAL, **change), RULE)  # type: ignore[arg-type]
+    assert mode == "anew"
+    assert told.startswith(reason)
 
 
 def test_a_limit_that_is_just_reached_is_not_exceeded() -> None:
-    assert choose_mode(replace(USUAL, new_events=0.2, new_items=0.2), RULE).mode == "warm"
+    assert choose_mode(replace(USUAL, new_events=0.2, new_items=0.2), RULE)[0] == "warm"
 
 
 def test_a_requested_mode_overrides_the_limits_but_needs_a_live_version() -> None:
     warm = replace(RULE, asked="warm")
-    assert choose_mode(replace(USUAL, warm_starts=99), warm).mode == "warm"
-    assert choose_mode(replace(USUAL, has_live=False), warm).mode == "anew"
-    assert choose_mode(USUAL, replace(RULE, asked="anew")).mode == "anew"
+    assert choose_mode(replace(USUAL, warm_starts=99), warm)[0] == "warm"
+    assert choose_mode(replace(USUAL, has_live=False), warm)[0] == "anew"
+    assert choose_mode(USUAL, replace(RULE, asked="anew"))[0] == "anew"
 
 
 USERS = 100

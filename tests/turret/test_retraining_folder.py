@@ -226,16 +226,6 @@ def test_the_history_is_json_too(work: Path) -> None:
     assert listed[0]["figures"]["low"] == 0.01
 
 
-def test_a_record_is_one_line_of_json_and_is_read_back(tmp_path: Path) -> None:
-    written = [record("one", new_events=7, figures=FIGURES), record("two", decision="refused", status=3)]
-    for one in written:
-        append_record(tmp_path, one)
-    lines = (tmp_path / RECORDS).read_text().splitlines()
-    assert [json.loads(line)["run"] for line in lines] == ["one", "two"]
-    assert json.loads(lines[0])["figures"]["low"] == 0.01
-    assert read_records(tmp_path) == written
-
-
 def test_the_torn_line_of_a_crash_is_skipped_and_costs_no_later_record(tmp_path: Path) -> None:
     append_record(tmp_path, record("one"))
     with (tmp_path / RECORDS).open("a") as file:
@@ -251,9 +241,8 @@ def test_a_lineage_counts_the_warm_starts_since_the_last_full_training() -> None
         record("refused", origin="warm-1", decision="refused", before=size(120), after=size(130)),
         record("warm-2", origin="warm-1", before=size(130), after=size(140)),
     ]
-    found = lineage(records, "warm-2")
-    assert (found.warm_starts, found.full) == (2, size(110))
-    assert lineage(records, "full").warm_starts == 0
+    assert lineage(records, "warm-2") == (2, size(110))
+    assert lineage(records, "full") == (0, size(110))
 
 
 def test_a_version_of_another_command_had_the_data_before_the_first_warm_start_from_it() -> None:
@@ -261,11 +250,9 @@ def test_a_version_of_another_command_had_the_data_before_the_first_warm_start_f
         record("refused", live="first", decision="refused", before=size(100), after=size(110)),
         record("warm-1", live="first", origin="first", before=size(110), after=size(120)),
     ]
-    assert lineage(records[:1], "first").full == size(100)
-    found = lineage(records, "warm-1")
-    assert (found.warm_starts, found.full) == (1, size(100))
-    assert (lineage(records, "other").warm_starts, lineage(records, "other").full) == (0, None)
-    assert lineage([], None).full is None
+    assert lineage(records[:1], "first") == (0, size(100))
+    assert lineage(records, "warm-1") == (1, size(100))
+    assert lineage(records, "other") == lineage([], None) == (0, None)
 
 
 def state(**fields: object) -> RunState:

@@ -50,7 +50,7 @@ def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
 
     Raises DataError where it would be to the advantage of the new version, or where there is no event at all.
     """
-    are_trained = [_is_trained_on(data, manifest) for manifest in (new, live)]
+    are_trained = [manifest.fingerprints.get("data") == data.fingerprint for manifest in (new, live)]
     starts = np.asarray(data.splits[:, 1] if any(are_trained) else data.offsets[:-1])
     rules = ["of the test part"] if any(are_trained) else []
     if not are_trained[0]:
@@ -71,27 +71,21 @@ def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
         else:
             warning = (
                 f"version {live.version} may have been trained on some of these events, to its advantage: "
-                + ("its data or this one has no times" if limit is None else f"none is after {limit.text}")
+                + (
+                    "its data or this one has no times"
+                    if limit is None
+                    else f"none is after {live.data_until}"
+                )
             )
     users = _sample(_users(data, starts))
     return HeldOut(users, starts[users], np.asarray(data.offsets[users + 1]), " and ".join(rules), warning)
 
 
-@dataclass(frozen=True)
-class _Limit:
-    text: str
-    milliseconds: float
-
-
-def _is_trained_on(data: PreparedData, manifest: Manifest) -> bool:
-    return manifest.fingerprints.get("data") == data.fingerprint
-
-
-def _limit(data: PreparedData, manifest: Manifest) -> _Limit | None:
-    """The newest time that a version has seen; None where it or the data has no times."""
+def _limit(data: PreparedData, manifest: Manifest) -> float | None:
+    """The newest time that a version has seen, in milliseconds; None where it or the data has no times."""
     if manifest.data_until is None or data.manifest.time.kind != "timestamp":
         return None
-    return _Limit(manifest.data_until, datetime.fromisoformat(manifest.data_until).timestamp() * 1000.0)
+    return datetime.fromisoformat(manifest.data_until).timestamp() * 1000.0
 
 
 def _unseen(data: PreparedData, manifest: Manifest) -> Positions:
@@ -104,14 +98,14 @@ def _unseen(data: PreparedData, manifest: Manifest) -> Positions:
     return _first_after(data, limit)
 
 
-def _first_after(data: PreparedData, limit: _Limit) -> Positions:
+def _first_after(data: PreparedData, limit: float) -> Positions:
     """The position behind each user's last event up to `limit`: int64 [U]."""
     result = np.array(data.offsets[:-1])
     bounds: Sequence[int] = groups(data.offsets, _EVENTS_A_BLOCK).tolist()
     for first, last in pairwise(bounds):
         start, end = int(data.offsets[first]), int(data.offsets[last])
         owners = np.repeat(np.arange(first, last), np.diff(data.offsets[first : last + 1]))
-        positions = np.flatnonzero(data.times[start:end] <= limit.milliseconds)
+        positions = np.flatnonzero(data.times[start:end] <= limit)
         # The positions of a user ascend, and the last assignment counts.
         result[owners[positions]] = start + positions + 1
     return result

@@ -167,30 +167,21 @@ def _parsed(line: bytes) -> RetrainRecord | None:
         return None
 
 
-class Lineage(_Stored):
-    """The trainings behind a live version: warm starts in a row, and the data of the full training.
-
-    `full` is None where no record tells it.
-    """
-
-    warm_starts: int = 0
-    full: DataSize | None = None
-
-
-def lineage(records: Sequence[RetrainRecord], live: str | None) -> Lineage:
+def lineage(records: Sequence[RetrainRecord], live: str | None) -> tuple[int, DataSize | None]:
     """Follow the live version back through its warm starts to the full training.
 
-    A version of another command was trained on the data before the first run that found it live.
+    Returns the number of warm starts, and the data of the full training, None where no record tells it. A
+    version of another command was trained on the data before the first run that found it live.
     """
     by_version = {record.version: record for record in records if record.version and record.mode}
     warm_starts, version = 0, live
     while version is not None and (record := by_version.pop(version, None)) is not None:
         if record.mode == "anew":
-            return Lineage(warm_starts=warm_starts, full=record.after)
+            return warm_starts, record.after
         warm_starts += 1
         version = record.origin
     found = (record.before for record in records if version is not None and version == record.live)
-    return Lineage(warm_starts=warm_starts, full=next(found, None))
+    return warm_starts, next(found, None)
 
 
 STATE = "state.json"

@@ -104,19 +104,19 @@ def _judge_canary(settings: RetrainSettings, state: RunState) -> RunState:
 
 def _choose(settings: RetrainSettings, state: RunState) -> RunState:
     after = state.after or state.before
-    past = lineage(read_records(settings.work), state.live)
-    full = past.full or state.before
+    warm_starts, full = lineage(read_records(settings.work), state.live)
+    full = full or state.before
     situation = Situation(
         has_live=state.live is not None,
         data_changed=state.data_changed,
-        warm_starts=past.warm_starts,
+        warm_starts=warm_starts,
         new_events=_new_share(full, after, "events"),
         new_items=_new_share(full, after, "items"),
     )
-    choice = choose_mode(situation, settings.rule)
-    report(f"{choice.mode}: {choice.reason}")
-    update = {"mode": choice.mode, "reason": choice.reason}
-    if choice.mode == "anew":
+    mode, reason = choose_mode(situation, settings.rule)
+    report(f"{mode}: {reason}")
+    update = {"mode": mode, "reason": reason}
+    if mode == "anew":
         return state.model_copy(update=update)
     manifest = live_manifest(settings, state.live)
     until = manifest.data_until if manifest else None

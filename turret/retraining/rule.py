@@ -38,32 +38,24 @@ class Situation:
     new_items: float
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A mode, and the reason for it as a clause."""
-
-    mode: Mode
-    reason: str
-
-
-def choose_mode(situation: Situation, settings: RuleSettings) -> Choice:
-    """Choose the mode of a training; without a live version, it is always anew."""
+def choose_mode(situation: Situation, settings: RuleSettings) -> tuple[Mode, str]:
+    """Choose the mode of a training, with the reason as a clause; without a live version, it is anew."""
     if not situation.has_live:
-        return Choice("anew", "no version is live")
+        return "anew", "no version is live"
     if settings.asked != "rule":
-        return Choice(settings.asked, f"--mode {settings.asked}")
+        return settings.asked, f"--mode {settings.asked}"
     if situation.data_changed:
-        return Choice("anew", "another command has changed the prepared data since the last training")
+        return "anew", "another command has changed the prepared data since the last training"
     if situation.warm_starts >= settings.most_warm_starts:
-        return Choice("anew", f"{counted(situation.warm_starts, 'warm start')} since the last full training")
+        return "anew", f"{counted(situation.warm_starts, 'warm start')} since the last full training"
     for name, share in (("events", situation.new_events), ("items", situation.new_items)):
         if share > settings.share:
-            return Choice(
+            return (
                 "anew",
                 f"{share:.1%} of the {name} are newer than the last full training, and the limit is "
                 f"{settings.share:.1%}",
             )
-    return Choice(
+    return (
         "warm",
         f"{counted(situation.warm_starts, 'warm start')} and {situation.new_events:.1%} new events since the "
         "last full training are within the limits",
