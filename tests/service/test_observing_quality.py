@@ -28,7 +28,6 @@ from turret.service.observing.quality import (
 from turret.service.settings import Settings
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.config import ScoringConfig
-from turret.tower.format.checksums import lengths_of, measure_norms
 from turret.tower.format.manifest import Manifest
 
 
@@ -62,7 +61,6 @@ def version(vectors: NDArray[np.float32], absolute: bool = False) -> Bundle:
         item_count=len(vectors),
         scoring=ScoringConfig(kind="dot", temperature=1.0, absolute=absolute),
         history_length=5,
-        norms=measure_norms(lengths_of(vectors)),
         files={},
     )
     return cast(Bundle, Version(manifest, vectors))

@@ -17,7 +17,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
-from turret.tower.format.checksums import check_parts, lengths_of, measure_norms
+from turret.tower.format.checksums import check_parts
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
 from turret.tower.format.index_settings import ScalarSettings, SearchParams
 from turret.tower.format.item_map import open_item_map, quantised
@@ -174,10 +174,6 @@ def manifest(bundles: Path) -> Manifest:
     return read_manifest(bundles / "v1")
 
 
-def with_norms(manifest: Manifest, vectors: NDArray[np.float32], **changes: Any) -> Manifest:
-    return manifest.model_copy(update={"norms": measure_norms(lengths_of(vectors)), **changes})
-
-
 def check(manifest: Manifest, **changes: Any) -> None:
     parts: dict[str, Any] = {"vectors": VECTORS, "popularity": np.ones(60, np.int64), "length": 60, **changes}
     check_parts(manifest, parts["vectors"], parts["popularity"], parts["length"])
@@ -198,12 +194,12 @@ def check(manifest: Manifest, **changes: Any) -> None:
 )
 def test_a_part_that_does_not_fit_is_named(manifest: Manifest, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(BundleError, match=words):
-        check(with_norms(manifest, VECTORS), **changes)
+        check(manifest, **changes)
 
 
 def test_lengths_are_free_where_the_score_is_a_dot_product(manifest: Manifest) -> None:
     scoring = ScoringConfig(kind="dot", temperature=1.0)
-    check(with_norms(manifest, VECTORS * 3, scoring=scoring), vectors=VECTORS * 3)
+    check(manifest.model_copy(update={"scoring": scoring}), vectors=VECTORS * 3)
 
 
 def test_a_bias_beside_the_cosine_is_free(manifest: Manifest) -> None:
@@ -213,26 +209,9 @@ def test_a_bias_beside_the_cosine_is_free(manifest: Manifest) -> None:
     vectors = np.concatenate([VECTORS[:, :7], np.linspace(-2, 2, 60, dtype=np.float32)[:, None]], axis=1)
     vectors[:, :7] /= np.maximum(np.linalg.norm(vectors[:, :7], axis=1, keepdims=True), 1e-6)
     vectors[~vectors[:, :7].any(axis=1), 0] = 1
-    check(with_norms(biased, vectors), vectors=vectors)
+    check(biased, vectors=vectors)
     with pytest.raises(BundleError, match="row 1 has length 2 instead"):
         check(biased, vectors=np.where(np.arange(60)[:, None] == 1, 2 * vectors, vectors))
-
-
-def test_lengths_are_those_that_were_published(manifest: Manifest) -> None:
-    """Where the scores are dot products, this is what tells the vectors of one model from another's."""
-    lengths = np.linspace(0.5, 3, 60, dtype=np.float32)[:, None]
-    norms = measure_norms(lengths_of(VECTORS * lengths))
-    changes = {"scoring": ScoringConfig(kind="dot", temperature=1.0), "norms": norms}
-    published = manifest.model_copy(update=changes)
-    check(published, vectors=VECTORS * lengths)
-    check(published, vectors=VECTORS * lengths[::-1] * np.float32(1 + 1e-6))
-    for vectors in (
-        VECTORS * lengths * np.float32(1.01),
-        np.where(np.arange(60)[:, None] == 3, 0, VECTORS * lengths),
-    ):
-        with pytest.raises(BundleError, match="lengths of the item vectors are") as caught:
-            check(published, vectors=vectors.astype(np.float32))
-        assert caught.value.reason == "vectors"
 
 
 ARRAYS: dict[str, NDArray[Any]] = {

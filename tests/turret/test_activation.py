@@ -26,7 +26,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.config import ScoringConfig
 from turret.tower.format.listing import current
-from turret.tower.format.manifest import Manifest, Norms
+from turret.tower.format.manifest import Manifest
 from turret.training.evaluation.evaluation import TOWERS
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.run import PER_USER
@@ -75,7 +75,6 @@ def manifest(version: str, data: str, until: str | None = None) -> Manifest:
         item_count=2,
         scoring=ScoringConfig(kind="dot", temperature=1.0),
         history_length=5,
-        norms=Norms(quantiles=(), zeros=0),
         fingerprints={"data": data},
         files={},
     )

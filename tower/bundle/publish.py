@@ -32,7 +32,6 @@ from turret.tower.bundle.golden import (
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
-from turret.tower.format.checksums import lengths_of, measure_norms
 from turret.tower.format.item_map import MAP_FILE, ItemMap
 from turret.tower.format.listing import atomic_folder, check_version, current, point
 from turret.tower.format.manifest import (
@@ -163,8 +162,7 @@ def _write(folder: Path, contents: BundleContents) -> None:
     save_array(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64))
     contents.vocabulary.save(folder / "vocabulary.json")
     ids = contents.vocabulary.ids(range(len(contents.vocabulary)))
-    named = hash_file(folder / "vocabulary.json").sha256
-    Catalog.build(ids, contents.fields, named).save(folder)
+    Catalog.build(ids, contents.fields).save(folder)
     (folder / "user_features.json").write_bytes(_FEATURES.dump_json(contents.user_features))
     (folder / "user_tower.onnx").write_bytes(contents.user_tower)
     (folder / "model.safetensors").write_bytes(contents.model)
@@ -225,7 +223,6 @@ def _manifest(contents: BundleContents) -> Manifest:
         kinds=contents.kinds,
         default_kind=contents.default_kind,
         exclude_seen=contents.exclude_seen,
-        norms=measure_norms(lengths_of(np.asarray(contents.item_vectors, dtype=np.float32))),
         metrics=contents.metrics,
         fingerprints=contents.fingerprints,
         files={},

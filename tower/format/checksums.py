@@ -10,15 +10,11 @@ from numpy.typing import NDArray
 from turret.data.files import map_ordered
 from turret.data.manifest import FileHash
 from turret.tower.errors import BundleError
-from turret.tower.format.manifest import Manifest, Norms
+from turret.tower.format.manifest import Manifest
 from turret.tower.format.safe_open import open_regular, read_regular, size_of
 
 # Float32 rounding of a norm over some thousand columns; a vector that was never normalised is further off.
 _UNIT_TOLERANCE = 1e-3
-# The quantiles of the lengths in a manifest.
-QUANTILES = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)
-# The same sums in another order, on another processor.
-_NORM_TOLERANCE = 1e-4
 
 
 def check_parts(
@@ -40,7 +36,7 @@ def check_parts(
 def check_vectors(manifest: Manifest, vectors: NDArray[np.float32]) -> None:
     """Raise BundleError unless the item vectors [N, D] are usable.
 
-    They are finite, not all zero, of length 1 where the scoring is cosine, and have the published lengths.
+    They are finite, not all zero, and of length 1 where the scoring is cosine.
     """
     norms = lengths_of(vectors)
     if not np.isfinite(norms).all():
@@ -54,28 +50,6 @@ def check_vectors(manifest: Manifest, vectors: NDArray[np.float32]) -> None:
         )
     if manifest.scoring.kind == "cosine":
         _check_lengths(lengths_of(vectors[:, :-1]) if manifest.scoring.item_bias else norms)
-    check_norms(manifest.norms, norms)
-
-
-def check_norms(published: Norms, norms: NDArray[np.float32]) -> None:
-    """Raise BundleError when lengths [N] differ from the published ones."""
-    measured = measure_norms(norms)
-    largest = max(1e-30, *map(abs, published.quantiles))
-    is_same = len(measured.quantiles) == len(published.quantiles) and np.allclose(
-        measured.quantiles, published.quantiles, rtol=0, atol=_NORM_TOLERANCE * largest
-    )
-    if measured.zeros != published.zeros or not is_same:
-        raise BundleError(
-            f"the lengths of the item vectors are {_shown(measured)}, and were {_shown(published)} when the "
-            "bundle was published; its files are of different models",
-            "vectors",
-        )
-
-
-def measure_norms(norms: NDArray[np.float32]) -> Norms:
-    """Summarise lengths [N] for the manifest."""
-    quantiles = np.quantile(norms.astype(np.float64), QUANTILES)
-    return Norms(quantiles=tuple(map(float, quantiles)), zeros=int(np.count_nonzero(norms == 0)))
 
 
 def lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -83,10 +57,6 @@ def lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     with np.errstate(over="ignore", invalid="ignore"):
         lengths: NDArray[np.float32] = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
     return lengths
-
-
-def _shown(norms: Norms) -> str:
-    return f"{', '.join(f'{one:.4g}' for one in norms.quantiles)} ({norms.zeros} zero)"
 
 
 def _check_lengths(lengths: NDArray[np.floating[Any]]) -> None:

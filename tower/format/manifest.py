@@ -54,16 +54,6 @@ class MeasuredRecall(_Frozen):
         return "all items" if self.selectivity == 1 else f"{self.selectivity:.4g} of the items"
 
 
-class Norms(_Frozen):
-    """Quantiles of the lengths of the item vectors (see `tower.format.integrity.QUANTILES`).
-
-    `zeros`: the number of zero vectors.
-    """
-
-    quantiles: tuple[float, ...]
-    zeros: int
-
-
 class Tried(_Frozen):
     """A kind that was tried, at the cheapest search that reaches the recall.
 
@@ -120,7 +110,6 @@ class Manifest(_Frozen):
     exclude_seen: bool = True
     index: AnyIndexSettings = FlatSettings()
     index_choice: IndexChoice | None = None
-    norms: Norms
     recall: tuple[MeasuredRecall, ...] = ()
     metrics: dict[str, Any] = {}
     fingerprints: dict[str, str] = {}

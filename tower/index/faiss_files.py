@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.errors import BundleError
+from turret.tower.format.checksums import lengths_of
 from turret.tower.format.safe_open import size_of
 from turret.tower.format.sections import map_file
 
@@ -17,15 +18,9 @@ from turret.tower.format.sections import map_file
 _EQUAL = 1e-3
 
 
-def lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The Euclidean length of each of `vectors` [N, D]."""
-    found: NDArray[np.float32] = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-    return found
-
-
 def spread(vectors: NDArray[np.float32]) -> float:
     """The deviation of the lengths of `vectors` [N, D] over their mean: 0 where all are equal."""
-    found = lengths(vectors).astype(np.float64)
+    found = lengths_of(vectors).astype(np.float64)
     return float(found.std() / found.mean()) if found.any() else 0.0
 
 
@@ -36,7 +31,7 @@ def are_equal(vectors: NDArray[np.float32]) -> bool:
 
 def augmented(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """`vectors` [N, D] with one more column, which makes them all as long as the longest: [N, D + 1]."""
-    squares = lengths(vectors).astype(np.float64) ** 2
+    squares = lengths_of(vectors).astype(np.float64) ** 2
     missing = np.sqrt(np.maximum(squares.max() - squares, 0.0)).astype(np.float32)
     return np.column_stack([vectors, missing])
 
