@@ -5,34 +5,7 @@ import time
 from collections import Counter
 
 from benchmarks.abuse_attacks.attack import Outcome, Scene
-from benchmarks.abuse_attacks.wire import dial, head, read_answer, statuses
-
-_AT_ONCE = 16
-
-
-def short_admin_key(scene: Scene) -> Outcome:
-    """An admin key of four digits is set; all are tried, sixteen at a time on one connection."""
-    target = scene.target
-    answers: Counter[str] = Counter()
-    opening_key = ""
-    end = time.monotonic() + scene.seconds
-    connection = dial(target.admin_address)
-    began = time.monotonic()
-    for first in range(0, 10_000, _AT_ONCE):
-        keys = [f"{number:04d}" for number in range(first, first + _AT_ONCE)]
-        connection.sendall(b"".join(head("GET", "/admin/routes", key=key) for key in keys))
-        got = [read_answer(connection) for _ in keys]
-        answers += statuses(got)
-        opening_key = next((key for key, one in zip(keys, got, strict=True) if one.status == 200), "")
-        if opening_key or time.monotonic() > end:
-            break
-        if not all(one.status for one in got):
-            connection.close()
-            connection = dial(target.admin_address)
-    seconds = time.monotonic() - began
-    connection.close()
-    notes = {"found": opening_key, "guesses_per_second": round(sum(answers.values()) / seconds)}
-    return Outcome(answers, opened=int(bool(opening_key)), held=not opening_key, notes=notes)
+from benchmarks.abuse_attacks.wire import dial, read_answer, statuses
 
 
 def wrong_keys(scene: Scene) -> Outcome:

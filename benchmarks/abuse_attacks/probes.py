@@ -7,8 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.abuse_attacks.attack import Outcome, Scene
-from benchmarks.abuse_attacks.target import HISTORY
-from benchmarks.abuse_attacks.wire import ask, dial, hang_up, head, post, read_answer, statuses
+from benchmarks.abuse_attacks.wire import ask, dial, hang_up, head, read_answer, statuses
 
 _OPEN = ("/docs", "/openapi.json", "/metrics", "/livez", "/readyz")
 
@@ -57,29 +56,6 @@ def pipelining(scene: Scene) -> Outcome:
     finally:
         hang_up(connections)
     return Outcome(answers, held=set(answers) <= {"200", "503", "429", "closed"})
-
-
-def upgrades(scene: Scene) -> Outcome:
-    """POSTs that offer HTTP/2, as `curl --http2` does, are refused; nginx would take the offer out."""
-    target = scene.target
-    body = {"history": HISTORY, "k": 3}
-    offer = (
-        "Connection: Upgrade, HTTP2-Settings",
-        "Upgrade: h2c",
-        "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA",
-    )
-    whole = post("/v1/recommend", body, *offer, key=target.reader)
-    first, _, second = whole.partition(b"\r\n\r\n")
-    got = []
-    for parts in ((whole,), (first + b"\r\n\r\n", second)):
-        for _ in range(10):
-            with dial(target.address, timeout=5) as connection:
-                for part in parts:
-                    connection.sendall(part)
-                    time.sleep(0.01 * (len(parts) - 1))
-                got.append(read_answer(connection))
-    answers = statuses(got)
-    return Outcome(answers, held=set(answers) == {"400"})
 
 
 def _ask_again(scene: Scene, count: int, requests: list[bytes]) -> tuple[Counter[str], list[float]]:

@@ -27,12 +27,6 @@ def inodes(pid: int) -> set[int]:
     return found
 
 
-def listening_inodes(ports: Iterable[int]) -> set[int]:
-    """The inodes of the sockets that listen on these ports."""
-    wanted = set(ports)
-    return {inode for local, _, state, inode in _table() if state == "0A" and local in wanted}
-
-
 def _inode(local: int, remote: int) -> int | None:
     return next((inode for ours, theirs, _, inode in _table() if (ours, theirs) == (local, remote)), None)
 
