@@ -17,7 +17,8 @@ from turret.tower.format.index_settings import (
     RabitqSettings,
 )
 from turret.tower.format.manifest import MeasuredRecall
-from turret.tower.index.index import ExactIndex, TunableIndex
+from turret.tower.index.approximate import ApproximateIndex
+from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planned, Planner
 from turret.tower.tuning.choice import SMALL, IndexRequest, candidates, choose
 from turret.tower.tuning.recall import check_recall, measure_recall, split_queries
@@ -159,9 +160,10 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
 
     def seconds(task: Any, planner: Any, k: int, allowed: Any = None) -> float:
         index = planner._index
-        if not isinstance(index, TunableIndex) or index.search_params(k) is None:
+        if not isinstance(index, ApproximateIndex) or index.search_params(k) is None:
             return 10.0
-        return by_kind[index.settings.kind] * (1 + index.settings.efforts[0].breadth / 1000)
+        slower = 1 + index.settings.efforts[0].breadth / 1000
+        return by_kind[index.settings.kind] * float(slower)
 
     monkeypatch.setattr("turret.tower.tuning.search_params.Task.seconds", seconds)
     monkeypatch.setattr("turret.tower.tuning.search_params._SHARES", (0.5,))
@@ -171,7 +173,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
 def test_auto_takes_the_fastest_that_reaches_the_recall(costs: dict[str, float]) -> None:
     chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
     assert chosen.settings.kind == "ivf"
-    assert isinstance(chosen.made, TunableIndex)
+    assert isinstance(chosen.made, ApproximateIndex)
     assert min(one.recall for one in chosen.recall) >= 0.95
     assert "ivf was the fastest that reaches it" in chosen.choice.words[-1]
     costs["ivf"] = 9.9

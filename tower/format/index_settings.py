@@ -67,7 +67,7 @@ class IndexSettings(Settings):
     slow_from: ClassVar[float] = inf
     # `auto` leaves it out where the lengths of the vectors spread by more.
     most_spread: ClassVar[float] = inf
-    # Whether its index is a `TunableIndex`: it is measured for the cheapest search that reaches a recall.
+    # Whether its index is a `ApproximateIndex`: it is measured for the cheapest search that reaches a recall.
     is_tunable: ClassVar[bool] = False
     # Whether `Index.nearest` waits for another process or host: `turret serve` then searches in threads.
     is_remote: ClassVar[bool] = False

@@ -23,7 +23,7 @@ from turret.tower.index.faiss_calls import (
     ordered,
 )
 from turret.tower.index.faiss_files import OTHER_MODELS, read_faiss, write_faiss
-from turret.tower.index.index import ExactIndex, TunableIndex
+from turret.tower.index.index import ExactIndex, Index
 
 # Another processor rounds otherwise, which moves some candidates at the edge.
 _RECALL_TOLERANCE = 0.05
@@ -41,7 +41,7 @@ class _Searches(threading.local):
         self.by_rows: dict[tuple[int, int], FixedSearch] = {}
 
 
-class ApproximateIndex(TunableIndex, Generic[S]):
+class ApproximateIndex(Index, Generic[S]):
     """A FAISS index that proposes rows, and the item vectors that rank them. A kind is a subclass.
 
     Scores are true inner products, the same numbers that `ExactIndex` gives, and rows come in the same order:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.index_kinds import INDEX_KINDS
-from turret.tower.format.index_settings import ApproximateSettings, FlatSettings, IndexSettings, SearchParams
+from turret.tower.format.index_settings import FlatSettings, IndexSettings
 from turret.tower.index.faiss_calls import Found, check_finite, faiss, has_ties, ordered
 
 # From here on FAISS's heap costs more than all scores and one partial sort (27,000 x 64: 290 against 130
@@ -123,24 +123,6 @@ class Index(ABC):
             if k:
                 rows[position], scores[position] = self.nearest(vector, k, mask)
         return rows, scores
-
-
-class TunableIndex(Index):
-    """An approximate index whose search parameters can be chosen (`IndexSettings.is_tunable`)."""
-
-    settings: ApproximateSettings
-
-    @abstractmethod
-    def with_settings(self, settings: ApproximateSettings) -> "TunableIndex":
-        """The same codes, searched with other `settings` of the same build."""
-
-    @abstractmethod
-    def search_params(self, k: int) -> SearchParams | None:
-        """The parameters of a search for `k` rows; None where it is exact."""
-
-    @abstractmethod
-    def self_recall(self) -> float:
-        """The recall of some of the item vectors searched as queries."""
 
 
 class ExactIndex(Index):

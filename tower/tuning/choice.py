@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,10 @@ from turret.tower.errors import BundleError
 from turret.tower.format.index_kinds import INDEX_KINDS
 from turret.tower.format.index_settings import IndexSettings, VectorFacts
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Tried
+from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.faiss_files import are_equal, spread
-from turret.tower.index.index import ExactIndex, Index, TunableIndex, build_index
+from turret.tower.index.index import ExactIndex, Index, build_index
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import EXACT_QUERIES, check_recall, measure_recall, split_queries
 from turret.tower.tuning.search_params import Task, serves_usual, tuned
@@ -171,7 +172,7 @@ class _Choice:
         if settings.is_tunable:
             # The seconds that it has to beat.
             rival = self.milliseconds / 1000 if self.best and serves_usual(self.best) else inf
-            index = tuned(cast(TunableIndex, index), task, rival)
+            index = tuned(cast(ApproximateIndex[Any], index), task, rival)
         if index is None:
             # The recall of its broadest search is not known: it was never faster than its rival.
             result = Tried(kind=settings.kind, lists=lists, megabytes=megabytes, reached=False)

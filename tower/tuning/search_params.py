@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.format.index_settings import SearchParams
-from turret.tower.index.index import ExactIndex, Index, TunableIndex
+from turret.tower.index.approximate import ApproximateIndex
+from turret.tower.index.index import ExactIndex, Index
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import (
     USUAL,
@@ -88,7 +89,7 @@ class Task:
         return median_seconds(lambda query: planner.nearest(query, k, None, allowed), self.few)
 
 
-def tuned(index: TunableIndex, task: Task, rival: float = np.inf) -> TunableIndex | None:
+def tuned(index: ApproximateIndex[Any], task: Task, rival: float = np.inf) -> ApproximateIndex[Any] | None:
     """`index` with the cheapest search parameters that reach the recall, or None where it never pays.
 
     `rival`: the seconds of the best index so far for the smallest k; slower searches are given up early. A
@@ -116,11 +117,11 @@ def serves_usual(index: Index) -> bool:
     """Whether it answers a usual request itself, not by its exact search."""
     if not index.settings.is_tunable:
         return True
-    return cast(TunableIndex, index).search_params(min(USUAL, len(index))) is not None
+    return cast(ApproximateIndex[Any], index).search_params(min(USUAL, len(index))) is not None
 
 
 def _cheapest(
-    index: TunableIndex, task: Task, k: int, below: tuple[SearchParams, ...], rival: float
+    index: ApproximateIndex[Any], task: Task, k: int, below: tuple[SearchParams, ...], rival: float
 ) -> SearchParams | None:
     """The fastest parameters for `k` that reach the recall, faster than exact search and `rival`."""
     is_needed = task.is_named and not below and rival == np.inf
@@ -145,7 +146,7 @@ def _cheapest(
     return best
 
 
-def _planner(index: TunableIndex, task: Task, k: int, candidates: int, breadth: int) -> Planner:
+def _planner(index: ApproximateIndex[Any], task: Task, k: int, candidates: int, breadth: int) -> Planner:
     params = SearchParams(k=k, breadth=breadth, candidates=candidates)
     return Planner(_with(index, efforts=(params,), subset_rows=0), task.scoring)
 
@@ -166,7 +167,7 @@ def _affordable(seconds: Callable[[int], float], ascending: Sequence[int], least
     return ascending if dearest is None else [one for one in ascending if one < dearest]
 
 
-def _subset_rows(index: TunableIndex, task: Task) -> int:
+def _subset_rows(index: ApproximateIndex[Any], task: Task) -> int:
     """The number of allowed rows up to which exact scores are cheaper, or needed for the recall.
 
     The selector serves only the range of shares at which it was measured to be better.
@@ -185,5 +186,5 @@ def _subset_rows(index: TunableIndex, task: Task) -> int:
     return least
 
 
-def _with(index: TunableIndex, **changes: Any) -> TunableIndex:
+def _with(index: ApproximateIndex[Any], **changes: Any) -> ApproximateIndex[Any]:
     return index.with_settings(index.settings.model_copy(update=changes))
