@@ -81,11 +81,8 @@ def write_faiss(index: Any, path: Path, flags: int = 0) -> None:
         write(index, str(path), flags)
     except RuntimeError as error:
         # The error begins with a line of FAISS's source and the path.
-        raise _not_written(path, str(error).rpartition(": ")[2].strip()) from None
-
-
-def _not_written(path: Path, reason: str | None) -> BundleError:
-    return BundleError(f"{path}: the index can't be written ({reason}); make room on the disk.")
+        reason = str(error).rpartition(": ")[2].strip()
+        raise BundleError(f"{path}: the index can't be written ({reason}); make room on the disk.") from None
 
 
 def _names_a_file(content: mmap.mmap) -> bool:
