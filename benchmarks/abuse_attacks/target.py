@@ -17,8 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchmarks.abuse_attacks.attack import NotCarriedOutError
-from benchmarks.abuse_attacks.sockets import owner
-from benchmarks.abuse_attacks.wire import Address, Answer, ask, asked_on, dial, head, post, read_answer
+from benchmarks.abuse_attacks.wire import Address, Answer, ask, asked_on, dial, head, owner, post, read_answer
 from benchmarks.processes import PROXY_FOLDER, family, running_proxy
 from tests.support.ports import free_port
 from turret.service.keys.keys import add_key, new_key, record
