@@ -29,7 +29,7 @@ from rich.table import Table
 
 from benchmarks.abuse_attacks.attack import Attack, NotCarriedOutError, Outcome, Scene
 from benchmarks.abuse_attacks.monitor import Monitor
-from benchmarks.abuse_attacks.registry import ATTACKS
+from benchmarks.abuse_attacks.registry import ATTACKS, NOT_ATTACKS
 from benchmarks.abuse_attacks.shop import publish_shop
 from benchmarks.abuse_attacks.summary import summary
 from benchmarks.abuse_attacks.target import RefusedToStartError, running_target, warm_up
@@ -75,6 +75,7 @@ def measure(attacks: Sequence[Attack], options: Options) -> dict[str, Any]:
             print(json.dumps(made[-1]), file=sys.stderr, flush=True)
     return {
         **summary(made),
+        "not_attacks": {str(point): reason for point, reason in NOT_ATTACKS.items()},
         "bounds": {"peak_mb_over_idle": PEAK_MB, "longest_stall_ms": STALL_MS},
         "seconds": round(time.monotonic() - began, 1),
         "load": {"before": round(load, 2), "after": round(os.getloadavg()[0], 2)},
@@ -83,7 +84,7 @@ def measure(attacks: Sequence[Attack], options: Options) -> dict[str, Any]:
 
 def carry_out(attack: Attack, shop: Path, quick: bool) -> dict[str, Any]:
     """Make one attack on a service of its own; gives its figures, or why it couldn't be made."""
-    entry: dict[str, Any] = {"name": attack.name, "point": attack.point}
+    entry: dict[str, Any] = {"name": attack.name, "point": attack.point, "stall_counts": attack.stall_counts}
     seconds = min(attack.seconds, _QUICK_SECONDS) if quick else attack.seconds
     make = attack.prepare
     prepare = None if make is None else lambda work: make(work, quick)
@@ -94,7 +95,10 @@ def carry_out(attack: Attack, shop: Path, quick: bool) -> dict[str, Any]:
                 outcome = _in_the_background(attack, Scene(target, seconds, quick))
         return entry | _as_entry(outcome) | monitor.figures
     except RefusedToStartError as error:
-        return entry | {"error": f"the service did not start: {error}"}
+        if not attack.may_refuse:
+            return entry | {"error": f"the service did not start: {error}"}
+        refused = Outcome(notes={"refused_to_start": str(error)})
+        return entry | _as_entry(refused) | {"peak_mb_over_idle": 0.0, "longest_stall_ms": 0.0}
     except NotCarriedOutError as error:
         return entry | {"error": str(error)}
 
@@ -146,13 +150,14 @@ def show(figures: dict[str, Any]) -> None:
         if "error" in one:
             table.add_row(str(one["point"]), one["name"], "-", "-", "-", "-", f"not made: {one['error']}")
             continue
+        stall = f"{one['longest_stall_ms']:.0f}" + ("" if one["stall_counts"] else " (not counted)")
         share = one.get("honest", {}).get("share_200")
         answers = ", ".join(f"{count} {status}" for status, count in one["answers"].items())
         table.add_row(
             str(one["point"]),
             one["name"] + ("" if one["held"] else " !"),
             f"{one['peak_mb_over_idle']:.0f}",
-            f"{one['longest_stall_ms']:.0f}",
+            stall,
             "-" if share is None else f"{share:.3f}",
             str(one["opened"]),
             answers,

@@ -57,6 +57,8 @@ class Attack:
             what docs/security.md has against it.
         open_files: the limit of file descriptors of each process of the service.
         prepare: is given the working directory, and whether the run is quick, before the service starts.
+        may_refuse: the service may as well refuse to start with these settings.
+        stall_counts: False where the attack itself stops or ends processes, so that waiting says nothing.
         seconds: how long the attack may go on.
     """
 
@@ -67,4 +69,6 @@ class Attack:
     edge: bool = False
     open_files: int | None = None
     prepare: Callable[[Path, bool], None] | None = None
+    may_refuse: bool = False
+    stall_counts: bool = True
     seconds: float = 5.0

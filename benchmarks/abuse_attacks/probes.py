@@ -1,6 +1,5 @@
 """Calls that are open to all, and requests that are unusual and right."""
 
-import secrets
 import select
 import socket
 import time
@@ -8,7 +7,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.abuse_attacks.attack import Outcome, Scene
-from benchmarks.abuse_attacks.wire import ask, dial, hang_up, head, read_answer, statuses
+from benchmarks.abuse_attacks.target import HISTORY
+from benchmarks.abuse_attacks.wire import ask, dial, hang_up, head, post, read_answer, statuses
 
 _OPEN = ("/docs", "/openapi.json", "/metrics", "/livez", "/readyz")
 
@@ -59,6 +59,29 @@ def pipelining(scene: Scene) -> Outcome:
     return Outcome(answers, held=set(answers) <= {"200", "503", "429", "closed"})
 
 
+def upgrades(scene: Scene) -> Outcome:
+    """POSTs that offer HTTP/2, as `curl --http2` does, are refused; nginx would take the offer out."""
+    target = scene.target
+    body = {"history": HISTORY, "k": 3}
+    offer = (
+        "Connection: Upgrade, HTTP2-Settings",
+        "Upgrade: h2c",
+        "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA",
+    )
+    whole = post("/v1/recommend", body, *offer, key=target.reader)
+    first, _, second = whole.partition(b"\r\n\r\n")
+    got = []
+    for parts in ((whole,), (first + b"\r\n\r\n", second)):
+        for _ in range(10):
+            with dial(target.address, timeout=5) as connection:
+                for part in parts:
+                    connection.sendall(part)
+                    time.sleep(0.01 * (len(parts) - 1))
+                got.append(read_answer(connection))
+    answers = statuses(got)
+    return Outcome(answers, held=set(answers) == {"400"})
+
+
 def _ask_again(scene: Scene, count: int, requests: list[bytes]) -> tuple[Counter[str], list[float]]:
     """Connections that ask again as soon as they are answered; gives the answers, and seconds to refusals."""
     answers: Counter[str] = Counter()
@@ -97,21 +120,3 @@ def _ask_again(scene: Scene, count: int, requests: list[bytes]) -> tuple[Counter
         poll.close()
         hang_up(held.values())
     return answers, refused
-
-
-def wrong_keys(scene: Scene) -> Outcome:
-    """Wrong keys as fast as they are answered, on four connections; the rate and the answers are told."""
-    target = scene.target
-    answers: Counter[str] = Counter()
-    began = time.monotonic()
-    connections = [dial(target.address) for _ in range(4)]
-    while time.monotonic() < began + scene.seconds:
-        for connection in connections:
-            key = f"turret_reader_{secrets.token_urlsafe(32)}"
-            connection.sendall(target.recommendation(key))
-        answers += statuses(read_answer(connection) for connection in connections)
-    for connection in connections:
-        connection.close()
-    rate = round(sum(answers.values()) / scene.seconds)
-    held = set(answers) <= {"401"}
-    return Outcome(answers, opened=answers["200"], held=held, notes={"guesses_per_second": rate})

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, checker, helper, numpy_helper
 
 from turret.data.features import Feature
 from turret.data.vocabulary import Vocabulary
@@ -30,7 +30,7 @@ def publish_shop(bundles: Path, version: str = LIVE, first_id: int = FIRST_ID, s
     histories = [[100], [101, 102, 103], [ITEMS - 1, 100, ITEMS // 2]]
     contents = BundleContents(
         version=version,
-        user_tower=_mean_tower(),
+        user_tower=mean_tower(),
         item_vectors=vectors,
         vocabulary=vocabulary,
         user_features=(),
@@ -58,8 +58,10 @@ def item_vectors(seed: int = 0) -> NDArray[np.float32]:
     return vectors
 
 
-def _mean_tower() -> bytes:
-    """A user tower: the mean of the history [B, 48]."""
+def mean_tower(
+    more: Sequence[NodeProto] = (), constants: Sequence[TensorProto] = (), last: str = "mean"
+) -> bytes:
+    """A user tower: the mean of the history [B, 48], and what further nodes make of it, named `last`."""
     inputs = [
         helper.make_tensor_value_info("history", TensorProto.FLOAT, ["B", "T", WIDTH]),
         helper.make_tensor_value_info("length", TensorProto.INT64, ["B"]),
@@ -73,12 +75,16 @@ def _mean_tower() -> bytes:
         helper.make_node("Max", ["length", "one"], ["positive"]),
         helper.make_node("Cast", ["positive"], ["float"], to=TensorProto.FLOAT),
         helper.make_node("Unsqueeze", ["float", "axis1"], ["divisor"]),
-        helper.make_node("Div", ["sum", "divisor"], ["user_vector"]),
+        helper.make_node("Div", ["sum", "divisor"], ["mean"]),
+        *more,
+        helper.make_node("Mul", [last, "unit"], ["user_vector"]),
     ]
+    tensors.append(numpy_helper.from_array(np.array(1, np.float32), "unit"))
     output = helper.make_tensor_value_info("user_vector", TensorProto.FLOAT, ["B", WIDTH])
-    graph = helper.make_graph(nodes, "user_tower", inputs, [output], tensors)
+    graph = helper.make_graph(nodes, "user_tower", inputs, [output], [*tensors, *constants])
     model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    checker.check_model(model)
+    if not constants:
+        checker.check_model(model)
     written: bytes = model.SerializeToString()
     return written
 

@@ -55,9 +55,10 @@ def summary(attacks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     An attack that could not be carried out has an `error` and no figures; it is named, and proves nothing.
     """
     made = [one for one in attacks if "error" not in one]
+    counted = [one for one in made if one["stall_counts"]]
     return {
         "peak_mb_over_idle": max((one["peak_mb_over_idle"] for one in made), default=0.0),
-        "longest_stall_ms": max((one["longest_stall_ms"] for one in made), default=0.0),
+        "longest_stall_ms": max((one["longest_stall_ms"] for one in counted), default=0.0),
         "doors_opened": sum(one["opened"] for one in made),
         "not_held": [one["name"] for one in made if not one["held"]],
         "not_carried_out": [one["name"] for one in attacks if "error" in one],

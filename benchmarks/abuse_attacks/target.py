@@ -17,7 +17,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchmarks.abuse_attacks.attack import NotCarriedOutError
-from benchmarks.abuse_attacks.wire import Address, Answer, ask, asked_on, dial, head, owner, post, read_answer
+from benchmarks.abuse_attacks.sockets import owner
+from benchmarks.abuse_attacks.wire import Address, Answer, ask, asked_on, dial, head, post, read_answer
 from benchmarks.processes import PROXY_FOLDER, family, running_proxy
 from tests.support.ports import free_port
 from turret.service.keys.keys import add_key, new_key, record
@@ -61,8 +62,16 @@ class Target:
 
     @property
     def admin_key(self) -> str:
-        """The key of the admin calls, from the file of the service."""
-        return (self.bundles / "admin.key").read_text(encoding="utf-8").strip()
+        """The key of the admin calls."""
+        return self.admin_key_file.read_text(encoding="utf-8").strip()
+
+    @property
+    def admin_key_file(self) -> Path:
+        """Where the service keeps that key. Raises NotCarriedOutError when it keeps none."""
+        path = next(self.work.rglob("admin.key"), None)
+        if path is None:
+            raise NotCarriedOutError("the service keeps no admin.key")
+        return path
 
     def children(self) -> list[int]:
         """The processes that the supervisor has now: its workers, and those that check versions."""
@@ -103,6 +112,30 @@ class Target:
         call = f"/admin/{path}"
         request = head("GET", call, key=given) if body is None else post(call, body, key=given)
         return ask(self.admin_address, request, timeout)
+
+    def replace_worker(self) -> tuple[int, dict[int, socket.socket]]:
+        """Kill a worker and wait for the one that takes its place; gives its process and all connections."""
+        before = self.workers()
+        for connection in before.values():
+            connection.close()
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: victim not in self.children(), 5)
+        after = self.workers()
+        fresh = set(after) - set(before)
+        if len(fresh) != 1:
+            raise NotCarriedOutError("no worker took the place of the one that was killed")
+        return fresh.pop(), after
+
+
+def until(true: Callable[[], bool], seconds: float) -> bool:
+    """Wait for something to come true; tells whether it did."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 @contextmanager

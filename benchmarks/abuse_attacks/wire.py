@@ -1,7 +1,6 @@
 """HTTP/1.1 as bytes on sockets: what no client library would send, and the answers to it."""
 
 import json
-import os
 import select
 import socket
 import time
@@ -141,37 +140,3 @@ def _length(first: bytes) -> int:
     lowered = first.lower()
     at = lowered.find(b"content-length:")
     return int(lowered[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
-
-
-def owner(connection: socket.socket, pids: Iterable[int]) -> int | None:
-    """Return which of the processes holds the other end of a connection over IPv4, if one does."""
-    ours, theirs = connection.getsockname()[1], connection.getpeername()[1]
-    inode = _inode(local=theirs, remote=ours)
-    if inode is None:
-        return None
-    return next((pid for pid in pids if inode in inodes(pid)), None)
-
-
-def inodes(pid: int) -> set[int]:
-    """The inodes of all sockets that a process has open."""
-    found = set()
-    with suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with suppress(OSError):
-                place = os.readlink(f"/proc/{pid}/fd/{name}")
-                if place.startswith("socket:["):
-                    found.add(int(place[8:-1]))
-    return found
-
-
-def _inode(local: int, remote: int) -> int | None:
-    return next((inode for ours, theirs, _, inode in _table() if (ours, theirs) == (local, remote)), None)
-
-
-def _table() -> Iterable[tuple[int, int, str, int]]:
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        next(table)
-        for line in table:
-            fields = line.split()
-            local, remote = (int(fields[place].rpartition(":")[2], 16) for place in (1, 2))
-            yield local, remote, fields[3], int(fields[9])
