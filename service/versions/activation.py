@@ -92,7 +92,7 @@ class Activator:
             report = await self._check(turn, version, force, who)
             failed = (report.reason,) if report.failed else ()
             line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
-            after, warning = await self._make_live(turn, line, checked=True)
+            after, warning = await self._make_live(turn, line)
         return await self._swapped(turn, after, warning)
 
     async def roll_back(self, who: str = "admin") -> Swap:
@@ -107,7 +107,7 @@ class Activator:
                 raise BundleError("no other version was live before; activate one by its name", "missing")
             before = turn.record.before[0]
             line = new_activation(before.version, f"{who} (rollback)", manifest=before.manifest)
-            after, warning = await self._make_live(turn, line, checked=False)
+            after, warning = await self._make_live(turn, line)
         return await self._swapped(turn, after, warning)
 
     async def route(self, change: Callable[[Routes], Routes]) -> Late:
@@ -221,9 +221,9 @@ class Activator:
         await asyncio.to_thread(add_line, self._root, refused)
         raise RefusedError(report.refusal, report.reason)
 
-    async def _make_live(self, turn: _Turn, line: Activation, checked: bool) -> tuple[Record, str | None]:
+    async def _make_live(self, turn: _Turn, line: Activation) -> tuple[Record, str | None]:
         """Open a version, and make it that of the record, of the folder, and of this worker."""
-        live = await asyncio.to_thread(open_live, self._root, line.version, line.manifest, checked)
+        live = await asyncio.to_thread(open_live, self._root, line.version, line.manifest)
         await self._holder.prepare(live.bundle)
         line = line.model_copy(update={"manifest": live.bundle.digest})
         after = turn.record.activated(line) if turn.record else Record(live=line)

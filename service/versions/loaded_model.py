@@ -91,12 +91,12 @@ class TrafficSplit:
     candidate: LoadedModel | None = None
 
 
-def open_live(root: Path, version: str, manifest: str | None = None, checked: bool = False) -> LoadedModel:
+def open_live(root: Path, version: str, manifest: str | None = None) -> LoadedModel:
     """Load a version, whose manifest has to have the SHA-256 `manifest`, if given.
 
-    `checked`: the gate has checked it a moment ago. Raises BundleError if it can't be served.
+    Raises BundleError if it can't be served.
     """
-    bundle = load(root, version, manifest, checked)
+    bundle = load(root, version, manifest)
     latency = LatencyEstimate(bundle.manifest.index.is_remote)
     live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), latency=latency)
     _warm_up(live)

@@ -102,19 +102,17 @@ class Bundle:
             )
 
 
-def load(root: Path, version: str, content: str | None = None, checked: bool = False) -> Bundle:
+def load(root: Path, version: str, content: str | None = None) -> Bundle:
     """Open `<root>/<version>` with all checks: checksums, shapes, recorded queries.
 
-    `content` is the SHA-256 that its `manifest.json` must have. With `checked`
-    the gate has found these checksums and answers right a moment ago, and only sizes and shapes are checked.
-    Raises BundleError with the reason when it can't be served.
+    `content` is the SHA-256 that its `manifest.json` must have. Raises BundleError with the reason when it
+    can't be served.
     """
     folder = version_folder(root, version)
-    bundle = Bundle.open(folder, verify=not checked, content=content)
+    bundle = Bundle.open(folder, content=content)
     if bundle.manifest.version != version:
         raise BundleError(f"{folder} holds version {bundle.manifest.version!r}; rename it to that", "parts")
-    if not checked:
-        check_golden(bundle)
+    check_golden(bundle)
     bundle.check_unchanged()
     return bundle
 
