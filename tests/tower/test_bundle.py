@@ -162,7 +162,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "other vectors": (taken("v3", "item_vectors.npy"), "of different models"),
     "other features": (taken("v3", "user_features.json"), "its bundle gives .*feature_age"),
     "another tower": (taken("v3", "user_tower.onnx"), "reads .*feature_age"),
-    "another vocabulary": (taken("v3", "vocabulary.json"), "the catalog has no such item"),
+    "another vocabulary": (taken("v3", "vocabulary.json"), "belongs to another vocabulary"),
     "another format": (manifest(format_version=3), "format 3"),
     "too many items": (manifest(item_count=61), "61"),
     "too wide": (manifest(dimension=9), "shape"),

@@ -22,12 +22,12 @@ STORED: dict[str, list[Any]] = {"title": ["É", None], "genres": [["a"], []], "y
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    Catalog.build(["x", 'y"'], STORED).save(tmp_path)
+    Catalog.build(["x", 'y"'], STORED, "vocabulary").save(tmp_path)
     return tmp_path
 
 
 def test_fields_come_back_by_row(saved: Path) -> None:
-    catalog = Catalog.load(saved, 2)
+    catalog = Catalog.load(saved, 2, "vocabulary")
     assert catalog.of(0) == {"title": "É", "genres": ["a"], "year": None}
     assert catalog.of(1) == {"title": None, "genres": [], "year": 3}
     assert catalog.field_names == ("title", "genres", "year")
@@ -41,7 +41,9 @@ def test_items_are_json_that_is_ready_to_be_sent(saved: Path) -> None:
     assert json.loads(b"{" + catalog.item_json(0) + b"}")["id"] == "x"
 
 
-def test_a_catalog_of_another_size_is_refused(saved: Path) -> None:
+def test_a_catalog_of_another_vocabulary_is_refused(saved: Path) -> None:
+    with pytest.raises(BundleError, match="another vocabulary"):
+        Catalog.load(saved, 2, "other")
     with pytest.raises(BundleError, match="2 items where the manifest says 3"):
         Catalog.load(saved, 3)
 

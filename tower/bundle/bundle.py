@@ -45,7 +45,8 @@ class Bundle:
         )
         self.popularity: NDArray[np.int64] = map_array(folder / "popularity.npy", "int64", (count,))
         self.vocabulary = _vocabulary(folder, manifest)
-        self.catalog = Catalog.load(folder, count)
+        listed = manifest.files.get("vocabulary.json")
+        self.catalog = Catalog.load(folder, count, listed.sha256 if listed else None)
         self.user_features = _FEATURES.validate_json(
             read_regular(folder / "user_features.json", _FEATURES_BYTES)
         )

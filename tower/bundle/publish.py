@@ -162,7 +162,8 @@ def _write(folder: Path, contents: BundleContents) -> None:
     save_array(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64))
     contents.vocabulary.save(folder / "vocabulary.json")
     ids = contents.vocabulary.ids(range(len(contents.vocabulary)))
-    Catalog.build(ids, contents.fields).save(folder)
+    named = hash_file(folder / "vocabulary.json").sha256
+    Catalog.build(ids, contents.fields, named).save(folder)
     (folder / "user_features.json").write_bytes(_FEATURES.dump_json(contents.user_features))
     (folder / "user_tower.onnx").write_bytes(contents.user_tower)
     (folder / "model.safetensors").write_bytes(contents.model)

@@ -30,7 +30,7 @@ class Field(BaseModel):
 
 
 class Head(BaseModel):
-    """`catalog.json`.
+    """`catalog.json`; `vocabulary` is the SHA-256 of the bundle's `vocabulary.json`.
 
     Field number i has the sections `<i>.<array>` of `catalog.bin`. Section `items` holds the JSON of each
     row end to end, `"id":7,"fields":{"title":"Heat"}`; `starts` [N + 1] says where that of each row begins
@@ -40,6 +40,7 @@ class Head(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     count: int
+    vocabulary: str
     fields: tuple[Field, ...]
     sections: dict[str, Section]
 
@@ -73,14 +74,16 @@ class Catalog:
         return self.head.count
 
     @classmethod
-    def build(cls, ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]]) -> "Catalog":
+    def build(
+        cls, ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]], vocabulary: str = ""
+    ) -> "Catalog":
         """Make a catalog in memory from one value a row in each field; a NaN or infinity becomes null.
 
         Raises BundleError when a field has another number of values than there are ids, or holds a text
         that is not valid Unicode.
         """
         try:
-            head, body = _packed(ids, fields)
+            head, body = _packed(ids, fields, vocabulary)
         except UnicodeEncodeError as error:
             raise BundleError(
                 f"the catalog's fields ({', '.join(fields)}) hold a text that can't be written as UTF-8: "
@@ -89,13 +92,23 @@ class Catalog:
         return cls(head, Sections(head.sections, body, BODY))
 
     @classmethod
-    def load(cls, folder: Path, count: int) -> "Catalog":
-        """Map the files that `save` wrote for `count` items. Raises BundleError when they are invalid."""
+    def load(cls, folder: Path, count: int, vocabulary: str | None = None) -> "Catalog":
+        """Map the files that `save` wrote for `count` items.
+
+        Raises BundleError when they are invalid, or belong to another vocabulary than the one with this
+        SHA-256.
+        """
         head = _read_head(folder / HEAD)
         if head.count != count:
             raise BundleError(
                 f"{folder / HEAD} is of {head.count} items where the manifest says {count}; the files are of "
                 "different models",
+                "parts",
+            )
+        if vocabulary is not None and head.vocabulary != vocabulary:
+            raise BundleError(
+                f"{folder / HEAD} belongs to another vocabulary than vocabulary.json; they are of different "
+                "models",
                 "parts",
             )
         return cls(head, Sections(head.sections, map_file(folder / BODY), str(folder / BODY)))
@@ -134,7 +147,9 @@ class Catalog:
         return self._columns[name]
 
 
-def _packed(ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]]) -> tuple[Head, bytes]:
+def _packed(
+    ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]], vocabulary: str
+) -> tuple[Head, bytes]:
     _check_lengths(len(ids), fields)
     kinds: dict[str, Kind] = {name: kind_of(values) for name, values in fields.items()}
     arrays = _item_arrays(ids, fields)
@@ -143,7 +158,7 @@ def _packed(ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]]) -> tu
         arrays |= {f"{i}.{part}": array for part, array in stored.items()}
     sections, body = pack(arrays)
     described = tuple(Field(name=name, kind=kind) for name, kind in kinds.items())
-    return Head(count=len(ids), fields=described, sections=sections), body
+    return Head(count=len(ids), vocabulary=vocabulary, fields=described, sections=sections), body
 
 
 def _item_arrays(ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]]) -> dict[str, NDArray[Any]]:
