@@ -135,6 +135,15 @@ def renamed(versions: Path) -> None:
     (versions / "v2").rename(versions / "v1")
 
 
+def other_byte(versions: Path) -> None:
+    """In a file that is never read: only its checksum tells."""
+    path = versions / "v1" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
 def vectors(value: float) -> Damage:
     def change(versions: Path) -> None:
         path, content = versions / "v1" / "item_vectors.npy", BytesIO()
@@ -170,6 +179,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "an unknown entry": (manifest(unknown=1), "unknown"),
     "no version": (manifest(version=None), "version"),
     "renamed": (renamed, "rename"),
+    "another byte": (other_byte, "not the file that was published: SHA-256"),
     **{f"a vector of {value}": (vectors(value), "row 5") for value in (np.nan, np.inf, 0.0, 3.0)},
     "golden of another model": (taken("v2", "golden.json"), "different models"),
     "items swapped": (
