@@ -23,7 +23,7 @@ def a_version_is_accepted_that_may_be_as_good_instead_of_one_that_is_not_worse(
     return lambda self: original(replace(self, low=self.high))
 
 
-@planted("turret.retraining.rule:choose_mode", "turret/test_retraining_decisions.py")
+@planted("turret.retraining.settings:choose_mode", "turret/test_retraining_decisions.py")
 def a_retraining_never_trains_anew_after_many_warm_starts(original: Function) -> Function:
     return lambda situation, settings: original(replace(situation, warm_starts=0), settings)
 

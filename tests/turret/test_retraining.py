@@ -22,9 +22,8 @@ from turret.history.loading import load_histories
 from turret.retraining import retrain as retrain_module
 from turret.retraining import training
 from turret.retraining.events import size_of
-from turret.retraining.record import RECORDS, STATE, LockedError, RunState, iso, read_records, retrain_lock
+from turret.retraining.record import RECORDS, STATE, LockedError, Retraining, iso, read_records, retrain_lock
 from turret.retraining.retrain import STEPS, Step, retrain
-from turret.retraining.rule import RuleSettings
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.training import publish_run, train_run
 from turret.service.errors import ServiceError
@@ -38,7 +37,6 @@ from turret.tower.tuning.choice import IndexRequest
 from turret.training.run import Run
 
 USERS = 120
-ANEW = RuleSettings(asked="anew")
 
 
 @dataclass
@@ -47,19 +45,19 @@ class Training:
 
     contents: TasteContents
     noise: float = 0.1
-    begun: list[RunState] = field(default_factory=list)
+    begun: list[Retraining] = field(default_factory=list)
 
-    def train(self, settings: RetrainSettings, state: RunState) -> RunState:
+    def train(self, settings: RetrainSettings, state: Retraining) -> Retraining:
         """Leave the folder of a run."""
         self.begun.append(state)
         (settings.runs / state.run).mkdir(parents=True, exist_ok=True)
         return state
 
-    def evaluate(self, settings: RetrainSettings, state: RunState) -> RunState:
+    def evaluate(self, settings: RetrainSettings, state: Retraining) -> Retraining:
         """Do nothing."""
         return state
 
-    def publish(self, settings: RetrainSettings, state: RunState) -> RunState:
+    def publish(self, settings: RetrainSettings, state: Retraining) -> Retraining:
         """Publish the version, unless a run that was killed has done so."""
         if not (settings.bundles / state.run).exists():
             data = PreparedData.open(settings.data)
@@ -100,7 +98,7 @@ def shop(stored_tastes: Path, tmp_path: Path, stub: Training) -> RetrainSettings
         bundles=folder / "bundles",
         work=folder / "retrain",
         store=f"sqlite:///{folder}/history.sqlite",
-        rule=RuleSettings(share=0.6),
+        anew_share=0.6,
     )
 
 
@@ -216,7 +214,7 @@ def test_a_second_call_at_once_is_refused_without_a_record(shop: RetrainSettings
 def test_only_the_newest_versions_and_the_live_and_previous_one_stay(shop: RetrainSettings) -> None:
     made = [retrain(shop).version]
     for _ in range(3):
-        record = retrain(replace(shop, keep=1, at_least=0, rule=ANEW))
+        record = retrain(replace(shop, keep=1, at_least=0, mode="anew"))
         made.append(record.version)
         assert record.decision == "activated"
     assert {summary.version for summary in versions(shop.bundles)} == {"first", made[-1], made[-2]}
@@ -235,7 +233,7 @@ class Killing:
         self.killed: list[str] = []
 
     def __call__(self, name: str, step: Step) -> Step:
-        def dying(settings: RetrainSettings, state: RunState) -> RunState:
+        def dying(settings: RetrainSettings, state: Retraining) -> Retraining:
             self._die(f"before {name}")
             result = step(settings, state)
             self._die(f"after {name}")
@@ -272,7 +270,7 @@ def test_a_run_that_is_killed_around_every_step_ends_as_one_that_is_not(
 def test_a_kill_between_the_record_and_the_removal_of_the_state_records_once(
     shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kill(work: Path, state: RunState) -> None:
+    def kill(work: Path, state: Retraining) -> None:
         raise Killed
 
     with monkeypatch.context() as context:
@@ -285,7 +283,7 @@ def test_a_kill_between_the_record_and_the_removal_of_the_state_records_once(
 
 
 def failing(name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(settings: RetrainSettings, state: RunState) -> RunState:
+    def fail(settings: RetrainSettings, state: Retraining) -> Retraining:
         raise error
 
     monkeypatch.setitem(STEPS, name, fail)
@@ -366,10 +364,10 @@ def of_runs(tmp_path: Path) -> RetrainSettings:
     return RetrainSettings(data=made.folder / "prepared", bundles=made.bundles, work=tmp_path, overrides=())
 
 
-def begun(settings: RetrainSettings, **fields: object) -> RunState:
+def begun(settings: RetrainSettings, **fields: object) -> Retraining:
     size = size_of(PreparedData.open(settings.data))
-    plain = {"run": "r1", "started": iso(0), "until": 0, "before": size, "after": size}
-    return RunState.model_validate(
+    plain = {"run": "r1", "started": iso(0), "before": size, "after": size}
+    return Retraining.model_validate(
         {**plain, "data_changed": False, "step": "train", "live": current(settings.bundles), **fields}
     )
 

@@ -14,13 +14,12 @@ from turret.activation.not_worse import Comparison
 from turret.data.errors import DataError
 from turret.retraining import deployment
 from turret.retraining.deployment import deploy, judge_canary, waiting_canary
-from turret.retraining.record import EndedCanary, RunState, iso
-from turret.retraining.rule import RuleSettings, Situation, choose_mode
-from turret.retraining.settings import RetrainSettings
+from turret.retraining.record import EndedCanary, Retraining, iso
+from turret.retraining.settings import RetrainSettings, Situation, choose_mode
 from turret.service.errors import AnswerError, ServiceError
 
 USUAL = Situation(has_live=True, data_changed=False, warm_starts=2, new_events=0.1, new_items=0.05)
-RULE = RuleSettings(share=0.2, most_warm_starts=5)
+RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_share=0.2, warm_starts=5)
 
 
 def test_a_few_new_events_are_a_warm_start() -> None:
@@ -50,18 +49,18 @@ def test_a_limit_that_is_just_reached_is_not_exceeded() -> None:
 
 
 def test_a_requested_mode_overrides_the_limits_but_needs_a_live_version() -> None:
-    warm = replace(RULE, asked="warm")
+    warm = replace(RULE, mode="warm")
     assert choose_mode(replace(USUAL, warm_starts=99), warm)[0] == "warm"
     assert choose_mode(replace(USUAL, has_live=False), warm)[0] == "anew"
-    assert choose_mode(USUAL, replace(RULE, asked="anew"))[0] == "anew"
+    assert choose_mode(USUAL, replace(RULE, mode="anew"))[0] == "anew"
 
 
 USERS = 100
 SETTINGS = RetrainSettings(
     data=Path("d"), bundles=Path("b"), work=Path("w"), url="http://admin", canary=0.25, margin=0.1
 )
-STATE = RunState(
-    run="new", started=iso(0), until=0, before=size(1), data_changed=False, step="deploy", version="new"
+STATE = Retraining(
+    run="new", started=iso(0), before=size(1), data_changed=False, step="deploy", version="new"
 )
 
 

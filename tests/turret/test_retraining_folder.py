@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 import turret.cli
 from tests.support.memory_engine import URL, Server, server, shop
 from tests.support.retrainings import record, size
+from turret.activation.not_worse import Comparison
 from turret.data.errors import ConfigurationError, EmptyDataError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
@@ -23,10 +24,8 @@ from turret.retraining.events import count_new, count_predictable, gather, is_ch
 from turret.retraining.record import (
     RECORDS,
     STATE,
-    Figures,
     LockedError,
-    RetrainRecord,
-    RunState,
+    Retraining,
     append_record,
     iso,
     lineage,
@@ -75,10 +74,10 @@ def settings(tmp_path: Path) -> RetrainSettings:
     )
 
 
-def begun(settings: RetrainSettings, until: int = NOW) -> RunState:
+def begun(settings: RetrainSettings) -> Retraining:
     before = size_of(open_data(settings))
-    moment = {"run": "r1", "started": iso(NOW), "until": until}
-    return RunState.model_validate({**moment, "before": before, "data_changed": False, "step": "gather"})
+    moment = {"run": "r1", "started": iso(NOW)}
+    return Retraining.model_validate({**moment, "before": before, "data_changed": False, "step": "gather"})
 
 
 def test_later_events_are_added_once_and_their_dump_is_deleted(settings: RetrainSettings) -> None:
@@ -105,8 +104,8 @@ def test_a_wrong_future_time_does_not_hide_events(settings: RetrainSettings, tmp
     """The range begins at the end of the last dump, if the data claims to be newer."""
     append(write(tmp_path / "wrong.csv", [("bob", "i7", START + 9999 * DAY)]), settings.data)
     store(settings, LATER)
-    dumped = record("r0", until=iso((START + 5 * DAY) * 1000), after=size(11), new_events=1)
-    failed = record("r1", until=iso(NOW), after=size(11), decision="failed")
+    dumped = record("r0", started=iso((START + 5 * DAY) * 1000), after=size(11), new_events=1)
+    failed = record("r1", started=iso(NOW), after=size(11), decision="failed")
     gather(settings, begun(settings), [dumped, failed])
     assert len(open_data(settings).event_items) == len(LOG) + 1 + len(LATER)
 
@@ -203,9 +202,7 @@ def test_events_without_an_earlier_one_in_the_training_part_can_not_be_predicted
     assert count_predictable(data, iso(START * 1000)) == 4
 
 
-FIGURES = Figures(
-    metric="ndcg@10", users=99, new=0.25, live=0.2, low=0.01, high=0.09, margin=0.1, rule="newest"
-)
+FIGURES = Comparison(("v2", "v1"), "ndcg@10", 0.1, 99, "newest", new=0.25, live=0.2, low=0.01, high=0.09)
 
 
 def invoke(*words: str | Path) -> Result:
@@ -255,9 +252,9 @@ def test_a_version_of_another_command_had_the_data_before_the_first_warm_start_f
     assert lineage(records, "other") == lineage([], None) == (0, None)
 
 
-def state(**fields: object) -> RunState:
-    plain = {"run": "r1", "started": iso(0), "until": 0, "before": size(10), "data_changed": False}
-    return RunState.model_validate({**plain, "step": "gather", **fields})
+def state(**fields: object) -> Retraining:
+    plain = {"run": "r1", "started": iso(0), "before": size(10), "data_changed": False}
+    return Retraining.model_validate({**plain, "step": "gather", **fields})
 
 
 def test_a_state_is_read_back_and_removed_with_what_a_killed_dump_left(tmp_path: Path) -> None:
@@ -308,7 +305,7 @@ def folder(tmp_path: Path) -> Folder:
     return make
 
 
-def records(names: Sequence[str] = RUNS) -> list[RetrainRecord]:
+def records(names: Sequence[str] = RUNS) -> list[Retraining]:
     return [record(name) for name in names]
 
 

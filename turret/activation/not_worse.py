@@ -37,25 +37,29 @@ class Comparison:
     """The metric of a version (`new`) and of another one (`live`), and the difference of their means.
 
     `low` and `high` are the ends of the difference's 95 % bootstrap interval over paired users; `margin` is
-    the accepted loss, as a share of the live version's metric.
+    the accepted loss, as a share of the live version's metric. `users` counts them, `rule` and `warning` are
+    those of `HeldOut`.
     """
 
     names: tuple[str, str]
     metric: str
     margin: float
-    held_out: HeldOut
+    users: int
+    rule: str
     new: float
     live: float
     low: float
     high: float
+    warning: str | None = None
 
     @classmethod
     def of(
-        cls, names: tuple[str, str], metric: str, margin: float, users: HeldOut, new: Values, live: Values
+        cls, names: tuple[str, str], metric: str, margin: float, held: HeldOut, new: Values, live: Values
     ) -> "Comparison":
         """Compare the values [U] of the users of both versions."""
         low, high = bootstrap_interval(new - live, _REPLICATES, np.random.default_rng(0))
-        return cls(names, metric, margin, users, float(new.mean()), float(live.mean()), low, high)
+        users, means = len(held.users), (float(new.mean()), float(live.mean()))
+        return cls(names, metric, margin, users, held.rule, *means, low, high, held.warning)
 
     def check(self) -> str:
         """Describe why the version is accepted.
@@ -65,9 +69,8 @@ class Comparison:
             UnclearError: it reaches from below minus the margin to zero, or the users are too few.
         """
         new, live = self.names
-        users = len(self.held_out.users)
         figures = self._figures()
-        if users < LEAST_USERS:
+        if self.users < LEAST_USERS:
             raise UnclearError(self._with_note(f"{figures}; at least {LEAST_USERS} users are needed"))
         if not self.new and not self.live:
             raise UnclearError(self._with_note(f"{figures}; so it can't tell {new} from {live}"))
@@ -80,7 +83,7 @@ class Comparison:
             raise WorseError(self._with_note(f"{new} is worse than {live}: {figures}; {self._remedy()}"))
         raise UnclearError(
             self._with_note(
-                f"{users:,} users are too few to show that {new} is not worse than {live}: {figures}; "
+                f"{self.users:,} users are too few to show that {new} is not worse than {live}: {figures}; "
                 f"{self._remedy()}"
             )
         )
@@ -89,8 +92,8 @@ class Comparison:
         mean = self.new - self.live
         share = f" ({mean / self.live:+.1%})" if self.live else ""
         return (
-            f"{self.metric} is {self.new:.4f} against {self.live:.4f} for {len(self.held_out.users):,} users "
-            f"with events {self.held_out.rule}, a difference of {mean:+.4f}{share}, 95 % interval over "
+            f"{self.metric} is {self.new:.4f} against {self.live:.4f} for {self.users:,} users "
+            f"with events {self.rule}, a difference of {mean:+.4f}{share}, 95 % interval over "
             f"paired users [{self.low:+.4f}, {self.high:+.4f}]"
         )
 
@@ -100,16 +103,15 @@ class Comparison:
         The half width of an interval falls with the square root of the number of users. A version is only
         refused where the live one has a metric above 0.
         """
-        users = len(self.held_out.users)
         distance = self.new - self.live + self.margin * self.live
-        needed = ceil(users * ((self.high - self.low) / 2 / distance) ** 2) if distance > 0 else 0
+        needed = ceil(self.users * ((self.high - self.low) / 2 / distance) ** 2) if distance > 0 else 0
         accepting = ceil(-100 * self.low / self.live) / 100
         remedies = [f"--margin {accepting:g} would accept it"] if accepting <= 1 else []
-        remedies += [f"about {needed:,} users could tell"] if needed > users else []
+        remedies += [f"about {needed:,} users could tell"] if needed > self.users else []
         return ", and ".join(remedies) or "train again, or compare on more users"
 
     def _with_note(self, sentence: str) -> str:
-        return f"{sentence} ({self.held_out.warning})" if self.held_out.warning else sentence
+        return f"{sentence} ({self.warning})" if self.warning else sentence
 
 
 def compare_versions(

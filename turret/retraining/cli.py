@@ -1,13 +1,20 @@
 """The command `turret retrain`; it imports its dependencies when it runs."""
 
+import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from turret.data.cli import PREPARED
+from turret.data.errors import TurretError
 from turret.tower.cli import BUNDLES, AsJson, Bundles
 from turret.training.process import set_up_process
+
+if TYPE_CHECKING:
+    from turret.retraining.record import Retraining
 
 WORK = Path("var/retrain")
 
@@ -108,26 +115,76 @@ def retrain(
     Example: `turret retrain --data var/prepared --url http://127.0.0.1:8001`
     """
     set_up_process()
-    from turret.retraining.commands import print_history, retrain_once
-    from turret.retraining.rule import RuleSettings
+    from turret.retraining.record import read_records
+    from turret.retraining.retrain import retrain as retrain_once
     from turret.retraining.settings import RetrainSettings
 
-    given = RetrainSettings(
-        data=data,
-        bundles=bundles,
-        work=work,
-        store=store,
-        url=url,
-        at_least=at_least,
-        late=late,
-        experiment=experiment,
-        overrides=tuple(settings or ()),
-        items=items,
-        users=users,
-        metric=metric,
-        margin=margin,
-        canary=canary,
-        keep=keep,
-        rule=RuleSettings(anew_share, warm_starts, mode),
+    if history:
+        _print_history(work, read_records(work), as_json)
+        return
+    record = retrain_once(
+        RetrainSettings(
+            data=data,
+            bundles=bundles,
+            work=work,
+            store=store,
+            url=url,
+            at_least=at_least,
+            late=late,
+            experiment=experiment,
+            overrides=tuple(settings or ()),
+            items=items,
+            users=users,
+            metric=metric,
+            margin=margin,
+            canary=canary,
+            keep=keep,
+            mode=mode,
+            anew_share=anew_share,
+            warm_starts=warm_starts,
+        )
     )
-    (print_history if history else retrain_once)(given, as_json)
+    if as_json:
+        print(record.model_dump_json(indent=2, exclude_none=True))
+    if record.status:
+        raise NotActivatedError(record.message, record.status)
+    if not as_json:
+        print(f"{record.decision}: {record.message}")
+
+
+class NotActivatedError(TurretError):
+    """The new version has not become live; the exit status is that of `turret activate`."""
+
+    def __init__(self, message: str, exit_status: int) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
+
+
+def _print_history(work: Path, records: "Sequence[Retraining]", as_json: bool) -> None:
+    """Print the records of the work folder, oldest first."""
+    from turret.data.text import text_table
+
+    if as_json:
+        print(json.dumps([record.model_dump(mode="json", exclude_none=True) for record in records], indent=2))
+        return
+    if not records:
+        print(f"{work} has no records yet; `turret retrain` writes them", file=sys.stderr)
+    headings = ("run", "decision", "new events", "mode", "version", "new", "live", "difference", "s")
+    print(text_table(headings, map(_row, records), width=140, right=("new events", "s")))
+
+
+def _row(record: "Retraining") -> list[str]:
+    compared, figures = ["", "", ""], record.figures
+    if figures is not None:
+        interval = f"[{figures.low:+.4f}, {figures.high:+.4f}]"
+        difference = f"{figures.new - figures.live:+.4f} {interval}"
+        compared = [f"{figures.metric} {figures.new:.4f}", f"{figures.live:.4f}", difference]
+    return [
+        record.run,
+        f"{record.decision}" + (f" ({record.step})" if record.step else ""),
+        "" if record.new_events is None else f"{record.new_events:,}",
+        record.mode or "",
+        record.version or "",
+        *compared,
+        f"{record.seconds:,.0f}",
+    ]

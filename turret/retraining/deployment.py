@@ -2,7 +2,7 @@
 
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from turret.activation.not_worse import Comparison, UnclearError, WorseError, co
 from turret.data.errors import DataError, TurretError
 from turret.data.files import sweep
 from turret.data.prepared import PreparedData
-from turret.retraining.record import Decision, EndedCanary, Figures, RetrainRecord, RunState, report
+from turret.retraining.record import Decision, EndedCanary, Retraining, read_records, report
 from turret.retraining.settings import RetrainSettings
 from turret.service.client import activate_version, live_version, read_routes, set_routes
 from turret.service.errors import AnswerError
@@ -26,7 +26,7 @@ REFUSED = 1
 _CONFLICT = 409
 
 
-def compare(settings: RetrainSettings, state: RunState) -> RunState:
+def compare(settings: RetrainSettings, state: Retraining) -> Retraining:
     """Compare the new version with the live one; the decision is set if it may not go live.
 
     Raises DataError where no event can judge them.
@@ -36,7 +36,7 @@ def compare(settings: RetrainSettings, state: RunState) -> RunState:
     if live is None or live == version:
         return state.model_copy(update={"message": f"no version was live before {version}"})
     comparison = _compared(settings, version, live)
-    state = state.model_copy(update={"live": live, "figures": figures_of(comparison)})
+    state = state.model_copy(update={"live": live, "figures": comparison})
     decision, message, status = _judged(comparison)
     report(message)
     return state.model_copy(update={"decision": decision, "message": message, "status": status})
@@ -57,21 +57,7 @@ def _judged(comparison: Comparison) -> tuple[Decision | None, str, int]:
         return "unclear", str(error), error.exit_status
 
 
-def figures_of(comparison: Comparison) -> Figures:
-    """The figures of a comparison for the record."""
-    return Figures(
-        metric=comparison.metric,
-        users=len(comparison.held_out.users),
-        new=comparison.new,
-        live=comparison.live,
-        low=comparison.low,
-        high=comparison.high,
-        margin=comparison.margin,
-        rule=comparison.held_out.rule,
-    )
-
-
-def deploy(settings: RetrainSettings, state: RunState) -> RunState:
+def deploy(settings: RetrainSettings, state: Retraining) -> Retraining:
     """Activate the new version, or route users to it as the canary; the same call again changes nothing.
 
     A version that fails the gate is refused. Raises ServiceError where the service can't be reached.
@@ -107,7 +93,7 @@ def _is_refusal(error: BundleError | AnswerError) -> bool:
     return isinstance(error, BundleError) or error.status == _CONFLICT
 
 
-def waiting_canary(records: Sequence[RetrainRecord]) -> str | None:
+def waiting_canary(records: Sequence[Retraining]) -> str | None:
     """The version that an earlier run made the canary and that no later run has judged."""
     judged = {record.canary.version for record in records if record.canary}
     versions = [record.version for record in records if record.decision == "canary"]
@@ -131,26 +117,25 @@ def judge_canary(settings: RetrainSettings, canary: str | None) -> EndedCanary |
     except DataError as error:
         report(f"The canary {canary} stays: {error}")
         return None
-    figures = figures_of(comparison)
     decision, message, _ = _judged(comparison)
     if decision != "refused":
         try:
             said = activate_version(canary, settings.bundles, settings.url)
             report(f"The canary {canary} is promoted: {message} {said}")
-            return EndedCanary(version=canary, decision="promoted", message=message, figures=figures)
+            return EndedCanary(version=canary, decision="promoted", message=message, figures=comparison)
         except AnswerError as error:
             if not _is_refusal(error):
                 raise
             message = str(error)
     set_routes(settings.bundles, settings.url, {"canary": None})
     report(f"The canary {canary} is ended: {message}")
-    return EndedCanary(version=canary, decision="ended", message=message, figures=figures)
+    return EndedCanary(version=canary, decision="ended", message=message, figures=comparison)
 
 
 _RETIRED = ".retired-"
 
 
-def protected_versions(bundles: Path, url: str | None, records: Sequence[RetrainRecord]) -> set[str]:
+def protected_versions(bundles: Path, url: str | None, records: Sequence[Retraining]) -> set[str]:
     """The live and the previous version, the canary and the shadow.
 
     A service without `url` may not have followed the pointer, so the live version of the folder's record
@@ -169,12 +154,7 @@ def protected_versions(bundles: Path, url: str | None, records: Sequence[Retrain
     return {version for version in (*lives, *named, *previous) if version is not None}
 
 
-def retired(newest_first: Sequence[str], protected: Iterable[str], keep: int) -> tuple[str, ...]:
-    """The names beyond the newest `keep` that are not protected."""
-    return tuple(name for name in newest_first[keep:] if name not in set(protected))
-
-
-def choose_retired(settings: RetrainSettings, records: Sequence[RetrainRecord]) -> tuple[str, ...]:
+def choose_retired(settings: RetrainSettings, records: Sequence[Retraining]) -> tuple[str, ...]:
     """The runs that retention deletes with their bundles; none while the protected ones are unknown.
 
     Only runs of `turret retrain` count; bundles that other commands have published stay.
@@ -185,11 +165,28 @@ def choose_retired(settings: RetrainSettings, records: Sequence[RetrainRecord]) 
     except TurretError as error:
         report(f"nothing is deleted: {error}")
         return ()
-    kept = {run for run in runs if protected & bundle_names(run, records)}
-    return tuple(run for run in retired(runs, kept, settings.keep) if is_left(settings, run, records))
+    return tuple(
+        run
+        for run in runs[settings.keep :]
+        if not protected & bundle_names(run, records) and is_left(settings, run, records)
+    )
 
 
-def delete_retired(settings: RetrainSettings, runs: Sequence[str], records: Sequence[RetrainRecord]) -> None:
+def retire(settings: RetrainSettings, state: Retraining) -> Retraining:
+    """Delete old runs and their bundles. An error costs no decision: the next run tries again."""
+    records = (*read_records(settings.work), state)
+    runs = choose_retired(settings, records)
+    try:
+        delete_retired(settings, runs, records)
+    except (TurretError, OSError) as error:
+        report(f"old runs can't be deleted: {error}")
+    gone = {
+        name for run in runs if not is_left(settings, run, records) for name in bundle_names(run, records)
+    }
+    return state.model_copy(update={"deleted": tuple(sorted(gone))})
+
+
+def delete_retired(settings: RetrainSettings, runs: Sequence[str], records: Sequence[Retraining]) -> None:
     """Delete the bundles and folders of runs; versions that have become protected since stay.
 
     A bundle leaves the listing by one rename, with activations locked out. Raises TurretError, OSError.
@@ -210,12 +207,12 @@ def delete_retired(settings: RetrainSettings, runs: Sequence[str], records: Sequ
         shutil.rmtree(settings.runs / run, ignore_errors=True)
 
 
-def bundle_names(run: str, records: Sequence[RetrainRecord]) -> set[str]:
+def bundle_names(run: str, records: Sequence[Retraining]) -> set[str]:
     """The bundle of a run, and the one with another index."""
     return {run} | {record.version for record in records if record.run == run and record.version}
 
 
-def is_left(settings: RetrainSettings, run: str, records: Sequence[RetrainRecord]) -> bool:
+def is_left(settings: RetrainSettings, run: str, records: Sequence[Retraining]) -> bool:
     """Whether anything of a run is left."""
     bundles = (settings.bundles / name for name in bundle_names(run, records))
     return (settings.runs / run).is_dir() or any(folder.is_dir() for folder in bundles)

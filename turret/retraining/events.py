@@ -1,7 +1,6 @@
 """Stored events into the prepared data: dump, append, and the number of events that are new to training."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 from turret.history.dumping import EmptyRangeError, TimeRange, dump_histories
-from turret.retraining.record import DataSize, RetrainRecord, RunState, report
+from turret.retraining.record import DataSize, Retraining, milliseconds, report
 from turret.retraining.settings import RetrainSettings
 from turret.service.settings import read_settings
 from turret.tower.format.listing import version_folder
@@ -41,14 +40,14 @@ def live_manifest(settings: RetrainSettings, live: str | None) -> Manifest | Non
     return None if live is None else read_manifest(version_folder(settings.bundles, live))
 
 
-def is_changed(data: PreparedData, records: Sequence[RetrainRecord], live: Manifest | None) -> bool:
+def is_changed(data: PreparedData, records: Sequence[Retraining], live: Manifest | None) -> bool:
     """Whether another command has written the data since the last run and since the live version."""
     known = [record.after.fingerprint for record in records if record.after is not None][-1:]
     known += [live.fingerprints.get("data", "")] if live else []
     return bool(known) and data.fingerprint not in known
 
 
-def gather(settings: RetrainSettings, state: RunState, records: Sequence[RetrainRecord]) -> None:
+def gather(settings: RetrainSettings, state: Retraining, records: Sequence[Retraining]) -> None:
     """Dump the events that the data may lack, and append them; again changes nothing.
 
     The range begins some days before the newest event that the data and the last dump both reach, as events
@@ -56,9 +55,10 @@ def gather(settings: RetrainSettings, state: RunState, records: Sequence[Retrain
     ServiceError, OSError.
     """
     data = open_data(settings)
-    dumped = [record.until for record in records if record.new_events is not None]
-    known = min(float(data.manifest.time.last), _milliseconds(dumped[-1]) if dumped else state.until)
-    times = TimeRange(int(known - settings.late * _DAY), state.until)
+    until = milliseconds(state.started)
+    dumped = [record.started for record in records if record.new_events is not None]
+    known = min(float(data.manifest.time.last), milliseconds(dumped[-1]) if dumped else until)
+    times = TimeRange(int(known - settings.late * _DAY), until)
     store = read_settings(**({} if settings.store is None else {"store": settings.store}))
     target = state.dump(settings.work)
     try:
@@ -75,7 +75,7 @@ def gather(settings: RetrainSettings, state: RunState, records: Sequence[Retrain
 
 
 def count_new(
-    data: PreparedData, before: DataSize, records: Sequence[RetrainRecord], live: Manifest | None
+    data: PreparedData, before: DataSize, records: Sequence[Retraining], live: Manifest | None
 ) -> int:
     """The number of events that no training has used."""
     events = data.manifest.counts.events
@@ -86,7 +86,7 @@ def count_new(
         return events - trained[-1].events
     if live is None or live.data_until is None:
         return events
-    return int(np.count_nonzero(data.times > _milliseconds(live.data_until)))
+    return int(np.count_nonzero(data.times > milliseconds(live.data_until)))
 
 
 def count_predictable(data: PreparedData, since: str) -> int:
@@ -94,7 +94,3 @@ def count_predictable(data: PreparedData, since: str) -> int:
     begins, ends = data.bounds("train")
     firsts = np.maximum(first_events(data, since), begins + 1)
     return int(np.maximum(ends - firsts, 0).sum())
-
-
-def _milliseconds(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp() * 1000.0

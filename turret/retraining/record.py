@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from turret.activation.not_worse import Comparison
 from turret.data.errors import TurretError
 from turret.data.files import new_file, sweep, sync, tried_lock
 from turret.data.progress import LOGGER
-from turret.retraining.rule import Mode
+from turret.retraining.settings import Mode
 
 
 def report(line: str) -> None:
@@ -45,15 +47,12 @@ def retrain_lock(work: Path) -> Iterator[None]:
         yield
 
 
-RECORDS = "retrains.jsonl"
+RECORDS, STATE = "retrains.jsonl", "state.json"
 Decision = Literal["activated", "canary", "refused", "unclear", "nothing_new", "failed"]
 
 
-class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class DataSize(_Stored):
+@pydantic_dataclass(frozen=True)
+class DataSize:
     """The prepared data at a moment."""
 
     fingerprint: str
@@ -61,78 +60,68 @@ class DataSize(_Stored):
     items: int
 
 
-class Figures(_Stored):
-    """The metric of the new version and of the live one on the newest events, and their difference.
-
-    `low` and `high` are the ends of the 95 % bootstrap interval of the difference over paired users; `margin`
-    is the accepted loss, a share of the live version's metric. `rule` describes the events.
-    """
-
-    metric: str
-    users: int
-    new: float
-    live: float
-    low: float
-    high: float
-    margin: float
-    rule: str
-
-
-class EndedCanary(_Stored):
+@pydantic_dataclass(frozen=True)
+class EndedCanary:
     """The canary of an earlier run: `promoted` to the live version, or `ended`."""
 
     version: str
     decision: Literal["promoted", "ended"]
     message: str
-    figures: Figures | None = None
+    figures: Comparison | None = None
 
 
-class _Results(_Stored):
-    """The results of the steps of a run.
+class Retraining(BaseModel):
+    """A run of `turret retrain`: its state between two steps, and at its end its record.
 
-    `run` names the run, its folder and its bundle, by its start. `version` is the new version, `live` the one
-    that it was compared with, and `origin` the one that a warm start began from. `after` describes the
-    prepared data, `before` as it was at the start. `new_events` counts those that no earlier training has
-    used. `status` is the exit status.
+    `run` names the run, its folder and its bundle, by its start, which is also the end of the dumped time
+    range. `step` is the next step, in a record the one that failed. `version` is the new version, `live` the
+    one that it was compared with, and `origin` the one that a warm start began from. `before` and `after`
+    describe the prepared data at the start and with the new events; `data_changed`: another command has
+    written it since the last run. `new_events` counts those that no earlier training has used. `deleted`
+    lists the bundles that retention has deleted. `status` is the exit status. `failures` counts errors that
+    ended the process.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     run: str
     started: str
+    ended: str | None = None
     seconds: float = 0.0
+    decision: Decision | None = None
+    status: int = 0
+    message: str = ""
+    step: str | None = None
     new_events: int | None = None
     mode: Mode | None = None
     reason: str | None = None
     version: str | None = None
     live: str | None = None
     origin: str | None = None
-    after: DataSize | None = None
-    figures: Figures | None = None
-    canary: EndedCanary | None = None
-    status: int = 0
-    message: str = ""
-
-
-class RetrainRecord(_Results):
-    """One line of the file.
-
-    `until` is the end of the dumped time range. `step` is the one that failed. `deleted` lists the bundles
-    and runs that retention has deleted.
-    """
-
-    ended: str
-    decision: Decision
-    until: str
+    data_changed: bool = False
     before: DataSize | None = None
-    step: str | None = None
+    after: DataSize | None = None
+    figures: Comparison | None = None
+    canary: EndedCanary | None = None
     deleted: tuple[str, ...] = ()
+    failures: int = 0
 
     @property
     def is_trained(self) -> bool:
         """Whether the run has trained and judged a version."""
         return self.decision in ("activated", "canary", "refused", "unclear")
 
+    def dump(self, work: Path) -> Path:
+        """The file of the dumped events."""
+        return work / f"events-{self.run}.parquet"
 
-def append_record(work: Path, record: RetrainRecord) -> None:
+    def save(self, work: Path) -> None:
+        """Replace the state in the folder by rename."""
+        with new_file(work / STATE, 0o600) as fresh:
+            fresh.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def append_record(work: Path, record: Retraining) -> None:
     """Append a line in one write, synced to disk. Raises OSError."""
     path = work / RECORDS
     line = record.model_dump_json(exclude_none=True).encode() + b"\n"
@@ -145,7 +134,7 @@ def append_record(work: Path, record: RetrainRecord) -> None:
     sync(work)
 
 
-def read_records(work: Path) -> list[RetrainRecord]:
+def read_records(work: Path) -> list[Retraining]:
     """Read all records, oldest first. The torn line of a crash is skipped.
 
     Raises TurretError for a file that can't be read.
@@ -160,14 +149,14 @@ def read_records(work: Path) -> list[RetrainRecord]:
     return [record for line in lines if (record := _parsed(line)) is not None]
 
 
-def _parsed(line: bytes) -> RetrainRecord | None:
+def _parsed(line: bytes) -> Retraining | None:
     try:
-        return RetrainRecord.model_validate_json(line)
+        return Retraining.model_validate_json(line)
     except ValidationError:
         return None
 
 
-def lineage(records: Sequence[RetrainRecord], live: str | None) -> tuple[int, DataSize | None]:
+def lineage(records: Sequence[Retraining], live: str | None) -> tuple[int, DataSize | None]:
     """Follow the live version back through its warm starts to the full training.
 
     Returns the number of warm starts, and the data of the full training, None where no record tells it. A
@@ -184,40 +173,11 @@ def lineage(records: Sequence[RetrainRecord], live: str | None) -> tuple[int, Da
     return warm_starts, next(found, None)
 
 
-STATE = "state.json"
-
-
-class RunState(_Results, extra="forbid"):
-    """The results of the finished steps; `step` is the next one.
-
-    `until` is the end of the dumped time range, milliseconds since 1970. `data_changed`: another command has
-    written the prepared data since the last run. `retired` lists the bundles and runs that retention deletes.
-    `failures` counts errors that ended the process.
-    """
-
-    until: int
-    before: DataSize
-    data_changed: bool
-    step: str
-    decision: Decision | None = None
-    retired: tuple[str, ...] = ()
-    failures: int = 0
-
-    def dump(self, work: Path) -> Path:
-        """The file of the dumped events."""
-        return work / f"events-{self.run}.parquet"
-
-    def save(self, work: Path) -> None:
-        """Replace the state by rename."""
-        with new_file(work / STATE, 0o600) as fresh:
-            fresh.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
-
-
-def read_state(work: Path) -> RunState | None:
+def read_state(work: Path) -> Retraining | None:
     """Read the state of an interrupted run; None if there is none. Raises TurretError for another file."""
     path = work / STATE
     try:
-        return RunState.model_validate_json(path.read_bytes())
+        return Retraining.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
@@ -226,21 +186,18 @@ def read_state(work: Path) -> RunState | None:
         ) from None
 
 
-def remove_state(work: Path, state: RunState) -> None:
+def remove_state(work: Path, state: Retraining) -> None:
     """Delete the state of a run and its dumped events."""
     state.dump(work).unlink(missing_ok=True)
     sweep(work, ".events-*.new", 0.0)  # parts of a dump that was killed
     (work / STATE).unlink(missing_ok=True)
 
 
-def iso(milliseconds: int) -> str:
+def iso(moment: int) -> str:
     """A time in milliseconds since 1970 as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def record_of(state: RunState, ended: str) -> RetrainRecord:
-    """The record of a run with this state; one without a decision has failed."""
-    ending = {"decision": "failed"} if state.decision is None else {"step": None}
-    return RetrainRecord.model_validate(
-        {**state.model_dump(), "ended": ended, "until": iso(state.until), **ending}
-    )
+def milliseconds(moment: str) -> int:
+    """A time in ISO 8601 as milliseconds since 1970."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1000.0)

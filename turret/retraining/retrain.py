@@ -7,16 +7,7 @@ from datetime import UTC, datetime
 from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
-from turret.retraining.deployment import (
-    bundle_names,
-    choose_retired,
-    compare,
-    delete_retired,
-    deploy,
-    is_left,
-    judge_canary,
-    waiting_canary,
-)
+from turret.retraining.deployment import compare, deploy, judge_canary, retire, waiting_canary
 from turret.retraining.events import (
     count_new,
     count_predictable,
@@ -28,48 +19,26 @@ from turret.retraining.events import (
 )
 from turret.retraining.record import (
     DataSize,
-    RetrainRecord,
-    RunState,
+    Retraining,
     append_record,
     iso,
     lineage,
     read_records,
     read_state,
-    record_of,
     remove_state,
     report,
     retrain_lock,
 )
-from turret.retraining.rule import Situation, choose_mode
-from turret.retraining.settings import RetrainSettings
+from turret.retraining.settings import RetrainSettings, Situation, choose_mode
 from turret.retraining.training import evaluate_run, publish_run, train_run
 from turret.service.client import live_version
 from turret.service.errors import ServiceError
 from turret.tower.errors import BundleError
 
-Step = Callable[[RetrainSettings, RunState], RunState]
+Step = Callable[[RetrainSettings, Retraining], Retraining]
 
 
-def first_state(settings: RetrainSettings, now: int) -> RunState:
-    """The state before the first step, at `now` in milliseconds since 1970.
-
-    Raises DataError for data that can't be used, BundleError for a live version that can't be read,
-    ServiceError where the service can't be reached.
-    """
-    data, records = open_data(settings), read_records(settings.work)
-    live = live_version(settings.bundles, settings.url)
-    return RunState(
-        run=new_name(settings, now),
-        started=iso(now),
-        until=now,
-        before=size_of(data),
-        data_changed=is_changed(data, records, live_manifest(settings, live)),
-        live=live,
-        step=next(iter(STEPS)),
-    )
-
-
-def new_name(settings: RetrainSettings, now: int) -> str:
+def _new_name(settings: RetrainSettings, now: int) -> str:
     """The time to the second, or a later one if it names a run or a bundle already."""
     taken = {record.run for record in read_records(settings.work)}
     while (name := f"{datetime.fromtimestamp(now / 1000, UTC):%Y%m%d-%H%M%S}") in taken or (
@@ -79,7 +48,20 @@ def new_name(settings: RetrainSettings, now: int) -> str:
     return name
 
 
-def _gather(settings: RetrainSettings, state: RunState) -> RunState:
+def _begin(settings: RetrainSettings, state: Retraining) -> Retraining:
+    """Look at the data and at the live version.
+
+    Raises DataError for data that can't be used, BundleError for a live version that can't be read,
+    ServiceError where the service can't be reached.
+    """
+    data, live = open_data(settings), live_version(settings.bundles, settings.url)
+    changed = is_changed(data, read_records(settings.work), live_manifest(settings, live))
+    report(f"run {state.run}: the live version is {live}" if live else f"run {state.run}")
+    return state.model_copy(update={"before": size_of(data), "data_changed": changed, "live": live})
+
+
+def _gather(settings: RetrainSettings, state: Retraining) -> Retraining:
+    assert state.before is not None, "the first step sets it"
     records = read_records(settings.work)
     gather(settings, state, records)
     data = open_data(settings)
@@ -94,7 +76,7 @@ def _gather(settings: RetrainSettings, state: RunState) -> RunState:
     return state.model_copy(update={"decision": "nothing_new", "message": message})
 
 
-def _judge_canary(settings: RetrainSettings, state: RunState) -> RunState:
+def _judge_canary(settings: RetrainSettings, state: Retraining) -> Retraining:
     ended = judge_canary(settings, waiting_canary(read_records(settings.work)))
     if ended is None:
         return state
@@ -102,18 +84,19 @@ def _judge_canary(settings: RetrainSettings, state: RunState) -> RunState:
     return state.model_copy(update={"canary": ended, "live": live})
 
 
-def _choose(settings: RetrainSettings, state: RunState) -> RunState:
-    after = state.after or state.before
+def _choose(settings: RetrainSettings, state: Retraining) -> Retraining:
+    assert state.before is not None, "the first step sets it"
+    assert state.after is not None, "the second step sets it"
     warm_starts, full = lineage(read_records(settings.work), state.live)
     full = full or state.before
     situation = Situation(
         has_live=state.live is not None,
         data_changed=state.data_changed,
         warm_starts=warm_starts,
-        new_events=_new_share(full, after, "events"),
-        new_items=_new_share(full, after, "items"),
+        new_events=max(0.0, 1.0 - full.events / state.after.events),
+        new_items=max(0.0, 1.0 - full.items / state.after.items),
     )
-    mode, reason = choose_mode(situation, settings.rule)
+    mode, reason = choose_mode(situation, settings)
     report(f"{mode}: {reason}")
     update = {"mode": mode, "reason": reason}
     if mode == "anew":
@@ -129,29 +112,8 @@ def _choose(settings: RetrainSettings, state: RunState) -> RunState:
     return state.model_copy(update={**update, "origin": state.live})
 
 
-def _new_share(full: DataSize, after: DataSize, name: str) -> float:
-    sizes: tuple[int, int] = (getattr(full, name), getattr(after, name))
-    return max(0.0, 1.0 - sizes[0] / sizes[1])
-
-
-def _retire(settings: RetrainSettings, state: RunState) -> RunState:
-    """Choose the runs to delete, so that the state names them before the first one is gone."""
-    records = (*read_records(settings.work), record_of(state, state.started))
-    return state.model_copy(update={"retired": choose_retired(settings, records)})
-
-
-def _delete(settings: RetrainSettings, state: RunState) -> RunState:
-    """Delete the chosen runs. An error costs no decision: the next run tries again."""
-    records = (*read_records(settings.work), record_of(state, state.started))
-    try:
-        delete_retired(settings, state.retired, records)
-    except (TurretError, OSError) as error:
-        report(f"old runs can't be deleted: {error}")
-    gone = tuple(run for run in state.retired if not is_left(settings, run, records))
-    return state.model_copy(update={"retired": gone})
-
-
 STEPS: dict[str, Step] = {
+    "begin": _begin,
     "gather": _gather,
     "canary": _judge_canary,
     "choose": _choose,
@@ -160,27 +122,14 @@ STEPS: dict[str, Step] = {
     "publish": publish_run,
     "compare": compare,
     "deploy": deploy,
-    "retire": _retire,
-    "delete": _delete,
+    "retire": retire,
 }
-RECORD = "record"
-"""The name of the end, behind the last step."""
-
-
-def step_after(state: RunState) -> str:
-    """The name of the step after that of `state`, or RECORD."""
-    names = [*STEPS, RECORD]
-    following = names[names.index(state.step) + 1]
-    is_ending = names.index(following) >= names.index("retire")
-    return "retire" if state.decision is not None and not is_ending else following
-
-
 FAILED = 1
 # A full disk may have room again; an error that returns so often does not pass.
 _MOST_FAILURES = 3
 
 
-def retrain(settings: RetrainSettings) -> RetrainRecord:
+def retrain(settings: RetrainSettings) -> Retraining:
     """Retrain once, and return the record of the decision, which is also in the file of records.
 
     An interrupted run is continued at the step in which it ended. An error is recorded before it is raised:
@@ -194,11 +143,19 @@ def retrain(settings: RetrainSettings) -> RetrainRecord:
     """
     settings.check()
     with retrain_lock(settings.work):
-        state = _unfinished(settings) or _begun(settings)
-        return _finish(settings, _steps(settings, state))
+        state = _unfinished(settings)
+        if state is None:
+            now = time.time_ns() // 1_000_000
+            state = Retraining(run=_new_name(settings, now), started=iso(now), step="begin")
+        while state.step is not None:
+            state = _step(settings, state, state.step)
+        record = state.model_copy(update={"ended": _now()})
+        append_record(settings.work, record)
+        remove_state(settings.work, state)
+        return record
 
 
-def _unfinished(settings: RetrainSettings) -> RunState | None:
+def _unfinished(settings: RetrainSettings) -> Retraining | None:
     """The state of an interrupted run; one that is recorded has ended but for the removal of its state."""
     state = read_state(settings.work)
     if state is None:
@@ -210,46 +167,32 @@ def _unfinished(settings: RetrainSettings) -> RunState | None:
     return state
 
 
-def _begun(settings: RetrainSettings) -> RunState:
-    now = _now()
+def _step(settings: RetrainSettings, state: Retraining, name: str) -> Retraining:
+    """Make a step, and save its result; a decision ends the run but for the last step."""
+    begun = time.monotonic()
     try:
-        state = first_state(settings, now)
+        done = STEPS[name](settings, state)
     except (TurretError, OSError) as error:
-        moment = {"started": iso(now), "until": iso(now), "ended": iso(_now()), "seconds": 0.0}
-        failed = {"decision": "failed", "status": FAILED, "message": str(error), "step": "begin"}
-        record = {"run": new_name(settings, now), **moment, **failed}
-        append_record(settings.work, RetrainRecord.model_validate(record))
+        seconds = state.seconds + time.monotonic() - begun
+        _record_failure(settings, state.model_copy(update={"seconds": seconds}), error)
         raise
-    state.save(settings.work)
-    report(f"run {state.run}: the live version is {state.live}" if state.live else f"run {state.run}")
-    return state
+    names = [*STEPS, None]
+    following = names[names.index(name) + 1]
+    if done.decision is not None and following is not None:
+        following = "retire"
+    seconds = round(state.seconds + time.monotonic() - begun, 3)
+    done = done.model_copy(update={"step": following, "seconds": seconds})
+    done.save(settings.work)
+    return done
 
 
-def _steps(settings: RetrainSettings, state: RunState) -> RunState:
-    while state.step != RECORD:
-        begun = time.monotonic()
-        try:
-            done = STEPS[state.step](settings, state)
-        except (TurretError, OSError) as error:
-            seconds = state.seconds + time.monotonic() - begun
-            _record_failure(settings, state.model_copy(update={"seconds": seconds}), error)
-            raise
-        seconds = round(state.seconds + time.monotonic() - begun, 3)
-        state = done.model_copy(update={"step": step_after(done), "seconds": seconds})
-        state.save(settings.work)
-    return state
-
-
-def _record_failure(settings: RetrainSettings, state: RunState, error: TurretError | OSError) -> None:
+def _record_failure(settings: RetrainSettings, state: Retraining, error: TurretError | OSError) -> None:
     """Record an error; it ends the run unless it may pass."""
-    after = state.after
+    failure = {"decision": "failed", "status": FAILED, "message": str(error), "ended": _now()}
+    if state.step == "gather":
+        failure["after"] = _present_size(settings)  # the step may have changed the data
     try:
-        after = size_of(open_data(settings))  # the step may have changed the data
-    except TurretError as damaged:
-        report(str(damaged))
-    failed = state.model_copy(update={"after": after, "status": FAILED, "message": str(error)})
-    try:
-        append_record(settings.work, record_of(failed, iso(_now())))
+        append_record(settings.work, state.model_copy(update=failure))
         if _may_pass(state, error):
             state.model_copy(update={"failures": state.failures + 1}).save(settings.work)
         else:
@@ -258,23 +201,21 @@ def _record_failure(settings: RetrainSettings, state: RunState, error: TurretErr
         report(f"{settings.work}: the failure can't be recorded ({full.strerror})")
 
 
-def _may_pass(state: RunState, error: TurretError | OSError) -> bool:
+def _present_size(settings: RetrainSettings) -> DataSize | None:
+    try:
+        return size_of(open_data(settings))
+    except TurretError as damaged:
+        report(str(damaged))
+        return None
+
+
+def _may_pass(state: Retraining, error: TurretError | OSError) -> bool:
     """Whether the run is worth continuing: its events are in the data, and the error may not come again."""
-    if state.step == next(iter(STEPS)):
+    if state.after is None:
         return False
     passing = isinstance(error, BundleError | OSError) and state.failures + 1 < _MOST_FAILURES
     return isinstance(error, ServiceError) or passing
 
 
-def _finish(settings: RetrainSettings, state: RunState) -> RetrainRecord:
-    records = read_records(settings.work)
-    names = [sorted(bundle_names(run, records)) for run in state.retired]
-    deleted = tuple(name for group in names for name in group)
-    record = record_of(state, iso(_now())).model_copy(update={"deleted": deleted})
-    append_record(settings.work, record)
-    remove_state(settings.work, state)
-    return record
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+def _now() -> str:
+    return iso(time.time_ns() // 1_000_000)

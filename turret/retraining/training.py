@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from turret.data.prepared import PreparedData
-from turret.retraining.record import RunState, report
+from turret.retraining.record import Retraining, report
 from turret.retraining.settings import RetrainSettings
 from turret.tower.bundle.reindex import reindex
 from turret.tower.errors import BundleError
@@ -20,7 +20,7 @@ from turret.training.warm_start import ParentBundle
 FLAT = "flat"
 
 
-def train_run(settings: RetrainSettings, state: RunState) -> RunState:
+def train_run(settings: RetrainSettings, state: Retraining) -> Retraining:
     """Train the run of `state`, or continue it from its checkpoint. Raises TrainingError, BundleError."""
     folder = settings.runs / state.run
     if (folder / CHECKPOINT).is_file():
@@ -32,7 +32,7 @@ def train_run(settings: RetrainSettings, state: RunState) -> RunState:
     return state
 
 
-def _new_run(settings: RetrainSettings, state: RunState, folder: Path, data: PreparedData) -> Run:
+def _new_run(settings: RetrainSettings, state: Retraining, folder: Path, data: PreparedData) -> Run:
     if state.origin is not None:
         parent = ParentBundle.open(version_folder(settings.bundles, state.origin).resolve())
         experiment = parent.experiment(settings.overrides)
@@ -46,14 +46,14 @@ def _new_run(settings: RetrainSettings, state: RunState, folder: Path, data: Pre
     return new_run(folder, data, settings.experiment, settings.overrides, report, overwrite=True)
 
 
-def evaluate_run(settings: RetrainSettings, state: RunState) -> RunState:
+def evaluate_run(settings: RetrainSettings, state: Retraining) -> Retraining:
     """Evaluate the run on the test part; the report goes into its folder and its bundle."""
     run = Run.read(settings.runs / state.run)
     run.evaluate(run.open_data(settings.data), "test")
     return state
 
 
-def publish_run(settings: RetrainSettings, state: RunState) -> RunState:
+def publish_run(settings: RetrainSettings, state: Retraining) -> Retraining:
     """Publish the run as a bundle, with an index as the live version has it, and set the version.
 
     A version that exists was published before a kill. Where the index misses its recall, the version keeps
