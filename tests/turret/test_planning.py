@@ -235,7 +235,8 @@ def test_a_plan_is_printed_with_limits_commands_and_assumptions() -> None:
 
 def test_a_plan_is_json_too() -> None:
     plan = json.loads(invoke(*SHOP, *MACHINE, "--dimension", "32", "--json").stdout)
-    assert plan["settings"]["dimension"] == 32
-    assert plan["machine"] == {"cores": 2, "memory": 16e9, "disk": 200e9}
-    assert set(plan["parts"]) >= {"preparation", "training", "export and index", "service", "one backup"}
-    assert plan["parts"]["preparation"]["seconds"] > 1
+    assert plan["request"]["dimension"] == 32
+    assert plan["request"]["machine"] == {"cores": 2, "memory": 16e9, "disk": 200e9}
+    parts = {part["name"]: part for part in plan["parts"]}
+    assert set(parts) >= {"preparation", "training", "export and index", "service", "one backup"}
+    assert parts["preparation"]["seconds"]["value"] > 1

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -63,8 +64,7 @@ def plan(
 
     from turret.planning.figures import load_figures
     from turret.planning.parts import Machine, PlanRequest, experiment_defaults
-    from turret.planning.plan import make_plan
-    from turret.planning.printing import plan_text
+    from turret.planning.plan import make_plan, plan_text
 
     defaults = experiment_defaults(experiment)
     request = PlanRequest(
@@ -84,7 +84,7 @@ def plan(
         hours=hours,
     )
     plan = make_plan(request, load_figures())
-    print(json.dumps(plan.as_json(), indent=2) if as_json else plan_text(plan))
+    print(json.dumps(asdict(plan), indent=2) if as_json else plan_text(plan))
 
 
 def _this_memory() -> float:

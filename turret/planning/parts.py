@@ -1,7 +1,6 @@
 """The parts of a plan: memory, disk, time and machines of each, from the sizes of a shop."""
 
 import tomllib
-from collections.abc import Set
 from dataclasses import dataclass
 from importlib.resources import files
 from math import ceil
@@ -19,9 +18,6 @@ BUSY = 0.6
 _RUNS = KEEP + 2
 # Of each the bundle with an exact index and the one with a tuned index.
 _BUNDLES = 2 * _RUNS
-# Beyond so many items a shipped full softmax is slow, as docs/training.md says.
-_SAMPLED_FROM = 100_000
-TORCHRUN = "torchrun --nproc-per-node N -m -- turret train"
 
 
 @dataclass(frozen=True)
@@ -190,9 +186,7 @@ class Planner:
         """`turret export` and `turret index`, one after the other, and the bundle with its index."""
         return Part(
             "export and index",
-            memory=max(
-                (self._at(f"{name}.memory") for name in ("export", "index")), key=lambda one: one.value
-            ),
+            memory=max(self._at("export.memory"), self._at("index.memory"), key=lambda one: one.value),
             disk=self._at("bundle.disk"),
             seconds=self._at("export.seconds") + self._at("index.seconds"),
         )
@@ -262,39 +256,3 @@ class Planner:
             self.versions(),
             self.backup(),
         )
-
-    def commands(self, engines: Set[str | None]) -> tuple[str, ...]:
-        """Shell commands from the log to the service; `engines` names those that the sizes need."""
-        store = "sqlite:///var/history.sqlite"
-        if self.store == "redis":
-            store = "redis://HOST:6379/0" if self.redis_machines == 1 else "redis+cluster://HOST:6379"
-        index = "index var/bundles/first --kind auto"
-        if "retrieval" in engines:
-            index = "publish var/bundles/first --engine milvus://HOST:19530"
-        return (
-            "turret data prepare LOG --to var/prepared"
-            + " --engine spark://HOST:7077" * ("spark" in engines),
-            _train_command(self.request, TORCHRUN if "torchrun" in engines else "turret train"),
-            "turret export var/run --bundles var/bundles --version first",
-            f"turret {index} --version first-indexed",
-            "turret activate first-indexed --bundles var/bundles",
-            f"turret history load --data var/prepared --store {store}",
-            f"turret serve --bundles var/bundles --workers {self.workers} --store {store}",
-        )
-
-
-def _train_command(request: PlanRequest, command: str) -> str:
-    defaults = experiment_defaults(request.experiment)
-    given = {"dimension": request.dimension, "history": request.history, "epochs": request.epochs}
-    settings = {
-        "dimension": "tower.dimension",
-        "history": "tower.user.history_length",
-        "epochs": "training.epochs",
-    }
-    words = [f"{command} --data var/prepared --run var/run --experiment {request.experiment}"]
-    words += [f"--set {settings[name]}={value}" for name, value in given.items() if value != defaults[name]]
-    if request.experiment == "transformer" and request.items > _SAMPLED_FROM:
-        words.append(
-            """--set 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=1024}}'"""
-        )
-    return " ".join(words)
