@@ -43,7 +43,7 @@ def serve(
 
     options = {"bundles": bundles, "wait": wait, "host": host, "port": port, "store": store}
     options |= {"admin_port": admin_port, "workers": workers}
-    serve_bundles(read_settings(**{name: value for name, value in options.items() if value is not None}))
+    serve_bundles(read_settings(**options))
 
 
 @app.command()

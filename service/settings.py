@@ -110,12 +110,12 @@ class Settings(BaseSettings):
 
 
 def read_settings(**values: Any) -> Settings:
-    """Make settings from arguments and, for the rest, from the environment.
+    """Make settings from the arguments that are not None and, for the rest, from the environment.
 
     Raises ServiceError with the setting, the value and the remedy.
     """
     try:
-        return Settings(**values)
+        return Settings(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))

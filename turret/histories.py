@@ -11,7 +11,7 @@ from pathlib import Path
 from turret.arguments import naming_arguments
 from turret.data.manifest import MANIFEST
 from turret.data.prepared import PreparedData
-from turret.history.loading import LoadReport
+from turret.history.loading import LoadReport, prepared_log
 from turret.history.loading import load_histories as load_events
 from turret.service.settings import Settings, read_settings
 from turret.tables import Table, table_paths
@@ -50,7 +50,7 @@ def load_histories(
     columns = {"columns.user": user, "columns.item": item, "columns.time": time}
     options = {**{name: value for name, value in columns.items() if value is not None}, **(settings or {})}
     with naming_arguments(_arguments()):
-        where = read_settings(**({} if store is None else {"store": store}))
+        where = read_settings(store=store)
         return _outside_event_loop(partial(_load, events, where, options))
 
 
@@ -59,8 +59,6 @@ def _load(events: PreparedData | Table, where: Settings, options: Mapping[str, o
         return load_events(events, where)
     if isinstance(events, str | PathLike) and (Path(events) / MANIFEST).is_file():
         return load_events(PreparedData.open(Path(events)), where)
-    from turret.history.raw_log import prepared_log  # needs Polars, which a service lacks
-
     with table_paths(events) as paths, prepared_log(paths.events, options, _LOG.info) as prepared:
         return load_events(prepared, where)
 

@@ -18,8 +18,7 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import FilesSplit, PrepareConfig
 from turret.history import dumping, loading
 from turret.history.dumping import TimeRange, dump_histories
-from turret.history.loading import load_histories
-from turret.history.logged_events import KeptEvents, logged_events
+from turret.history.loading import KeptEvents, load_histories, logged_events
 from turret.service.errors import HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event, HistoryStore, Stores
@@ -30,7 +29,7 @@ START = 1_700_000_000
 LOG = HEAD + "".join(f"u{user},i{item % 3},{START + item}\n" for user in range(5) for item in range(4))
 # Of `logged_events`, and of a dump: everything.
 NOW = 1_700_000_100_000
-KEPT = KeptEvents(newest=100, oldest=0, latest=NOW + 300_000, now=NOW)
+KEPT = KeptEvents(newest=100, oldest=0, now=NOW)
 ALL = TimeRange(0, 2**50)
 
 

@@ -44,16 +44,14 @@ def load(
     Example: `turret history load --data var/prepared --store sqlite:///var/history.sqlite`
     """
     from turret.data.prepared import PreparedData
-    from turret.history.loading import load_histories
+    from turret.history.loading import load_histories, prepared_log
     from turret.service.settings import read_settings
 
-    settings = read_settings(**({} if store is None else {"store": store}))
+    settings = read_settings(store=store)
     if source is None:
         report = load_histories(PreparedData.open(data), settings)
     else:
-        # These need Polars, which a service lacks.
-        from turret.data.preparing.options import given_settings
-        from turret.history.raw_log import prepared_log
+        from turret.data.preparing.options import given_settings  # needs Polars, which a service lacks
 
         with prepared_log(source, given_settings(context.obj), print) as prepared:
             report = load_histories(prepared, settings)
@@ -80,5 +78,5 @@ def dump(
     from turret.history.dumping import TimeRange, dump_histories
     from turret.service.settings import read_settings
 
-    settings = read_settings(**({} if store is None else {"store": store}))
+    settings = read_settings(store=store)
     print(dump_histories(settings, TimeRange.of(since, until), target).sentence(target))

@@ -1,24 +1,36 @@
 """Loads events into a store of histories, in short writes that leave time for those of a running service."""
 
 import asyncio
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.data.configuration import load_configuration
 from turret.data.errors import without_credentials
+from turret.data.events.event_arrays import stable_order
+from turret.data.object_stores.place import Place
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
-from turret.history.logged_events import KeptEvents, logged_events
+from turret.data.ranges import groups, ranges
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
-from turret.service.stores.contract import Event, HistoryStore
+from turret.service.stores.contract import CLOCK_SKEW, Event, HistoryStore, oldest_kept
 from turret.service.stores.registry import open_stores, store_kind
 
 Result = TypeVar("Result")
+Rows = NDArray[np.int64]
 
+PORTION = 1 << 17  # events in memory at a time
 WRITE_EVENTS = 2_000  # of one write: SQLite locks its file for about 10 ms, and a Redis is as busy
 # After each write, as a share of its duration: waiting writers of SQLite only look for the lock now and then.
 _PAUSE = 0.5
@@ -83,8 +95,9 @@ async def _load(
     try:
         for read, users in portions:
             report.read += read
-            for batch in _batches(users):
-                await _load_batch(stores.histories, batch, report)
+            sizes = np.cumsum([0, *map(len, users)])
+            for first, last in pairwise(groups(sizes, WRITE_EVENTS)):
+                await _load_batch(stores.histories, users[first:last], report)
             advance(read)
     finally:
         await stores.close()
@@ -135,30 +148,123 @@ def _missing(events: list[Event], stored: Counter[tuple[str, int]]) -> Iterator[
 
 async def _retried(call: Callable[[], Awaitable[Result]], report: LoadReport) -> Result:
     """Call again after a while where the store is unavailable for a moment, such as locked by the service."""
-    for seconds in _RETRY_SECONDS:
+    waits = iter(_RETRY_SECONDS)
+    while True:
         try:
             return await call()
         except HistoryDamagedError:
             raise
-        except HistoryUnavailableError:
+        except HistoryUnavailableError as error:
+            if (seconds := next(waits, None)) is None:
+                raise ServiceError(
+                    f"{error}; {report.stored:,} new events are stored, and the same command continues"
+                ) from None
             await asyncio.sleep(seconds)
-    try:
-        return await call()
-    except HistoryUnavailableError as error:
-        raise ServiceError(
-            f"{error}; {report.stored:,} new events are stored, and the same command continues"
-        ) from None
 
 
-def _batches(users: Iterable[list[Event]]) -> Iterator[list[list[Event]]]:
-    """Group users into batches of about WRITE_EVENTS events."""
-    batch: list[list[Event]] = []
-    count = 0
-    for events in users:
-        batch.append(events)
-        count += len(events)
-        if count >= WRITE_EVENTS:
-            yield batch
-            batch, count = [], 0
-    if batch:
-        yield batch
+@dataclass(frozen=True)
+class KeptEvents:
+    """The events that a store keeps: the `newest` of each user, of times from `oldest` on.
+
+    Times are in milliseconds since 1970. A time more than CLOCK_SKEW after `now` comes from a
+    wrong clock and becomes `now`.
+    """
+
+    newest: int
+    oldest: int
+    now: int
+
+    @classmethod
+    def of(cls, newest: int, keep_days: int | None) -> "KeptEvents":
+        """Make the limits of a service with these settings, at this moment."""
+        now = time.time_ns() // 1_000_000
+        return cls(newest, oldest_kept(keep_days, now), now)
+
+
+def logged_events(
+    data: PreparedData, kept: KeptEvents, portion: int = PORTION
+) -> Iterator[tuple[int, list[list[Event]]]]:
+    """Yield the number of events read, and of these the kept events of each user, oldest first.
+
+    A portion has the events of whole users. Users come in the order of their ids as text, which is the order
+    of the tables of a store in SQLite. An event id is made of time, item and the number among equal events,
+    so it is the same whenever the log is read. A log without times has the positions in a user's history as
+    times, which are before those of all events to come.
+    """
+    order = _text_order(data.users.ids(range(len(data.users))))
+    totals = np.concatenate([[0], np.cumsum(np.diff(data.offsets)[order])])
+    for first, last in pairwise(groups(totals, portion)):
+        users = order[first:last]
+        yield int(totals[last] - totals[first]), list(_portion(data, users, kept))
+
+
+def _text_order(ids: Sequence[int | str]) -> Rows:
+    # Texts are in order already: prepared data sorts its ids.
+    if not ids or isinstance(ids[0], str):
+        return np.arange(len(ids))
+    return np.argsort(np.array([str(number).encode() for number in ids]), kind="stable")
+
+
+def _portion(data: PreparedData, users: Rows, kept: KeptEvents) -> Iterator[list[Event]]:
+    """Yield the kept events of each of the `users` [U], rows; users without one are left out."""
+    starts = np.asarray(data.offsets[users])
+    lengths = data.offsets[users + 1] - starts
+    positions = ranges(starts, lengths)
+    owners = np.repeat(np.arange(len(users), dtype=np.int32), lengths)
+    times = np.asarray(data.times[positions])
+    if data.manifest.split.kind == "files":  # elsewhere the parts of a history follow each other in time
+        order = stable_order([owners, times])
+        positions, times = positions[order], times[order]
+    from_end = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(positions))
+    if data.manifest.time.kind != "timestamp":
+        times = lengths[owners] - from_end
+    items = np.asarray(data.event_items[positions])
+    numbers = _numbers(owners, items, times)
+    stored_times = np.where(times > kept.now + CLOCK_SKEW, kept.now, np.maximum(times, 0))
+    is_kept = (from_end <= kept.newest) & (stored_times >= kept.oldest)
+    rows = zip(
+        data.item_ids.ids(items[is_kept]),
+        times[is_kept].tolist(),
+        stored_times[is_kept].tolist(),
+        numbers[is_kept].tolist(),
+        strict=True,
+    )
+    counts = np.bincount(owners[is_kept], minlength=len(users)).tolist()
+    for user, count in zip(map(str, data.users.ids(users)), counts, strict=True):
+        if count:
+            yield [
+                Event(f"log:{time}:{number}:{item}", user, item, stored)
+                for item, time, stored, number in islice(rows, count)
+            ]
+
+
+def _numbers(owners: NDArray[np.int32], items: NDArray[np.int32], times: NDArray[Any]) -> Rows:
+    """Return the number of earlier events with the same owner, item and time: int64 [E]."""
+    keys = (owners, items, times)
+    order = stable_order(keys)
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    places = np.arange(len(order))
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = places - np.maximum.accumulate(np.where(is_first, places, 0))
+    return numbers
+
+
+@contextmanager
+def prepared_log(
+    source: Place | str, settings: Mapping[str, Any], report: Callable[[str], object]
+) -> Iterator[PreparedData]:
+    """Prepare `source` with `settings` by their dotted names, and report the rows that were left out.
+
+    The result lasts for the block. This needs Polars, which a service lacks.
+    """
+    from turret.data.events.dropped_rows import headline_of
+    from turret.data.preparing.prepare import prepare
+    from turret.data.reading.schema import PrepareConfig
+
+    config = load_configuration(PrepareConfig, overrides={**settings, "source": source})
+    with tempfile.TemporaryDirectory(prefix="turret-") as work:
+        prepared = prepare(config, Path(work) / "prepared")
+        for headline in headline_of(prepared.manifest):
+            report(headline)
+        yield PreparedData.open(prepared.folder)

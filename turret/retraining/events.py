@@ -59,7 +59,7 @@ def gather(settings: RetrainSettings, state: Retraining, records: Sequence[Retra
     dumped = [record.started for record in records if record.new_events is not None]
     known = min(float(data.manifest.time.last), milliseconds(dumped[-1]) if dumped else until)
     times = TimeRange(int(known - settings.late * _DAY), until)
-    store = read_settings(**({} if settings.store is None else {"store": settings.store}))
+    store = read_settings(store=settings.store)
     target = state.dump(settings.work)
     try:
         dumped_events = dump_histories(store, times, target)
