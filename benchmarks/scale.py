@@ -100,7 +100,7 @@ def timed_validation(prepared: Path, run: Path, dimension: int, users: int) -> d
     trainer = Trainer(Run(run, experiment, data.folder, data.fingerprint), data, lambda line: None)
     assert trainer.users is not None
     begun = time.process_time()
-    trainer.validation.metric_of(trainer.users)
+    trainer.validation_metric(trainer.users)
     count = len(trainer.users.users)
     return {"users": count, "seconds_per_user": (time.process_time() - begun) / count}
 

@@ -3,18 +3,16 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.layers.linear import set_matmul_dtype
-from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, TrainingBatches, prefetched
 from turret.training.checkpoint import (
     Checkpoint,
@@ -24,12 +22,11 @@ from turret.training.checkpoint import (
     save_checkpoint,
     save_tensors,
 )
-from turret.training.config.experiment import ExperimentConfig, TrainingConfig, named_settings
+from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.device import matmul_dtype, pick_device
-from turret.training.distributed.world import ALONE, World, unreported
+from turret.training.distributed.world import ALONE, World
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import Relevant, sample_users, validated_items, validation_metric
-from turret.training.evaluation.ranking import CatalogScores
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import StepLoss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
@@ -54,39 +51,6 @@ def validation_users(
     return sample_users(relevant, settings.validation_users, random)
 
 
-@dataclass(frozen=True)
-class Validation:
-    """Measures the towers in training; several processes share the work and get the same value.
-
-    `scores` is the objective's where a loss does not rank by an inner product, else None; `popularity` [N]
-    ranks for users without a history.
-    """
-
-    experiment: ExperimentConfig
-    data: PreparedData
-    model: TwoTowers
-    scores: CatalogScores | None
-    popularity: NDArray[np.int64]
-    world: World
-
-    def metric_of(self, users: Relevant) -> float:
-        """The mean of `training.metric` over `users`."""
-        popularity, world = self.popularity, self.world
-        metric, exclude_seen = self.experiment.training.metric, self.experiment.evaluation.exclude_seen
-
-        def mean_of(part: Relevant) -> float:
-            return validation_metric(
-                self.model, self.data, popularity, part, metric, exclude_seen, self.scores
-            )
-
-        if world.size == 1:
-            return mean_of(users)
-        own = users.take(np.arange(world.rank, len(users.users), world.size))
-        count = len(own.users)
-        total, _ = world.sums([mean_of(own) * count if count else 0.0, count])
-        return total / len(users.users)
-
-
 Report = Callable[[str], None]
 # Runs with fewer steps report it. Adam's first steps are as long as the learning rate, however small the
 # gradients of a trained model are; randomly initialised vectors need more steps.
@@ -109,7 +73,7 @@ class Trainer:
     ) -> None:
         experiment = run.experiment
         self.run, self.data, self.observe, self.world = run, data, observe, world
-        self.report = report if world.leads else unreported
+        self.report = report if world.leads else lambda line: None  # process 0 reports for all
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
         self.model = build_model(experiment, data)
@@ -133,8 +97,7 @@ class Trainer:
             self.settings.weight_decay,
         )
         self.users = validation_users(data, self.settings, self.report)
-        scores = None if experiment.objective.loss.servable else self.objective.scores
-        self.validation = Validation(experiment, data, self.model, scores, data.item_counts("train"), world)
+        self.popularity = data.item_counts("train")  # ranks for users without a history
         self.loss_of = self._loss_of()
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
@@ -281,9 +244,32 @@ class Trainer:
         state.finished = self.world.agreed(last or stopped or state.stale >= settings.patience)
         self.report(f"{line}, {state.seconds:.0f} s")
 
+    def validation_metric(self, users: Relevant) -> float:
+        """The mean of `training.metric` over `users`; several processes share the work and get its value."""
+        world = self.world
+        own = users.take(np.arange(world.rank, len(users.users), world.size))
+        experiment, count = self.run.experiment, len(own.users)
+        # The objective's scores where a loss does not rank by an inner product.
+        scores = None if experiment.objective.loss.servable else self.objective.scores
+        mean = 0.0
+        if count:
+            mean = validation_metric(
+                self.model,
+                self.data,
+                self.popularity,
+                own,
+                self.settings.metric,
+                experiment.evaluation.exclude_seen,
+                scores,
+            )
+        if world.size == 1:
+            return mean
+        total, _ = world.sums([mean * count, count])
+        return total / len(users.users)
+
     def _validate(self, users: Relevant) -> float:
         state = self.progress
-        value = self.validation.metric_of(users)
+        value = self.validation_metric(users)
         state.validated.append([state.epoch, value])
         if state.best is None or value > state.best:
             state.best, state.best_epoch, state.stale = value, state.epoch, 0

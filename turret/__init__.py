@@ -8,33 +8,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from turret.data.errors import MissingExtraError, TurretError
-    from turret.evaluation import evaluate
-    from turret.events import append, prepare
-    from turret.histories import load_histories
-    from turret.model import Model, Recommendation, load
-    from turret.run import TrainedRun, open_run, train
-    from turret.search import VectorIndex, choose_index
+    from turret.data.errors import MissingExtraError as MissingExtraError
+    from turret.data.errors import TurretError as TurretError
+    from turret.evaluation import evaluate as evaluate
+    from turret.events import append as append
+    from turret.events import prepare as prepare
+    from turret.histories import load_histories as load_histories
+    from turret.model import Model as Model
+    from turret.model import Recommendation as Recommendation
+    from turret.model import load as load
+    from turret.run import TrainedRun as TrainedRun
+    from turret.run import open_run as open_run
+    from turret.run import train as train
+    from turret.search import VectorIndex as VectorIndex
+    from turret.search import choose_index as choose_index
 
     __version__: str
-
-__all__ = [
-    "MissingExtraError",
-    "Model",
-    "Recommendation",
-    "TrainedRun",
-    "TurretError",
-    "VectorIndex",
-    "__version__",
-    "append",
-    "choose_index",
-    "evaluate",
-    "load",
-    "load_histories",
-    "open_run",
-    "prepare",
-    "train",
-]
 
 _MODULES = {
     "MissingExtraError": "turret.data.errors",
@@ -52,6 +41,7 @@ _MODULES = {
     "prepare": "turret.events",
     "train": "turret.run",
 }
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

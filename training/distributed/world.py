@@ -64,10 +64,6 @@ class World:
 ALONE = World()
 
 
-def unreported(line: str) -> None:
-    """Reports nothing: process 0 does for all."""
-
-
 def process_count() -> int:
     """The number of processes that `torchrun` has started; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
