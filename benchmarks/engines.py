@@ -32,8 +32,7 @@ from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.engines.engine import Limits, open_engine
 from turret.tower.engines.publishing import publish_to_engine
-from turret.tower.format.engine_settings import EngineSettings
-from turret.tower.format.index_settings import IndexSettings
+from turret.tower.format.index_settings import EngineSettings, IndexSettings
 
 RECOMMEND = "/v1/recommend"
 ITEMS, QUICK_ITEMS = 100_000, 2_000

@@ -34,7 +34,7 @@ from turret.tower.format.index_settings import (
 )
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_files import are_equal
-from turret.tower.index.index import ExactIndex, Index, build_index, open_index
+from turret.tower.index.index import ExactIndex, Index, open_index
 from turret.training.commands import TrainRequest, export_run, train_command
 from turret.training.config.experiment import load_experiment
 
@@ -268,17 +268,17 @@ def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float
     return float(np.mean(hits)) / k
 
 
-def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> tuple[ApproximateIndex[Any], float]:
+def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> tuple[ApproximateIndex, float]:
     if len(one.items) < _LARGE:
         start = time.perf_counter()
-        made = build_index(one.items, settings, one.learnt)
+        made = ApproximateIndex.build(one.items, settings, one.learnt)
         assert isinstance(made, ApproximateIndex)
         return made, time.perf_counter() - start
     path = kept / f"turret-{settings.kind}-{getattr(settings, 'lists', 0)}.faiss"
     seconds_path = path.with_suffix(".seconds")
     if not seconds_path.is_file():
         start = time.perf_counter()
-        index = build_index(one.items, settings, one.learnt)
+        index = ApproximateIndex.build(one.items, settings, one.learnt)
         seconds = time.perf_counter() - start
         kept.mkdir(parents=True, exist_ok=True)
         index.save(path)
@@ -289,18 +289,18 @@ def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> tuple[Ap
 
 
 def _fastest(
-    index: ApproximateIndex[Any], one: IndexSet, k: int, target: float
-) -> tuple[ApproximateIndex[Any], float, dict[str, Any]]:
+    index: ApproximateIndex, one: IndexSet, k: int, target: float
+) -> tuple[ApproximateIndex, float, dict[str, Any]]:
     """Of the settings that reach the recall the fastest; where none does, that of the highest recall."""
-    best: tuple[bool, float, ApproximateIndex[Any], float, dict[str, Any]] | None = None
+    best: tuple[bool, float, ApproximateIndex, float, dict[str, Any]] | None = None
     for factor in _FACTORS[index.settings.kind]:
         candidates = min(len(index), int(np.ceil(factor * k)))
 
-        def of(breadth: int, candidates: int = candidates) -> ApproximateIndex[Any]:
+        def of(breadth: int, candidates: int = candidates) -> ApproximateIndex:
             effort = SearchParams(k=k, breadth=breadth, candidates=candidates)
             return index.with_settings(index.settings.model_copy(update={"efforts": (effort,)}))
 
-        def roughly(breadth: int, of: Callable[[int], ApproximateIndex[Any]] = of) -> float:
+        def roughly(breadth: int, of: Callable[[int], ApproximateIndex] = of) -> float:
             return recall(of(breadth), one, k, is_rough=True)
 
         breadth, reached = _smallest(roughly, _breadths(index, k), target)
@@ -329,7 +329,7 @@ def _seconds(index: Index, one: IndexSet, k: int) -> float:
     return min(taken)
 
 
-def _breadths(index: ApproximateIndex[Any], k: int) -> list[int]:
+def _breadths(index: ApproximateIndex, k: int) -> list[int]:
     """The tried values, ascending by a twentieth."""
     lists = getattr(index.settings, "lists", None)
     if isinstance(index.settings, HnswSettings):

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,11 +16,14 @@ from tests.support.memory_engine import MemoryEngine
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.engines import engine as opening
-from turret.tower.engines.access import Access, set_access
+from turret.tower.engines.access import Access, connection, set_access
+from turret.tower.engines.engine import EngineItems
 from turret.tower.errors import BundleError
-from turret.tower.format.engine_settings import EngineEffort, EngineSettings
-from turret.tower.format.index_kinds import INDEX_KINDS
 from turret.tower.format.index_settings import (
+    AnyIndexSettings,
+    ApproximateSettings,
+    EngineEffort,
+    EngineSettings,
     FlatSettings,
     HnswSettings,
     IndexSettings,
@@ -28,11 +32,13 @@ from turret.tower.format.index_settings import (
     RabitqSettings,
     ScalarSettings,
     SearchParams,
-    VectorFacts,
 )
+from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import faiss
-from turret.tower.index.index import ExactIndex, Index, build_index, open_index
+from turret.tower.index.index import ExactIndex, Index, open_index
 from turret.tower.index.planner import Planner
+from turret.tower.tuning.choice import KINDS as CHOOSABLE
+from turret.tower.tuning.choice import candidates
 
 EFFORTS = (SearchParams(k=10, breadth=24, candidates=60), SearchParams(k=100, breadth=60, candidates=300))
 SOME = {"efforts": EFFORTS, "subset_rows": 20}
@@ -66,7 +72,6 @@ KINDS |= {
 }
 Scores = NDArray[np.float64]
 COUNT, WIDTH = 1500, 16
-FACTS = VectorFacts(count=COUNT, dimension=WIDTH, biased=False, unequal=False)
 
 
 def unit_vectors(count: int, seed: int) -> NDArray[np.float32]:
@@ -82,11 +87,10 @@ VECTORS, QUERIES = unit_vectors(COUNT, 0), unit_vectors(30, 1)
 LONG = VECTORS * np.random.default_rng(2).lognormal(0, 0.5, (COUNT, 1)).astype(np.float32)
 
 
-def test_every_kind_of_the_registry_is_here_and_every_approximate_one_is_proposed() -> None:
-    assert {settings.kind for settings in KINDS.values()} == set(INDEX_KINDS)
-    for entry in INDEX_KINDS.values():
-        is_tuned_here = entry.name not in ("flat", "engine")
-        assert bool(entry.settings.proposals(FACTS)) == entry.settings.is_tunable == is_tuned_here
+def test_every_kind_of_a_manifest_is_here_and_every_kind_of_faiss_is_proposed() -> None:
+    kinds = {settings.model_fields["kind"].default for settings in get_args(get_args(AnyIndexSettings)[0])}
+    assert kinds == {settings.kind for settings in KINDS.values()} == {*CHOOSABLE, "engine"}
+    assert {one.kind for one in candidates(VECTORS, False, "auto")} == {*CHOOSABLE} - {"flat"}
 
 
 @contextmanager
@@ -137,7 +141,16 @@ def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def index(kind: str) -> Index:
     """Over unit vectors; where they are augmented, over those of unequal lengths."""
-    return build_index(LONG if getattr(KINDS[kind], "augmented", False) else VECTORS, KINDS[kind])
+    return build(LONG if getattr(KINDS[kind], "augmented", False) else VECTORS, KINDS[kind])
+
+
+def build(vectors: NDArray[np.float32], settings: IndexSettings) -> Index:
+    """An index as it is made; that of an engine in a new collection without fields."""
+    if isinstance(settings, ApproximateSettings):
+        return ApproximateIndex.build(vectors, settings)
+    if isinstance(settings, EngineSettings):
+        connection(settings.url).engine.load(settings.collection, EngineItems(vectors, ()))
+    return open_index(Path("none"), vectors, settings)
 
 
 def apart(settings: IndexSettings) -> IndexSettings:
@@ -193,7 +206,7 @@ def test_what_is_found_is_nearly_what_is_best(index: Index) -> None:
 
 def test_a_row_has_the_score_that_the_exact_index_gives_it(index: Index) -> None:
     """The same bits: an answer does not tell by which way it was found."""
-    exact = ExactIndex.build(index.vectors())
+    exact = ExactIndex(index.vectors())
     rows, scores = index.search(QUERIES, 10)
     for query, found, given in zip(QUERIES, rows, scores, strict=True):
         mask = np.zeros(COUNT, dtype=np.bool_)
@@ -207,7 +220,7 @@ def test_a_row_has_the_score_that_the_exact_index_gives_it(index: Index) -> None
 def test_equal_vectors_come_in_the_order_of_their_rows(kind: str) -> None:
     """Each of 500 vectors three times, 500 rows apart."""
     vectors = np.tile(unit_vectors(500, 3), (3, 1))
-    index = build_index(vectors, apart(KINDS[kind]))
+    index = build(vectors, apart(KINDS[kind]))
     for query in vectors[:20]:
         rows, scores = index.search(query[None], 100)
         check_answer(rows[0], scores[0], true_scores(index, query), np.ones(COUNT, dtype=np.bool_))
@@ -226,7 +239,7 @@ def test_a_query_gets_the_same_answer_alone_in_a_batch_and_again(index: Index) -
 
 
 def test_the_same_vectors_give_the_same_index(kind: str, index: Index, tmp_path: Path) -> None:
-    build_index(index.vectors(), KINDS[kind]).save(tmp_path / "again")
+    build(index.vectors(), KINDS[kind]).save(tmp_path / "again")
     index.save(tmp_path / "first")
     assert (tmp_path / "again").exists() == (tmp_path / "first").exists() == KINDS[kind].has_file
     if KINDS[kind].has_file:
@@ -265,7 +278,7 @@ def test_a_file_of_other_rows_or_another_width_is_refused(kind: str, index: Inde
     path = tmp_path / "index.faiss"
     index.save(path)
     vectors = index.vectors()
-    for others in (vectors[:-1], vectors[:, :-8], np.tile(vectors, (2, 1))):
+    for others in (vectors[:-1], np.tile(vectors, (1, 2)), np.tile(vectors, (2, 1))):
         with pytest.raises(BundleError, match=r"index\.faiss.*different models"):
             open_index(path, np.ascontiguousarray(others), KINDS[kind])
 
@@ -375,7 +388,7 @@ def test_without_signs_the_far_side_is_found(index: Index) -> None:
 @once_a_kind
 def test_nothing_of_it_stays_behind_when_its_version_goes(kind: str) -> None:
     """The one of a version that was replaced would else be in the memory until the next full collection."""
-    index = build_index(VECTORS, apart(KINDS[kind]))
+    index = build(VECTORS, apart(KINDS[kind]))
     index.nearest(QUERIES[0], 10)
     gone = weakref.ref(index)
     gc.disable()

@@ -8,7 +8,7 @@ from tests.support.memory_engine import URL, Server, server, shop
 from tests.support.service_app import activate, ids, recommended, serving
 from tests.support.until import until
 from turret.tower.engines.publishing import publish_to_engine
-from turret.tower.format.engine_settings import EngineSettings
+from turret.tower.format.index_settings import EngineSettings
 from turret.tower.format.listing import point
 from turret.tower.format.manifest import read_manifest
 

@@ -22,8 +22,7 @@ from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import RecordedQuery, load_golden, record, replay
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import EngineError
-from turret.tower.format.engine_settings import EngineEffort, EngineSettings
-from turret.tower.format.index_settings import ScalarSettings, SearchParams
+from turret.tower.format.index_settings import EngineEffort, EngineSettings, ScalarSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
 
 Make = Callable[..., BundleContents]

@@ -55,7 +55,7 @@ from turret.tower.engines.fields import Drawn, engine_fields, where_of
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.engines.where import InRange
 from turret.tower.errors import BundleError, EngineError
-from turret.tower.format.engine_settings import EngineEffort, EngineSettings
+from turret.tower.format.index_settings import EngineEffort, EngineSettings
 from turret.tower.format.listing import current
 from turret.tower.format.manifest import MeasuredRecall, read_manifest
 from turret.tower.index.index import Index
@@ -738,9 +738,3 @@ def test_without_the_fallback_the_error_is_raised(bundle: Bundle, server: Server
     server.fault = "down"
     with pytest.raises(EngineError, match="can't be reached; start it"):
         Planner(bundle.index, bundle.manifest.scoring).nearest(QUERIES[0], 10)
-
-
-def test_the_file_of_another_collection_is_refused(bundle: Bundle) -> None:
-    settings = bundle.manifest.index.model_copy(update={"collection": "turret_other"})
-    with pytest.raises(BundleError, match="doesn't name the collection turret_other of 1200 items"):
-        EngineIndex.load(bundle.folder / "index.faiss", bundle.vectors, settings)

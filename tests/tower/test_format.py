@@ -18,8 +18,7 @@ from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import check_parts
-from turret.tower.format.engine_settings import EngineEffort, EngineSettings
-from turret.tower.format.index_settings import ScalarSettings, SearchParams
+from turret.tower.format.index_settings import EngineEffort, EngineSettings, ScalarSettings, SearchParams
 from turret.tower.format.item_map import open_item_map, quantised
 from turret.tower.format.listing import current, is_version, point
 from turret.tower.format.manifest import DIGEST, MANIFEST, Manifest, digest_line, read_manifest

@@ -17,11 +17,10 @@ from turret.tower.format.index_settings import (
     ScalarSettings,
     SearchParams,
 )
-from turret.tower.index.approximate import ScalarIndex
+from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import Found, RefinedSearch, faiss
 from turret.tower.index.faiss_files import are_equal, augmented
 from turret.tower.index.index import ExactIndex, Index
-from turret.tower.index.inverted import IvfPqIndex
 from turret.tower.index.planner import Planner
 
 
@@ -45,7 +44,7 @@ def test_search_is_a_stable_sort_of_the_allowed_rows(seed: int, count: int, k: i
     vectors = generator.integers(-1, 2, (count, 3)).astype(np.float32)
     queries = generator.integers(-2, 3, (2, 3)).astype(np.float32)
     allowed = generator.random(count) < share
-    rows, scores = ExactIndex.build(vectors).search(queries, k, allowed)
+    rows, scores = ExactIndex(vectors).search(queries, k, allowed)
     assert rows.shape == scores.shape == (2, min(k, int(allowed.sum())))
     for query, found in zip(queries, rows, strict=True):
         assert found.tolist() == by_sorting(vectors, query, k, allowed)
@@ -53,7 +52,7 @@ def test_search_is_a_stable_sort_of_the_allowed_rows(seed: int, count: int, k: i
 
 def test_a_tie_across_the_cut_keeps_the_lowest_rows() -> None:
     vectors = np.tile(np.array([[0.3, -0.7, 0.2, 0.9, 0.1]], np.float32), (700, 1))
-    rows, _ = ExactIndex.build(vectors).search(vectors[:1], 5)
+    rows, _ = ExactIndex(vectors).search(vectors[:1], 5)
     assert rows.tolist() == [[0, 1, 2, 3, 4]]
 
 
@@ -73,7 +72,7 @@ SETTINGS = ScalarSettings(
     efforts=(SearchParams(k=10, candidates=40), SearchParams(k=100, candidates=220)), subset_rows=100
 )
 
-APPROXIMATE = ScalarIndex.build(VECTORS, SETTINGS)
+APPROXIMATE = ApproximateIndex.build(VECTORS, SETTINGS)
 
 
 def first(count: int) -> RowMask:
@@ -191,7 +190,7 @@ def test_absolute_scores_and_several_vectors_sort_the_allowed_rows(
     vectors = generator.integers(-1, 2, (count, 3)).astype(np.float32)
     query, *_ = several = generator.integers(-2, 3, (3, 3)).astype(np.float32)
     allowed = generator.random(count) < share
-    index, mask = ExactIndex.build(vectors), RowMask(allowed)
+    index, mask = ExactIndex(vectors), RowMask(allowed)
     for asked, scoring, products in (
         (query, ABSOLUTE, np.abs(vectors @ query)),
         (several, SCORING, (vectors @ several.T).max(axis=1)),
@@ -272,26 +271,22 @@ def test_an_answer_is_not_changed_by_the_next_one(vectors: NDArray[np.float32]) 
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "rotated"])
-def small(vectors: NDArray[np.float32], request: pytest.FixtureRequest) -> IvfPqIndex:
+def small(vectors: NDArray[np.float32], request: pytest.FixtureRequest) -> ApproximateIndex:
     """Codes without lists."""
     efforts = (SearchParams(k=10, candidates=60),)
     settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=request.param)
     assert settings.reads_all
-    return IvfPqIndex.build(vectors, settings)
+    return ApproximateIndex.build(vectors, settings)
 
 
 @pytest.mark.parametrize("absolute", [False, True], ids=["signed", "absolute"])
-@pytest.mark.parametrize("kind", [IvfPqIndex, ScalarIndex, ExactIndex])
+@pytest.mark.parametrize("kind", ["ivf_pq", "sq8", "flat"])
 def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
-    small: IvfPqIndex, vectors: NDArray[np.float32], kind: type[Index], absolute: bool
+    small: ApproximateIndex, vectors: NDArray[np.float32], kind: str, absolute: bool
 ) -> None:
     """With histories of other lengths, other k, and so many excluded rows that a second search follows."""
-    scalar = ScalarIndex.build(vectors, ScalarSettings(efforts=(SearchParams(k=10, candidates=40),)))
-    indexes: dict[type[Index], Index] = {
-        IvfPqIndex: small,
-        ScalarIndex: scalar,
-        ExactIndex: ExactIndex(vectors),
-    }
+    scalar = ApproximateIndex.build(vectors, ScalarSettings(efforts=(SearchParams(k=10, candidates=40),)))
+    indexes: dict[str, Index] = {"ivf_pq": small, "sq8": scalar, "flat": ExactIndex(vectors)}
     planner = Planner(indexes[kind], ScoringConfig(kind="cosine", temperature=0.1, absolute=absolute))
     best = [planner.nearest(query, 400).rows for query in vectors[:40]]
     excluded = [rows[: at % 3 * 40] for at, rows in enumerate(best)]
@@ -315,14 +310,14 @@ def test_rotated_codes_find_what_a_number_that_stands_out_hides() -> None:
     for rotated in (False, True):
         efforts = (SearchParams(k=10, candidates=20),)
         settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=rotated)
-        index, exact = IvfPqIndex.build(drawn, settings), ExactIndex(drawn)
+        index, exact = ApproximateIndex.build(drawn, settings), ExactIndex(drawn)
         found = [len(np.intersect1d(index.nearest(u, 10)[0], exact.nearest(u, 10)[0])) for u in users]
         shares.append(np.mean(found) / 10)
     assert shares[1] > shares[0] + 0.1
 
 
 def test_threads_do_not_write_into_each_others_answers(
-    small: IvfPqIndex, vectors: NDArray[np.float32]
+    small: ApproximateIndex, vectors: NDArray[np.float32]
 ) -> None:
     expected = [small.nearest(query, 10)[0].tolist() for query in vectors]
     wrong: list[int] = []

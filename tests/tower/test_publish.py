@@ -13,20 +13,19 @@ from numpy.typing import NDArray
 
 from tests.conftest import contents
 from turret.data.features import Feature
-from turret.data.manifest import hash_file
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.publish import QUERY_VECTORS, BundleContents, check_queries, publish, query_vectors
 from turret.tower.bundle.reindex import reindex
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
-from turret.tower.format.index_settings import ScalarSettings
 from turret.tower.format.listing import current
-from turret.tower.format.manifest import DIGEST, MANIFEST, REQUIRED_FILES, read_manifest, write_manifest
+from turret.tower.format.manifest import DIGEST, MANIFEST, REQUIRED_FILES, read_manifest
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.retrieval import Retriever
 from turret.tower.tuning.choice import IndexRequest
+from turret.tower.tuning.search_params import _FACTORS
 
 Make = Callable[..., BundleContents]
 Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
@@ -170,34 +169,11 @@ def test_a_bundle_can_be_reindexed_again_and_back(shop: Path) -> None:
 
 
 def test_an_index_that_misses_the_recall_leaves_nothing(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turret.tower.format.index_settings.RabitqSettings.factors", (1,))
+    monkeypatch.setitem(_FACTORS, "rabitq", (1,))
     before = sorted(path.name for path in shop.iterdir())
     with pytest.raises(BundleError, match=r"of the true best .* nothing was published"):
         reindex(shop / "v1", IndexRequest("rabitq", 0.999), "missing")
     assert sorted(path.name for path in shop.iterdir()) == before
-
-
-def test_an_index_of_another_model_is_refused_even_with_right_checksums(
-    shop: Path, tmp_path: Path, make_contents: Make
-) -> None:
-    """It fits in kind, size and rows, and can't be held against the vectors; what it finds tells."""
-    other = publish(
-        tmp_path, replace(make_contents(ids=tuple(range(ITEMS)), seed=7), query_vectors=queries())
-    )
-    foreign = reindex(other, IndexRequest("sq8", 0.9), "foreign")
-    settings = read_manifest(foreign).index
-    assert isinstance(settings, ScalarSettings)
-    mixed = shutil.copytree(reindex(shop / "v1", IndexRequest("sq8", 0.9), "mixed"), tmp_path / "mixed")
-    for path in mixed.iterdir():
-        path.chmod(0o644)
-    shutil.copyfile(foreign / "index.faiss", mixed / "index.faiss")
-    manifest = read_manifest(mixed)
-    assert isinstance(manifest.index, ScalarSettings)
-    kept = settings.model_copy(update={"own_recall": manifest.index.own_recall})
-    files = {**manifest.files, "index.faiss": hash_file(mixed / "index.faiss")}
-    write_manifest(mixed, manifest.model_copy(update={"version": "mixed", "files": files, "index": kept}))
-    with pytest.raises(BundleError, match="of different models"):
-        load(tmp_path, "mixed")
 
 
 @pytest.mark.parametrize(

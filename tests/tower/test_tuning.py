@@ -10,11 +10,9 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import (
-    HnswSettings,
-    IndexSettings,
+    ApproximateSettings,
     IvfPqSettings,
     IvfSettings,
-    RabitqSettings,
 )
 from turret.tower.format.manifest import MeasuredRecall
 from turret.tower.index.approximate import ApproximateIndex
@@ -22,10 +20,12 @@ from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planned, Planner
 from turret.tower.tuning.choice import SMALL, IndexRequest, candidates, choose
 from turret.tower.tuning.recall import check_recall, measure_recall, split_queries
-from turret.tower.tuning.search_params import Task
+from turret.tower.tuning.search_params import _FACTORS, Task
 
 
-def made(count: int, kind: str = "auto", biased: bool = False, unequal: float = 0.0) -> list[IndexSettings]:
+def made(
+    count: int, kind: str = "auto", biased: bool = False, unequal: float = 0.0
+) -> list[ApproximateSettings]:
     """What is tried for `count` vectors, whose lengths differ by `unequal`."""
     generator = np.random.default_rng(0)
     vectors = generator.standard_normal((count, 4)).astype(np.float32)
@@ -81,7 +81,7 @@ class Forgetful(Planner):
 
 
 def test_the_exact_index_finds_everything() -> None:
-    planner = Planner(ExactIndex.build(FEW), DOT)
+    planner = Planner(ExactIndex(FEW), DOT)
     measured = measure_recall(planner, FEW, FEW[:5], (10, 50), (1.0, 0.1))
     assert [(one.k, one.selectivity, one.recall) for one in measured] == [
         (10, 1.0, 1.0),
@@ -91,13 +91,13 @@ def test_the_exact_index_finds_everything() -> None:
 
 
 def test_what_an_index_misses_is_measured() -> None:
-    forgetful = Forgetful(ExactIndex.build(FEW), DOT)
+    forgetful = Forgetful(ExactIndex(FEW), DOT)
     measured = measure_recall(forgetful, FEW, FEW[:5], (10, 100), (1.0,))
     assert [one.recall for one in measured] == pytest.approx([0.1, 0.91])
 
 
 def test_a_catalog_larger_than_a_block_is_measured_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    forgetful = Forgetful(ExactIndex.build(FEW), DOT)
+    forgetful = Forgetful(ExactIndex(FEW), DOT)
     whole = measure_recall(forgetful, FEW, FEW[:50], (10, 30), (1.0, 0.5))
     monkeypatch.setattr("turret.tower.tuning.recall._BLOCK_SCORES", 1000)
     assert measure_recall(forgetful, FEW, FEW[:50], (10, 30), (1.0, 0.5)) == whole
@@ -183,8 +183,7 @@ def test_auto_takes_the_fastest_that_reaches_the_recall(costs: dict[str, float])
 def test_what_takes_long_to_make_is_tried_only_where_codes_fail(
     costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for settings in (HnswSettings, IvfSettings, RabitqSettings):
-        monkeypatch.setattr(settings, "slow_from", 2000)
+    monkeypatch.setattr("turret.tower.tuning.choice._SLOW_FROM", 2000)
     chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
     assert [one.kind for one in chosen.choice.tried] == ["ivf_pq", "ivf_pq", "sq8"]
     assert sum("takes long to build" in words for words in chosen.choice.words) == 3
@@ -243,7 +242,7 @@ def test_unequal_lengths_reach_the_recall(kind: str, biased: bool) -> None:
 
 def test_a_named_kind_that_misses_the_recall_is_refused_with_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """One candidate more than k of one bit a number can't hold a recall of one."""
-    monkeypatch.setattr("turret.tower.format.index_settings.RabitqSettings.factors", (1,))
+    monkeypatch.setitem(_FACTORS, "rabitq", (1,))
     with pytest.raises(
         BundleError, match=r"rabitq index finds 0\.\d+ of the true best 10 .* was requested.*--recall"
     ):

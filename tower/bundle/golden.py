@@ -85,7 +85,7 @@ def replay(bundle: GoldenBundle, queries: Sequence[RecordedQuery], k: int) -> li
     Raises BundleError naming a query whose items or features the bundle doesn't know.
     """
     histories = [_known(bundle, i, query) for i, query in enumerate(queries)]
-    index = bundle.index if bundle.manifest.index.is_stable else bundle.index.exact
+    index = bundle.index.exact if bundle.manifest.index.is_remote else bundle.index
     retriever, answers = Retriever(bundle, index), list[Ranking]()
     for start, end in _blocks(histories, bundle.manifest.history_length):
         some, rows = queries[start:end], histories[start:end]

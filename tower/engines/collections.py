@@ -11,7 +11,7 @@ from turret.data.files import locked
 from turret.tower.engines.access import engine_url
 from turret.tower.engines.engine import Engine, Limits, ended_after, open_engine
 from turret.tower.errors import BundleError, EngineError
-from turret.tower.format.engine_settings import EngineSettings
+from turret.tower.format.index_settings import EngineSettings
 from turret.tower.format.listing import versions
 from turret.tower.format.manifest import Manifest, read_manifest
 

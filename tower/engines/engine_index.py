@@ -1,6 +1,5 @@
 """The index contract on a running engine: it finds candidates, and the bundle's vectors give their scores."""
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,16 +9,12 @@ from numpy.typing import NDArray
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines.access import Connection, connection, current_access
-from turret.tower.engines.engine import EngineItems
 from turret.tower.engines.fields import where_of
 from turret.tower.engines.where import Where
-from turret.tower.errors import BundleError
-from turret.tower.format.engine_settings import EngineSettings
-from turret.tower.format.safe_open import read_regular
+from turret.tower.format.index_settings import EngineSettings
 from turret.tower.index.faiss_calls import Found, ordered
 from turret.tower.index.index import ExactIndex, Index
 
-_FILE_BYTES = 10_000
 # Withdrawn and replaced items are dropped from an answer, of which so many more are fetched.
 _SPARE, _MOST_DROPPED = 8, 1.0
 
@@ -53,37 +48,12 @@ class EngineIndex(Index):
         self._exact = ExactIndex(vectors)
 
     @classmethod
-    def build(
-        cls, vectors: NDArray[np.float32], settings: Any, users: NDArray[np.float32] | None = None
-    ) -> "EngineIndex":
-        """Load `vectors` into the collection of the settings, without fields. Raises EngineError."""
-        assert isinstance(settings, EngineSettings)
-        made = connection(settings.url)
-        made.engine.load(settings.collection, EngineItems(vectors, ()))
-        return cls(vectors, settings, made)
-
-    @classmethod
     def load(cls, path: Path, vectors: NDArray[np.float32], settings: Any) -> "EngineIndex":
-        """Search the collection that `path` names; the engine is first asked by a search.
-
-        Raises BundleError when `path` names another collection, or another number of items.
-        """
-        assert isinstance(settings, EngineSettings)
-        try:
-            stored = json.loads(read_regular(path, _FILE_BYTES))
-        except ValueError:
-            stored = None
-        if stored != _content(settings, vectors):
-            raise BundleError(
-                f"{path} doesn't name the collection {settings.collection} of {len(vectors)} items of "
-                f"{vectors.shape[1]} numbers; the files are of different models",
-                "parts",
-            )
+        """Search the collection that `settings` name; the engine is first asked by a search."""
         return cls(vectors, settings, connection(settings.url))
 
     def save(self, path: Path) -> None:
-        """Write the name of the collection and the number of its items."""
-        path.write_text(json.dumps(_content(self.settings, self.vectors())) + "\n", encoding="utf-8")
+        """Write nothing: the settings name the collection."""
 
     @property
     def exact(self) -> ExactIndex:
@@ -137,8 +107,3 @@ def engine_form(allowed: RowMask) -> EngineForm:
 
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _ALL = EngineForm(None, _NO_ROWS, 0, False)
-
-
-def _content(settings: EngineSettings, vectors: NDArray[np.float32]) -> dict[str, object]:
-    count, dimension = vectors.shape
-    return {"collection": settings.collection, "items": count, "dimension": dimension}

@@ -29,7 +29,7 @@ from turret.tower.engines.engine import Engine, EngineItems, Limits, engine_name
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
 from turret.tower.errors import BundleError, EngineError
-from turret.tower.format.engine_settings import EngineEffort, EngineSettings
+from turret.tower.format.index_settings import EngineEffort, EngineSettings
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner

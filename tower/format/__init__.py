@@ -2,8 +2,6 @@
 
 __all__ = [
     "checksums",
-    "engine_settings",
-    "index_kinds",
     "index_settings",
     "item_map",
     "listing",

@@ -1,23 +1,10 @@
 """The settings of each kind of index: the part of a manifest that describes an index."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf, sqrt
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from turret.tower.config import Settings
-
-# Lists are 1.5 times the root of the items: 128 to 400 lists of 41,000 items were alike, and 810 took a
-# quarter longer.
-_LISTS = 1.5
-# One list of codes was faster than several up to 10,000 items on vectors of trained models, and up to 200,000
-# on vectors without clusters.
-_ONE_LIST, _PERHAPS_ONE_LIST, _MANY = 10_000, 200_000, 100_000
-# Lists and graphs of more items take minutes to build, and no measured vectors made them the fastest.
-_SLOW_FROM = 20_000
 
 
 class SearchParams(Settings):
@@ -41,46 +28,20 @@ class SearchParams(Settings):
         return self
 
 
-UNTUNED = (SearchParams(k=1, candidates=1),)
-
-
-@dataclass(frozen=True)
-class VectorFacts:
-    """Facts of N item vectors that decide which settings are worth trying.
-
-    `biased`: the last column is a bias. `unequal`: lengths differ otherwise than by a bias.
-    """
-
-    count: int
-    dimension: int
-    biased: bool
-    unequal: bool
-
-
 class IndexSettings(Settings):
     """The part of a manifest that describes an index. A subclass names its `kind` as a `Literal`."""
 
     kind: str
     is_exact: bool
 
-    # Building it for more items takes minutes, so that `auto` tries it last.
-    slow_from: ClassVar[float] = inf
-    # `auto` leaves it out where the lengths of the vectors spread by more.
-    most_spread: ClassVar[float] = inf
-    # Whether its index is a `ApproximateIndex`: it is measured for the cheapest search that reaches a recall.
-    is_tunable: ClassVar[bool] = False
-    # Whether `Index.nearest` waits for another process or host: `turret serve` then searches in threads.
-    is_remote: ClassVar[bool] = False
+    # The subclass of `tower.index.index.Index` as `module:Class`, imported with the first index of this kind:
+    # reading a manifest imports no search engine.
+    index_class: ClassVar[str]
     # Whether it has a file of its own, beside the item vectors.
-    has_file: ClassVar[bool] = True
-    # Whether equal searches always have equal answers: those of an engine that merges its files in the
-    # background may change, so recorded queries are answered by the exact search.
-    is_stable: ClassVar[bool] = True
-
-    @classmethod
-    def proposals(cls, facts: VectorFacts) -> Sequence["IndexSettings"]:
-        """The settings that `turret index` tries for such vectors, likely winners first."""
-        return []
+    has_file: ClassVar[bool] = False
+    # Whether another process or host searches it: `turret serve` then searches in threads, and the exact
+    # search answers recorded queries, as an engine that merges its files may change its answers.
+    is_remote: ClassVar[bool] = False
 
     @property
     def label(self) -> str:
@@ -94,45 +55,31 @@ class FlatSettings(IndexSettings):
     kind: Literal["flat"] = "flat"
     is_exact: Literal[True] = True
 
-    has_file: ClassVar[bool] = False
+    index_class: ClassVar[str] = "turret.tower.index.index:ExactIndex"
 
 
 class ApproximateSettings(IndexSettings):
     """`efforts` by rising k; a larger k than the last is searched for exactly.
 
     So is a search among at most `subset_rows` allowed rows, where exact scores of them cost less.
-    `own_recall`: the recall of item vectors searched as queries; an index of another model of the same size
-    has a lower one.
     """
 
     is_exact: Literal[False] = False
     efforts: tuple[SearchParams, ...] = Field(min_length=1)
     subset_rows: int = Field(default=0, ge=0)
-    own_recall: float | None = Field(default=None, ge=0, le=1)
 
-    is_tunable: ClassVar[bool] = True
-    # The values of candidates / k to try.
-    factors: ClassVar[tuple[float, ...]] = (1,)
-
-    @classmethod
-    def proposals(cls, facts: VectorFacts) -> Sequence[IndexSettings]:
-        """One, of the default parameters."""
-        return [cls.model_validate({"efforts": UNTUNED})]
+    index_class: ClassVar[str] = "turret.tower.index.approximate:ApproximateIndex"
+    has_file: ClassVar[bool] = True
 
     def width(self, dimension: int) -> int:
         """The number of columns that are stored of vectors of `dimension` columns."""
         return dimension
-
-    def breadths(self, k: int, least: int) -> list[int]:
-        """The values of `SearchParams.breadth` to try for `k`, ascending from `least`."""
-        return [1]
 
 
 class ScalarSettings(ApproximateSettings):
     """Eight bits a coordinate, all compared with the query; the best are scored exactly."""
 
     kind: Literal["sq8"] = "sq8"
-    factors: ClassVar[tuple[float, ...]] = (1.2, 2, 4)
 
 
 class HnswSettings(ApproximateSettings):
@@ -141,13 +88,6 @@ class HnswSettings(ApproximateSettings):
     kind: Literal["hnsw"] = "hnsw"
     links: int = Field(default=16, ge=2, le=128)
     ef_construction: int = Field(default=200, ge=8, le=2000)
-    slow_from: ClassVar[float] = _SLOW_FROM
-    # Graphs of inner products lose whole regions beyond it (a recall of .57 was seen at k = 1,000).
-    most_spread: ClassVar[float] = 0.25
-
-    def breadths(self, k: int, least: int) -> list[int]:
-        """ef is at least k."""
-        return _by_a_tenth(max(k, least), 8 * k + 1000)
 
 
 class InvertedSettings(ApproximateSettings):
@@ -160,12 +100,6 @@ class InvertedSettings(ApproximateSettings):
     lists: int = Field(ge=1)
     augmented: bool = False
     biased: bool = False
-
-    @classmethod
-    def proposals(cls, facts: VectorFacts) -> Sequence[IndexSettings]:
-        """One, with as many lists as suit the count."""
-        lists = {"biased": facts.biased, "augmented": facts.unequal, "lists": _lists(facts.count)}
-        return [cls.model_validate({"efforts": UNTUNED, **lists})]
 
     @property
     def is_rotated(self) -> bool:
@@ -181,17 +115,11 @@ class InvertedSettings(ApproximateSettings):
         """One more to make lengths equal."""
         return dimension + self.augmented
 
-    def breadths(self, k: int, least: int) -> list[int]:
-        """Up to all lists."""
-        return _by_a_tenth(least, max(least, self.lists))
-
 
 class IvfSettings(InvertedSettings):
     """Lists of the vectors as eight bits a coordinate."""
 
     kind: Literal["ivf"] = "ivf"
-    factors: ClassVar[tuple[float, ...]] = (1.2, 2)
-    slow_from: ClassVar[float] = _SLOW_FROM
 
 
 class IvfPqSettings(InvertedSettings):
@@ -203,7 +131,6 @@ class IvfPqSettings(InvertedSettings):
     kind: Literal["ivf_pq"] = "ivf_pq"
     parts: int = Field(ge=1)
     rotated: bool = False
-    factors: ClassVar[tuple[float, ...]] = (1.5, 2, 2.5, 3, 4, 6, 10)
 
     @property
     def reads_all(self) -> bool:
@@ -220,20 +147,6 @@ class IvfPqSettings(InvertedSettings):
         needed = dimension + self.augmented
         return needed + -needed % self.parts
 
-    @classmethod
-    def proposals(cls, facts: VectorFacts) -> Sequence[IndexSettings]:
-        """By the number of lists, each of which costs .3 microseconds; one list also rotated."""
-        some = round((2 if facts.count >= _MANY else 1) * sqrt(facts.count))
-        counts = [1] if facts.count <= _ONE_LIST else [some]
-        if _ONE_LIST < facts.count <= _PERHAPS_ONE_LIST:
-            counts.append(1)
-        stored = {"augmented": facts.unequal, "parts": facts.dimension + facts.unequal}
-        proposals: list[IndexSettings] = []
-        for lists in counts:
-            plain = cls(efforts=UNTUNED, biased=facts.biased, lists=lists, **stored)
-            proposals += [plain, plain.model_copy(update={"rotated": True})] if plain.reads_all else [plain]
-        return proposals
-
     @property
     def label(self) -> str:
         """With the number of lists."""
@@ -245,24 +158,74 @@ class RabitqSettings(InvertedSettings):
     """Lists of RaBitQ codes: one bit a coordinate of the rotated vector, for inner products."""
 
     kind: Literal["rabitq"] = "rabitq"
-    factors: ClassVar[tuple[float, ...]] = (4, 8, 16, 32, 64)
-    slow_from: ClassVar[float] = _SLOW_FROM
 
     @property
     def is_rotated(self) -> bool:
         """Always."""
         return True
 
-    @classmethod
-    def proposals(cls, facts: VectorFacts) -> Sequence[IndexSettings]:
-        """FAISS computes inner products with these codes, so that lengths may differ."""
-        return [cls(efforts=UNTUNED, biased=facts.biased, lists=_lists(facts.count))]
+
+class EngineEffort(Settings):
+    """The effort that reached the recall for up to `k` rows where `rows` items are allowed.
+
+    `breadth` is None where no effort reached it. `recall`: of the engine's own answers with this effort,
+    or with the largest one, when it was tuned.
+    """
+
+    rows: int = Field(ge=1)
+    k: int = Field(ge=1)
+    breadth: int | None = Field(default=None, ge=1)
+    recall: float = Field(ge=0, le=1)
 
 
-def _lists(count: int) -> int:
-    return max(1, min(count // 40, round(_LISTS * sqrt(count))))
+class EngineSettings(IndexSettings):
+    """A collection of a running vector engine; the bundle keeps its vectors for exact searches.
+
+    Attributes:
+        engine: the product, `milvus` or `redis`.
+        url: the engine's address without credentials; `TURRET_ENGINE` names another one.
+        collection: the collection of this version; searches name it, so that towers and vectors match.
+        alias: the name that an activation of this version moves to its collection.
+        efforts: the measured efforts, by rows and k; a search that they don't cover is exact.
+        subset_rows: the largest number of allowed rows that are scored exactly in this process.
+    """
+
+    kind: Literal["engine"] = "engine"
+    is_exact: Literal[False] = False
+    engine: Literal["milvus", "redis"]
+    url: str = Field(min_length=1, max_length=2000)
+    collection: str = Field(pattern="^[A-Za-z][A-Za-z0-9_]{0,199}$")
+    alias: str = Field(pattern="^[A-Za-z][A-Za-z0-9_]{0,199}$")
+    efforts: tuple[EngineEffort, ...] = Field(min_length=1)
+    subset_rows: int = Field(default=0, ge=0)
+
+    index_class: ClassVar[str] = "turret.tower.engines.engine_index:EngineIndex"
+    is_remote: ClassVar[bool] = True
+
+    def breadth(self, rows: int, k: int) -> int | None:
+        """The effort of a search for `k` among `rows` rows; None where none is known to reach the recall.
+
+        It is the larger one of those that were measured for the next fewer and the next more rows. Neither
+        bounds the other: an engine needs more effort for fewer rows, until they are so few that it scores
+        them all.
+        """
+        measured = [one for one in self.efforts if one.k >= k]
+        below = [one for one in measured if one.rows <= rows]
+        above = [one for one in measured if one.rows >= rows]
+        if not below or not above:
+            return None
+        lower = min(below, key=lambda one: (-one.rows, one.k)).breadth
+        upper = min(above, key=lambda one: (one.rows, one.k)).breadth
+        return None if lower is None or upper is None else max(lower, upper)
 
 
-def _by_a_tenth(first: int, last: int) -> list[int]:
-    steps = np.unique(np.geomspace(first, last, 1 + int(np.log(last / first) / np.log(1.1))).astype(int))
-    return [int(step) for step in steps]
+AnyIndexSettings = Annotated[
+    FlatSettings
+    | IvfPqSettings
+    | ScalarSettings
+    | IvfSettings
+    | HnswSettings
+    | RabitqSettings
+    | EngineSettings,
+    Field(discriminator="kind"),
+]

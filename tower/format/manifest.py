@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from turret.data.manifest import FileHash
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
-from turret.tower.format.index_kinds import AnyIndexSettings
-from turret.tower.format.index_settings import FlatSettings
+from turret.tower.format.index_settings import AnyIndexSettings, FlatSettings
 from turret.tower.format.safe_open import read_regular
 
 FORMAT_VERSION: Literal[2] = 2

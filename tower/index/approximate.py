@@ -1,18 +1,16 @@
-"""Approximate candidates, scored exactly before they are ranked; eight bits a number."""
+"""Approximate candidates, scored exactly before they are ranked."""
 
 import threading
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
-from turret.tower.errors import BundleError
-from turret.tower.format.index_settings import ApproximateSettings, ScalarSettings, SearchParams
+from turret.tower.format.index_settings import ApproximateSettings, IvfPqSettings, SearchParams
 from turret.tower.index.faiss_calls import (
     AT_ONCE,
     FixedSearch,
@@ -22,16 +20,12 @@ from turret.tower.index.faiss_calls import (
     has_ties,
     ordered,
 )
-from turret.tower.index.faiss_files import OTHER_MODELS, read_faiss, write_faiss
+from turret.tower.index.faiss_files import write_faiss
 from turret.tower.index.index import ExactIndex, Index
+from turret.tower.index.kinds import open_codes, parameters, train
 
-# Another processor rounds otherwise, which moves some candidates at the edge.
-_RECALL_TOLERANCE = 0.05
-# How many items are searched for at every opening. Each costs an exact search: of a million items, fewer are.
-_MOST_QUERIES, _LEAST_QUERIES, _COMPARED = 32, 8, 10**7
 # Requests that exclude seen items search for many different k.
 _MOST_SEARCHES = 1024
-S = TypeVar("S", bound=ApproximateSettings)
 
 
 class _Searches(threading.local):
@@ -41,107 +35,57 @@ class _Searches(threading.local):
         self.by_rows: dict[tuple[int, int], FixedSearch] = {}
 
 
-class ApproximateIndex(Index, Generic[S]):
-    """A FAISS index that proposes rows, and the item vectors that rank them. A kind is a subclass.
+class ApproximateIndex(Index):
+    """A FAISS index that proposes rows, and the item vectors that rank them.
 
     Scores are true inner products, the same numbers that `ExactIndex` gives, and rows come in the same order:
     higher scores first, then lower rows. Of rows that tie at the end, the proposed ones
     come. Where fewer than k allowed rows are proposed, the allowed ones are all scored instead.
-
-    Attributes:
-        is_mapped: whether FAISS maps the file, or reads it.
-        takes_masks: whether FAISS searches among allowed rows; else they are scored exactly.
     """
 
-    settings: S
-    is_mapped: ClassVar[bool] = True
-    takes_masks = True
+    settings: ApproximateSettings
 
-    def __init__(self, proposing: Any, vectors: NDArray[np.float32], settings: S) -> None:
+    def __init__(self, proposing: Any, vectors: NDArray[np.float32], settings: ApproximateSettings) -> None:
         self._proposing = proposing
         self._search = proposing.search_c
         self._exact = ExactIndex(vectors)
         self.settings = settings
+        # Without lists, fast-scan codes take no selector: allowed rows are scored exactly.
+        self._takes_masks = True
+        if isinstance(settings, IvfPqSettings):
+            self._takes_masks = not settings.reads_all
+            if not settings.reads_all:
+                # Of FAISS's ways the one for single queries; it chooses by batches, and takes 2-3 us more. A
+                # file doesn't keep it.
+                faiss.downcast_index(proposing.index).implem = 10
         # Queries have zeros in the columns that are only stored.
         dimension = self._exact.dimension
         self._padding = np.zeros(settings.width(dimension) - dimension, np.float32)
         # Search parameters are read, never written, by a search; those without a selector serve all.
         # Closures over the settings alone: a reference to this index would keep it alive after its version.
         self._params = cache(partial(_params, settings.efforts))
-        self._parameters = cache(partial(type(self).parameters, settings))
+        self._parameters = cache(partial(parameters, settings))
         # FAISS scores its own candidates where both have the same columns.
         self._refined = None if len(self._padding) else RefinedSearch(proposing, self._exact.vectors())
         self._searches = _Searches()
 
     @classmethod
-    @abstractmethod
-    def train(cls, settings: S, vectors: NDArray[np.float32], users: NDArray[np.float32] | None) -> Any:
-        """A FAISS index of contiguous `vectors` [N, D]; row n is vector n. `users`: as of `build`."""
-
-    @classmethod
-    @abstractmethod
-    def parameters(cls, settings: S, breadth: int, **selector: Any) -> Any:
-        """FAISS's parameters of a search, with a `sel` that must outlive them; None where there are none."""
-
-    @classmethod
-    @abstractmethod
-    def faiss_class(cls, settings: S) -> Any:
-        """The FAISS class of the index that `train` makes."""
-
-    @classmethod
-    def table_bytes(cls, settings: S) -> int:
-        """The bytes that FAISS reckons with beside those of the file."""
-        return 0
-
-    @classmethod
-    def open_codes(cls, path: Path, vectors: NDArray[np.float32], settings: S) -> Any:
-        """Open the FAISS index in `path`; a kind extends the check of its shape.
-
-        Raises BundleError for another class, another size, or rows that are not 0..N-1.
-        """
-        index = read_faiss(path, cls.faiss_class(settings), cls.table_bytes(settings), cls.is_mapped)
-        found = int(index.ntotal), int(index.d)
-        expected = len(vectors), settings.width(vectors.shape[1])
-        if found != expected or not index.is_trained:
-            raise BundleError(
-                f"{path} has shape {found} where the item vectors have {expected}{OTHER_MODELS}"
-            )
-        return index
-
-    @classmethod
     def build(
-        cls, vectors: NDArray[np.float32], settings: S, users: NDArray[np.float32] | None = None
+        cls, vectors: NDArray[np.float32], settings: Any, users: NDArray[np.float32] | None = None
     ) -> Self:
         """Index `vectors` [N, D] as `settings` say; row n is vector n.
 
         `users` [U, D] are real user vectors that the index may learn from; recall is measured with others.
-
-        The same vectors give the same index: FAISS's own seeds are fixed, and a graph, whose links depend on
-        the order in which nodes come, is built on one thread.
         """
-        threads = faiss.omp_get_max_threads()
-        try:
-            faiss.omp_set_num_threads(1)
-            proposing = cls.train(settings, np.ascontiguousarray(vectors, dtype=np.float32), users)
-        finally:
-            faiss.omp_set_num_threads(threads)
-        return cls(proposing, vectors, settings)
+        return cls(train(settings, np.ascontiguousarray(vectors, dtype=np.float32), users), vectors, settings)
 
     @classmethod
-    def load(cls, path: Path, vectors: NDArray[np.float32], settings: S) -> Self:
+    def load(cls, path: Path, vectors: NDArray[np.float32], settings: Any) -> Self:
         """Map the file of `save` beside its vectors [N, D].
 
-        Raises BundleError when `path` holds another kind, codes of other than N vectors of width D, or finds
-        fewer neighbours of item vectors than when it was built.
+        Raises BundleError when `path` holds another kind, or codes of other than N vectors of width D.
         """
-        index = cls(cls.open_codes(path, vectors, settings), vectors, settings)
-        expected = settings.own_recall
-        if expected is not None and (found := index.self_recall()) < expected - _RECALL_TOLERANCE:
-            raise BundleError(
-                f"{path} finds {found:.2f} of the items that are nearest to some items, where {expected:.2f} "
-                f"were found when it was made{OTHER_MODELS}"
-            )
-        return index
+        return cls(open_codes(path, settings, vectors), vectors, settings)
 
     def save(self, path: Path) -> None:
         """Write the codes to `path` in FAISS's own format; a graph without the vectors."""
@@ -149,24 +93,13 @@ class ApproximateIndex(Index, Generic[S]):
 
     def with_settings(self, settings: ApproximateSettings) -> Self:
         """The same codes, searched with other `settings` of the same build."""
-        return type(self)(self._proposing, self.vectors(), cast(S, settings))
+        return type(self)(self._proposing, self.vectors(), settings)
 
     def code_bytes(self) -> int:
         """The size of the file of `save`."""
         writer = faiss.VectorIOWriter()
         faiss.write_index(self._proposing, writer, faiss.IO_FLAG_SKIP_STORAGE)
         return int(writer.data.size())
-
-    def self_recall(self) -> float:
-        """The recall of some of the item vectors searched as queries."""
-        k = min(self.settings.efforts[0].k, len(self))
-        shares = []
-        queries = min(_MOST_QUERIES, max(_LEAST_QUERIES, _COMPARED // len(self)))
-        for row in np.linspace(0, len(self) - 1, queries).astype(np.int64):
-            vector = self.vectors()[row]
-            best = self._exact.nearest(vector, k)[0]
-            shares.append(len(np.intersect1d(best, self.nearest(vector, k)[0])) / k)
-        return float(np.mean(shares))
 
     def __len__(self) -> int:
         return len(self._exact)
@@ -195,7 +128,7 @@ class ApproximateIndex(Index, Generic[S]):
             return self.nearest_of_each(vector[None], k, 0)[0]
         k = min(k, allowed.count)
         params = self._params(k)
-        if params is None or k == 0 or not self.takes_masks:
+        if params is None or k == 0 or not self._takes_masks:
             return self._exact.nearest(vector, k, allowed)
         return self._scored(vector, k, self._propose(vector, params, k, allowed), allowed)
 
@@ -253,7 +186,7 @@ class ApproximateIndex(Index, Generic[S]):
             # So many lists that as many allowed rows are scored as otherwise rows of all.
             breadth = params.breadth * len(self) // allowed.count
             fetch = min(candidates, allowed.count)
-            chosen = self.parameters(self.settings, breadth, sel=allowed.derived(_selector))
+            chosen = parameters(self.settings, breadth, sel=allowed.derived(_selector))
         query = np.concatenate([vector, self._padding]) if len(self._padding) else vector
         rows, scores = np.empty(fetch, dtype=np.int64), np.empty(fetch, dtype=np.float32)
         into = faiss.swig_ptr(scores), faiss.swig_ptr(rows)
@@ -281,36 +214,3 @@ def _between(below: SearchParams, above: SearchParams, k: int) -> SearchParams:
     breadth = round(below.breadth + share * (above.breadth - below.breadth))
     candidates = round(below.candidates + share * (above.candidates - below.candidates))
     return SearchParams(k=k, breadth=breadth, candidates=candidates)
-
-
-class ScalarIndex(ApproximateIndex[ScalarSettings]):
-    """The kind `sq8`."""
-
-    @classmethod
-    def train(
-        cls, settings: ScalarSettings, vectors: NDArray[np.float32], users: NDArray[np.float32] | None
-    ) -> Any:
-        """Learn the range of each coordinate."""
-        quantizer = faiss.ScalarQuantizer.QT_8bit
-        index = faiss.IndexScalarQuantizer(vectors.shape[1], quantizer, faiss.METRIC_INNER_PRODUCT)
-        index.train(vectors)
-        index.add(vectors)
-        return index
-
-    @classmethod
-    def parameters(cls, settings: ScalarSettings, breadth: int, **selector: Any) -> Any:
-        """Every code is read."""
-        return faiss.SearchParameters(**selector)
-
-    @classmethod
-    def faiss_class(cls, settings: ScalarSettings) -> Any:
-        """See `ApproximateIndex`."""
-        return faiss.IndexScalarQuantizer
-
-    @classmethod
-    def open_codes(cls, path: Path, vectors: NDArray[np.float32], settings: ScalarSettings) -> Any:
-        """Also check the size of the codes."""
-        index = super().open_codes(path, vectors, settings)
-        if index.codes.size() != index.code_size * len(vectors):
-            raise BundleError(f"{path} holds codes of another size{OTHER_MODELS}")
-        return index

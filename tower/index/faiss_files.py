@@ -42,16 +42,16 @@ _ELSEWHERE, _UPPER = b"ilod", bytes(4)
 # Those that begin so have no lists: vectors as they are, and codes of them.
 _WITHOUT_LISTS = (b"IxFI", b"IxSQ")
 
-OTHER_MODELS = "; the files are of different models, make the index again with `turret index`"
 # FAISS has one limit for the whole process: two bundles that are opened at once take turns.
 _LIMITED = Lock()
+# FAISS also counts the tables of product codes, which it makes for distances only.
+_TABLES = 2**26
 
 
-def read_faiss(path: Path, expected: type[Any], tables: int = 0, mapped: bool = True) -> Any:
-    """Open the index in `path` and check that it is an `expected`; `mapped`, several processes share it.
+def read_faiss(path: Path, mapped: bool = True) -> Any:
+    """Open the index in `path`; `mapped`, several processes share it.
 
-    `tables`: how many bytes FAISS may reckon with beside the file's own. Raises BundleError when `path`
-    holds anything else.
+    Raises BundleError when `path` holds anything else, or names another file.
     """
     size = size_of(path)
     if size:
@@ -61,17 +61,11 @@ def read_faiss(path: Path, expected: type[Any], tables: int = 0, mapped: bool = 
     try:
         with _LIMITED:
             # A crafted header could otherwise ask for terabytes; no vector in a file is larger than the file.
-            faiss.set_deserialization_vector_byte_limit(size + tables)
-            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
+            faiss.set_deserialization_vector_byte_limit(max(size, _TABLES))
+            return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
     except (RuntimeError, MemoryError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise BundleError(f"{path} is not a FAISS index ({reason}); export the bundle again") from None
-    if type(index) is not expected:
-        raise BundleError(
-            f"{path} holds a {type(index).__name__} where the manifest's kind is an {expected.__name__}; "
-            "export the bundle again"
-        )
-    return index
 
 
 def write_faiss(index: Any, path: Path, flags: int = 0) -> None:

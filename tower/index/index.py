@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
-from turret.tower.format.index_kinds import INDEX_KINDS
 from turret.tower.format.index_settings import FlatSettings, IndexSettings
 from turret.tower.index.faiss_calls import Found, check_finite, faiss, has_ties, ordered
 
@@ -27,13 +26,6 @@ class Index(ABC):
     """
 
     settings: IndexSettings
-
-    @classmethod
-    @abstractmethod
-    def build(
-        cls, vectors: NDArray[np.float32], settings: Any, users: NDArray[np.float32] | None = None
-    ) -> "Index":
-        """Index `vectors` [N, D]; `users` [U, D] are real user vectors that it may learn from."""
 
     @classmethod
     @abstractmethod
@@ -141,19 +133,7 @@ class ExactIndex(Index):
         self._pointer = faiss.swig_ptr(self._vectors)
 
     @classmethod
-    def build(
-        cls,
-        vectors: NDArray[np.float32],
-        settings: IndexSettings | None = None,
-        users: NDArray[np.float32] | None = None,
-    ) -> "ExactIndex":
-        """Index `vectors` [N, D] as they are; row n is vector n."""
-        return cls(vectors)
-
-    @classmethod
-    def load(
-        cls, path: Path, vectors: NDArray[np.float32], settings: IndexSettings | None = None
-    ) -> "ExactIndex":
+    def load(cls, path: Path, vectors: NDArray[np.float32], settings: Any) -> "ExactIndex":
         """Search the bundle's `vectors` [N, D] where they lie; there is no file."""
         return cls(vectors)
 
@@ -236,19 +216,7 @@ class ExactIndex(Index):
         return ordered(chosen[best], scores[best], k)
 
 
-def index_class(settings: IndexSettings) -> type[Index]:
-    """The class behind a kind of index."""
-    made: type[Index] = resolve_name(INDEX_KINDS[settings.kind].index)
-    return made
-
-
-def build_index(
-    vectors: NDArray[np.float32], settings: IndexSettings, users: NDArray[np.float32] | None = None
-) -> Index:
-    """Index `vectors` [N, D] as `settings` say; row n is vector n."""
-    return index_class(settings).build(vectors, settings, users)
-
-
 def open_index(path: Path, vectors: NDArray[np.float32], settings: IndexSettings) -> Index:
     """Open the index over a bundle's vectors [N, D]. Raises BundleError when `path` doesn't fit."""
-    return index_class(settings).load(path, vectors, settings)
+    opened: Index = resolve_name(settings.index_class).load(path, vectors, settings)
+    return opened

@@ -3,21 +3,29 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import inf
-from typing import Any, NamedTuple, cast
+from math import inf, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
-from turret.tower.format.index_kinds import INDEX_KINDS
-from turret.tower.format.index_settings import IndexSettings, VectorFacts
+from turret.tower.format.index_settings import (
+    ApproximateSettings,
+    HnswSettings,
+    IndexSettings,
+    IvfPqSettings,
+    IvfSettings,
+    RabitqSettings,
+    ScalarSettings,
+    SearchParams,
+)
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Tried
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.faiss_files import are_equal, spread
-from turret.tower.index.index import ExactIndex, Index, build_index
+from turret.tower.index.index import ExactIndex, Index
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import EXACT_QUERIES, check_recall, measure_recall, split_queries
 from turret.tower.tuning.search_params import Task, serves_usual, tuned
@@ -28,6 +36,22 @@ SMALL = 2000
 _WORTH = 1.25
 # With 100 user vectors a recall of .99 is known to within .006.
 _FEW_QUERIES = 100
+# The kinds that can be named, beside `auto`.
+KINDS = ("flat", "ivf_pq", "sq8", "ivf", "hnsw", "rabitq")
+# Lists are 1.5 times the root of the items: 128 to 400 lists of 41,000 items were alike, and 810 took a
+# quarter longer.
+_LISTS = 1.5
+# One list of codes was faster than several up to 10,000 items on vectors of trained models, and up to 200,000
+# on vectors without clusters.
+_ONE_LIST, _PERHAPS_ONE_LIST, _MANY = 10_000, 200_000, 100_000
+# Lists and graphs of more items take minutes to build, and no measured vectors made them the fastest: `auto`
+# tries them last.
+_SLOW_FROM = 20_000
+_SLOW = ("ivf", "hnsw", "rabitq")
+# Graphs of inner products lose whole regions where lengths spread by more (a recall of .57 was seen at
+# k = 1,000): `auto` leaves them out.
+_GRAPH_SPREAD = 0.25
+_UNTUNED = (SearchParams(k=1, candidates=1),)
 Report = Callable[[str], None]
 
 
@@ -79,20 +103,41 @@ def choose(
         faiss.omp_set_num_threads(threads)
 
 
-def candidates(vectors: NDArray[np.float32], biased: bool, kind: str) -> list[IndexSettings]:
+def candidates(vectors: NDArray[np.float32], biased: bool, kind: str) -> list[ApproximateSettings]:
     """The untuned settings to try for vectors [N, D], likely winners first: of one kind, or all for `auto`.
 
-    `biased`: the last column of an item vector is its bias. `auto` leaves out kinds that unequal lengths
-    break (`IndexSettings.most_spread`).
+    `biased`: the last column of an item vector is its bias. `auto` leaves out a graph where lengths spread.
     """
+    count = len(vectors)
     # A bias makes lengths unequal in a way of its own: lists of directions serve it better.
-    count, dimension = vectors.shape
-    facts = VectorFacts(count, dimension, biased, unequal=not biased and not are_equal(vectors))
+    unequal = not biased and not are_equal(vectors)
+    lists = max(1, min(count // 40, round(_LISTS * sqrt(count))))
+    proposals = [
+        *_product_codes(vectors, biased, unequal),
+        ScalarSettings(efforts=_UNTUNED),
+        IvfSettings(efforts=_UNTUNED, biased=biased, augmented=unequal, lists=lists),
+        HnswSettings(efforts=_UNTUNED),
+        # FAISS computes inner products with these codes, so that lengths may differ.
+        RabitqSettings(efforts=_UNTUNED, biased=biased, lists=lists),
+    ]
     if kind != "auto":
-        return list(INDEX_KINDS[kind].settings.proposals(facts))
-    kinds = [entry.settings for entry in INDEX_KINDS.values()]
-    fitting = [settings for settings in kinds if spread(vectors) <= settings.most_spread]
-    return [proposal for settings in fitting for proposal in settings.proposals(facts)]
+        return [one for one in proposals if one.kind == kind]
+    return [one for one in proposals if one.kind != "hnsw" or spread(vectors) <= _GRAPH_SPREAD]
+
+
+def _product_codes(vectors: NDArray[np.float32], biased: bool, unequal: bool) -> list[ApproximateSettings]:
+    """By the number of lists, each of which costs .3 microseconds; one list also rotated."""
+    count, dimension = vectors.shape
+    counts = [1] if count <= _ONE_LIST else [round((2 if count >= _MANY else 1) * sqrt(count))]
+    if _ONE_LIST < count <= _PERHAPS_ONE_LIST:
+        counts.append(1)
+    proposals: list[ApproximateSettings] = []
+    for lists in counts:
+        plain = IvfPqSettings(
+            efforts=_UNTUNED, biased=biased, augmented=unequal, lists=lists, parts=dimension + unequal
+        )
+        proposals += [plain, plain.model_copy(update={"rotated": True})] if plain.reads_all else [plain]
+    return proposals
 
 
 @dataclass
@@ -104,7 +149,7 @@ class _Choice:
     report: Report
     reasons: list[str] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
-    best: Index | None = None
+    best: ApproximateIndex | None = None
     milliseconds: float = inf
     recall: tuple[MeasuredRecall, ...] = ()
     missed: tuple[MeasuredRecall, ...] = ()
@@ -146,12 +191,10 @@ class _Choice:
 
     def _try_all(self) -> None:
         proposals = candidates(self.task.vectors, self.task.scoring.item_bias, self.request.kind)
-        if self.request.kind == "auto":
-            for kind, entry in INDEX_KINDS.items():
-                if entry.settings.most_spread < spread(self.task.vectors):
-                    self.reasons.append(f"{kind} was not tried: it loses items where lengths differ so much")
+        if self.request.kind == "auto" and spread(self.task.vectors) > _GRAPH_SPREAD:
+            self.reasons.append("hnsw was not tried: it loses items where lengths differ so much")
         for settings in proposals:
-            if self.best and len(self.task.vectors) > settings.slow_from:
+            if self.best and settings.kind in _SLOW and len(self.task.vectors) > _SLOW_FROM:
                 why = "it takes long to build, and was never faster than such codes"
                 self.reasons.append(f"{settings.label} was not tried: {why}")
                 continue
@@ -161,18 +204,16 @@ class _Choice:
             self.reasons.append(_described(settings.label, result, self.request.recall, rival))
             self.report(self.reasons[-1])
 
-    def _try(self, settings: IndexSettings) -> Tried:
+    def _try(self, settings: ApproximateSettings) -> Tried:
         """Build, tune and measure one proposal, and keep it if it is the best."""
         task = self.task
         start = time.perf_counter()
-        index: Index | None = build_index(task.vectors, settings, task.learnt)
-        assert index is not None
-        megabytes, lists = index.code_bytes() / 1e6, getattr(settings, "lists", None)
+        built = ApproximateIndex.build(task.vectors, settings, task.learnt)
+        megabytes, lists = built.code_bytes() / 1e6, getattr(settings, "lists", None)
         self.report(f"{settings.label} was built in {time.perf_counter() - start:.0f} s; tuning it ...")
-        if settings.is_tunable:
-            # The seconds that it has to beat.
-            rival = self.milliseconds / 1000 if self.best and serves_usual(self.best) else inf
-            index = tuned(cast(ApproximateIndex[Any], index), task, rival)
+        # The seconds that it has to beat.
+        rival = self.milliseconds / 1000 if self.best and serves_usual(self.best) else inf
+        index = tuned(built, task, rival)
         if index is None:
             # The recall of its broadest search is not known: it was never faster than its rival.
             result = Tried(kind=settings.kind, lists=lists, megabytes=megabytes, reached=False)
@@ -197,7 +238,7 @@ class _Choice:
             self.best, self.recall, self.milliseconds = index, measured, milliseconds
         return result
 
-    def _is_better(self, index: Index, milliseconds: float) -> bool:
+    def _is_better(self, index: ApproximateIndex, milliseconds: float) -> bool:
         if self.best is None or serves_usual(index) != serves_usual(self.best):
             return self.best is None or serves_usual(index)
         return milliseconds < self.milliseconds
@@ -231,11 +272,10 @@ def _described(label: str, result: Tried, recall: float, rival: str) -> str:
 
 
 def _check(request: IndexRequest) -> None:
-    kinds = ", ".join(INDEX_KINDS)
-    if request.kind not in ("auto", *INDEX_KINDS):
-        raise BundleError(f"--kind {request.kind}: there is no such index; name auto, {kinds}")
     if request.kind == "engine":
         raise BundleError("--kind engine: turret publish BUNDLE --engine ADDRESS makes such an index")
+    if request.kind not in ("auto", *KINDS):
+        raise BundleError(f"--kind {request.kind}: there is no such index; name auto, {', '.join(KINDS)}")
     if not 0 < request.recall <= 1:
         raise BundleError(f"--recall {request.recall:g}: a recall is above 0 and at most 1, such as 0.99")
     if request.milliseconds is not None and not request.milliseconds > 0:

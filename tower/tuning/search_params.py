@@ -3,16 +3,21 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
-from turret.tower.format.index_settings import SearchParams
+from turret.tower.format.index_settings import (
+    ApproximateSettings,
+    HnswSettings,
+    InvertedSettings,
+    SearchParams,
+)
 from turret.tower.index.approximate import ApproximateIndex
-from turret.tower.index.index import ExactIndex, Index
+from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import (
     USUAL,
@@ -30,6 +35,14 @@ _SMALL_K = 10
 _KS = (10, USUAL, 100, 1000)
 # Largest first: the first share at which the selector fails is where subsets begin.
 _SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+# The values of candidates / k to try.
+_FACTORS = {
+    "sq8": (1.2, 2, 4),
+    "hnsw": (1,),
+    "ivf": (1.2, 2),
+    "ivf_pq": (1.5, 2, 2.5, 3, 4, 6, 10),
+    "rabitq": (4, 8, 16, 32, 64),
+}
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,7 @@ class Task:
         return median_seconds(lambda query: planner.nearest(query, k, None, allowed), self.few)
 
 
-def tuned(index: ApproximateIndex[Any], task: Task, rival: float = np.inf) -> ApproximateIndex[Any] | None:
+def tuned(index: ApproximateIndex, task: Task, rival: float = np.inf) -> ApproximateIndex | None:
     """`index` with the cheapest search parameters that reach the recall, or None where it never pays.
 
     `rival`: the seconds of the best index so far for the smallest k; slower searches are given up early. A
@@ -110,25 +123,35 @@ def tuned(index: ApproximateIndex[Any], task: Task, rival: float = np.inf) -> Ap
     fitted = _with(index, efforts=tuple(efforts))
     if not task.is_named and not serves_usual(fitted):
         return None
-    return _with(fitted, subset_rows=_subset_rows(fitted, task), own_recall=fitted.self_recall())
+    return _with(fitted, subset_rows=_subset_rows(fitted, task))
 
 
-def serves_usual(index: Index) -> bool:
+def serves_usual(index: ApproximateIndex) -> bool:
     """Whether it answers a usual request itself, not by its exact search."""
-    if not index.settings.is_tunable:
-        return True
-    return cast(ApproximateIndex[Any], index).search_params(min(USUAL, len(index))) is not None
+    return index.search_params(min(USUAL, len(index))) is not None
+
+
+def _breadths(settings: ApproximateSettings, k: int, least: int) -> list[int]:
+    """The values of `SearchParams.breadth` to try for `k`, from `least` on, each a tenth more."""
+    if isinstance(settings, HnswSettings):
+        first, last = max(k, least), 8 * k + 1000
+    elif isinstance(settings, InvertedSettings):
+        first, last = least, max(least, settings.lists)
+    else:
+        return [1]
+    steps = np.geomspace(first, last, 1 + int(np.log(last / first) / np.log(1.1)))
+    return [int(step) for step in np.unique(steps.astype(int))]
 
 
 def _cheapest(
-    index: ApproximateIndex[Any], task: Task, k: int, below: tuple[SearchParams, ...], rival: float
+    index: ApproximateIndex, task: Task, k: int, below: tuple[SearchParams, ...], rival: float
 ) -> SearchParams | None:
     """The fastest parameters for `k` that reach the recall, faster than exact search and `rival`."""
     is_needed = task.is_named and not below and rival == np.inf
     best, least = None, np.inf if is_needed else min(rival, task.exact_seconds[k])
     settings = index.settings
-    breadths = settings.breadths(k, below[-1].breadth if below else 1)
-    for factor in settings.factors:
+    breadths = _breadths(settings, k, below[-1].breadth if below else 1)
+    for factor in _FACTORS[settings.kind]:
         candidates = min(len(index), int(np.ceil(factor * k)))
         planner = partial(_planner, index, task, k, candidates)
         seconds = partial(_seconds, task, planner, k)
@@ -146,7 +169,7 @@ def _cheapest(
     return best
 
 
-def _planner(index: ApproximateIndex[Any], task: Task, k: int, candidates: int, breadth: int) -> Planner:
+def _planner(index: ApproximateIndex, task: Task, k: int, candidates: int, breadth: int) -> Planner:
     params = SearchParams(k=k, breadth=breadth, candidates=candidates)
     return Planner(_with(index, efforts=(params,), subset_rows=0), task.scoring)
 
@@ -167,7 +190,7 @@ def _affordable(seconds: Callable[[int], float], ascending: Sequence[int], least
     return ascending if dearest is None else [one for one in ascending if one < dearest]
 
 
-def _subset_rows(index: ApproximateIndex[Any], task: Task) -> int:
+def _subset_rows(index: ApproximateIndex, task: Task) -> int:
     """The number of allowed rows up to which exact scores are cheaper, or needed for the recall.
 
     The selector serves only the range of shares at which it was measured to be better.
@@ -186,5 +209,5 @@ def _subset_rows(index: ApproximateIndex[Any], task: Task) -> int:
     return least
 
 
-def _with(index: ApproximateIndex[Any], **changes: Any) -> ApproximateIndex[Any]:
+def _with(index: ApproximateIndex, **changes: Any) -> ApproximateIndex:
     return index.with_settings(index.settings.model_copy(update=changes))

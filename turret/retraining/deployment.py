@@ -18,7 +18,7 @@ from turret.service.versions.folder import activation_lock, kept_record
 from turret.service.versions.gate import FOLDER as GATE
 from turret.tower.engines.collections import drop_unneeded
 from turret.tower.errors import BundleError
-from turret.tower.format.engine_settings import EngineSettings
+from turret.tower.format.index_settings import EngineSettings
 from turret.tower.format.listing import current
 from turret.tower.format.manifest import read_manifest
 

@@ -1,0 +1,221 @@
+"""The kinds of FAISS indexes: how each is trained, searched and opened.
+
+Inverted lists need few lists and few candidates because of three choices, measured on the item vectors of
+trained towers: lists by direction, finer where users request more; a random rotation before codes of few
+bits, which represent an outstanding coordinate badly; one four-bit code a coordinate.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.tower.errors import BundleError
+from turret.tower.format.index_settings import (
+    ApproximateSettings,
+    HnswSettings,
+    InvertedSettings,
+    IvfPqSettings,
+    IvfSettings,
+    RabitqSettings,
+    ScalarSettings,
+)
+from turret.tower.index.faiss_calls import faiss
+from turret.tower.index.faiss_files import augmented, read_faiss
+
+_SEED = 1234
+# Codes learn from so many vectors, and k-means from so many a centre; more moved neither.
+_LEARNT_FROM, _VECTORS_A_CENTRE, _ROUNDS = 65536, 256, 10
+_BLOCK = 65536
+# So many codes are scanned at a time. FAISS's 32 load the query's tables more often: a tenth more time.
+_SCANNED = 64
+# How many of the best items of a learning user count.
+_WANTED = 10
+_PRODUCT = faiss.METRIC_INNER_PRODUCT
+
+
+def train(
+    settings: ApproximateSettings, vectors: NDArray[np.float32], users: NDArray[np.float32] | None
+) -> Any:
+    """A FAISS index of contiguous `vectors` [N, D]; row n is vector n.
+
+    `users` [U, D] are real user vectors, which decide where lists are finer. The same vectors give the same
+    index: FAISS's own seeds are fixed, and a graph, whose links depend on the order in which nodes come, is
+    built on one thread.
+    """
+    threads = faiss.omp_get_max_threads()
+    try:
+        faiss.omp_set_num_threads(1)
+        if isinstance(settings, InvertedSettings):
+            return _lists(settings, vectors, users)
+        index = _graph(settings, vectors) if isinstance(settings, HnswSettings) else _scalar(vectors)
+        index.add(vectors)
+        return index
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def parameters(settings: ApproximateSettings, breadth: int, **selector: Any) -> Any:
+    """FAISS's parameters of a search, with a `sel` that must outlive them; None where there are none."""
+    if isinstance(settings, HnswSettings):
+        return faiss.SearchParametersHNSW(efSearch=breadth, **selector)
+    if not isinstance(settings, InvertedSettings):
+        return faiss.SearchParameters(**selector)
+    if settings.reads_all:  # codes in no lists take neither lists nor a selector
+        return None
+    is_rabitq = isinstance(settings, RabitqSettings)
+    of_lists = faiss.IVFRaBitQSearchParameters if is_rabitq else faiss.SearchParametersIVF
+    inner = of_lists(nprobe=min(breadth, settings.lists), **selector)
+    return faiss.SearchParametersPreTransform(index_params=inner) if settings.is_rotated else inner
+
+
+def open_codes(path: Path, settings: ApproximateSettings, vectors: NDArray[np.float32]) -> Any:
+    """Open the FAISS index in `path`, of the item vectors [N, D].
+
+    Raises BundleError for another class or size.
+    """
+    # Fast-scan lists are copied whether mapped or not, and FAISS 1.15.1 dies of a cut file that it maps.
+    index = codes = read_faiss(path, mapped=not isinstance(settings, IvfPqSettings))
+    if isinstance(settings, InvertedSettings) and settings.is_rotated:
+        codes = faiss.downcast_index(index.index) if type(index) is faiss.IndexPreTransform else None
+    found = type(codes).__name__, int(index.ntotal), int(index.d)
+    expected = _class(settings), len(vectors), settings.width(vectors.shape[1])
+    if found != expected or index.metric_type != _PRODUCT or not index.is_trained:
+        raise BundleError(
+            f"{path} is a {found} where the manifest and the item vectors need {expected}; the files are of "
+            "different models, make the index again with `turret index`"
+        )
+    if isinstance(settings, HnswSettings):
+        _attach(index, vectors)
+    return index
+
+
+def stored_vectors(settings: InvertedSettings, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`vectors` [N, D] as they are coded: of equal length if the settings say so, and in whole parts."""
+    stored = augmented(vectors) if settings.augmented else vectors
+    missing = settings.width(vectors.shape[1]) - stored.shape[1]
+    return np.ascontiguousarray(np.pad(stored, ((0, 0), (0, missing))) if missing else stored)
+
+
+def _class(settings: ApproximateSettings) -> str:
+    """The FAISS class of the codes, behind a rotation if there is one."""
+    if isinstance(settings, IvfPqSettings) and settings.reads_all:
+        return "IndexPQFastScan"
+    return {
+        ScalarSettings: "IndexScalarQuantizer",
+        HnswSettings: "IndexHNSWFlat",
+        IvfSettings: "IndexIVFScalarQuantizer",
+        IvfPqSettings: "IndexIVFPQFastScan",
+        RabitqSettings: "IndexIVFRaBitQ",
+    }[type(settings)]
+
+
+def _scalar(vectors: NDArray[np.float32]) -> Any:
+    """Eight bits within the range of each coordinate."""
+    index = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_8bit, _PRODUCT)
+    index.train(vectors)
+    return index
+
+
+def _graph(settings: HnswSettings, vectors: NDArray[np.float32]) -> Any:
+    graph = faiss.IndexHNSWFlat(vectors.shape[1], settings.links, _PRODUCT)
+    graph.hnsw.efConstruction = settings.ef_construction
+    return graph
+
+
+def _lists(
+    settings: InvertedSettings, vectors: NDArray[np.float32], users: NDArray[np.float32] | None
+) -> Any:
+    """Lists of codes, behind a rotation where the settings say so."""
+    stored = stored_vectors(settings, vectors)
+    dimension = stored.shape[1]
+    rotation = faiss.RandomRotationMatrix(dimension, dimension) if settings.is_rotated else None
+    if rotation is not None:
+        rotation.init(_SEED)
+    turned = (lambda some: some) if rotation is None else rotation.apply
+    if settings.reads_all:
+        index = _codes(settings, None, dimension)
+    else:
+        coarse = faiss.IndexFlatIP(dimension)
+        coarse.add(turned(_centres(settings, stored, vectors, users)))
+        index = _codes(settings, coarse, dimension)
+        index.own_fields = True
+        coarse.this.disown()
+    learnt = np.random.default_rng(_SEED).permutation(len(stored))[:_LEARNT_FROM]
+    index.train(turned(stored[np.sort(learnt)]))
+    whole = index if rotation is None else faiss.IndexPreTransform(rotation, index)
+    for start in range(0, len(stored), _BLOCK):
+        whole.add(stored[start : start + _BLOCK])
+    if rotation is not None:
+        whole.own_fields = True
+        rotation.this.disown()
+        index.this.disown()
+    return whole
+
+
+def _codes(settings: InvertedSettings, centres: Any, dimension: int) -> Any:
+    """Untrained codes of width `dimension` in lists around `centres`; None: in no lists."""
+    if isinstance(settings, IvfPqSettings):
+        code = settings.parts, 4, _PRODUCT, _SCANNED
+        if centres is None:
+            return faiss.IndexPQFastScan(dimension, *code)
+        index = faiss.IndexIVFPQFastScan(centres, dimension, settings.lists, *code)
+        index.by_residual = True
+        return index
+    if isinstance(settings, RabitqSettings):
+        return faiss.IndexIVFRaBitQ(centres, dimension, settings.lists, _PRODUCT)
+    eight_bits = faiss.ScalarQuantizer.QT_8bit, _PRODUCT
+    return faiss.IndexIVFScalarQuantizer(centres, dimension, settings.lists, *eight_bits)
+
+
+def _centres(
+    settings: InvertedSettings,
+    stored: NDArray[np.float32],
+    vectors: NDArray[np.float32],
+    users: NDArray[np.float32] | None,
+) -> NDArray[np.float32]:
+    """The mean direction of the members of each list, beside the largest of their biases: [lists, D]."""
+    last = vectors.shape[1] - 1
+    directions = stored.copy()
+    if settings.biased:
+        directions[:, last] = 0.0
+    directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), np.float32(1e-30))
+    means = faiss.Kmeans(
+        stored.shape[1],
+        settings.lists,
+        niter=_ROUNDS,
+        spherical=True,
+        seed=_SEED,
+        max_points_per_centroid=_VECTORS_A_CENTRE,
+        min_points_per_centroid=1,
+    )
+    means.train(directions, weights=_wanted(vectors, users))
+    centres: NDArray[np.float32] = means.centroids.copy()
+    if settings.biased:
+        lists = means.index.search(directions, 1)[1][:, 0]
+        largest = np.full(settings.lists, vectors[:, last].min(), dtype=np.float32)
+        np.maximum.at(largest, lists, vectors[:, last])
+        centres[:, last] = largest
+    return centres
+
+
+def _wanted(vectors: NDArray[np.float32], users: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
+    """The weight of each item [N]: one, and how often it is among the best of the users."""
+    if users is None or not len(users):
+        return None
+    best = faiss.knn(users, vectors, min(_WANTED, len(vectors)), metric=_PRODUCT)[1]
+    return 1.0 + np.bincount(best.ravel(), minlength=len(vectors)).astype(np.float32)
+
+
+def _attach(index: Any, vectors: NDArray[np.float32]) -> None:
+    """Let the graph read the vectors where they are mapped, instead of a second copy in its file."""
+    # FAISS asks for an owner of the pages: that of the mapped graph will do, as `plain` is held below.
+    flat = faiss.IndexFlatIP(vectors.shape[1])
+    plain = np.asarray(vectors)
+    pointer = faiss.swig_ptr(plain.reshape(-1).view(np.uint8))
+    flat.codes = faiss.MaybeOwnedVectorUInt8.create_view(pointer, plain.nbytes, index.hnsw.neighbors.owner)
+    flat.ntotal = len(vectors)
+    index.storage = flat
+    index.own_fields = False
+    index.referenced_objects = [flat, plain]
