@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.conftest import contents
-from turret.tower.bundle.publish import publish
-from turret.tower.bundle.reindex import reindex
+from turret.tower.bundle.publish import publish, reindex
 from turret.tower.format.listing import point
 from turret.tower.format.manifest import MANIFEST, Manifest, read_manifest, write_manifest
 from turret.tower.tuning.choice import IndexRequest

@@ -15,8 +15,14 @@ from tests.conftest import contents
 from turret.data.features import Feature
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.bundle.publish import QUERY_VECTORS, BundleContents, check_queries, publish, query_vectors
-from turret.tower.bundle.reindex import reindex
+from turret.tower.bundle.publish import (
+    QUERY_VECTORS,
+    BundleContents,
+    check_queries,
+    publish,
+    query_vectors,
+    reindex,
+)
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current

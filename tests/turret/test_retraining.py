@@ -28,8 +28,7 @@ from turret.retraining.settings import RetrainSettings
 from turret.retraining.training import publish_run, train_run
 from turret.service.errors import ServiceError
 from turret.service.settings import read_settings
-from turret.tower.bundle.publish import publish
-from turret.tower.bundle.reindex import reindex
+from turret.tower.bundle.publish import publish, reindex
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current, point, versions
 from turret.tower.format.manifest import read_manifest

@@ -1,3 +1,3 @@
 """A bundle: opened and checked, or published."""
 
-__all__ = ["bundle", "golden", "publish", "reindex"]
+__all__ = ["bundle", "golden", "publish"]

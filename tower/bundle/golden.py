@@ -119,7 +119,7 @@ def record(
         k=k,
         queries=tuple(
             GoldenQuery(
-                **query.model_dump(),
+                **query.model_dump(exclude={"items", "scores"}),
                 items=tuple(bundle.vocabulary.ids(answer.rows)),
                 scores=tuple(map(float, answer.scores)),
             )
@@ -234,50 +234,34 @@ class RecordedItem(BaseModel):
     vector: tuple[float, ...] = Field(max_length=_WIDEST)
 
 
-class GoldenItem(RecordedItem):
-    """A recorded item and the inner product of its vector with the catalog's.
-
-    The product detects a tower of another model that brings its own recorded items.
-    """
-
-    product: float
-
-
 class GoldenItems(BaseModel):
     """`golden_items.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    items: tuple[GoldenItem, ...] = Field(min_length=1, max_length=_MOST_RECORDED)
+    items: tuple[RecordedItem, ...] = Field(min_length=1, max_length=_MOST_RECORDED)
 
 
-def record_items(
-    folder: Path, items: tuple[RecordedItem, ...], vocabulary: Vocabulary, vectors: NDArray[np.float32]
-) -> None:
-    """Write `golden_items.json`: items, with their products with the catalog's `vectors` [N, D] of them.
+def record_items(folder: Path, items: tuple[RecordedItem, ...], vocabulary: Vocabulary) -> None:
+    """Write `golden_items.json`.
 
     Raises BundleError when there is none, too many, or one isn't in the vocabulary.
     """
     if len(items) > _MOST_RECORDED:
         raise BundleError(f"{len(items)} items are recorded, and {_MOST_RECORDED} is the most; record fewer")
-    rows, unknown = vocabulary.known_rows(item.id for item in items)
+    unknown = vocabulary.known_rows(item.id for item in items)[1]
     if unknown or not items:
         raise BundleError(
             "an item tower comes with at least one recorded item of the catalog, and "
             f"{unknown[:5] or 'none'} is not; record others"
         )
-    recorded = [
-        GoldenItem(**item.model_dump(), product=_product(item.vector, vectors[row]))
-        for item, row in zip(items, rows.tolist(), strict=True)
-    ]
-    golden = GoldenItems(items=tuple(recorded))
-    (folder / GOLDEN_ITEMS).write_text(golden.model_dump_json(), encoding="utf-8")
+    (folder / GOLDEN_ITEMS).write_text(GoldenItems(items=items).model_dump_json(), encoding="utf-8")
 
 
 def check_golden_items(bundle: GoldenBundle) -> None:
     """Encode the recorded items of a bundle with an item tower, and compare.
 
-    Raises BundleError naming the first whose vector, or product with the catalog's, differs from the record.
+    Raises BundleError naming the first whose vector differs from the record.
     """
     if bundle.item_encoder is None:
         return
@@ -290,7 +274,7 @@ def check_golden_items(bundle: GoldenBundle) -> None:
             "answers",
         ) from None
     for item, vector in zip(golden.items, vectors, strict=True):
-        fault = _difference(bundle, item, vector)
+        fault = _difference(np.array(item.vector, dtype=np.float32), vector)
         if fault:
             raise BundleError(
                 f"the item tower of bundle {bundle.manifest.version} encodes item {item.id!r} differently "
@@ -299,25 +283,13 @@ def check_golden_items(bundle: GoldenBundle) -> None:
             )
 
 
-def _difference(bundle: GoldenBundle, item: GoldenItem, vector: NDArray[np.float32]) -> str | None:
-    row = bundle.vocabulary.row(item.id)
-    if row is None:
-        return "the catalog has no such item"
-    expected = np.array(item.vector, dtype=np.float32)
+def _difference(expected: NDArray[np.float32], vector: NDArray[np.float32]) -> str | None:
     if expected.shape != vector.shape:
         return f"a vector of {len(vector)} numbers where {len(expected)} are expected"
     apart = np.abs(vector - expected)
     if not (apart <= TOLERANCE * np.abs(expected).max()).all():  # NaN is a difference
         return f"its vector is {np.nanmax(apart):.2g} away from the recorded one"
-    known = np.array(bundle.vectors[row])
-    slack = TOLERANCE * max(1e-30, float(np.linalg.norm(expected) * np.linalg.norm(known)))
-    if not abs(_product(item.vector, known) - item.product) <= slack:
-        return "the catalog's vector of that item differs from the recorded one"
     return None
-
-
-def _product(vector: tuple[float, ...], other: NDArray[np.float32]) -> float:
-    return float(np.array(vector, dtype=np.float64) @ other.astype(np.float64))
 
 
 def _load(path: Path) -> GoldenItems:

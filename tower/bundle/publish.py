@@ -1,11 +1,12 @@
-"""Publication of a bundle: written beside its target, replayed, and renamed."""
+"""Publication of a bundle, and of it with another index: written beside its target, replayed, renamed."""
 
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import (
     GOLDEN_K,
     RecordedItem,
+    RecordedQuery,
     check_golden,
     difference,
     load_golden,
@@ -36,6 +38,7 @@ from turret.tower.format.item_map import MAP_FILE, ItemMap
 from turret.tower.format.listing import atomic_folder, check_version, current, point
 from turret.tower.format.manifest import (
     EXPERIMENT,
+    INDEX,
     ITEM_FEATURES,
     ITEM_TOWER,
     Manifest,
@@ -44,16 +47,13 @@ from turret.tower.format.manifest import (
 )
 from turret.tower.index.planner import Planner
 from turret.tower.retrieval import Ranking
-from turret.tower.tuning.recall import EXACT_QUERIES, measure_recall
+from turret.tower.tuning.choice import Chosen, IndexRequest, choose
+from turret.tower.tuning.recall import EXACT_QUERIES, check_recall, measure_recall
 
-if TYPE_CHECKING:
-    from turret.tower.bundle.bundle import Bundle
-
-
-QUERY_VECTORS = "query_vectors.npy"
+QUERY_VECTORS, GOLDEN = "query_vectors.npy", "golden.json"
 
 
-def query_vectors(bundle: "Bundle") -> NDArray[np.float32]:
+def query_vectors(bundle: Bundle) -> NDArray[np.float32]:
     """The user vectors [Q, D] that came with the bundle, or those of its recorded queries.
 
     Raises BundleError when they can't be read, are not finite, or have another width than the items.
@@ -69,7 +69,7 @@ def query_vectors(bundle: "Bundle") -> NDArray[np.float32]:
     return vectors
 
 
-def recorded_vectors(bundle: "Bundle") -> NDArray[np.float32]:
+def recorded_vectors(bundle: Bundle) -> NDArray[np.float32]:
     """The user vectors [Q, D] of the bundle's recorded queries, encoded by its user tower."""
     queries = load_golden(bundle.folder / "golden.json").queries
     histories = [bundle.vocabulary.known_rows(query.history)[0] for query in queries]
@@ -173,48 +173,60 @@ def _write(folder: Path, contents: BundleContents) -> None:
         (folder / ITEM_FEATURES).write_bytes(_FEATURES.dump_json(contents.item_features))
     if contents.item_tower:
         (folder / ITEM_TOWER).write_bytes(contents.item_tower)
-        record_items(folder, contents.recorded_items, contents.vocabulary, vectors)
+        record_items(folder, contents.recorded_items, contents.vocabulary)
     if contents.query_vectors is not None:
         save_queries(folder, contents.query_vectors, vectors.shape[1])
     if contents.item_map is not None:
         save_array(folder / MAP_FILE, contents.item_map)
-    recall = _record_answers(folder, contents)
-    files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
-    manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})
-    write_manifest(folder, manifest)
+    recall = _compare_answers(folder, contents)
+    _seal(folder, _manifest(contents).model_copy(update={"recall": recall}))
 
 
-def _record_answers(folder: Path, contents: BundleContents) -> tuple[MeasuredRecall, ...]:
-    """Answer the recorded queries from the written files, compare, and write `golden.json`."""
+def _compare_answers(folder: Path, contents: BundleContents) -> tuple[MeasuredRecall, ...]:
+    """Record the answers to the recorded queries, compare them with those of training, and measure recall."""
     queries = recorded_queries(contents.recorded)
     if not queries or len(queries) != len(contents.expected):
         raise BundleError(
             f"{len(queries)} recorded queries and {len(contents.expected)} expected answers: give one "
-            f"answer for each "
-            "query, and at least one query"
+            "answer for each query, and at least one query"
         )
     bundle = Bundle(folder, _manifest(contents))
-    answers = replay(bundle, queries, GOLDEN_K)
+    answers = _record_answers(bundle, queries, GOLDEN_K)
     for i, (expected, served) in enumerate(zip(contents.expected, answers, strict=True)):
         rows, scores = expected
         fault = difference(Ranking(np.asarray(rows, np.int64), np.asarray(scores, np.float32)), served)
         if fault:
             raise BundleError(
                 f"recorded query {i} is answered differently by the exported bundle than by training: "
-                f"{fault}; "
-                f"bundle {contents.version} was not published"
+                f"{fault}; bundle {contents.version} was not published"
             )
-    save_golden(folder / "golden.json", record(bundle, queries, answers, GOLDEN_K))
     sample = query_vectors(bundle)[:EXACT_QUERIES]
     planner = Planner(bundle.index, contents.scoring)
     return measure_recall(planner, bundle.vectors, sample, absolute=contents.scoring.absolute)
+
+
+def _record_answers(bundle: Bundle, queries: Sequence[RecordedQuery], k: int) -> list[Ranking]:
+    """Answer the recorded queries from the written files, and write `golden.json`."""
+    answers = replay(bundle, queries, k)
+    save_golden(bundle.folder / GOLDEN, record(bundle, queries, answers, k))
+    return answers
+
+
+def _seal(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest, with the checksums of all other files."""
+    files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
+    write_manifest(folder, manifest.model_copy(update={"files": files}))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _manifest(contents: BundleContents) -> Manifest:
     item_count, dimension = contents.item_vectors.shape
     return Manifest(
         version=contents.version,
-        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created=_now(),
         dimension=dimension,
         item_count=item_count,
         scoring=contents.scoring,
@@ -228,3 +240,71 @@ def _manifest(contents: BundleContents) -> Manifest:
         fingerprints=contents.fingerprints,
         files={},
     )
+
+
+def reindex(
+    folder: Path,
+    request: IndexRequest,
+    version: str | None = None,
+    report: Callable[[str], None] = lambda message: None,
+) -> Path:
+    """Publish the bundle in `folder` once more, beside it, with the index that `request` describes.
+
+    Unchanged files are copied, not linked: damage to one version must not reach the other. The
+    recorded queries are answered anew by the new index. `version` is by default the old one
+    with the kind behind it. Nothing moves the `current` pointer.
+
+    Raises BundleError when the bundle fails a check, the version exists, or the index misses the recall.
+    """
+    old = Bundle.open(folder)
+    check_golden(old)
+    if version is not None:
+        new_target(folder.parent, version)
+    scoring = old.manifest.scoring
+    chosen = choose(old.vectors, query_vectors(old), scoring, request, report)
+    kind = chosen.settings.kind
+    check_recall(chosen.recall, request.recall, kind)
+    target = new_target(folder.parent, version or derived_version(old.manifest.version, kind))
+    publish_chosen(old, chosen, target)
+    return target
+
+
+def publish_chosen(old: Bundle, chosen: Chosen, target: Path) -> None:
+    """Publish a bundle once more, as `target`, with a chosen index. Raises BundleError as `reindex`."""
+    with atomic_folder(target) as written:
+        _write_derived(written, old, chosen, target.name)
+        check_golden(Bundle.open(written))
+
+
+def derived_version(version: str, kind: str) -> str:
+    """The name of a version with another index where none was given."""
+    return f"{version[: 63 - len(kind)]}-{kind}"
+
+
+def new_target(root: Path, version: str) -> Path:
+    """The folder of a new version in `root`. Raises BundleError where it exists or can't have this name."""
+    check_version(version)
+    target = root / version
+    if target.exists():
+        raise BundleError(f"{target} exists, and a published bundle is never changed; name another --version")
+    return target
+
+
+def _write_derived(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
+    for name in set(old.manifest.files) - {INDEX, GOLDEN}:
+        shutil.copyfile(old.folder / name, folder / name)
+    chosen.made.save(folder / INDEX)
+    changes = {
+        "version": version,
+        "created": _now(),
+        "exported": old.manifest.exported or old.manifest.created,
+        "index": chosen.settings,
+        "index_choice": chosen.choice,
+        "recall": chosen.recall,
+        "fingerprints": {**old.manifest.fingerprints, "reindexed": old.manifest.version},
+        "files": {},
+    }
+    manifest = old.manifest.model_copy(update=changes)
+    golden = load_golden(old.folder / GOLDEN)
+    _record_answers(Bundle(folder, manifest), golden.queries, golden.k)
+    _seal(folder, manifest)

@@ -11,8 +11,7 @@ from turret.data.errors import without_credentials
 from turret.data.files import locked
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import check_golden
-from turret.tower.bundle.publish import query_vectors
-from turret.tower.bundle.reindex import derived_version, new_target, publish_chosen
+from turret.tower.bundle.publish import derived_version, new_target, publish_chosen, query_vectors
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask

@@ -23,11 +23,16 @@ def check_parts(
     popularity: NDArray[np.int64],
     vocabulary_length: int,
 ) -> None:
-    """Raise BundleError naming the first part whose shape or content doesn't fit the rest.
+    """Raise BundleError naming the first part whose content doesn't fit the rest.
 
-    The index is compared with the vectors when it is opened (`tower.index.opening`).
+    Shapes are compared where files are mapped.
     """
-    _check_shapes(manifest, vectors, popularity, vocabulary_length)
+    if vocabulary_length != manifest.item_count:
+        raise BundleError(
+            f"vocabulary.json has {vocabulary_length} ids where the manifest says {manifest.item_count} "
+            "items; the files are of different models",
+            "parts",
+        )
     check_vectors(manifest, vectors)
     if (popularity < 0).any():
         raise BundleError("popularity.npy holds a negative count; export the bundle again", "parts")
@@ -67,27 +72,6 @@ def _check_lengths(lengths: NDArray[np.floating[Any]]) -> None:
             "of 1",
             "vectors",
         )
-
-
-def _check_shapes(
-    manifest: Manifest,
-    vectors: NDArray[np.float32],
-    popularity: NDArray[np.int64],
-    vocabulary_length: int,
-) -> None:
-    count, dimension = manifest.item_count, manifest.dimension
-    shapes = {
-        "item_vectors.npy": (vectors.shape, (count, dimension)),
-        "popularity.npy": (popularity.shape, (count,)),
-        "vocabulary.json": ((vocabulary_length,), (count,)),
-    }
-    for name, (found, expected) in shapes.items():
-        if found != expected:
-            raise BundleError(
-                f"{name} has shape {found} where the manifest says {expected}; the files are of different "
-                f"models",
-                "parts",
-            )
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:

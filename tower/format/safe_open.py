@@ -17,7 +17,11 @@ def size_of(path: Path) -> int:
         status = os.lstat(path)
     except OSError as error:
         raise BundleError(f"{path} can't be read: {error.strerror}; copy it again", "missing") from None
-    _check_kind(path, status.st_mode)
+    if not stat.S_ISREG(status.st_mode):
+        raise BundleError(
+            f"{path} is no regular file; a bundle holds neither links nor anything else: copy it again",
+            "checksum",
+        )
     return status.st_size
 
 
@@ -40,15 +44,9 @@ def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; never waits for a pipe's writer. Raises BundleError as `size_of`."""
     size_of(path)  # opening a device may have effects
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open(path, "rb", opener=no_link)
     except OSError as error:
         raise BundleError(f"{path} can't be read: {error.strerror}; copy it again", "missing") from None
-    try:
-        _check_kind(path, os.fstat(descriptor).st_mode)
-    except BundleError:
-        os.close(descriptor)
-        raise
-    return os.fdopen(descriptor, "rb")
 
 
 def read_regular(path: Path, limit: int) -> bytes:
@@ -60,11 +58,3 @@ def read_regular(path: Path, limit: int) -> bytes:
     if size > limit or len(content) > limit:
         raise BundleError(f"{path} is larger than the limit of {limit} bytes; copy it again", "parts")
     return content
-
-
-def _check_kind(path: Path, mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        raise BundleError(
-            f"{path} is no regular file; a bundle holds neither links nor anything else: copy it again",
-            "checksum",
-        )

@@ -16,8 +16,7 @@ from turret.data.progress import counted, progress
 from turret.data.reading.schema import FilterSettings
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.golden import GOLDEN_K, RecordedItem
-from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.bundle.reindex import new_target
+from turret.tower.bundle.publish import BundleContents, new_target, publish
 from turret.tower.format.listing import draft_folder
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.event_times import request_times, seconds

@@ -5,7 +5,7 @@ from pathlib import Path
 from turret.data.prepared import PreparedData
 from turret.retraining.record import Retraining, report
 from turret.retraining.settings import RetrainSettings
-from turret.tower.bundle.reindex import reindex
+from turret.tower.bundle.publish import reindex
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import read_manifest
