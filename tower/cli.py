@@ -39,7 +39,7 @@ def publish(
 
     Example: `turret publish var/bundles/spring --engine redis://127.0.0.1:6379`
     """
-    from turret.tower.engines.commands import publish_bundle
+    from turret.tower.commands import publish_bundle
 
     publish_bundle(bundle, engine, recall, version, as_json)
 

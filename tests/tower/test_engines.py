@@ -1,6 +1,5 @@
 """Versions on a vector engine, with an engine in this process: publication, searches, and what goes wrong."""
 
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +29,7 @@ from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import Filter, compile_filter
 from turret.tower.catalog.masks import RowMask
+from turret.tower.commands import publish_bundle
 from turret.tower.engines import access, publishing
 from turret.tower.engines.access import (
     Access,
@@ -43,12 +43,10 @@ from turret.tower.engines.circuit import Circuit
 from turret.tower.engines.collections import (
     NAMESPACE_FILE,
     alias_name,
-    check_owner,
     collection_name,
     drop_unneeded,
     namespace,
 )
-from turret.tower.engines.commands import publish_bundle
 from turret.tower.engines.engine import Engine, EngineItems, Limits, engine_name, open_engine
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
@@ -251,35 +249,6 @@ def test_an_open_circuit_refuses_at_once_while_the_trial_connects(opening: Openi
         assert "the next try is in some seconds" in searched(made)
         is_over.set()
         assert trial.result() == ""
-
-
-class AtOnce(threading.Timer):
-    """Runs out before the search begins."""
-
-    def start(self) -> None:
-        self.function(*self.args)
-
-
-class Dripping(MemoryEngine):
-    """Answers without an end, until it is closed."""
-
-    is_closed = False
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def search(self, *given: Any) -> Any:
-        assert self.is_closed, "it would go on for ever"
-        raise OSError("closed")
-
-
-def test_an_answer_without_an_end_is_ended_by_closing_the_engine(opening: Opening, server: Server) -> None:
-    """The time limit of a client begins anew with each byte."""
-    made = Connection(URL, Access(failures=2), timer=AtOnce)
-    calls = opening(lambda: Dripping(URL, Limits()))
-    assert [searched(made)[:40] for _ in range(2)] == ["the answer of the vector engine to 'searc"[:40]] * 2
-    assert len(calls) == 2, "each search connects anew"
-    assert "the next try is in some seconds" in searched(made)
 
 
 REPLIES = [[], None, 3, b"OK", [1, b"c:nan"], [1, b"c:99999999999999999999"], [1, b""], [1, 5], [1, None]]
@@ -505,43 +474,6 @@ def test_a_folder_keeps_its_names_and_no_other_has_them(tmp_path: Path) -> None:
     (folders[0] / NAMESPACE_FILE).write_text("*")
     with pytest.raises(BundleError, match="names no collections; write back its content"):
         namespace(folders[0])
-
-
-def test_a_copy_of_a_folder_drops_nothing_of_the_original(shop: Path, server: Server) -> None:
-    """A version that is published in the original after the copy is unknown there, and stays."""
-    publish_to_engine(shop / "v1", URL, version="one")
-    copy = shutil.copytree(shop, shop.parent / "copy")
-    publish_to_engine(shop / "v1", URL, version="two")
-    kept = set(server.items)
-    refusal = f"comes from {shop}.*is a copy, delete the file.*was moved, delete"
-    with pytest.raises(BundleError, match=refusal):
-        drop_unneeded(copy, URL)
-    told: list[str] = []
-    publish_to_engine(copy / "v1", URL, version="three", report=told.append)
-    assert kept < set(server.items)
-    assert any("no collection is dropped" in line for line in told)
-    (copy / NAMESPACE_FILE).unlink()
-    publish_to_engine(copy / "v1", URL, version="four")
-    assert drop_unneeded(copy, URL) == []
-    assert kept < set(server.items)
-
-
-def test_a_folder_that_is_moved_mounted_elsewhere_or_restored_stays_its_own(tmp_path: Path) -> None:
-    first, second, backup = (tmp_path / name for name in ("first", "second", "backup"))
-    first.mkdir()
-    made = namespace(first)
-    shutil.copytree(first, backup)
-    first.rename(second)  # the path of another container, or another name
-    check_owner(second)
-    shutil.copytree(backup, first)
-    check_owner(first)
-    with pytest.raises(BundleError, match="comes from"):
-        check_owner(backup)
-    path = backup / NAMESPACE_FILE
-    path.write_text(path.read_text().splitlines()[0])
-    check_owner(backup)
-    assert namespace(first) == namespace(second) == namespace(backup) == made
-    assert path.read_text().endswith(f" {path}\n")
 
 
 # --- Filters in the engine's words

@@ -4,10 +4,9 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import cache, partial
-from threading import Lock, Timer
+from functools import cache
+from threading import Lock
 from typing import Literal
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
 from turret.tower.engines.circuit import Circuit, CircuitState
-from turret.tower.engines.engine import Engine, Limits, ended_after, engine_name, open_engine
+from turret.tower.engines.engine import Engine, Limits, engine_name, open_engine
 from turret.tower.engines.where import Where
 from turret.tower.errors import EngineError
 
@@ -69,30 +68,22 @@ class Connection:
     """An engine behind a circuit breaker; it connects with the first call.
 
     One search connects for all that arrive meanwhile. The lock of the circuit is never held while one waits
-    for the engine, so that an open circuit refuses at once. `clock` is the circuit's, `timer` ends searches.
+    for the engine, so that an open circuit refuses at once. `clock` is the circuit's.
     """
 
-    def __init__(
-        self,
-        url: str,
-        access: Access,
-        clock: Callable[[], float] = time.monotonic,
-        timer: type[Timer] = Timer,
-    ) -> None:
+    def __init__(self, url: str, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
         self._access = access
-        self._timer = timer
-        self._lock = Lock()
+        self._lock, self._opening = Lock(), Lock()
         self._circuit = Circuit(access.failures, access.pause, clock)
         self._circuit.on_change = self._told
-        self._opened: Future[Engine] | None = None
+        self._engine: Engine | None = None
 
     @classmethod
     def over(cls, engine: Engine, url: str) -> "Connection":
         """A connection by an engine that is open already."""
         made = cls(url, _current)
-        made._opened = Future()
-        made._opened.set_result(engine)
+        made._engine = engine
         return made
 
     @property
@@ -103,20 +94,17 @@ class Connection:
     @property
     def engine(self) -> Engine:
         """The engine. Raises EngineError when it can't be reached, or not within the time limit."""
-        with self._lock:
-            opened = self._opened
-            is_first = opened is None
-            if opened is None:
-                opened = self._opened = Future()
-        if is_first:
-            self._open(opened)
-        try:
-            return opened.result(self._access.seconds)
-        except TimeoutError:
+        if not self._opening.acquire(timeout=self._access.seconds):
             raise EngineError(
                 f"the engine at {self.address} took no connection within {self._access.seconds:g} s; start "
                 f"it, name another with {URL_VARIABLE}, or raise TURRET_ENGINE_SECONDS"
-            ) from None
+            )
+        try:
+            if self._engine is None:
+                self._engine = open_engine(self._url, Limits(search=self._access.seconds))
+            return self._engine
+        finally:
+            self._opening.release()
 
     def search(
         self,
@@ -138,9 +126,7 @@ class Connection:
         if token is None:
             raise EngineError(f"the engine at {self.address} failed; the next try is in some seconds")
         try:
-            engine = self.engine
-            with ended_after(2 * self._access.seconds, partial(self._give_up, engine), self._timer):
-                rows = np.unique(engine.search(collection, vector, k, breadth, where))
+            rows = np.unique(self.engine.search(collection, vector, k, breadth, where))
             if len(rows) and not 0 <= rows[0] <= rows[-1] < count:
                 raise EngineError(
                     f"the engine at {self.address} answers with items that {collection} doesn't have; "
@@ -166,21 +152,6 @@ class Connection:
             is_first = self._circuit.in_a_row == 1
         if is_first:
             _log.warning("vector engine at %s failed: %s", self.address, reason)
-
-    def _give_up(self, engine: Engine) -> None:
-        """Close an engine, which ends its searches; the next one connects again."""
-        with self._lock:
-            self._opened = None
-        engine.close()
-
-    def _open(self, opened: "Future[Engine]") -> None:
-        """Connect for all searches that wait for `opened`; after a failure the next one tries again."""
-        try:
-            opened.set_result(open_engine(self._url, Limits(search=self._access.seconds)))
-        except BaseException as error:
-            with self._lock:
-                self._opened = None
-            opened.set_exception(error)
 
     def _told(self, state: CircuitState) -> None:
         if state == "open":

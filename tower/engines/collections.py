@@ -2,14 +2,13 @@
 
 import re
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from turret.data.errors import without_credentials
 from turret.data.files import locked
 from turret.tower.engines.access import engine_url
-from turret.tower.engines.engine import Engine, Limits, ended_after, open_engine
+from turret.tower.engines.engine import Engine, Limits, open_engine
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.index_settings import EngineSettings
 from turret.tower.format.listing import versions
@@ -22,41 +21,19 @@ _PATTERN = re.compile("turret_[0-9a-f]{12}")
 def namespace(bundles: Path) -> str:
     """The prefix of the names of this folder's collections, drawn at random with the first.
 
-    Folders that share an engine never touch each other's collections; `check_owner` finds copies.
+    Folders that share an engine never touch each other's collections; a copy of a folder has to begin without
+    the file, as both would drop what the other one needs.
     """
     path = bundles / NAMESPACE_FILE
     if not path.exists():
         path.write_text(f"turret_{uuid.uuid4().hex[:12]}\n", encoding="ascii")
-    text, *rest = _lines(path)
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
     if not _PATTERN.fullmatch(text):
         raise BundleError(
             f"{path} holds {text[:50]!r}, which names no collections; write back its content, such as "
             "turret_0123456789ab, or delete it to begin with new collections"
         )
-    if not rest:
-        identity = f"{path.stat().st_ino} {path.resolve()}"
-        path.write_text(f"{text}\n{identity}\n", encoding="utf-8", errors="replace")
     return text
-
-
-def check_owner(bundles: Path) -> None:
-    """Raise BundleError in a copy of a folder: the original may need collections that no version here does.
-
-    The file holds its own inode and path. One of them is enough: containers name one folder by several paths,
-    and a backup that is restored in its place has another inode.
-    """
-    path = bundles / NAMESPACE_FILE
-    inode, _, original = (*_lines(path), "")[1].partition(" ")
-    if inode and inode != str(path.stat().st_ino) and original != str(path.resolve()):
-        raise BundleError(
-            f"{path} comes from {original}; if this folder is a copy, delete the file, and new versions get "
-            "collections of their own; if it was moved, delete the second line of the file"
-        )
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a file, at least one."""
-    return path.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
 
 
 def collection_name(bundles: Path, version: str) -> str:
@@ -88,23 +65,19 @@ def drop_unneeded(bundles: Path, url: str) -> list[str]:
 
     Waits for a publication that runs. Raises BundleError and EngineError.
     """
-    engine = open_engine(engine_url(url))
     try:
-        with locked(bundles / NAMESPACE_FILE):
+        with closing(open_engine(engine_url(url))) as engine, locked(bundles / NAMESPACE_FILE):
             return clear(bundles, engine)
     except OSError as error:
         raise BundleError(f"{bundles / NAMESPACE_FILE} can't be locked: {error.strerror}") from None
-    finally:
-        engine.close()
 
 
 def clear(bundles: Path, engine: Engine) -> list[str]:
     """Drop the collections of deleted versions and of publications that died, and return their names.
 
-    The caller holds the folder's publication lock, so that none is being loaded. Raises BundleError in a copy
-    of a folder.
+    The caller holds the folder's publication lock, so that none is being loaded. Raises BundleError where
+    a manifest can't be read.
     """
-    check_owner(bundles)
     kept = needed(bundles, engine)
     dropped = [name for name in engine.collections(f"{namespace(bundles)}_") if name not in kept]
     for name in dropped:
@@ -122,7 +95,7 @@ def check_loaded(manifest: Manifest) -> None:
     if not isinstance(settings, EngineSettings):
         return
     try:
-        with _opened(settings) as engine:
+        with closing(open_engine(engine_url(settings.url), _LIMITS)) as engine:
             found = engine.count(settings.collection)
     except EngineError as error:
         raise BundleError(str(error)) from None
@@ -138,15 +111,5 @@ def move_alias(manifest: Manifest) -> None:
     """Make the alias of a version's folder name its collection, where it has one. Raises EngineError."""
     settings = manifest.index
     if isinstance(settings, EngineSettings):
-        with _opened(settings) as engine:
+        with closing(open_engine(engine_url(settings.url), _LIMITS)) as engine:
             engine.point(settings.alias, settings.collection)
-
-
-@contextmanager
-def _opened(settings: EngineSettings) -> Iterator[Engine]:
-    engine = open_engine(engine_url(settings.url), _LIMITS)
-    try:
-        with ended_after(2 * _LIMITS.load, engine.close):
-            yield engine
-    finally:
-        engine.close()

@@ -2,11 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pkgutil import resolve_name
-from threading import Timer
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -57,7 +55,7 @@ class Engine(ABC):
     Every method raises EngineError, with the engine's address and the remedy, when the engine can't be
     reached, doesn't answer within its time limit, or refuses; an answer of another form, which a client fails
     to read, ends in one too. Names of collections and aliases consist of letters, digits and underscores, and
-    begin with a letter. `close` ends the calls that run in other threads.
+    begin with a letter.
     """
 
     # The largest k and the largest effort of a search.
@@ -139,21 +137,6 @@ def _named(method: Callable[..., Any]) -> Callable[..., Any]:
             ) from error
 
     return call
-
-
-@contextmanager
-def ended_after(seconds: float, end: Callable[[], object], timer: type[Timer] = Timer) -> Iterator[None]:
-    """Call `end` unless the block is left within `seconds`.
-
-    The time limit of a client holds for each part of an answer, so one that drips would never end.
-    """
-    ending = timer(seconds, end)
-    ending.daemon = True
-    ending.start()
-    try:
-        yield
-    finally:
-        ending.cancel()
 
 
 CLIENTS = {
