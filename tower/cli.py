@@ -51,7 +51,7 @@ def index(
     ] = BUNDLES,
     kind: Annotated[
         str,
-        typer.Option(help="flat, sq8, hnsw, ivf, ivf_pq, rabitq, or a package's; auto measures and chooses."),
+        typer.Option(help="flat, sq8, hnsw, ivf, ivf_pq, rabitq; auto measures and chooses."),
     ] = "auto",
     recall: Annotated[float, typer.Option(help="The minimum recall at every k and selectivity.")] = 0.99,
     latency: Annotated[

@@ -101,7 +101,6 @@ def test_a_store_that_goes_on_failing_is_not_waited_for(settings: Settings) -> N
             "read": "open",
             "write": "open",
         }
-        assert [circuit.refused for circuit in circuits.values()] == [1, 1]
         assert 60 < int(answer.headers["retry-after"]) <= 3600
 
 

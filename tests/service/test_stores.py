@@ -137,7 +137,7 @@ async def test_damaged_data_of_one_user_opens_nothing_and_a_fault_of_the_store_c
     for _ in range(5):
         with pytest.raises(raised):
             await breaker.recent(["u"], 1)
-    assert breaker.circuits["read"].failed == 5 * failures
+    assert breaker.circuits["read"].in_a_row == 5 * failures
     assert breaker.circuits["read"].state == "closed"
     assert caplog.text.count("ZeroDivisionError: a bug") == 5 * failures
 
@@ -153,7 +153,7 @@ async def test_a_caller_that_goes_away_is_no_failure() -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    assert (breaker.circuits["read"].failed, breaker.circuits["read"].state) == (0, "closed")
+    assert (breaker.circuits["read"].in_a_row, breaker.circuits["read"].state) == (0, "closed")
 
 
 @in_virtual_time
@@ -251,7 +251,7 @@ async def test_the_size_of_what_is_asked_for_is_no_failure_of_the_store() -> Non
         store.calls.clear()
         stored = await read(breaker, ["u"])
         assert (lengths(stored), set(stored.truncated)) == ({"u": 1_000}, {"u"})
-    assert (breaker.circuits["read"].state, breaker.circuits["read"].failed) == ("closed", 0)
+    assert (breaker.circuits["read"].state, breaker.circuits["read"].in_a_row) == ("closed", 0)
     failing = Counted(u=1_000, v=20_000)
     failing.fails_above = 1_000
     stored = await read(failing, ["u", "v"])

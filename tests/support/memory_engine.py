@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tests.conftest import contents
 from turret.tower.bundle.publish import publish
+from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
 from turret.tower.engines import engine as opening
 from turret.tower.engines.access import Access, set_access
 from turret.tower.engines.engine import Engine, EngineItems, Limits
-from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
 from turret.tower.errors import EngineError
 
 Mask = NDArray[np.bool_]
@@ -39,7 +39,7 @@ class Server:
         self.items: dict[str, EngineItems] = {}
         self.aliases: dict[str, str] = {}
         self.fault: str | None = None
-        self.searches: list[tuple[str, int, int, Where | None]] = []
+        self.searches: list[tuple[str, int, int, Condition | None]] = []
 
 
 class MemoryEngine(Engine):
@@ -63,7 +63,12 @@ class MemoryEngine(Engine):
             raise EngineError(f"the engine at {self.url} died; start it and publish again")
 
     def search(
-        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None = None
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        k: int,
+        breadth: int,
+        where: Condition | None = None,
     ) -> NDArray[np.int64]:
         self.check()
         if self.server.fault == "lost":
@@ -153,30 +158,31 @@ def publish_shop(root: Path) -> Path:
     return root
 
 
-def met(where: Where, items: EngineItems) -> Mask:
+def met(where: Condition, items: EngineItems) -> Mask:
     """The items [N] that meet a condition."""
     match where:
-        case AnyCode(field, codes):
-            return _having(items, field, np.isin(items.fields[field].codes, codes))
-        case InRange(field, low, high, low_open, high_open):
-            values = items.fields[field].values
+        case Among(field, codes):
+            return _having(items, int(field), np.isin(items.fields[int(field)].codes, codes))
+        case Within(field, (low, high, low_open, high_open)):
+            values = items.fields[int(field)].values
             mask = ~np.isnan(values)
             if low is not None:
                 mask &= values > low if low_open else values >= low
             if high is not None:
                 mask &= values < high if high_open else values <= high
             return mask
-        case HasValue(field):
-            one = items.fields[field]
+        case Present(field):
+            one = items.fields[int(field)]
             if one.kind == "number":
                 return ~np.isnan(one.values)
-            return _having(items, field, np.ones(len(one.codes), dtype=np.bool_))
-        case NotMet(inner):
+            return _having(items, int(field), np.ones(len(one.codes), dtype=np.bool_))
+        case Not(inner):
             return ~met(inner, items)
-        case AllMet(inner):
+        case Every(inner):
             return reduce(np.logical_and, [met(one, items) for one in inner])
-        case AnyMet(inner):
+        case Some(inner):
             return reduce(np.logical_or, [met(one, items) for one in inner])
+    raise TypeError(where)
 
 
 def _having(items: EngineItems, field: int, hits: Mask) -> Mask:

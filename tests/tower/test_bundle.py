@@ -18,7 +18,6 @@ from tests.support import bundle_damage
 from tests.support.bundle_damage import rewrite
 from tests.support.item_towers import item_features, item_tower, with_item_tower
 from turret.data.features import Feature
-from turret.tower.bundle import golden
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import (
     Golden,
@@ -26,7 +25,6 @@ from turret.tower.bundle.golden import (
     RecordedQuery,
     difference,
     recorded_queries,
-    replay,
     save_golden,
 )
 from turret.tower.bundle.publish import BundleContents, publish
@@ -306,16 +304,3 @@ def as_golden(queries: list[RecordedQuery]) -> tuple[GoldenQuery, ...]:
 @pytest.fixture
 def bundle(bundles: Path) -> Bundle:
     return Bundle.open(bundles / "v1")
-
-
-def test_queries_are_answered_a_few_at_a_time_as_all_at_once(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Long histories would fill the memory; an error has the place among all."""
-    queries = [RecordedQuery(history=(100 + place,) * (1 + place % 5)) for place in range(20)]
-    whole = replay(bundle, queries, 5)
-    monkeypatch.setattr(golden, "_STEPS_AT_ONCE", 12)
-    in_parts = replay(bundle, queries, 5)
-    assert [one.rows.tolist() for one in in_parts] == [one.rows.tolist() for one in whole]
-    with pytest.raises(BundleError, match="recorded query 19: features"):
-        replay(bundle, [*queries[:19], RecordedQuery(history=(101,), features={"shoe": 43})], 5)

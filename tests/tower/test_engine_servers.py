@@ -16,9 +16,10 @@ from tests.support.engine_servers import EngineServer, running
 from tests.support.memory_engine import MemoryEngine, met
 from tests.support.tools import require
 from tests.support.until import until
+from turret.tower.catalog.columns import Interval
+from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
 from turret.tower.engines.access import Access, Connection
 from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits, open_engine
-from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
 from turret.tower.errors import EngineError
 
 LIMITS = Limits(search=5.0, load=60.0)
@@ -119,12 +120,12 @@ def test_right_after_the_load_the_largest_effort_finds_the_best(engine: Engine, 
     with pytest.raises((EngineError, KeyError), match=r"turret_none|not found|[nN]o such index"):
         engine.search("turret_none", QUERIES[0], 3, 100)
     for selectivity, enough in ((1.0, 0.99), (0.1, 0.9), (0.01, 0.99)):
-        where = None if selectivity == 1 else InRange(3, None, COUNT * selectivity, high_open=True)
+        where = None if selectivity == 1 else Within("3", Interval(None, COUNT * selectivity, high_open=True))
         for k in (1, 10, 100):
             assert recall_of(engine, loaded, where, k) >= enough
 
 
-def recall_of(engine: Engine, loaded: str, where: Where | None, k: int) -> float:
+def recall_of(engine: Engine, loaded: str, where: Condition | None, k: int) -> float:
     """The share of the best `k` allowed items that the largest effort finds, over all queries."""
     rows = np.arange(COUNT) if where is None else np.flatnonzero(met(where, ITEMS))
     shares = []
@@ -138,19 +139,20 @@ def recall_of(engine: Engine, loaded: str, where: Where | None, k: int) -> float
     return float(np.mean(shares))
 
 
-def random_where(generator: np.random.Generator, depth: int) -> Where:
+def random_where(generator: np.random.Generator, depth: int) -> Condition:
     chosen = int(generator.integers(0, 7 if depth else 3))
     if chosen == 0:
         wanted = sorted(set(generator.integers(0, 14, generator.integers(0, 5)).tolist()))
-        return AnyCode(int(generator.integers(1, 3)), tuple(wanted))
+        return Among(str(generator.integers(1, 3)), tuple(wanted))
     if chosen == 1:
         low, high = (float(bound) for bound in np.sort(generator.integers(-6, 6, 2) / 2))
         opens = [bool(generator.random() < 0.5) for _ in range(4)]
-        return InRange(0, None if opens[0] else low, None if opens[1] else high, opens[2], opens[3])
+        interval = Interval(None if opens[0] else low, None if opens[1] else high, opens[2], opens[3])
+        return Within("0", interval)
     if chosen == 2:
-        return HasValue(int(generator.integers(0, 4)))
+        return Present(str(generator.integers(0, 4)))
     inner = tuple(random_where(generator, depth - 1) for _ in range(generator.integers(1, 4)))
-    return NotMet(inner[0]) if chosen == 3 else (AllMet if chosen == 4 else AnyMet)(inner)
+    return Not(inner[0]) if chosen == 3 else (Every if chosen == 4 else Some)(inner)
 
 
 def test_a_collection_is_replaced_and_its_filters_allow_what_they_say(engine: Engine) -> None:
@@ -174,9 +176,9 @@ def test_bounds_are_exact_to_the_last_digit(engine: Engine) -> None:
     for bound in numbers:
         for is_open in (False, True):
             for where in (
-                InRange(0, bound, None, low_open=is_open),
-                InRange(0, None, bound, high_open=is_open),
-                NotMet(InRange(0, bound, bound, low_open=is_open)),
+                Within("0", Interval(bound, None, low_open=is_open)),
+                Within("0", Interval(None, bound, high_open=is_open)),
+                Not(Within("0", Interval(bound, bound, low_open=is_open))),
             ):
                 found = engine.search("turret_numbers", FEW.vectors[0], len(items), 200, where)
                 assert sorted(found.tolist()) == np.flatnonzero(met(where, items)).tolist(), where

@@ -27,6 +27,7 @@ from tests.support.memory_engine import (
 from tests.support.until import until
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.catalog.catalog import Catalog
+from turret.tower.catalog.conditions import Within
 from turret.tower.catalog.filters import Filter, compile_filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.commands import publish_bundle
@@ -51,7 +52,6 @@ from turret.tower.engines.engine import Engine, EngineItems, Limits, engine_name
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
 from turret.tower.engines.publishing import publish_to_engine
-from turret.tower.engines.where import InRange
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings
 from turret.tower.format.listing import current
@@ -137,7 +137,6 @@ def test_it_opens_after_so_many_failures_in_a_row(circuit: Circuit) -> None:
     fail(circuit, 1)
     assert (circuit.state, circuit.wait()) == ("open", 10)
     assert circuit.admit() is None
-    assert (circuit.failed, circuit.opened, circuit.refused) == (5, 1, 1)
 
 
 def test_after_its_time_one_call_tries_and_the_others_are_refused(circuit: Circuit, clock: Clock) -> None:
@@ -160,7 +159,7 @@ def test_a_trial_that_fails_opens_it_for_as_long_again(circuit: Circuit, clock: 
     fail(circuit, 3)
     clock.now += 10
     fail(circuit, 1)
-    assert (circuit.state, circuit.wait(), circuit.opened) == ("open", 10, 2)
+    assert (circuit.state, circuit.wait()) == ("open", 10)
     clock.now += 10
     circuit.cancel(enter(circuit))  # a caller that went away leaves the trial to the next
     circuit.succeed(enter(circuit))
@@ -176,7 +175,7 @@ def test_answers_to_calls_from_before_it_opened_change_nothing(circuit: Circuit,
     clock.now += 5
     circuit.fail(late)
     circuit.cancel(gone)
-    assert (circuit.state, circuit.wait(), circuit.opened) == ("open", 5, 1)
+    assert (circuit.state, circuit.wait()) == ("open", 5)
 
 
 def searched(made: Connection) -> str:
@@ -312,7 +311,7 @@ def test_a_share_at_which_no_effort_suffices_is_searched_exactly(
 
     def misses(self: MemoryEngine, *given: Any) -> Any:
         where = given[4]
-        self.enough = 10**9 if isinstance(where, InRange) and where.high == 0.3 * ITEMS else 40
+        self.enough = 10**9 if isinstance(where, Within) and where.interval.high == 0.3 * ITEMS else 40
         return search(self, *given)
 
     monkeypatch.setattr(MemoryEngine, "search", misses)

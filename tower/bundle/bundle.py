@@ -13,7 +13,7 @@ from turret.data.vocabulary import ID_LENGTH, Vocabulary
 from turret.tower.bundle.golden import check_golden
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.errors import BundleError
-from turret.tower.format.checksums import check_files, check_parts, check_sizes, read_listed
+from turret.tower.format.checksums import check_files, check_parts, check_sizes
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import INDEX, Manifest, manifest_digest, read_manifest
 from turret.tower.format.safe_open import read_regular, size_of
@@ -52,7 +52,7 @@ class Bundle:
         )
         check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary))
         self.index = open_index(folder / INDEX, self.vectors, manifest.index)
-        model = read_listed(folder, manifest, "user_tower.onnx", _TOWER_BYTES)
+        model = read_regular(folder / "user_tower.onnx", _TOWER_BYTES)
         self.encoder = Encoder(
             model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
         )

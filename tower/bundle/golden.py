@@ -1,7 +1,7 @@
 """Recorded queries and recorded items of a bundle, with the answers and vectors of training."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,8 +21,6 @@ from turret.tower.times import Times
 GOLDEN_K = 20
 # Training records 64 queries in some 100 kB. Read, checked and encoded, a file needs twenty times its size.
 GOLDEN_BYTES, MOST_QUERIES, LONGEST_HISTORY, _MOST_ITEMS = 16_000_000, 1024, 100_000, 1000
-# Steps of histories that pass the tower at once: attention compares each with all others.
-_STEPS_AT_ONCE = 4096
 # Float32 sums in another order (torch, ONNX, another processor) differ by about 1e-6 of the largest score;
 # a wrong tower or a mixed-up vocabulary by far more than this.
 TOLERANCE = 1e-4
@@ -84,31 +82,15 @@ def replay(bundle: GoldenBundle, queries: Sequence[RecordedQuery], k: int) -> li
 
     Raises BundleError naming a query whose items or features the bundle doesn't know.
     """
-    histories = [_known(bundle, i, query) for i, query in enumerate(queries)]
     index = bundle.index.exact if bundle.manifest.index.is_remote else bundle.index
     retriever, answers = Retriever(bundle, index), list[Ranking]()
-    for start, end in _blocks(histories, bundle.manifest.history_length):
-        some, rows = queries[start:end], histories[start:end]
-        features, times = [query.features for query in some], [query.times for query in some]
+    for i, query in enumerate(queries):
+        rows = _known(bundle, i, query)
         try:
-            answers += retriever.recommend(rows, features, k, rows, times)
+            answers += retriever.recommend([rows], [query.features], k, [rows], [query.times])
         except EncodingError as error:
-            raise BundleError(
-                f"recorded query {start + error.position}: {error.field}: {error}", "answers"
-            ) from None
+            raise BundleError(f"recorded query {i}: {error.field}: {error}", "answers") from None
     return answers
-
-
-def _blocks(histories: Sequence[NDArray[np.int32]], longest: int) -> Iterator[tuple[int, int]]:
-    """Ranges of histories that are encoded together, by their padded steps."""
-    start, steps = 0, 0
-    for i, rows in enumerate(histories):
-        steps = max(steps, min(len(rows), longest))
-        if i > start and steps * (i + 1 - start) > _STEPS_AT_ONCE:
-            yield start, i
-            start, steps = i, min(len(rows), longest)
-    if histories:
-        yield start, len(histories)
 
 
 def record(

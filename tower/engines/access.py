@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
+from turret.tower.catalog.conditions import Condition
 from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.engines.engine import Engine, Limits, engine_name, open_engine
-from turret.tower.engines.where import Where
 from turret.tower.errors import EngineError
 
 URL_VARIABLE = "TURRET_ENGINE"
@@ -112,7 +112,7 @@ class Connection:
         vector: NDArray[np.float32],
         k: int,
         breadth: int,
-        where: Where | None,
+        where: Condition | None,
         count: int,
     ) -> NDArray[np.int64]:
         """As `Engine.search`, in a collection of `count` items; rows ascend, each once.

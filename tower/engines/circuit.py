@@ -13,9 +13,8 @@ CircuitState = Literal["closed", "open", "half_open"]
 class Circuit:
     """Opens for `seconds` after `failures` in a row, then admits one trial call at a time.
 
-    A successful trial closes it, a failed one opens it again. `clock` is monotonic, in seconds. `failed`,
-    `refused` and `opened` count failed calls, refused calls and openings; `on_change` is called with every
-    new state.
+    A successful trial closes it, a failed one opens it again. `clock` is monotonic, in seconds. `on_change`
+    is called with every new state.
     """
 
     def __init__(
@@ -28,7 +27,6 @@ class Circuit:
         self._in_a_row = 0
         self._until = 0.0
         self._trial: object | None = None
-        self.failed = self.refused = self.opened = 0
         self.on_change: Callable[[CircuitState], None] | None = None
 
     @property
@@ -53,7 +51,6 @@ class Circuit:
         if self._state == "closed":
             return token
         if self._trial is not None or self._clock() < self._until:
-            self.refused += 1
             return None
         self._set_state("half_open")
         self._trial = token
@@ -70,7 +67,6 @@ class Circuit:
 
     def fail(self, token: object) -> None:
         """Release the token of a call that failed or timed out."""
-        self.failed += 1
         if token is self._trial:
             self._trial = None
             self._open()
@@ -86,7 +82,6 @@ class Circuit:
 
     def _open(self) -> None:
         self._until = self._clock() + self._seconds
-        self.opened += 1
         self._set_state("open")
 
     def _set_state(self, state: CircuitState) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
-from turret.tower.engines.where import Where
+from turret.tower.catalog.conditions import Condition
 from turret.tower.errors import EngineError
 
 FieldKind = Literal["number", "codes"]
@@ -79,7 +79,12 @@ class Engine(ABC):
 
     @abstractmethod
     def search(
-        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None = None
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        k: int,
+        breadth: int,
+        where: Condition | None = None,
     ) -> NDArray[np.int64]:
         """The rows [k'] of the k items with the largest inner products with `vector` [D], among `where`.
 

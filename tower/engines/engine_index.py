@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.tower.catalog.conditions import Condition
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines.access import Connection, connection, current_access
 from turret.tower.engines.fields import where_of
-from turret.tower.engines.where import Where
 from turret.tower.format.index_settings import EngineSettings
 from turret.tower.index.faiss_calls import Found, ordered
 from turret.tower.index.index import ExactIndex, Index
@@ -27,7 +27,7 @@ class EngineForm(NamedTuple):
     are dropped that the exact search among the allowed ones is the better one.
     """
 
-    where: Where | None
+    where: Condition | None
     added: NDArray[np.int64]
     dropped: int
     is_costly: bool

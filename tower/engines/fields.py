@@ -1,4 +1,9 @@
-"""The catalog in the terms of an engine: its columns as fields, its conditions as `Where`."""
+"""The catalog in the terms of an engine: its columns as fields, its conditions as those on such fields.
+
+There a field is named by its place, and the texts of a field are numbered in their order, so that an engine
+stores and compares integers: no text has to be escaped in a query language, and a range of texts is a range
+of codes. `Among` holds codes, and `Within` bounds numbers.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +16,6 @@ from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import Column, Interval, Mask, NumberColumn, TermColumn
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
 from turret.tower.engines.engine import EngineField
-from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
 
 # A longer list of codes costs an engine more than the exact search among the rows.
 _MOST_CODES = 1000
@@ -30,7 +34,7 @@ def drawn(count: int) -> NDArray[np.int64]:
     return np.random.default_rng(0).permutation(count)
 
 
-def where_of(condition: Condition, catalog: Catalog) -> Where | None:
+def where_of(condition: Condition, catalog: Catalog) -> Condition | None:
     """A condition in the terms of the engine; None for one that it can't say exactly."""
     return _Translator(catalog).where(condition)
 
@@ -53,22 +57,23 @@ class Drawn:
 class _Translator:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._places = {name: place for place, name in enumerate(catalog.field_names)}
-        self._always = HasValue(len(self._places))  # every item has a place in the draw
+        self._places = {name: str(place) for place, name in enumerate(catalog.field_names)}
+        self._draw = str(len(self._places))
+        self._always = Present(self._draw)  # every item has a place in the draw
 
-    def where(self, condition: Condition) -> Where | None:
+    def where(self, condition: Condition) -> Condition | None:
         match condition:
             case Not(inner):
                 met = self.where(inner)
-                return None if met is None else NotMet(met)
+                return None if met is None else Not(met)
             case Every(inner):
-                return self._combined(inner, AllMet, self._always)
+                return self._combined(inner, Every, self._always)
             case Some(inner):
-                return self._combined(inner, AnyMet, NotMet(self._always))
+                return self._combined(inner, Some, Not(self._always))
             case Drawn(count):
-                return InRange(len(self._places), None, float(count), high_open=True)
+                return Within(self._draw, Interval(None, float(count), high_open=True))
             case Present(field):
-                return HasValue(self._places[field])
+                return Present(self._places[field])
             case Among(field, values):
                 return self._among(field, values)
             case Within(field, interval):
@@ -76,32 +81,32 @@ class _Translator:
         return None
 
     def _combined(
-        self, inner: Iterable[Condition], combine: type[AllMet] | type[AnyMet], empty: Where
-    ) -> Where | None:
+        self, inner: Iterable[Condition], combine: type[Every] | type[Some], empty: Condition
+    ) -> Condition | None:
         parts = [self.where(one) for one in inner]
         met = tuple(part for part in parts if part is not None)
         if len(met) < len(parts):
             return None
         return combine(met) if met else empty
 
-    def _among(self, field: str, values: Iterable[object]) -> Where | None:
+    def _among(self, field: str, values: Iterable[object]) -> Condition | None:
         place, column = self._places[field], self._catalog.column(field)
         if isinstance(column, NumberColumn):
             numbers = [float(value) for value in values if isinstance(value, int | float)]
-            met = tuple(InRange(place, number, number) for number in numbers)
-            return AnyMet(met) if met else NotMet(self._always)
+            met = tuple(Within(place, Interval(number, number)) for number in numbers)
+            return Some(met) if met else Not(self._always)
         if isinstance(column, TermColumn):
             codes = [code for value in values if (code := column.code(value)) is not None]
-            return AnyCode(place, tuple(sorted(set(codes))))
+            return Among(place, tuple(sorted(set(codes))))
         return None
 
-    def _within(self, field: str, interval: Interval) -> Where | None:
+    def _within(self, field: str, interval: Interval) -> Condition | None:
         place, column = self._places[field], self._catalog.column(field)
         if isinstance(column, NumberColumn):
-            return InRange(place, *interval)
+            return Within(place, interval)
         if isinstance(column, TermColumn):
             codes = column.codes_within(interval)
-            return AnyCode(place, tuple(codes)) if len(codes) <= _MOST_CODES else None
+            return Among(place, tuple(codes)) if len(codes) <= _MOST_CODES else None
         return None
 
 

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.files import map_ordered
-from turret.data.manifest import FileHash
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import Manifest
-from turret.tower.format.safe_open import open_regular, read_regular, size_of
+from turret.tower.format.safe_open import open_regular, size_of
 
 # Float32 rounding of a norm over some thousand columns; a vector that was never normalised is further off.
 _UNIT_TOLERANCE = 1e-3
@@ -103,31 +102,15 @@ def check_files(folder: Path, manifest: Manifest) -> None:
     check_sizes(folder, manifest)
     paths = [folder / name for name in manifest.files]
     for path, digest in zip(paths, map_ordered(_digest, paths), strict=True):
-        _check(path, manifest.files[path.name], digest)
-
-
-def read_listed(folder: Path, manifest: Manifest, name: str, limit: int) -> bytes:
-    """Read a file of at most `limit` bytes and compare it with its checksum.
-
-    Raises BundleError when it differs, and as `tower.format.safe_open.read_regular`. While a bundle is
-    written, its manifest lists no files, and nothing is compared.
-    """
-    content = read_regular(folder / name, limit)
-    listed = manifest.files.get(name)
-    if listed is not None:
-        _check(folder / name, listed, hashlib.sha256(content).hexdigest())
-    return content
+        expected = manifest.files[path.name].sha256
+        if digest != expected:
+            raise BundleError(
+                f"{path} is not the file that was published: SHA-256 {digest[:12]}... where "
+                f"{expected[:12]}... was; copy the bundle again",
+                "checksum",
+            )
 
 
 def _digest(path: Path) -> str:
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _check(path: Path, expected: FileHash, digest: str) -> None:
-    if digest != expected.sha256:
-        raise BundleError(
-            f"{path} is not the file that was published: SHA-256 {digest[:12]}... where "
-            f"{expected.sha256[:12]}... was; copy the bundle again",
-            "checksum",
-        )

@@ -41,12 +41,8 @@ def current(root: Path) -> str | None:
 
     Raises BundleError when the pointer is a link, or its content can't name a version.
     """
-    try:
-        os.lstat(root / CURRENT)
-    except FileNotFoundError:
+    if not os.path.lexists(root / CURRENT):
         return None
-    except OSError as error:
-        raise BundleError(f"{root / CURRENT} can't be read: {error.strerror}") from None
     try:
         # Not through a link: an error message shows a part of the content.
         name = read_regular(root / CURRENT, _LIMIT).decode("utf-8", "replace").strip()

@@ -167,12 +167,5 @@ def _reason(error: ValidationError) -> str:
     if first["loc"] == ("format_version",):
         version = str(first["input"])[:20]
         return f"it is of format {version}; {formats}: update turret, or export the bundle again"
-    if first["loc"] == ("index",) and first["type"] == "union_tag_invalid":
-        kind = str(first["ctx"]["tag"])[:64]
-        return (
-            f"index: no installed package adds the kind {kind!r}, and turret has none of this name; install "
-            "the package that adds it, or give the bundle an index of another kind with `turret index` where "
-            "it is installed"
-        )
     where = ".".join(map(str, first["loc"])) or "the whole file"
     return f"{where}: {first['msg']}; {formats}, export the bundle again"

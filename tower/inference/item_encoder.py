@@ -9,7 +9,6 @@ from pydantic import TypeAdapter
 
 from turret.data.features import Feature
 from turret.tower.errors import BundleError, EncodingError
-from turret.tower.format.checksums import read_listed
 from turret.tower.format.manifest import ITEM_FEATURES, ITEM_TOWER, Manifest
 from turret.tower.format.safe_open import read_regular
 from turret.tower.inference.encoder import Session
@@ -82,5 +81,5 @@ def open_item_encoder(folder: Path, manifest: Manifest) -> ItemEncoder | None:
     if ITEM_TOWER not in manifest.files:
         return None
     features = _FEATURES.validate_json(read_regular(folder / ITEM_FEATURES, _FEATURES_BYTES))
-    model = read_listed(folder, manifest, ITEM_TOWER, _TOWER_BYTES)
+    model = read_regular(folder / ITEM_TOWER, _TOWER_BYTES)
     return ItemEncoder(model, manifest.dimension, features)

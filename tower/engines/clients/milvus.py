@@ -15,38 +15,39 @@ from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
 from turret.data.extras import install_command
+from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
 from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits
-from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
 from turret.tower.errors import EngineError
 
 # No item has such a row, and each has such a one.
 _NOTHING, _ALL = "row < 0", "row >= 0"
 
 
-def printed(where: Where | None) -> str:
+def printed(where: Condition | None) -> str:
     """The filter of a search; empty for none."""
     return "" if where is None else _printed(where)
 
 
-def _printed(where: Where) -> str:
+def _printed(where: Condition) -> str:
     match where:
-        case AnyCode(field, codes):
+        case Among(field, codes):
             return f"array_contains_any(f{field}, {list(codes)})" if codes else _NOTHING
-        case InRange(field, low, high, low_open, high_open):
+        case Within(field, (low, high, low_open, high_open)):
             above = [] if low is None else [_compared(field, ">", low_open, low)]
             below = [] if high is None else [_compared(field, "<", high_open, high)]
             return f"({' and '.join([f'p{field} == true', *above, *below])})"
-        case HasValue(field):
+        case Present(field):
             return f"p{field} == true"
-        case NotMet(inner):
+        case Not(inner):
             return f"not ({_printed(inner)})"
-        case AllMet(inner):
+        case Every(inner):
             return f"({' and '.join(map(_printed, inner))})"
-        case AnyMet(inner):
+        case Some(inner):
             return f"({' or '.join(map(_printed, inner))})"
+    raise TypeError(f"{where!r} has no form in an engine")
 
 
-def _compared(field: int, sign: str, is_open: bool, bound: float) -> str:
+def _compared(field: str, sign: str, is_open: bool, bound: float) -> str:
     """The comparison with a bound; in Milvus, which knows no infinity, with the largest number before it."""
     if math.isfinite(bound):
         return f"f{field} {sign}{'=' * (not is_open)} {bound!r}"
@@ -125,7 +126,12 @@ class MilvusEngine(Engine):
             self._client.load_collection(collection, timeout=self._limits.load)
 
     def search(
-        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None = None
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        k: int,
+        breadth: int,
+        where: Condition | None = None,
     ) -> NDArray[np.int64]:
         """See `Engine`. A collection never changes after its load, so none waits for later writes."""
         with self._named():

@@ -10,56 +10,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
+from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
 from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits
-from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
 from turret.tower.errors import EngineError
 
 # A tag that no item has.
 _NOTHING = "x"
 
 
-def printed(where: Where | None) -> str:
+def printed(where: Condition | None) -> str:
     """The part of a query in front of its KNN clause."""
     return "*" if where is None else f"({_printed(_flat(where))})"
 
 
-def _flat(where: Where, is_negated: bool = False) -> Where:
+def _flat(where: Condition, is_negated: bool = False) -> Condition:
     """The same condition, or its negation, without a negation inside another one.
 
     Redis search loses items, and adds others, where a negation that holds another one is intersected.
     """
     match where:
-        case NotMet(inner):
+        case Not(inner):
             return _flat(inner, not is_negated)
-        case AllMet(inner) | AnyMet(inner) if not is_negated or any(map(_has_negation, inner)):
-            combine = AllMet if isinstance(where, AllMet) != is_negated else AnyMet
+        case Every(inner) | Some(inner) if not is_negated or any(map(_has_negation, inner)):
+            combine = Every if isinstance(where, Every) != is_negated else Some
             return combine(tuple(_flat(one, is_negated) for one in inner))
-    return NotMet(where) if is_negated else where
+    return Not(where) if is_negated else where
 
 
-def _has_negation(where: Where) -> bool:
+def _has_negation(where: Condition) -> bool:
     match where:
-        case NotMet():
+        case Not():
             return True
-        case AllMet(inner) | AnyMet(inner):
+        case Every(inner) | Some(inner):
             return any(map(_has_negation, inner))
     return False
 
 
-def _printed(where: Where) -> str:
+def _printed(where: Condition) -> str:
     match where:
-        case AnyCode(field, codes):
+        case Among(field, codes):
             return f"@f{field}:{{{'|'.join(map(str, codes)) or _NOTHING}}}"
-        case InRange(field, low, high, low_open, high_open):
+        case Within(field, (low, high, low_open, high_open)):
             return f"@f{field}:[{_bound(low, '-inf', low_open)} {_bound(high, '+inf', high_open)}]"
-        case HasValue(field):
+        case Present(field):
             return f"@p{field}:{{1}}"
-        case NotMet(inner):
+        case Not(inner):
             return f"-({_printed(inner)})"
-        case AllMet(inner):
+        case Every(inner):
             return f"({' '.join(map(_printed, inner))})"
-        case AnyMet(inner):
+        case Some(inner):
             return f"({'|'.join(f'({_printed(one)})' for one in inner)})"
+    raise TypeError(f"{where!r} has no form in an engine")
 
 
 def _bound(value: float | None, missing: str, is_open: bool) -> str:
@@ -127,7 +128,12 @@ class RedisEngine(Engine):
         self._wait(collection, len(items))
 
     def search(
-        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None = None
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        k: int,
+        breadth: int,
+        where: Condition | None = None,
     ) -> NDArray[np.int64]:
         """See `Engine`."""
         query = f"{printed(where)}=>[KNN {k} @v $vector EF_RUNTIME {breadth}]"
