@@ -254,22 +254,6 @@ def test_what_is_not_there_is_refused() -> None:
             sections.array(name, dtype, length)
 
 
-@pytest.mark.parametrize("last", [4, 6])
-def test_places_end_where_they_should(last: int) -> None:
-    places, body = pack(ARRAYS)
-    sections = Sections(places, body, "here")
-    assert sections.steps("b", 4, 5).tolist() == [0, 2, 2, 5]
-    with pytest.raises(BundleError, match="don't fit"):
-        sections.steps("b", 4, last)
-
-
-def test_places_never_go_back() -> None:
-    places, body = pack({"b": np.array([0, 3, 2, 5]), "c": np.array([1, 5])})
-    for name, length in (("b", 4), ("c", 2)):
-        with pytest.raises(BundleError, match="don't fit"):
-            Sections(places, body, "here").steps(name, length, 5)
-
-
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 

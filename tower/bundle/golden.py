@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ GOLDEN_BYTES, MOST_QUERIES, LONGEST_HISTORY, _MOST_ITEMS = 16_000_000, 1024, 100
 # Float32 sums in another order (torch, ONNX, another processor) differ by about 1e-6 of the largest score;
 # a wrong tower or a mixed-up vocabulary by far more than this.
 TOLERANCE = 1e-4
+M = TypeVar("M", bound=BaseModel)
 
 
 class GoldenBundle(Retrievable, Protocol):
@@ -156,10 +157,15 @@ def difference(expected: Ranking, served: Ranking) -> str | None:
 
 def load_golden(path: Path) -> Golden:
     """Read `golden.json`. Raises BundleError when it is anything else."""
+    return _read(path, Golden, "queries")
+
+
+def _read(path: Path, kind: type[M], of: str) -> M:
     try:
-        return Golden.model_validate_json(read_regular(path, GOLDEN_BYTES))
+        return kind.model_validate_json(read_regular(path, GOLDEN_BYTES))
     except ValidationError as error:
-        raise BundleError(f"{path} holds no recorded queries ({error.errors()[0]['msg']})") from None
+        reason = error.errors()[0]["msg"]
+        raise BundleError(f"{path} holds no recorded {of} ({reason})", "parts") from None
 
 
 def save_golden(path: Path, golden: Golden) -> None:
@@ -200,7 +206,7 @@ def _known(bundle: GoldenBundle, i: int, query: RecordedQuery) -> NDArray[np.int
 
 # Relative to the largest coordinate: far above rounding, and far below the difference of another tower.
 # Training records 16 items.
-_FILE_BYTES, _MOST_RECORDED, _WIDEST = 16_000_000, 1024, 65_536
+_MOST_RECORDED, _WIDEST = 1024, 65_536
 
 
 class RecordedItem(BaseModel):
@@ -247,7 +253,7 @@ def check_golden_items(bundle: GoldenBundle) -> None:
     """
     if bundle.item_encoder is None:
         return
-    golden = _load(bundle.folder / GOLDEN_ITEMS)
+    golden = _read(bundle.folder / GOLDEN_ITEMS, GoldenItems, "items")
     try:
         vectors = bundle.item_encoder.encode([item.features for item in golden.items])
     except EncodingError as error:
@@ -272,10 +278,3 @@ def _difference(expected: NDArray[np.float32], vector: NDArray[np.float32]) -> s
     if not (apart <= TOLERANCE * np.abs(expected).max()).all():  # NaN is a difference
         return f"its vector is {np.nanmax(apart):.2g} away from the recorded one"
     return None
-
-
-def _load(path: Path) -> GoldenItems:
-    try:
-        return GoldenItems.model_validate_json(read_regular(path, _FILE_BYTES))
-    except ValidationError as error:
-        raise BundleError(f"{path} holds no recorded items ({error.errors()[0]['msg']})", "parts") from None

@@ -133,10 +133,9 @@ class TermColumn:
         """See `Column`."""
         mask = np.zeros(self._count, dtype=np.bool_)
         for value in values:
-            term = _term(value)
-            position = bisect_left(self._terms, term)
-            if position < len(self._terms) and self._terms[position] == term:
-                mask[self._rows[self._starts[position] : self._starts[position + 1]]] = True
+            code = self.code(value)
+            if code is not None:
+                mask[self._rows[self._starts[code] : self._starts[code + 1]]] = True
         return mask
 
     def within(self, interval: Interval) -> Mask:
@@ -166,8 +165,9 @@ class TermColumn:
 
     def code(self, value: Value) -> int | None:
         """The position of a value among the terms; None where no row has it."""
-        position = self._position(value, after=False)
-        return position if self._position(value, after=True) > position else None
+        term = _term(value)
+        position: int = bisect_left(self._terms, term)
+        return position if position < len(self._terms) and self._terms[position] == term else None
 
     def codes_within(self, interval: Interval) -> range:
         """The positions of the terms in an interval."""
@@ -186,10 +186,8 @@ class TermColumn:
 
     def _position(self, value: Value, after: bool) -> int:
         """The index of the first term not below `value`, or, with `after`, above it."""
-        term = _term(value)
-        position: int = bisect_left(self._terms, term)
-        is_there = position < len(self._terms) and self._terms[position] == term
-        return position + (after and is_there)
+        position: int = bisect_left(self._terms, _term(value))
+        return position + (after and self.code(value) is not None)
 
 
 def _value(term: bytes | float) -> Value:

@@ -52,20 +52,10 @@ class EngineIndex(Index):
         """Search the collection that `settings` name; the engine is first asked by a search."""
         return cls(vectors, settings, connection(settings.url))
 
-    def save(self, path: Path) -> None:
-        """Write nothing: the settings name the collection."""
-
     @property
     def exact(self) -> ExactIndex:
         """The exact search over the bundle's vectors, mapped from their file."""
         return self._exact
-
-    def vectors(self) -> NDArray[np.float32]:
-        """The item vectors [N, D], mapped from their file."""
-        return self._exact.vectors()
-
-    def __len__(self) -> int:
-        return len(self._exact)
 
     @property
     def subset_rows(self) -> int:

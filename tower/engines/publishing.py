@@ -15,7 +15,6 @@ from turret.tower.bundle.publish import derived_version, new_target, publish_cho
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
-from turret.tower.config import ScoringConfig
 from turret.tower.engines.access import Connection
 from turret.tower.engines.collections import (
     NAMESPACE_FILE,
@@ -30,7 +29,6 @@ from turret.tower.engines.fields import Drawn, engine_fields, where_of
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall
-from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.choice import Chosen
 from turret.tower.tuning.recall import (
@@ -43,9 +41,8 @@ from turret.tower.tuning.recall import (
     smallest,
     split_queries,
     truths,
-    tuning_set,
-    with_margin,
 )
+from turret.tower.tuning.search_params import Task
 
 # The shares of allowed items that are measured. Engines change their ways between a tenth and a hundredth.
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
@@ -54,27 +51,16 @@ _TIMED = 20
 _MOST_SHORT = 0.01
 
 
-@dataclass
-class EngineTask:
-    """The measurement of a loaded collection: `least_recall` on user vectors `queries` [Q, D].
-
-    `report` receives a line for each selectivity.
-    """
+@dataclass(kw_only=True)
+class EngineTask(Task):
+    """The measurement of a loaded collection; `report` receives a line for each selectivity."""
 
     engine: Engine
     collection: str
-    vectors: NDArray[np.float32]
     catalog: Catalog
-    queries: NDArray[np.float32]
-    scoring: ScoringConfig
-    least_recall: float
     report: Callable[[str], None]
     efforts: list[EngineEffort] = field(default_factory=list)
     subset_rows: int = 0
-
-    def __post_init__(self) -> None:
-        self.few = tuning_set(self.queries)
-        self.exact = Planner(ExactIndex(self.vectors), self.scoring)
 
     def mask(self, selectivity: float) -> RowMask:
         """The rows of the first share of the draw, which the engine can filter by."""
@@ -138,19 +124,19 @@ def _rising(efforts: Sequence[EngineEffort]) -> list[EngineEffort]:
 
 def _effort(task: EngineTask, truth: Truth, k: int) -> EngineEffort:
     """The least effort that reaches the recall, by bisection."""
-    target, rows = with_margin(task.least_recall), task.rows(truth.selectivity)
+    rows = task.rows(truth.selectivity)
     breadths = list(task.engine.breadths(k))
     recalls: dict[int, float] = {}
 
     def reaches(breadth: int) -> bool:
-        recalls[breadth], is_reached = _recall(task, truth, k, breadth, target)
+        recalls[breadth], is_reached = _recall(task, truth, k, breadth)
         return is_reached
 
     breadth = smallest(reaches, breadths)
     return EngineEffort(rows=rows, k=k, breadth=breadth, recall=recalls[breadth or breadths[-1]])
 
 
-def _recall(task: EngineTask, truth: Truth, k: int, breadth: int, target: float) -> tuple[float, bool]:
+def _recall(task: EngineTask, truth: Truth, k: int, breadth: int) -> tuple[float, bool]:
     """The recall of the engine's own answers; whether it reaches the target, and few answers are short."""
     some = len(task.few) if k <= USUAL else max(1, len(task.few) // 3)
     enough = truth.enough[:, truth.ks.index(k)]
@@ -160,7 +146,7 @@ def _recall(task: EngineTask, truth: Truth, k: int, breadth: int, target: float)
         found += min(k, int(np.count_nonzero(scores >= least)))
         short += len(scores) < k
     recall = found / (k * some)
-    return recall, recall >= target and short <= _MOST_SHORT * some
+    return recall, recall >= task.target and short <= _MOST_SHORT * some
 
 
 def _scores(
@@ -278,8 +264,16 @@ def _publish(
         )
     report("tuning the search effort ...")
     queries = split_queries(query_vectors(old), len(old.vectors))[0]
-    scoring = old.manifest.scoring
-    task = EngineTask(engine, collection, old.vectors, old.catalog, queries, scoring, recall, report)
+    task = EngineTask(
+        old.vectors,
+        queries,
+        old.manifest.scoring,
+        recall,
+        engine=engine,
+        collection=collection,
+        catalog=old.catalog,
+        report=report,
+    )
     tune(task)
     while True:
         index, measured = _measured(task, target, Connection.over(engine, url), url)

@@ -104,10 +104,6 @@ class ApproximateIndex(Index):
     def __len__(self) -> int:
         return len(self._exact)
 
-    def vectors(self) -> NDArray[np.float32]:
-        """The item vectors [N, D], without a copy."""
-        return self._exact.vectors()
-
     @property
     def exact(self) -> ExactIndex:
         """The exact search over the same vectors."""

@@ -58,13 +58,19 @@ class Index(ABC):
     def exact(self) -> "Index":
         """The exact search over the same vectors; itself where it is exact."""
 
-    @abstractmethod
     def vectors(self) -> NDArray[np.float32]:
         """The item vectors [N, D], without a copy."""
+        return self.exact.vectors()
 
-    @abstractmethod
+    def __len__(self) -> int:
+        return len(self.exact)
+
     def save(self, path: Path) -> None:
-        """Write to the file `path` all that the item vectors don't tell."""
+        """Write to the file `path` all that the item vectors and the settings don't tell.
+
+        A kind with a file replaces this; the others have nothing to write.
+        """
+        assert not self.settings.has_file
 
     @property
     def is_exact(self) -> bool:
@@ -85,13 +91,6 @@ class Index(ABC):
     def dimension(self) -> int:
         """The width D of the vectors."""
         return int(self.vectors().shape[1])
-
-    def __len__(self) -> int:
-        return len(self.vectors())
-
-    def code_bytes(self) -> int:
-        """The size of its codes, beside the item vectors."""
-        return 0
 
     def search(
         self, vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None = None
@@ -141,9 +140,6 @@ class ExactIndex(Index):
     def exact(self) -> "ExactIndex":
         """Itself."""
         return self
-
-    def save(self, path: Path) -> None:
-        """Write nothing: the item vectors tell all."""
 
     def __len__(self) -> int:
         return self._count

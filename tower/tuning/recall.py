@@ -60,9 +60,8 @@ def measure_recall(
     """Compare the planner's answers with brute force for queries [Q, D] over vectors [N, D].
 
     For each selectivity that share of the rows, drawn with a fixed seed, or its mask of `masks`, is allowed.
-    A k beyond the number of
-    allowed rows is left out. Recall: share of the found items whose true score reaches the k-th best true
-    one. `absolute`: scores have no sign, and the planner ranks accordingly.
+    A k beyond the number of allowed rows is left out. Recall: share of the found items whose true score
+    reaches the k-th best true one. `absolute`: scores have no sign, and the planner ranks accordingly.
     """
     return tuple(
         MeasuredRecall(

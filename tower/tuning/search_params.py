@@ -45,7 +45,7 @@ _FACTORS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Task:
     """The goal: `least_recall` on user vectors `queries` [Q, D] over `vectors` [N, D].
 
