@@ -14,7 +14,6 @@ __all__ = [
     "device",
     "errors",
     "estimator",
-    "figures",
     "model_loss",
     "process",
     "randomness",

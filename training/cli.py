@@ -157,21 +157,19 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Folders of evaluated runs.")],
     part: Part = "test",
     metric: Annotated[str, typer.Option(help="The metric of the table; --json has all.")] = "ndcg@10",
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also a plot: .png, .svg or .pdf.")
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs: paired differences over users from the first run, settings, cost and size.
 
     A folder of `turret train --seeds` counts as one run: the figures of each user are averaged over seeds.
+    `turret report compare` draws the comparison.
 
-    Example: `turret compare var/run var/other --plot var/comparison.svg`
+    Example: `turret compare var/run var/other`
     """
     set_up_process()
     from turret.training.comparison.compare_command import compare_runs
 
-    compare_runs(runs, part, metric, as_json, plot)
+    compare_runs(runs, part, metric, as_json)
 
 
 @report_app.command()

@@ -196,14 +196,3 @@ def test_seeds_that_were_evaluated_on_other_users_are_refused(seeds: Path) -> No
         TrainingError, match=r"users-test\.parquet: other seeds were evaluated on other users"
     ):
         compare([seeds, seeds], "test")
-
-
-def test_a_comparison_is_plotted(pair: tuple[Path, Path, np.ndarray], tmp_path: Path) -> None:
-    """In the format of the name."""
-    one, two, _ = pair
-    for name, opening in (("plot.png", b"\x89PNG"), ("new/plot.svg", b"<?xml")):
-        compare_runs([one, two], "test", "ndcg@10", False, tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(opening)
-    text = (tmp_path / "new" / "plot.svg").read_text()
-    assert "paired difference from 1" in text
-    assert f"2: {two}" in text

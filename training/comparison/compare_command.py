@@ -1,37 +1,26 @@
-"""`turret compare`: a comparison of runs as text tables, JSON and a plot."""
+"""`turret compare`: a comparison of runs as text tables or JSON."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from turret.data.text import count, figure, signed_with_interval, text_table, with_interval
 from turret.training.comparison.compare import compare
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
-from turret.training.figures import check_format, save_figure
 
 
-def compare_runs(
-    folders: Sequence[Path], part: EvaluatedPart, metric: str, as_json: bool, plot: Path | None = None
-) -> None:
-    """Compare runs with the first of them: print a table by `metric`, or JSON with all metrics, and plot it.
+def compare_runs(folders: Sequence[Path], part: EvaluatedPart, metric: str, as_json: bool) -> None:
+    """Compare runs with the first of them: print a table by `metric`, or JSON with all metrics.
 
     Raises:
-        TrainingError: the runs can't be compared, have no such metric in common, or `plot` has an unknown
-            format.
+        TrainingError: the runs can't be compared, or have no such metric in common.
     """
-    if plot is not None:
-        check_format(plot, "--plot")
     report = compare(folders, part)
     metrics = report["runs"][0]["metrics"]
     if metric not in metrics:
         raise TrainingError(f"--metric {metric}: the runs have {', '.join(metrics)} in common; name one.")
-    if plot is not None:
-        plot_comparison(report, metric, plot)
     print(json.dumps(report, indent=2) if as_json else comparison_table(report, metric))
 
 
@@ -96,37 +85,3 @@ def _seeds(run: dict[str, Any], metric: str) -> str:
 def _with_difference(run: dict[str, Any], metric: str) -> str:
     gain = f", {signed_with_interval(run['difference'][metric])}" if run["difference"] else ""
     return figure(run["metrics"][metric]) + gain
-
-
-def plot_comparison(report: dict[str, Any], metric: str, path: Path) -> None:
-    """Write the plot of one metric to `path`, in the format of its suffix."""
-    runs = report["runs"]
-    figure = Figure(figsize=(13.0, 1.8 + 0.45 * len(runs) + 1.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    means, differences, cost = figure.subplots(1, 3)
-    for index, run in enumerate(runs):
-        colour, mean = f"C{index % 10}", run["metrics"][metric]["mean"]
-        for axes, name in ((means, "metrics"), (differences, "difference")):
-            if run[name] is not None:
-                value = run[name][metric]
-                axes.plot([value["low"], value["high"]], [index, index], color=colour, linewidth=2)
-                axes.plot(value["mean"], index, "o", color=colour)
-        if run["seconds"] is not None:
-            cost.plot(run["seconds"], mean, "o", color=colour)
-            label = str(index + 1)
-            cost.annotate(label, (run["seconds"], mean), xytext=(5, 5), textcoords="offset points")
-    differences.axvline(0.0, color="black", linewidth=1, linestyle=":")
-    names = [f"{number}: {run['run']}" for number, run in enumerate(runs, start=1)]
-    means.set_yticks(range(len(runs)), names)
-    differences.set_yticks(range(len(runs)), [name.partition(":")[0] for name in names])
-    means.set_xlabel(f"{metric} [95 % interval]")
-    differences.set_xlabel(f"{metric}: paired difference from 1 [95 % interval]")
-    for axes in (means, differences):
-        axes.set_ylim(len(runs) - 0.5, -0.5)  # from the top
-    cost.margins(0.15)
-    cost.set_xlabel("seconds of training")
-    cost.set_ylabel(metric)
-    for axes in (means, differences, cost):
-        axes.grid(visible=True, alpha=0.3)
-    figure.suptitle(f"{report['part']} part, {report['users']:,} common users")
-    save_figure(figure, path)

@@ -8,13 +8,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from turret.training.errors import TrainingError
-from turret.training.figures import check_format, save_figure
 from turret.training.report.samplers import ReportRequest, SamplerReport
 from turret.training.report.table import known_bias, report_table
 from turret.training.run import SAMPLERS, SAMPLERS_PICTURE, Run, replace_json
 
 # B x K scores of a step.
 _MOST_SCORES = 2**28
+_FORMATS = (".png", ".svg", ".pdf")
 _MARKERS = "osD^v<>Pp*hX"
 # Lower limit of the logarithmic axis.
 _LEAST_BIAS = 1e-4
@@ -41,7 +41,8 @@ def report_samplers(
             f"give at most {max(1, _MOST_SCORES // batch_size)}."
         )
     picture = output or folder / SAMPLERS_PICTURE
-    check_format(picture, "--output")
+    if picture.suffix.lower() not in _FORMATS:
+        raise TrainingError(f"--output {picture}: the name must end in .png, .svg or .pdf.")
     report = SamplerReport(run, run.open_data(data), request).measure()
     text = replace_json(folder / SAMPLERS, report)
     plot_report(report, picture)
@@ -85,4 +86,7 @@ def plot_report(report: dict[str, Any], path: Path) -> None:
     left.set_title(f"bias against cost, {report['items']:,} items, batches of {report['batch_size']:,}")
     right.set_title("bias against the number of candidates")
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize="small")
-    save_figure(figure, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # No date: the same report gives the same file.
+    dateless = {"Date": None} if path.suffix.lower() == ".svg" else None
+    figure.savefig(path, dpi=150, metadata=dateless)
