@@ -135,18 +135,14 @@ class Trials:
         return f"{result} at epoch {progress.best_epoch}, {progress.seconds:.0f} s{leads}"
 
     def _train(self, trial: Trial, number: int, experiment: ExperimentConfig) -> Progress:
-        """Train a trial, from its checkpoint if it was interrupted."""
-        reported = self.study.reported(trial)
+        """Train a trial from its start, also one that was interrupted."""
 
         def observe(epoch: int, value: float) -> bool:
-            if epoch not in reported:
-                trial.report(value, epoch)
+            trial.report(value, epoch)
             return self._is_hopeless(trial, epoch, experiment)
 
         run = Run(self.run_folder(number), experiment, self.data.folder, self.data.fingerprint)
-        return train(
-            run, self.data, resume=_was_begun(run), overwrite=True, report=lambda _: None, observe=observe
-        )
+        return train(run, self.data, overwrite=True, report=lambda _: None, observe=observe)
 
     def _is_hopeless(self, trial: Trial, epoch: int, experiment: ExperimentConfig) -> bool:
         """The pruner's verdict; always False in the last epoch, after which there is nothing to save."""
@@ -179,12 +175,3 @@ class Trials:
 def shown_setting(value: object) -> str:
     """A setting as text, numbers with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _was_begun(run: Run) -> bool:
-    """Whether the folder holds a run of the same experiment and data."""
-    try:
-        begun = Run.read(run.folder)
-    except TrainingError:
-        return False
-    return (begun.experiment, begun.fingerprint) == (run.experiment, run.fingerprint)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
-from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from turret.data.configuration import parse_overrides
 from turret.data.files import try_lock
@@ -170,20 +170,11 @@ class StoredStudy:
         for trial in self._study.get_trials(states=(TrialState.RUNNING,)):
             self._study.tell(trial.number, state=TrialState.FAIL)
             if trial.params.keys() == self._distributions.keys():
-                self._enqueue(trial.params, trial.intermediate_values)
+                self._study.enqueue_trial(trial.params)
         if not self._study.get_trials(deepcopy=False, states=(*_FINISHED, TrialState.WAITING)):
             own = {name: item.encode(name, self.plan.experiment) for name, item in self.plan.space.items()}
             if None not in own.values():
-                self._enqueue(own, {})
-
-    def _enqueue(self, params: dict[str, Any], values: dict[int, float]) -> None:
-        waiting = create_trial(
-            state=TrialState.WAITING,
-            params=params,
-            distributions={name: self._distributions[name] for name in params},
-            intermediate_values=values,
-        )
-        self._study.add_trial(waiting)
+                self._study.enqueue_trial(own)
 
     def finished(self) -> list[FrozenTrial]:
         """The complete and the pruned trials, in the order of their numbers."""
@@ -208,10 +199,6 @@ class StoredStudy:
     def duplicate(self, trial: Trial) -> FrozenTrial | None:
         """The finished trial with the same settings, if there is one."""
         return next((other for other in self.finished() if other.params == trial.params), None)
-
-    def reported(self, trial: Trial) -> set[int]:
-        """The epochs with a stored value of `trial`, from before it was interrupted."""
-        return set(self._study.get_trials(deepcopy=False)[trial.number].intermediate_values)
 
     def complete(self, trial: Trial, value: float) -> None:
         """Store the value of a trial that ran to its end."""
