@@ -272,11 +272,9 @@ PRICES = {"slow": (5, 0.5), "exact": (9, 0.0), "cheap": (1, 0.4), "middle": (3, 
 CHOOSABLE = [priced(name, *figures) for name, figures in PRICES.items()]
 
 
-def test_efficient_samplers_come_first_and_the_rest_fills_the_table() -> None:
-    """`bad` and `slow` are dearer and more biased than `middle`; the table is sorted by cost."""
-    assert names(best_rows(CHOOSABLE, 3)) == ["cheap", "middle", "exact"]
-    assert names(best_rows(CHOOSABLE, 4)) == ["cheap", "middle", "bad", "exact"]
-    assert names(best_rows(CHOOSABLE, 9)) == ["cheap", "middle", "bad", "slow", "exact"]
+def test_efficient_samplers_are_shown_by_cost() -> None:
+    """`bad` and `slow` are dearer and more biased than `middle`."""
+    assert names(best_rows(CHOOSABLE, 9)) == ["cheap", "middle", "exact"]
     assert names(best_rows(CHOOSABLE, 2)) == ["cheap", "exact"]
     assert best_rows([], 9) == []
 
@@ -351,7 +349,7 @@ def whole_report(**changed: Any) -> dict[str, Any]:
 
 def test_the_tables_show_every_figure_and_what_is_not_measured() -> None:
     """What is infinite, bounds of a bias that may be none, old vectors, and what was left out."""
-    check_snapshot("sampler_report.txt", report_table(whole_report()))
+    check_snapshot("sampler_report.txt", report_table(whole_report(), show_all=True))
     stale = shown_row(sampler="quadratic", refresh_every=100, steps=100, moved=0.034)
     skipped = [{"sampler": "mixed", "negatives": "4, 16", "reason": "because [so]."}]
     full = {"milliseconds": 99.5, "timed_examples": 32}

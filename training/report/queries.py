@@ -16,6 +16,7 @@ from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerSettings
+from turret.training.samplers.from_batch.in_batch import InBatchSampler
 from turret.training.samplers.registry import SAMPLERS
 
 # User vectors computed at once.
@@ -155,7 +156,10 @@ class Queries:
         return replace(self.others.take(indices.to(self.vectors.device)), positives=positives)
 
 
-def drawer(entry: Entry, sampler: Sampler, queries: Queries) -> Callable[[int], Draw]:
+Drawer = Callable[[int], Draw]
+
+
+def drawer(entry: Entry, sampler: Sampler, queries: Queries) -> Drawer:
     """Return `draw_once(n)`, which gives the n-th independent draw for the Q queries."""
     examples, settings = queries.examples, entry.settings
     # Between independent draws of a queue all its batches pass.
@@ -170,13 +174,16 @@ def drawer(entry: Entry, sampler: Sampler, queries: Queries) -> Callable[[int], 
             random = stream(queries.seed, f"report {entry.label}", nth)
             batch = queries.batch(random, queries.batch_size)
             draw = sampler.draw(batch.users, batch.positives, queries.context(batch, random))
-        # Masked as if each query were an example of the batch.
+        # Masked as if each query were the first example of the batch.
         valid = without_accidental_hits(draw.ids, examples.positives)
         if settings.members[0].begins_with_positives:
             # One of the B positives of a query's batch is its own and masked.
             valid[:, 0] = False
-        unknown = torch.full(examples.positives.shape, float("nan"), device=valid.device)
-        return replace(draw, valid=valid, positive_log_count=unknown, stored=None)
+        counts, held = torch.full(examples.positives.shape, float("nan"), device=valid.device), None
+        if isinstance(sampler, InBatchSampler):
+            counts = sampler.log_expected(batch.users, batch.positives, examples.positives)
+            held = (torch.arange(len(counts), device=valid.device), torch.zeros_like(examples.positives))
+        return replace(draw, valid=valid, positive_log_count=counts, held=held, stored=None)
 
     return with_batch if entry.by_batch else for_queries
 

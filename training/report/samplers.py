@@ -1,7 +1,6 @@
 """The sampler report: divergence, gradient error and cost of each sampler on a trained run."""
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from turret.training.objectives.sampled import DrawLossSettings, SampledObjectiv
 from turret.training.randomness import stream
 from turret.training.report.measures import divergence, gradient_error
 from turret.training.report.queries import (
+    Drawer,
     Entry,
     ExampleSource,
     Queries,
@@ -36,9 +36,9 @@ from turret.training.report.queries import (
 from turret.training.report.steps import Cost, moved_model, step_cost
 from turret.training.run import Run
 from turret.training.samplers.core.contract import Sampler
-from turret.training.samplers.core.draw import Draw, without_accidental_hits
+from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.settings import SamplerContext
-from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
+from turret.training.samplers.from_batch.in_batch import InBatchConfig
 
 # Q x N scores held at once, and those of all draws of a sampler over the whole catalog.
 _MOST_SCORES, _DENSE_SCORES = 2**24, 2**30
@@ -257,37 +257,17 @@ def in_batch_losses(
     Each query takes the place of the first example of a batch whose other positives are drawn from the
     training part, and item frequencies are known.
     """
-    sampler = InBatchConfig().build(context)
-    assert isinstance(sampler, InBatchSampler)
+    entry = Entry("in-batch losses", None, InBatchConfig())
+    sampler, positives = entry.settings.build(context), queries.examples.positives
     rows = []
     for size in sizes:
+        draw = drawer(entry, sampler, replace(queries, batch_size=size))
         for label, loss in IN_BATCH_LOSSES.items():
-            draw_once = _in_batch_drawer(sampler, queries, size, loss.keeps_hits)
+
+            def draw_once(number: int, draw: Drawer = draw, loss: DrawLossSettings = loss) -> Draw:
+                return draw(number).keeping_hits(positives) if loss.keeps_hits else draw(number)
+
             function = loss.build(context.item_count)
             error = gradient_error(queries.examples, queries.vectors, scoring, draw_once, draws, function)
             rows.append({"loss": label, "batch_size": size, **asdict(error)})
     return rows
-
-
-def _in_batch_drawer(
-    sampler: InBatchSampler, queries: Queries, size: int, keeps_hits: bool
-) -> Callable[[int], Draw]:
-    """Return `draw_once(n)`: the n-th batch of `size`, the same for every loss."""
-    positives = queries.examples.positives
-    places = torch.arange(len(positives), device=positives.device)
-
-    def draw_once(number: int) -> Draw:
-        random = stream(queries.seed, "report in-batch losses", number)
-        batch = queries.batch(random, size)
-        draw = sampler.draw(batch.users, batch.positives, queries.context(batch, random))
-        valid = without_accidental_hits(draw.ids, positives)
-        valid[:, 0] = False
-        of_queries = replace(
-            draw,
-            valid=valid,
-            positive_log_count=sampler.log_expected(batch.users, batch.positives, positives),
-            held=(places, torch.zeros_like(places)),
-        )
-        return of_queries.keeping_hits(positives) if keeps_hits else of_queries
-
-    return draw_once

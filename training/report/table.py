@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from numpy import linspace
+
 from turret.data.text import paragraph, text_table
 
 Row = dict[str, Any]
@@ -102,29 +104,15 @@ def _notes(report: dict[str, Any]) -> Iterator[str]:
 
 
 def best_rows(rows: Sequence[Row], count: int) -> list[Row]:
-    """At most `count` rows, cheapest first: the efficient ones, then those that are efficient without these.
+    """At most `count` of the efficient rows, cheapest first: no cheaper one has as little bias.
 
-    A row is efficient if no cheaper one has as little bias. Of more efficient rows than fit, the cheapest,
-    the least biased and others evenly between are taken.
+    Of more, the cheapest, the least biased and others evenly between are taken.
     """
-    chosen: list[Row] = []
-    rest = sorted(rows, key=lambda row: (row["milliseconds"], known_bias(row)))
-    while rest and len(chosen) < count:
-        front: list[Row] = []
-        for row in rest:
-            if not front or known_bias(row) < known_bias(front[-1]):
-                front.append(row)
-        rest = [row for row in rest if not any(row is taken for taken in front)]
-        chosen += _evenly(front, count - len(chosen))
-    return sorted(chosen, key=lambda row: row["milliseconds"])
-
-
-def _evenly(rows: list[Row], count: int) -> list[Row]:
-    if len(rows) <= count:
-        return rows
-    if count == 1:
-        return rows[-1:]
-    return [rows[round(step * (len(rows) - 1) / (count - 1))] for step in range(count)]
+    front: list[Row] = []
+    for row in sorted(rows, key=lambda row: (row["milliseconds"], known_bias(row))):
+        if not front or known_bias(row) < known_bias(front[-1]):
+            front.append(row)
+    return front if len(front) <= count else [front[int(at)] for at in linspace(0, len(front) - 1, count)]
 
 
 def recommendation(report: dict[str, Any]) -> str:
