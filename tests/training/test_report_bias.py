@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, cast
 
@@ -14,12 +14,10 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
-from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
 from turret.training.batches.statistics import PreparedStatistics
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
-from turret.training.model_loss import build_objective
 from turret.training.randomness import stream
 from turret.training.report.measures import (
     divergence,
@@ -385,16 +383,10 @@ class Recorder(Sampler):
         self.advanced.append(encode(torch.arange(1))[0].clone())
 
 
-def moved(evaluated: Run, shop: PreparedData, samplers: dict[int, Sequence[Sampler]]) -> TwoTowers:
-    settings, device = evaluated.experiment, torch.device("cpu")
-    objective = build_objective(settings.objective, settings.tower, shop, 0, device)
-    return moved_model(evaluated.open_model(shop), objective, shop, settings, samplers)
-
-
 def test_each_sampler_is_refreshed_so_many_steps_before_the_end(evaluated: Run, shop: PreparedData) -> None:
     """The one of 1 step saw the model one step before the end, the one of 4 four, and then every step."""
     young, old = Recorder(), Recorder()
-    model = moved(evaluated, shop, {1: [young], 4: [old]})
+    model = moved_model(evaluated, shop, {1: [young], 4: [old]})
     assert [len(one.refreshed) for one in (young, old)] == [1, 1]
     assert [len(one.advanced) for one in (young, old)] == [1, 4]
     states = [old.refreshed[0], *old.advanced]
@@ -408,6 +400,6 @@ def test_the_run_s_own_model_stays_and_the_way_is_repeated(evaluated: Run, shop:
     """The copy moves by the seed alone."""
     rows = torch.arange(len(shop.item_ids))
     original = evaluated.open_model(shop).current_vectors(rows)
-    first, second = (moved(evaluated, shop, {2: []}).current_vectors(rows) for _ in range(2))
+    first, second = (moved_model(evaluated, shop, {2: []}).current_vectors(rows) for _ in range(2))
     assert torch.equal(first, second)
     assert not torch.equal(first, original)

@@ -17,7 +17,6 @@ from turret.training.errors import TrainingError
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.loss import settings_of
 from turret.training.losses.sampled import sampled_softmax, sampled_softmax_corrected
-from turret.training.model_loss import build_objective
 from turret.training.objectives.catalog import CatalogObjective
 from turret.training.objectives.contract import Objective
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective
@@ -202,7 +201,6 @@ class SamplerReport:
 
     def _staleness(self) -> list[dict[str, Any]]:
         """Gradient errors after further training, by the maximum age of the sampler's item vectors."""
-        experiment = self.experiment
         built: list[tuple[int, Entry, Sampler]] = []
         for age in self.request.refresh_every:
             for entry in stale_entries(age):
@@ -210,14 +208,11 @@ class SamplerReport:
                     built.append((age, entry, self._build(entry)))
                 except TrainingError as error:
                     self._skip(replace(entry, label=f"{entry.label}, refresh_every"), str(error))
-        objective = build_objective(
-            experiment.objective, experiment.tower, self.data, experiment.training.seed, self.device
-        ).to(self.device)
         followers = {
             age: [sampler for other, _, sampler in built if other == age]
             for age in self.request.refresh_every
         }
-        moved = self._queries(moved_model(self.model, objective, self.data, experiment, followers))
+        moved = self._queries(moved_model(self.run, self.data, followers))
         distance = (moved.vectors - self.queries.vectors).norm() / self.queries.vectors.norm()
         rows = [
             {

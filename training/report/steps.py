@@ -1,22 +1,26 @@
 """Training steps of a report: timed ones, and ones that age the item vectors of samplers."""
 
-import copy
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 
 import torch
 
 from turret.data.prepared import PreparedData
 from turret.tower.towers.model import TwoTowers
-from turret.training.batches.batches import Batch, TrainingBatches
+from turret.training.batches.batches import TrainingBatches
+from turret.training.checkpoint import load_model
 from turret.training.config.experiment import ExperimentConfig
+from turret.training.config.named_settings import with_settings
+from turret.training.distributed.world import unreported
 from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import Objective
-from turret.training.randomness import seed_torch, stream
+from turret.training.randomness import stream
+from turret.training.run import MODEL, Run
 from turret.training.samplers.core.contract import Sampler
+from turret.training.trainer import Trainer
 
 # B x N scores held at once: 128 MB.
 _MOST_SCORES = 2**25
@@ -75,54 +79,30 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def moved_model(
-    model: TwoTowers,
-    objective: Objective,
-    data: PreparedData,
-    experiment: ExperimentConfig,
-    samplers: Mapping[int, Sequence[Sampler]],
-) -> TwoTowers:
-    """Train a copy of the model max(samplers) steps further.
+def moved_model(run: Run, data: PreparedData, samplers: Mapping[int, Sequence[Sampler]]) -> TwoTowers:
+    """Train the model of a run max(samplers) steps further; nothing is stored.
 
     `samplers[R]` are refreshed R steps before the end, and updated in each step from there on: at the end
     each has item vectors of every age that its `refresh_every` = R allows. The model moves at least as fast
-    as in training: AdamW starts afresh at the run's highest learning rate. `objective` is the run's own, and
-    is trained in place.
+    as in training: the optimiser starts afresh at the run's highest learning rate.
     """
-    model = copy.deepcopy(model)
-    settings = experiment.training
-    batches = TrainingBatches.of(experiment, data)
-    optimiser = torch.optim.AdamW(
-        [*model.parameters(), *objective.parameters()],
-        lr=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-    )
-    device = next(model.parameters()).device
-    rows = torch.arange(model.item.item_count, device=device)
-    if objective.sampler:
-        objective.sampler.refresh(model.current_vectors(rows))
-    steps = max(samplers)
-    for step, batch in enumerate(islice(_endless(batches, settings.seed), steps)):
+    steady = with_settings(run.experiment, {"training.warmup": 0.0, "training.decay": 1.0})
+    trainer = Trainer(replace(run, experiment=steady), data, report=unreported)
+    model = trainer.model
+    load_model(run.folder / MODEL, model)
+    rows, steps = torch.arange(model.item.item_count, device=trainer.device), max(samplers)
+    if trainer.objective.sampler:
+        trainer.objective.sampler.refresh(model.current_vectors(rows))
+    orders = (stream(steady.training.seed, "report order", epoch) for epoch in count(1))
+    batches = chain.from_iterable(map(trainer.batches.epoch, orders))
+    for step, batch in enumerate(islice(batches, steps)):
         for sampler in samplers.get(steps - step, ()):
             sampler.refresh(model.current_vectors(rows))
-        seed_torch(settings.seed, "report dropout", step)
         model.train()
-        random = stream(settings.seed, "report draw", step)
-        loss = model_loss(objective, model, batch.to(device), random).loss
-        optimiser.zero_grad()
-        torch.autograd.backward(loss)
-        if settings.gradient_clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_clip)
-        optimiser.step()
-        if objective.sampler:
-            objective.sampler.update(model.current_vectors)
+        trainer.step(batch.to(trainer.device))
         model.eval()
         for age, followers in samplers.items():
             if age >= steps - step:
                 for sampler in followers:
                     sampler.update(model.current_vectors)
     return model
-
-
-def _endless(batches: TrainingBatches, seed: int) -> Iterator[Batch]:
-    return chain.from_iterable(batches.epoch(stream(seed, "report order", epoch)) for epoch in count(1))
