@@ -2,17 +2,15 @@
 
 import getpass
 import json
-import re
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -136,87 +134,15 @@ def test_a_missing_or_damaged_record_is_none_and_is_replaced(tmp_path: Path, con
     assert stored(tmp_path)[-1]["from_step"] == 3
 
 
-@dataclass(frozen=True)
-class Metric:
-    """mlflow.entities.Metric."""
-
-    key: str
-    value: float
-    timestamp: int
-    step: int
-
-
-@dataclass(frozen=True)
-class Param:
-    """mlflow.entities.Param."""
-
-    key: str
-    value: str
-
-
-@dataclass
-class Tracking:
-    """What a double was given."""
-
-    experiments: list[str] = field(default_factory=list)
-    runs: list[dict[str, Any]] = field(default_factory=list)
-
-
-def install_mlflow(monkeypatch: pytest.MonkeyPatch) -> Tracking:
-    """Put a double of mlflow in the place of the library."""
-    store = Tracking()
-
-    class MlflowClient:
-        def get_experiment_by_name(self, name: str) -> Any:
-            if name not in store.experiments:
-                return None
-            return SimpleNamespace(experiment_id=str(store.experiments.index(name)))
-
-        def create_experiment(self, name: str) -> str:
-            store.experiments.append(name)
-            return str(len(store.experiments) - 1)
-
-        def create_run(self, experiment_id: str, run_name: str) -> Any:
-            store.runs.append(
-                {
-                    "experiment": experiment_id,
-                    "name": run_name,
-                    "status": "RUNNING",
-                    "params": {},
-                    "metrics": [],
-                }
-            )
-            return SimpleNamespace(info=SimpleNamespace(run_id=str(len(store.runs) - 1)))
-
-        def update_run(self, run_id: str, status: str) -> None:
-            store.runs[int(run_id)]["status"] = status
-
-        def log_batch(self, run_id: str, metrics: Any = (), params: Any = ()) -> None:
-            assert len(params) <= 100
-            for param in params:
-                store.runs[int(run_id)]["params"][param.key] = param.value
-            for metric in metrics:
-                assert re.fullmatch(r"[\w\-. :/]+", metric.key)  # the names that MLflow allows
-                store.runs[int(run_id)]["metrics"].append((metric.step, metric.key, metric.value))
-
-        def set_terminated(self, run_id: str, status: str) -> None:
-            store.runs[int(run_id)]["status"] = status
-
-    entities = {"Metric": Metric, "Param": Param}
-    _install(monkeypatch, "mlflow", {"MlflowClient": MlflowClient})
-    _install(monkeypatch, "mlflow.entities", entities)
-    return store
-
-
-def install_wandb(monkeypatch: pytest.MonkeyPatch) -> Tracking:
-    """Put a double of wandb in the place of the library."""
-    store = Tracking()
+def install_wandb(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Put a double of wandb in the place of the library, and return the runs that it is given."""
+    runs: list[dict[str, Any]] = []
 
     class WandbRun:
         def __init__(self, given: dict[str, Any]) -> None:
-            self.id = given["id"] or f"id{len(store.runs)}"
+            self.id = given["id"] or f"id{len(runs)}"
             self.stored = {**given, "metrics": [], "exit_code": None}
-            store.runs.append(self.stored)
+            runs.append(self.stored)
 
         def log(self, data: dict[str, float], step: int) -> None:
             self.stored["metrics"] += [(step, name, value) for name, value in data.items()]
@@ -224,16 +150,11 @@ def install_wandb(monkeypatch: pytest.MonkeyPatch) -> Tracking:
         def finish(self, exit_code: int) -> None:
             self.stored["exit_code"] = exit_code
 
-    contents = {"init": lambda **given: WandbRun(given), "Settings": lambda **given: given}
-    _install(monkeypatch, "wandb", contents)
-    return store
-
-
-def _install(monkeypatch: pytest.MonkeyPatch, name: str, contents: dict[str, Any]) -> None:
-    module = ModuleType(name)
-    module.__spec__ = ModuleSpec(name, None)
-    vars(module).update(contents)
-    monkeypatch.setitem(sys.modules, name, module)
+    module = ModuleType("wandb")
+    module.__spec__ = ModuleSpec("wandb", None)
+    vars(module).update(init=lambda **given: WandbRun(given), Settings=lambda **given: given)
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    return runs
 
 
 SETTINGS = {"training.seed": 3, "tower.user.hidden": [8]}
@@ -258,32 +179,13 @@ def test_tensorboard_has_every_figure_and_the_settings(tmp_path: Path) -> None:
     assert "settings/text_summary" in events.Tags()["tensors"]
 
 
-def test_mlflow_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the experiment `turret`; a resumed training continues the same run."""
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
-    store = install_mlflow(monkeypatch)
-    logged(tmp_path, "mlflow", finished=False)
-    (run,) = store.runs
-    assert store.experiments == ["turret"]
-    assert run["name"] == f"{tmp_path.parent.name}/{tmp_path.name}"
-    assert run["params"] == {"training.seed": "3", "tower.user.hidden": "[8]"}
-    assert run["status"] == "KILLED"
-    logged(tmp_path, "mlflow", step=2)
-    assert len(store.runs) == 1
-    assert run["metrics"] == [
-        *((1, "loss/train", 2.5), (2, "validation/ndcg_at_10", 0.25)),
-        *((3, "loss/train", 2.5), (4, "validation/ndcg_at_10", 0.25)),
-    ]
-    assert run["status"] == "FINISHED"
-
-
 def test_wandb_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed training names the run that it continues."""
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    store = install_wandb(monkeypatch)
+    runs = install_wandb(monkeypatch)
     logged(tmp_path, "wandb", finished=False)
     logged(tmp_path, "wandb", step=2)
-    first, second = store.runs
+    first, second = runs
     assert (first["project"], first["config"], first["dir"]) == ("mine", SETTINGS, str(tmp_path))
     assert (first["id"], first["resume"], first["exit_code"]) == (None, None, 1)
     assert (second["id"], second["resume"], second["exit_code"]) == ("id0", "allow", 0)
@@ -292,19 +194,21 @@ def test_wandb_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")  # MLflow calls what SQLAlchemy has deprecated
-def test_the_real_mlflow_takes_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Into a local database."""
+def test_mlflow_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a local database and the experiment `turret`; a resumed training continues the same run."""
     require("mlflow")
     import mlflow
 
     address = f"sqlite:///{tmp_path / 'mlflow.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    logged(tmp_path, "mlflow")
-    logged(tmp_path, "mlflow", step=2)
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
     client = mlflow.MlflowClient(tracking_uri=address)
-    (run,) = client.search_runs([client.get_experiment_by_name("turret").experiment_id])
-    assert run.info.status == "FINISHED"
-    assert run.data.params["training.seed"] == "3"
+    for step, finished, status in ((0, False, "KILLED"), (2, True, "FINISHED")):
+        logged(tmp_path, "mlflow", step, finished)
+        (run,) = client.search_runs([client.get_experiment_by_name("turret").experiment_id])
+        assert run.info.status == status
+    assert run.info.run_name == f"{tmp_path.parent.name}/{tmp_path.name}"
+    assert run.data.params == {"training.seed": "3", "tower.user.hidden": "[8]"}
     values = client.get_metric_history(run.info.run_id, "validation/ndcg_at_10")
     assert [(one.step, one.value) for one in values] == [(2, 0.25), (4, 0.25)]
 
@@ -426,7 +330,7 @@ def test_a_resumed_training_leaves_no_measurement_out_and_none_twice(
 
     Two trainings with TensorBoard, which is loaded here: seconds.
     """
-    store = install_mlflow(monkeypatch)
+    runs = install_wandb(monkeypatch)
     settings = ("training.batch_size=128", "training.checkpoint_every=9")
     train(run_of(tmp_path / "whole", shop, *settings), shop, report=lambda _: None)
     cut = run_of(tmp_path / "cut", shop, *settings)
@@ -440,14 +344,12 @@ def test_a_resumed_training_leaves_no_measurement_out_and_none_twice(
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "save", killed)
         with pytest.raises(KeyboardInterrupt):
-            train(cut, shop, report=lambda _: None, loggers=["mlflow"])
+            train(cut, shop, report=lambda _: None, loggers=["wandb"])
     assert load_history(cut.folder)[-1]["epoch"] == 1
-    (logged,) = store.runs
-    assert logged["status"] == "KILLED"
+    assert [run["exit_code"] for run in runs] == [1]
     lines: list[str] = []
     train(cut, shop, resume=True, report=lines.append)
     assert lines[0].startswith("Resuming at step")
     assert without_times(cut.folder) == without_times(tmp_path / "whole")
-    assert len(store.runs) == 1
-    assert logged["status"] == "FINISHED"
+    assert [(run["resume"], run["exit_code"]) for run in runs] == [(None, 1), ("allow", 0)]
     assert not (cut.folder / "tensorboard").exists()
