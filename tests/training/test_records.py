@@ -19,6 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.support.tools import require
 from tests.training.conftest import QUICK
 from turret.data.prepared import PreparedData
+from turret.training.checkpoint import Progress
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.records import environment as module
@@ -29,10 +30,9 @@ from turret.training.records.environment import (
     load_environment,
     record_environment,
 )
-from turret.training.records.history import HISTORY, History, load_history
+from turret.training.records.history import HISTORY, Recorder, load_history
 from turret.training.records.loggers import (
     LOGGERS,
-    LoggedRun,
     Logger,
     OpenLoggers,
     check_loggers,
@@ -44,21 +44,23 @@ from turret.training.trainer import Trainer, train
 
 def test_a_resumed_training_drops_lines_that_its_checkpoint_does_not_include(tmp_path: Path) -> None:
     """Those of later steps, that of an epoch which the checkpoint has not ended, and half a line."""
-    history = History(tmp_path, 0, 0)
     for step, epoch in ((1, 0), (4, 1), (5, 1), (8, 1), (9, 1), (8, 2), (9, 2)):
-        history.append(step, epoch, float(step), {})
+        entry = {"step": step, "epoch": epoch, "seconds": 1.0}
+        with (tmp_path / HISTORY).open("a") as stream:
+            stream.write(json.dumps(entry) + "\n")
     with (tmp_path / HISTORY).open("a") as stream:
         stream.write('{"step": 1')
-    History(tmp_path, 8, 1).append(8, 2, 8.5, {})
+    state = Progress(step=8, epoch=1)
+    recorder = Recorder(tmp_path, {}, state, [], pytest.fail)
+    state.epoch = 2
+    recorder.record({})
     kept = [(entry["step"], entry["epoch"]) for entry in load_history(tmp_path)]
     assert kept == [(1, 0), (4, 1), (5, 1), (8, 1), (8, 2)]
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"step": 1}', "7"])
 def test_a_damaged_history_is_named_with_its_line(tmp_path: Path, line: str) -> None:
-    History(tmp_path, 0, 0).append(1, 0, 0.5, {})
-    with (tmp_path / HISTORY).open("a") as stream:
-        stream.write(line + "\n")
+    (tmp_path / HISTORY).write_text(f'{{"step": 1, "epoch": 0, "seconds": 0.5}}\n{line}\n')
     with pytest.raises(TrainingError, match=r"history\.jsonl, line 2: it can't be read"):
         load_history(tmp_path)
 
@@ -163,7 +165,7 @@ SETTINGS = {"training.seed": 3, "tower.user.hidden": [8]}
 def logged(folder: Path, name: str, step: int = 0, finished: bool = True) -> None:
     """Two measurements from `step` on."""
     warnings: list[str] = []
-    loggers = OpenLoggers([name], LoggedRun(folder, SETTINGS, step), warnings.append)
+    loggers = OpenLoggers([name], folder, SETTINGS, step, warnings.append)
     loggers.log(step + 1, {"loss/train": 2.5})
     loggers.log(step + 2, {"validation/ndcg@10": 0.25})
     loggers.close(finished)
@@ -253,8 +255,8 @@ def test_a_logger_that_fails_gives_one_warning_and_the_others_go_on(
 ) -> None:
     opened: list[Failing] = []
 
-    def failing(fails: str) -> Callable[[LoggedRun], Failing]:
-        def build(_: LoggedRun) -> Failing:
+    def failing(fails: str) -> Callable[..., Failing]:
+        def build(*_: object) -> Failing:
             logger = Failing(fails)
             opened.append(logger)
             return logger
@@ -264,7 +266,7 @@ def test_a_logger_that_fails_gives_one_warning_and_the_others_go_on(
     monkeypatch.setitem(LOGGERS, "bad", failing(call))
     monkeypatch.setitem(LOGGERS, "good", failing("never"))
     warnings: list[str] = []
-    loggers = OpenLoggers(["bad", "good"], LoggedRun(tmp_path, {}), warnings.append)
+    loggers = OpenLoggers(["bad", "good"], tmp_path, {}, 0, warnings.append)
     loggers.log(1, {"loss": 1.0})
     loggers.log(2, {"loss": 1.0})
     loggers.close(True)

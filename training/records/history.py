@@ -10,31 +10,9 @@ from turret.data.files import new_file
 from turret.training.checkpoint import Progress
 from turret.training.errors import TrainingError
 from turret.training.records.environment import record_environment
-from turret.training.records.loggers import LoggedRun, OpenLoggers
+from turret.training.records.loggers import OpenLoggers
 
 HISTORY = "history.jsonl"
-
-
-class History:
-    """Appends measurements to the history in a run's folder."""
-
-    def __init__(self, folder: Path, step: int, epoch: int) -> None:
-        """Continue the history after `step` steps and `epoch` finished epochs.
-
-        Later lines, written before training was interrupted, are removed: their steps are made again.
-        """
-        self._path = folder / HISTORY
-        if self._path.is_file():
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-            kept = [line for line in lines if _is_before(line, step, epoch)]
-            with new_file(self._path) as draft:
-                draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-
-    def append(self, step: int, epoch: int, seconds: float, figures: Mapping[str, float]) -> None:
-        """Write a line: the steps, epochs and seconds of training so far, and figures by name."""
-        entry = {"step": step, "epoch": epoch, "seconds": round(seconds, 3), **figures}
-        with self._path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(entry, allow_nan=False) + "\n")
 
 
 def _is_before(line: str, step: int, epoch: int) -> bool:
@@ -77,14 +55,22 @@ class Recorder:
         loggers: Sequence[str],
         warn: Callable[[str], None],
     ) -> None:
-        """Open the records in a run's folder, for settings by dotted names; `warn` takes warnings."""
-        self._progress = progress
+        """Open the records in a run's folder, for settings by dotted names; `warn` takes warnings.
+
+        Lines of the history that the checkpoint does not include, written before training was interrupted,
+        are removed: their steps are made again.
+        """
+        self._folder, self._progress = folder, progress
         self._clock = time.monotonic() - progress.seconds
-        self._history: History | None = None
-        if folder is not None:
-            record_environment(folder, progress.step)
-            self._history = History(folder, progress.step, progress.epoch)
-            self._loggers = OpenLoggers(loggers, LoggedRun(folder, settings, progress.step), warn)
+        if folder is None:
+            return
+        record_environment(folder, progress.step)
+        if (path := folder / HISTORY).is_file():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            kept = [line for line in lines if _is_before(line, progress.step, progress.epoch)]
+            with new_file(path) as draft:
+                draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        self._loggers = OpenLoggers(loggers, folder, settings, progress.step, warn)
 
     def seconds(self) -> float:
         """The seconds of training so far, those before an interruption too."""
@@ -92,11 +78,15 @@ class Recorder:
 
     def record(self, figures: Mapping[str, float]) -> None:
         """Record figures that were measured at the present step."""
-        if self._history is not None:
-            self._history.append(self._progress.step, self._progress.epoch, self.seconds(), figures)
-            self._loggers.log(self._progress.step, figures)
+        if self._folder is None:
+            return
+        state = self._progress
+        entry = {"step": state.step, "epoch": state.epoch, "seconds": round(self.seconds(), 3), **figures}
+        with (self._folder / HISTORY).open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(entry, allow_nan=False) + "\n")
+        self._loggers.log(state.step, figures)
 
     def close(self) -> None:
         """Close the loggers."""
-        if self._history is not None:
+        if self._folder is not None:
             self._loggers.close(self._progress.finished)

@@ -5,7 +5,6 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,28 +23,13 @@ _PROJECT = "turret"
 _PARAMETERS = 100
 
 
-@dataclass(frozen=True)
-class LoggedRun:
-    """A run at the start of its training, or where a killed training continues.
-
-    `settings` are named by dots; `step` is 0, or that of the checkpoint; `earlier` is the `id` that the
-    logger had when the training began, if it was there.
-    """
-
-    folder: Path
-    settings: dict[str, Any]
-    step: int = 0
-    earlier: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The name to show: the folder's, with its parent's, as in run/seed-0."""
-        path = self.folder.resolve()
-        return f"{path.parent.name}/{path.name}"
-
-
 class Logger(ABC):
-    """Takes the figures of one run; its builder has taken the settings. Any method may raise."""
+    """Takes the figures of one run; any method may raise.
+
+    Its builder takes the folder of the run, the settings by dotted names, the step from which training goes
+    on (0, or that of the checkpoint), and the `id` that the logger had when the training began, if it was
+    there.
+    """
 
     id: str | None = None
     """The name under which a resumed training continues, or None."""
@@ -59,16 +43,22 @@ class Logger(ABC):
         """End the log; `finished` is false where training was interrupted or failed."""
 
 
+def _shown(folder: Path) -> str:
+    """The folder's name with its parent's, as in run/seed-0."""
+    path = folder.resolve()
+    return f"{path.parent.name}/{path.name}"
+
+
 class TensorBoardLogger(Logger):
     """Writes scalars to event files in `RUN/tensorboard`; a resumed training hides the steps it repeats."""
 
-    def __init__(self, run: LoggedRun) -> None:
+    def __init__(self, folder: Path, settings: dict[str, Any], step: int, earlier: str | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(run.folder / TENSORBOARD), purge_step=run.step)
-        if not run.step:
+        self._writer = SummaryWriter(str(folder / TENSORBOARD), purge_step=step)
+        if not step:
             # Four spaces make a block of code.
-            text = json.dumps(run.settings, indent=2).replace("\n", "\n    ")
+            text = json.dumps(settings, indent=2).replace("\n", "\n    ")
             self._writer.add_text("settings", f"    {text}")
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
@@ -87,20 +77,20 @@ class MLflowLogger(Logger):
     It goes by MLflow's own settings: `MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME`.
     """
 
-    def __init__(self, run: LoggedRun) -> None:
+    def __init__(self, folder: Path, settings: dict[str, Any], step: int, earlier: str | None) -> None:
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
 
         self._client, self._metric = MlflowClient(), Metric
-        if run.earlier is not None:
-            self.id = run.earlier
+        if earlier is not None:
+            self.id = earlier
             self._client.update_run(self.id, status="RUNNING")
             return
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
-        self.id = self._client.create_run(number, run_name=run.name).info.run_id
-        parameters = [Param(key, str(value)) for key, value in run.settings.items()]
+        self.id = self._client.create_run(number, run_name=_shown(folder)).info.run_id
+        parameters = [Param(key, str(value)) for key, value in settings.items()]
         for first in range(0, len(parameters), _PARAMETERS):
             self._client.log_batch(self.id, params=parameters[first : first + _PARAMETERS])
 
@@ -123,16 +113,16 @@ class WandbLogger(Logger):
     It goes by the library's own settings: `WANDB_MODE`, `WANDB_PROJECT`, `WANDB_ENTITY`.
     """
 
-    def __init__(self, run: LoggedRun) -> None:
+    def __init__(self, folder: Path, settings: dict[str, Any], step: int, earlier: str | None) -> None:
         import wandb
 
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
-            name=run.name,
-            dir=str(run.folder),
-            config=run.settings,
-            id=run.earlier,
-            resume=None if run.earlier is None else "allow",
+            name=_shown(folder),
+            dir=str(folder),
+            config=settings,
+            id=earlier,
+            resume=None if earlier is None else "allow",
             settings=wandb.Settings(console="off"),
         )
         self.id = self._run.id
@@ -147,7 +137,7 @@ class WandbLogger(Logger):
 
 
 # Each has the name of the module that has to be installed.
-LOGGERS: dict[str, Callable[[LoggedRun], Logger]] = {
+LOGGERS: dict[str, Callable[[Path, dict[str, Any], int, str | None], Logger]] = {
     TENSORBOARD: TensorBoardLogger,
     "mlflow": MLflowLogger,
     WANDB: WandbLogger,
@@ -176,18 +166,25 @@ def stored_loggers(folder: Path) -> dict[str, str | None]:
 class OpenLoggers:
     """Hands figures to several loggers; one that fails is left out from there on, with one warning."""
 
-    def __init__(self, names: Sequence[str], run: LoggedRun, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        folder: Path,
+        settings: dict[str, Any],
+        step: int,
+        warn: Callable[[str], None],
+    ) -> None:
         """Open the loggers, and store their ids in the folder of the run."""
         self._warn = warn
         self._open: dict[str, Logger] = {}
-        stored = stored_loggers(run.folder) if run.step else {}
+        stored = stored_loggers(folder) if step else {}
         for name in names:
             try:
-                self._open[name] = LOGGERS[name](replace(run, earlier=stored.get(name)))
+                self._open[name] = LOGGERS[name](folder, settings, step, stored.get(name))
             except Exception as error:  # a library may raise anything
                 self._fail(name, error)
         ids = {name: self._open[name].id if name in self._open else None for name in names}
-        with new_file(run.folder / LOGGERS_FILE) as draft:
+        with new_file(folder / LOGGERS_FILE) as draft:
             draft.write_text(json.dumps({**stored, **ids}) + "\n", encoding="utf-8")
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
