@@ -2,9 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from turret.training.report.measures import (
     gradient_error,
     sampled_gradient,
 )
-from turret.training.report.queries import Entry, Examples, ExampleSource, Queries, drawer
+from turret.training.report.queries import Entry, Examples, Queries, drawer, read_examples
 from turret.training.report.samplers import IN_BATCH_LOSSES, in_batch_losses
 from turret.training.report.steps import moved_model
 from turret.training.run import Run, build_model
@@ -197,18 +196,11 @@ class GivenCounts:
         raise NotImplementedError
 
 
-class DrawnTargets:
-    """Positives drawn by the counts."""
-
-    def targets(self, count: int, random: np.random.Generator) -> Tensor:
-        return torch.from_numpy(random.choice(4, size=count, p=P))
-
-
 def handmade_queries() -> Queries:
     random = stream(3, "in-batch losses", 0)
     users, vectors = (torch.from_numpy(random.normal(size=(size, 3))).float() for size in (2, 4))
     examples = Examples(users, torch.tensor([0, 2]), torch.tensor([0, 0]))
-    return Queries(examples, examples, vectors, cast("ExampleSource", DrawnTargets()), 3, 0)
+    return Queries(examples, examples, vectors, np.cumsum(COUNTS), 3, 0)
 
 
 def enumerated_bias(label: str) -> float:
@@ -247,60 +239,42 @@ def test_the_bias_is_that_of_all_batches(label: str, measured_losses: dict[str, 
 
 
 def test_every_training_example_can_come_and_none_comes_twice(handmade: PreparedData) -> None:
-    """Their positives are those of an epoch, in some order."""
-    model = build_model(load_experiment("youtubednn"), handmade)
-    source = ExampleSource(handmade, 50)
-    every = source.read(model, 1000, stream(0, "test", 0))
-    epoch = TrainingBatches(handmade, 1000, 50, 64).epoch(stream(0, "order", 0))
-    expected = torch.cat([batch.targets for batch in epoch])
-    assert len(source) == len(every) == len(expected) > 5
+    """Their positives are those of an epoch, in some order; fewer are drawn at random."""
+    experiment = load_experiment("youtubednn")
+    model, batches = build_model(experiment, handmade), TrainingBatches.of(experiment, handmade, 4)
+    every = read_examples(model, batches, 1000, stream(0, "test", 0))
+    expected = torch.cat([batch.targets for batch in batches.epoch(stream(0, "order", 0))])
+    assert len(every) == len(expected) == batches.example_count > 5
     assert sorted(every.positives.tolist()) == sorted(expected.tolist())
-    assert len(source.read(model, 3, stream(0, "test", 0))) == 3
+    draws = (read_examples(model, batches, 3, stream(seed, "test", 0)).positives for seed in range(9))
+    some = {tuple(positives.tolist()) for positives in draws}
+        tuple(read_examples(model, batches, 3, stream(n, "test", 0)).positives.tolist()) for n in range(9)
+    }
+    assert {len(positives) for positives in some} == {3}
+    assert len(some) > 3
 
 
 def test_user_vectors_are_those_of_the_batch_that_training_makes(evaluated: Run, shop: PreparedData) -> None:
     """Example by example, from the same newest item to the same positive, without dropout."""
-    model = evaluated.open_model(shop)
-    given = ExampleSource(shop, 50).read(model, 10_000, stream(0, "test", 0))
+    model, batches = evaluated.open_model(shop), TrainingBatches.of(evaluated.experiment, shop, 10_000)
+    given = read_examples(model.train(), batches, 10_000, stream(0, "test", 0))
+    assert model.training
     with torch.no_grad():
-        batch = next(TrainingBatches(shop, 10_000, 50, 64).epoch(stream(0, "order", 0)))
-        vectors = model.user_vectors(batch.histories, model.item_vectors(batch.histories.rows))
+        batch = next(batches.epoch(stream(0, "order", 0)))
+        vectors = model.eval().user_vectors(batch.histories, model.item_vectors(batch.histories.rows))
     newest = batch.histories.rows[batch.histories.ends - 1]
-    trained = {
-        (int(last), int(target), *(round(float(x), 3) for x in vector))
-        for last, target, vector in zip(newest, batch.targets, vectors, strict=True)
-    }
-    read = {
-        (int(last), int(target), *(round(float(x), 3) for x in vector))
-        for last, target, vector in zip(given.last_items, given.positives, given.users, strict=True)
-    }
+
+    def distinct(last: Tensor, target: Tensor, vectors: Tensor) -> set[tuple[float, ...]]:
+        return {
+            (int(one), int(other), *(round(float(x), 3) for x in vector))
+            for one, other, vector in zip(last, target, vectors, strict=True)
+        }
+
+    trained = distinct(newest, batch.targets, vectors)
+    read = distinct(given.last_items, given.positives, given.users)
     assert len(given) == len(vectors)
     # Rounding to three places may part two equal numbers now and then.
     assert len(trained & read) > 0.95 * len(trained)
-
-
-def test_a_tower_that_reads_times_has_them(shop: PreparedData) -> None:
-    """Where they are asked for, examples are those of a training batch; else their times are unknown."""
-    settings = ['tower.user={kind="transformer", blocks=1, times=true}']
-    model = build_model(load_experiment("transformer", settings), shop).eval()
-    torch.nn.init.normal_(model.user.get_parameter("times.weight"), generator=torch.manual_seed(0))
-    timed, unknown = (
-        ExampleSource(shop, 200, times).read(model, 50, stream(0, "test", 0)) for times in (True, False)
-    )
-    assert torch.equal(timed.positives, unknown.positives)
-    assert not torch.isclose(timed.users, unknown.users, atol=1e-3).all(dim=1).any()
-
-
-def test_positives_are_drawn_as_often_as_they_are_targets(handmade: PreparedData) -> None:
-    """First events are nobody's target. A share of 20,000 draws is within 0.02 of it but for one in 10^8."""
-    source = ExampleSource(handmade, 50)
-    drawn = torch.bincount(source.targets(20_000, stream(0, "test", 0)), minlength=len(handmade.item_ids))
-    begins, ends = handmade.offsets[:-1], handmade.splits[:, 0]
-    targets = [
-        row for begin, end in zip(begins, ends, strict=True) for row in handmade.event_items[begin + 1 : end]
-    ]
-    expected = torch.bincount(torch.tensor(targets), minlength=len(handmade.item_ids))
-    torch.testing.assert_close(drawn / drawn.sum(), expected / expected.sum(), atol=0.02, rtol=0)
 
 
 BATCH = 32
@@ -309,21 +283,17 @@ BATCH = 32
 @pytest.fixture(scope="module")
 def queries(evaluated: Run, shop: PreparedData) -> Queries:
     model = evaluated.open_model(shop)
-    source = ExampleSource(shop, 50)
-    examples = source.read(model, 200, stream(0, "test", 0))
+    examples = read_examples(model, TrainingBatches.of(evaluated.experiment, shop), 200, stream(0, "test", 0))
     vectors = model.current_vectors(torch.arange(len(shop.item_ids)))
-    return Queries(examples.take(slice(0, 5)), examples.take(slice(5, None)), vectors, source, BATCH, seed=0)
+    ends = np.cumsum(PreparedStatistics(shop).positive_counts())
+    return Queries(examples.take(slice(0, 5)), examples.take(slice(5, None)), vectors, ends, BATCH, seed=0)
 
 
-def made(settings: SamplerSettings, queries: Queries) -> Sampler:
-    statistics = PreparedStatistics(queries.source.data)
+def made(settings: SamplerSettings, queries: Queries, shop: PreparedData) -> Sampler:
+    statistics = PreparedStatistics(shop)
     sampler = settings.build(SamplerContext(statistics, ScoringConfig(), 0, torch.device("cpu")))
     sampler.refresh(queries.vectors)
     return sampler
-
-
-def draws(settings: SamplerSettings, queries: Queries) -> Callable[[int], Draw]:
-    return drawer(Entry("some", None, settings), made(settings, queries), queries)
 
 
 IN_BATCH = InBatchConfig(kind="in_batch")
@@ -333,19 +303,21 @@ IN_BATCH = InBatchConfig(kind="in_batch")
     "settings", [IN_BATCH, MixedConfig(kind="mixed", parts=(IN_BATCH, UniformConfig(negatives=6)))], ids=str
 )
 def test_a_query_sees_the_others_of_a_batch_and_not_itself(
-    settings: SamplerSettings, queries: Queries
+    settings: SamplerSettings, queries: Queries, shop: PreparedData
 ) -> None:
     """B - 1 positives of others; its own item is masked wherever it comes, and nothing else."""
-    draw = draws(settings, queries)(0)
+    draw = drawer(Entry("some", None, settings), made(settings, queries, shop), queries)(0)
     own = draw.ids == queries.examples.positives[:, None]
     assert draw.valid.shape == (5, len(draw.ids))
     assert not draw.valid[:, 0].any()
     assert torch.equal(draw.valid[:, 1:], ~own[:, 1:])
 
 
-def test_draws_of_a_queue_share_nothing(queries: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_of_a_queue_share_nothing(
+    queries: Queries, shop: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So many batches pass between two draws that none of the earlier candidates is left."""
-    sampler = made(CrossBatchConfig(kind="cross_batch", batches=2), queries)
+    sampler = made(CrossBatchConfig(kind="cross_batch", batches=2), queries, shop)
     entry = Entry("some", None, CrossBatchConfig(kind="cross_batch", batches=2))
     seen: list[Tensor] = []
     original = sampler.draw

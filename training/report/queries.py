@@ -8,10 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turret.data.prepared import PreparedData
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
-from turret.training.batches.spans import Spans
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
@@ -19,8 +17,6 @@ from turret.training.samplers.core.settings import SamplerSettings
 from turret.training.samplers.from_batch.in_batch import InBatchSampler
 from turret.training.samplers.registry import SAMPLERS
 
-# User vectors computed at once.
-_BLOCK = 4096
 # B x N probabilities held at once for a sampler that draws for the batch.
 _MOST_PROBABILITIES = 2**24
 
@@ -77,48 +73,25 @@ class Examples:
         return Examples(self.users[indices], self.positives[indices], self.last_items[indices])
 
 
-class ExampleSource:
-    """Draws uniformly from the training examples of prepared data."""
+@torch.no_grad()
+def read_examples(
+    model: TwoTowers, batches: TrainingBatches, count: int, random: np.random.Generator
+) -> Examples:
+    """Draw at most `count` different training examples, with the vectors of `model` in evaluation mode.
 
-    def __init__(self, data: PreparedData, history_length: int, times: bool = False) -> None:
-        """With `times`, histories have times. Raises TrainingError for data without a target."""
-        self.data = data
-        self.batches = TrainingBatches(data, 1, history_length, 1_000_000_000, times=times)
-        self.begins = np.asarray(data.offsets[:-1])
-        # The first event of a history is no target.
-        targets = np.maximum(np.asarray(data.splits[:, 0]) - self.begins - 1, 0)
-        self.ends = np.cumsum(targets)
-        self.before = self.ends - targets
-
-    def __len__(self) -> int:
-        return int(self.ends[-1])
-
-    def targets(self, count: int, random: np.random.Generator) -> Tensor:
-        """Draw `count` positives with replacement: int64 [count]."""
-        targets = self._spans(random.integers(len(self), size=count)).firsts
-        return torch.from_numpy(self.data.event_items[targets].astype(np.int64))
-
-    @torch.no_grad()
-    def read(self, model: TwoTowers, count: int, random: np.random.Generator) -> Examples:
-        """Draw at most `count` different examples, with the vectors of `model` in evaluation mode."""
-        numbers = random.choice(len(self), min(count, len(self)), replace=False)
-        training = model.training
-        model.eval()
-        blocks = [self._block(model, numbers[at : at + _BLOCK]) for at in range(0, len(numbers), _BLOCK)]
-        model.train(training)
-        return Examples(*(torch.cat(columns) for columns in zip(*blocks, strict=True)))
-
-    def _block(self, model: TwoTowers, numbers: NDArray[np.int64]) -> tuple[Tensor, ...]:
-        batch = self.batches.collate(self._spans(numbers)).to(next(model.parameters()).device)
-        users = model.user_vectors(batch.histories, model.current_vectors(batch.histories.rows))
-        return users, batch.targets, batch.histories.rows[batch.histories.ends - 1]
-
-    def _spans(self, numbers: NDArray[np.int64]) -> Spans:
-        """Spans of one target each for the examples with these numbers."""
-        users = np.searchsorted(self.ends, numbers, side="right")
-        firsts = self.begins[users] + 1 + numbers - self.before[users]
-        contexts = np.maximum(self.begins[users], firsts - self.batches.history_length)
-        return Spans(users=users, contexts=contexts, stops=firsts, firsts=firsts, ends=firsts + 1)
+    They are those of the first batches of an epoch in an order of its own, of which some are drawn.
+    """
+    training, device, read = model.training, next(model.parameters()).device, []
+    model.eval()
+    for batch in batches.epoch(random):
+        histories = batch.to(device).histories
+        users = model.user_vectors(histories, model.current_vectors(histories.rows))
+        read.append((users, batch.targets.to(device), histories.rows[histories.ends - 1]))
+        if sum(len(block[0]) for block in read) >= count:
+            break
+    model.train(training)
+    examples = Examples(*(torch.cat(columns) for columns in zip(*read, strict=True)))
+    return examples.take(torch.from_numpy(random.permutation(len(examples))[:count]).to(device))
 
 
 @dataclass(frozen=True)
@@ -129,7 +102,7 @@ class Queries:
         examples: the Q queries.
         others: the other examples of their batches.
         vectors: float [N, D], the item vectors.
-        source: the source of the positives of the others.
+        target_ends: int64 [N], the running sums of how often each item is a training target.
         batch_size: B, the batch size of the run.
         seed: of all draws.
     """
@@ -137,7 +110,7 @@ class Queries:
     examples: Examples
     others: Examples
     vectors: Tensor
-    source: ExampleSource
+    target_ends: NDArray[np.int64]
     batch_size: int
     seed: int
 
@@ -152,8 +125,10 @@ class Queries:
         New positives keep the draws independent; no sampler reads which example a positive belongs to.
         """
         indices = torch.from_numpy(random.integers(len(self.others), size=size))
-        positives = self.source.targets(size, random).to(self.vectors.device)
-        return replace(self.others.take(indices.to(self.vectors.device)), positives=positives)
+        drawn = random.integers(self.target_ends[-1], size=size)
+        positives = torch.from_numpy(np.searchsorted(self.target_ends, drawn, side="right"))
+        device = self.vectors.device
+        return replace(self.others.take(indices.to(device)), positives=positives.to(device))
 
 
 Drawer = Callable[[int], Draw]

@@ -4,12 +4,14 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.model import TwoTowers
+from turret.training.batches.batches import TrainingBatches
 from turret.training.batches.statistics import PreparedStatistics
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.device import pick_device
@@ -25,11 +27,11 @@ from turret.training.report.measures import divergence, gradient_error
 from turret.training.report.queries import (
     Drawer,
     Entry,
-    ExampleSource,
     Queries,
     drawer,
     entries,
     proposal,
+    read_examples,
     stale_entries,
 )
 from turret.training.report.steps import Cost, moved_model, step_cost
@@ -42,7 +44,7 @@ from turret.training.samplers.from_batch.in_batch import InBatchConfig
 # Q x N scores held at once, and those of all draws of a sampler over the whole catalog.
 _MOST_SCORES, _DENSE_SCORES = 2**24, 2**30
 _FEWEST_QUERIES, _FEWEST_DRAWS = 8, 20
-_MOST_OTHERS, _ROWS_AT_ONCE = 16_384, 65_536
+_MOST_OTHERS, _ROWS_AT_ONCE, _USERS_AT_ONCE = 16_384, 65_536, 4096
 # The features of all items in memory.
 _MOST_FEATURE_BYTES = 2**30
 
@@ -88,13 +90,14 @@ class SamplerReport:
         self.device = pick_device(self.experiment.training.device)
         self.scoring = self.experiment.tower.scoring
         self.model = run.open_model(data).to(self.device)
-        user = self.experiment.tower.user
-        self.source = ExampleSource(data, user.history_length, user.reads_times)
+        self.batches = TrainingBatches.of(self.experiment, data, _USERS_AT_ONCE)
+        since = self.experiment.training.since
+        self.statistics = PreparedStatistics(data, self.experiment.tower.user.context, since)
         self.items = len(data.item_ids)
         affordable = max(_FEWEST_QUERIES, _MOST_SCORES // self.items)
-        self.query_count = min(request.queries, len(self.source), affordable)
+        self.query_count = min(request.queries, self.batches.example_count, affordable)
         self.queries = self._queries(self.model)
-        self.context = SamplerContext(PreparedStatistics(data), self.scoring, request.seed, self.device)
+        self.context = SamplerContext(self.statistics, self.scoring, request.seed, self.device)
         self.skipped: list[dict[str, str]] = []
 
     def measure(self) -> dict[str, Any]:
@@ -135,16 +138,16 @@ class SamplerReport:
     def _queries(self, model: TwoTowers) -> Queries:
         count, batch_size = self.query_count, self.experiment.training.batch_size
         random = stream(self.request.seed, "report queries", 0)
-        examples = self.source.read(model, count + min(_MOST_OTHERS, 4 * batch_size), random)
+        examples = read_examples(model, self.batches, count + min(_MOST_OTHERS, 4 * batch_size), random)
         rows = torch.arange(self.items, device=self.device)
         starts = range(0, self.items, _ROWS_AT_ONCE)
         return Queries(
             examples=examples.take(slice(0, count)),
             others=examples.take(slice(count, None)) if len(examples) > count else examples,
             vectors=torch.cat([model.current_vectors(rows[at : at + _ROWS_AT_ONCE]) for at in starts]),
-            source=self.source,
+            target_ends=np.cumsum(self.statistics.positive_counts()),
             # An epoch of fewer examples is one batch of them.
-            batch_size=min(batch_size, len(self.source)),
+            batch_size=min(batch_size, self.batches.example_count),
             seed=self.request.seed,
         )
 
