@@ -199,7 +199,7 @@ def co_occurring(clicks: pl.DataFrame, newest: int, together: str = "session_id"
     """
     items = most_clicked(clicks)
     row_of = {item: row for row, item in enumerate(items)}
-    counts = pair_counts(_sessions(clicks, together, items))
+    counts = pair_counts(_sessions(clicks, together, items), np.arange(len(items), dtype=np.int32))
     behind = np.arange(len(items)) / (len(items) + 1)
 
     def answers(histories: Sequence[list[Item]]) -> list[list[Item]]:

@@ -33,14 +33,14 @@ def histories(data: PreparedData, until: HistoryEnd) -> list[set[int]]:
 
 
 def behind(data: PreparedData) -> np.ndarray:
-    """Below zero, by falling popularity."""
+    """Minus the rank by popularity."""
     counts = np.zeros(len(data.item_ids))
     for user in range(len(data.users)):
         for item in data.history(user, "validation").tolist():
             counts[item] += 1
     ranked = sorted(range(len(counts)), key=lambda item: (-counts[item], item))
     scores = np.empty(len(counts))
-    scores[ranked] = -np.arange(1, len(counts) + 1) / (len(counts) + 1)
+    scores[ranked] = -np.arange(len(counts))
     return scores
 
 

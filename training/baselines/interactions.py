@@ -12,7 +12,7 @@ from torch import Tensor
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import groups, ranges
 from turret.tower.kernels.compiled import compiled
-from turret.training.evaluation.ranking import ScoresOf, history_bounds
+from turret.training.evaluation.ranking import ScoresOf, history_bounds, popularity_order
 
 Offsets = NDArray[np.int64]
 Rows = NDArray[np.int32]
@@ -61,7 +61,7 @@ def by_history(scores: HistoryScores, data: PreparedData, until: HistoryEnd) -> 
     Items with a score of zero follow by their popularity in the training part; for users without a history,
     and where no item has a score, that is the order of the whole catalog.
     """
-    behind = popularity_behind(data.item_counts("train"))
+    behind = popularity_order(data.item_counts("train"))
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
         offsets, items, _ = distinct_items(data, users, until)
@@ -69,13 +69,6 @@ def by_history(scores: HistoryScores, data: PreparedData, until: HistoryEnd) -> 
         return torch.where(result == 0, behind, result)
 
     return scores_of
-
-
-def popularity_behind(popularity: NDArray[np.int64]) -> Tensor:
-    """Scores [N] in (-1, 0) by descending popularity, ties by ascending row: below every positive score."""
-    ranks = np.empty(len(popularity), dtype=np.float32)
-    ranks[np.argsort(-popularity, kind="stable")] = np.arange(1, len(popularity) + 1)
-    return torch.from_numpy(-ranks / np.float32(len(popularity) + 1))
 
 
 @dataclass(frozen=True)
@@ -123,15 +116,6 @@ class Interactions:
             offsets.append(own[1:] + offsets[-1][-1])
             blocks.append(items)
         return cls.of_rows(np.concatenate(offsets), np.concatenate(blocks), repeaters)
-
-    def of_items(self, kept: NDArray[np.int64]) -> "Interactions":
-        """The pairs of the items `kept` [M], ascending, which are numbered 0 to M - 1."""
-        new_rows = np.full(self.item_count, -1, dtype=np.int32)
-        new_rows[kept] = np.arange(len(kept), dtype=np.int32)
-        items = new_rows[self.items]
-        is_kept = items >= 0
-        before = np.concatenate([[0], np.cumsum(is_kept)])
-        return Interactions.of_rows(before[self.user_offsets], items[is_kept], self.item_repeaters[kept])
 
 
 def used_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> NDArray[np.int64]:

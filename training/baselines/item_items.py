@@ -175,26 +175,31 @@ def _count(
     items: Rows,
     item_offsets: Offsets,
     users: Rows,
+    counted: Rows,
+    columns: Rows,
     counts: Scores,
     start: int,
     stop: int,
 ) -> None:
-    for item in range(start, stop):
-        row = counts[item]
-        for place in range(item_offsets[item], item_offsets[item + 1]):
+    for line in range(start, stop):
+        for place in range(item_offsets[counted[line]], item_offsets[counted[line] + 1]):
             user = users[place]
             for position in range(user_offsets[user], user_offsets[user + 1]):
-                row[items[position]] += 1.0
+                column = columns[items[position]]
+                if column >= 0:
+                    counts[line, column] += 1.0
 
 
-def pair_counts(log: Interactions) -> Scores:
-    """The number of users of both items, float32 [N, N]; the diagonal has the users of each item.
+def pair_counts(log: Interactions, columns: Rows) -> Scores:
+    """The number of users of both items, float32 [M, M]; the diagonal has the users of each item.
 
-    4 N^2 bytes: for small catalogs, or for the items of `Interactions.of_items`.
+    4 M^2 bytes. `columns` int32 [N] is the place of each item among the M that are counted, in ascending
+    order, or -1.
     """
-    counts = np.zeros((log.item_count, log.item_count), dtype=np.float32)
-    work = partial(_count, log.user_offsets, log.items, log.item_offsets, log.users, counts)
-    in_parts(log.item_count, work, least=16)
+    counted = np.flatnonzero(columns >= 0).astype(np.int32)
+    counts = np.zeros((len(counted), len(counted)), dtype=np.float32)
+    pairs = (log.user_offsets, log.items, log.item_offsets, log.users)
+    in_parts(len(counted), partial(_count, *pairs, counted, columns, counts), least=16)
     return counts
 
 
@@ -230,11 +235,11 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> Fitted:
     log = Interactions.training(data)
     kept = np.sort(np.argsort(-log.item_users, kind="stable")[:MOST_ITEMS])
     regularisation = max(1.0, float(log.item_users[kept].mean()))
-    weights = ease_weights(pair_counts(log.of_items(kept)), regularisation)
+    new_rows = np.full(log.item_count, -1, dtype=np.int32)
+    new_rows[kept] = np.arange(len(kept))
+    weights = ease_weights(pair_counts(log, new_rows), regularisation)
     own = log.item_repeaters[kept] / (log.item_users[kept] + regularisation)
     weights.diagonal().copy_(torch.from_numpy(own))
-    new_rows = np.full(log.item_count, -1, dtype=np.int64)
-    new_rows[kept] = np.arange(len(kept))
 
     def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:
         rows = new_rows[items]

@@ -26,12 +26,11 @@ from turret.training.baselines.interactions import (
     Offsets,
     Rows,
     by_history,
-    popularity_behind,
     used_pairs,
 )
 from turret.training.baselines.item_items import CO_OCCURRENCE, EASE, ITEM_KNN
 from turret.training.errors import TrainingError
-from turret.training.evaluation.ranking import ScoresOf, popularity_scores
+from turret.training.evaluation.ranking import ScoresOf, popularity_order, popularity_scores
 
 RECENT_SHARE = 0.1
 _EVENTS_A_BLOCK = 2**22
@@ -84,7 +83,7 @@ def _untimed(data: PreparedData) -> str | None:
 
 def fit_own_use(data: PreparedData, until: HistoryEnd, by_count: bool) -> Fitted:
     """Used items by their last use, or `by_count` by their number of uses and then by the last one."""
-    behind = popularity_behind(data.item_counts("train"))
+    behind = popularity_order(data.item_counts("train"))
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
         pairs = used_pairs(data, users, until)

@@ -169,14 +169,16 @@ def tower_scores(
 
 
 def popularity_scores(popularity: NDArray[np.int64]) -> ScoresOf:
-    """Score items for all users by their training events [N]: the baseline.
-
-    The score is minus the popularity rank, ties by ascending row, so no two items tie.
-    """
-    ranks = np.empty(len(popularity), dtype=np.int64)
-    ranks[np.argsort(-popularity, kind="stable")] = np.arange(len(popularity))
-    scores = -torch.from_numpy(ranks).float()
+    """Score items for all users by their training events [N]: the baseline."""
+    scores = popularity_order(popularity)
     return lambda users: scores.repeat(len(users), 1)
+
+
+def popularity_order(popularity: NDArray[np.int64]) -> Tensor:
+    """Scores [N]: minus the popularity rank, from 0, ties by ascending row. No two are equal."""
+    ranks = np.empty(len(popularity), dtype=np.float32)
+    ranks[np.argsort(-popularity, kind="stable")] = np.arange(len(popularity))
+    return torch.from_numpy(-ranks)
 
 
 def rank(
