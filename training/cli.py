@@ -167,7 +167,7 @@ def compare(
     Example: `turret compare var/run var/other`
     """
     set_up_process()
-    from turret.training.comparison.compare_command import compare_runs
+    from turret.training.comparison.compare import compare_runs
 
     compare_runs(runs, part, metric, as_json)
 

@@ -10,8 +10,7 @@ import torch
 
 from tests.support.snapshots import check_snapshot
 from turret.training.checkpoint import Checkpoint, Progress, save_checkpoint, save_tensors
-from turret.training.comparison.compare import compare
-from turret.training.comparison.compare_command import compare_runs
+from turret.training.comparison.compare import compare, compare_runs
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.run import CHECKPOINT, MODEL, PER_USER, SEEDS, Run

@@ -1,5 +1,6 @@
-"""Paired differences of runs over the users that all of them were evaluated on."""
+"""`turret compare`: paired differences of runs over the users that all of them were evaluated on."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from turret.data.text import count, figure, signed_with_interval, text_table, with_interval
 from turret.training.comparison.seeds import SeedRuns, spread
 from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
@@ -114,7 +116,10 @@ def compare(
 def _common_values(
     candidates: Sequence[Candidate], part: EvaluatedPart
 ) -> tuple[list[dict[str, Values]], NDArray[np.bool_]]:
-    """The metrics that all runs have, over their common users, and which of these take an item again."""
+    """The metrics that all runs have, over their common users, and which of these take an item again.
+
+    A user for whom one of the runs lacks a metric, as the AUC without negatives, has NaN in all of them.
+    """
     tables = []
     for candidate in candidates:
         for run in candidate.runs:
@@ -124,23 +129,30 @@ def _common_values(
                     f"{candidate.folder} --part {part}` first."
                 )
         tables.append(load_per_user(*(run.folder / PER_USER[part] for run in candidate.runs)))
-    first, values = tables[0], [table.values[TOWERS] for table in tables]
+    first = tables[0]
     shared = set.intersection(*(set(table.users) for table in tables))
     users = [user for user in first.users if user in shared]
-    names = [name for name in values[0] if all(name in own for own in values)]
-    if not users or not names:
+    values: list[dict[str, Values]] = [{} for _ in tables]
+    places = []
+    for table in tables:
+        row_of = {user: row for row, user in enumerate(table.users)}
+        places.append(np.array([row_of[user] for user in users], dtype=np.int64))
+    for name in first.values[TOWERS]:
+        if not all(name in table.values[TOWERS] for table in tables):
+            continue
+        columns = [table.values[TOWERS][name][rows] for table, rows in zip(tables, places, strict=True)]
+        lacking = np.isnan(columns).any(axis=0)
+        if not lacking.all():
+            for own, column in zip(values, columns, strict=True):
+                own[name] = np.where(lacking, np.nan, column)
+    if not users or not values[0]:
         missing = "user" if not users else "metric"
         folders = ", ".join(str(candidate.folder) for candidate in candidates)
         raise TrainingError(
             f"{folders}: the evaluations have no {missing} in common; compare runs on the same data, "
             "with a common k in evaluation.k."
         )
-    common = []
-    for table, own in zip(tables, values, strict=True):
-        row_of = {user: row for row, user in enumerate(table.users)}
-        rows = np.array([row_of[user] for user in users])
-        common.append({name: own[name][rows] for name in names})
-    return _paired(common, names), first.used_before[[user in shared for user in first.users]]
+    return values, first.used_before[places[0]]
 
 
 def _measured(
@@ -161,13 +173,6 @@ def _best_baseline(candidate: Candidate, part: EvaluatedPart) -> dict[str, Any] 
     seeds = SeedRuns.read(candidate.folder)
     reports = candidate.runs[0].metrics() if seeds is None else seeds.evaluations()
     return best_baseline_finding(reports[part]) if part in reports else None
-
-
-def _paired(common: list[dict[str, Values]], names: Sequence[str]) -> list[dict[str, Values]]:
-    """The values of users for whom all runs have the metric, NaN for others, without metrics of nobody."""
-    lacking = {name: np.isnan([values[name] for values in common]).any(axis=0) for name in names}
-    shared = [name for name in names if not lacking[name].all()]
-    return [{name: np.where(lacking[name], np.nan, values[name]) for name in shared} for values in common]
 
 
 def _deviation(candidate: Candidate, part: EvaluatedPart) -> dict[str, float | None]:
@@ -203,3 +208,79 @@ def _differing(candidates: Sequence[Candidate]) -> dict[str, list[Any]]:
     names = dict.fromkeys(name for named in settings for name in named)
     columns = {name: [named.get(name) for named in settings] for name in names}
     return {name: column for name, column in columns.items() if any(value != column[0] for value in column)}
+
+
+def compare_runs(folders: Sequence[Path], part: EvaluatedPart, metric: str, as_json: bool) -> None:
+    """Compare runs with the first of them: print a table by `metric`, or JSON with all metrics.
+
+    Raises:
+        TrainingError: the runs can't be compared, or have no such metric in common.
+    """
+    report = compare(folders, part)
+    metrics = report["runs"][0]["metrics"]
+    if metric not in metrics:
+        raise TrainingError(f"--metric {metric}: the runs have {', '.join(metrics)} in common; name one.")
+    print(json.dumps(report, indent=2) if as_json else comparison_table(report, metric))
+
+
+def comparison_table(report: dict[str, Any], metric: str) -> str:
+    """A table of the runs by one metric, their baselines, slices, and the settings that differ."""
+    runs = report["runs"]
+    numbers = [str(number) for number in range(1, len(runs) + 1)]
+    parts = [
+        text_table(
+            ("run", metric, "difference from 1", "epochs", "seconds", "parameters", "MB"),
+            [
+                (
+                    number,
+                    with_interval(run["metrics"][metric]),
+                    signed_with_interval(run["difference"][metric]) if run["difference"] else "",
+                    *(count(run[name]) for name in ("epochs", "seconds", "parameters")),
+                    f"{run['bytes'] / 1e6:.1f}",
+                )
+                for number, run in zip(numbers, runs, strict=True)
+            ],
+            f"{report['part']} part: {report['users']:,} common users",
+            "mean over users [95 % bootstrap interval]; differences are paired by user",
+        )
+    ]
+    for number, run in zip(numbers, runs, strict=True):
+        parts.append(f"{number}: {run['run']}{_seeds(run, metric)}")
+        if run["baseline"]:
+            parts.append(f"   {run['baseline']['sentence']}")
+    if report["slices"]:
+        slices = [
+            (name, f"{group['users']:,}", *(_with_difference(run, metric) for run in group["runs"]))
+            for name, group in report["slices"].items()
+            if metric in group["runs"][0]["metrics"]  # unlike the AUC of users without negatives
+        ]
+        title = f"slices: {metric}, and the difference from 1"
+        parts.append(text_table(("slice", "users", *numbers), slices, title))
+    if report["settings"]:
+        settings = [
+            (name, *("" if value is None else str(value) for value in values))
+            for name, values in report["settings"].items()
+        ]
+        parts.append(text_table(("setting", *numbers), settings, "settings that differ"))
+    else:
+        parts.append("The runs have the same settings.")
+    if not report["same_data"]:
+        parts.append(
+            "The runs were trained on different data: differences are those of data and settings together, "
+            "over the users that all evaluations have."
+        )
+    return "\n".join(parts)
+
+
+def _seeds(run: dict[str, Any], metric: str) -> str:
+    """The number of seeds that a run is the mean of, and their deviation."""
+    if run["seeds"] is None:
+        return ""
+    deviation = run["deviation"][metric]
+    spread = "" if deviation is None else f", standard deviation of {metric} {deviation:.4f}"
+    return f" (mean of {len(run['seeds'])} seeds{spread})"
+
+
+def _with_difference(run: dict[str, Any], metric: str) -> str:
+    gain = f", {signed_with_interval(run['difference'][metric])}" if run["difference"] else ""
+    return figure(run["metrics"][metric]) + gain
