@@ -185,7 +185,7 @@ def samplers(
     queries: Annotated[
         int, typer.Option(min=1, help="The maximum number of queries, from training examples.")
     ] = 64,
-    # A jackknife over groups needs 20 draws.
+    # The standard error of the bias is that of a jackknife over draws.
     draws: Annotated[int, typer.Option(min=20, help="The number of draws for each query.")] = 200,
     refresh_every: Annotated[
         list[int] | None,

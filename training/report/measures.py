@@ -19,8 +19,6 @@ from turret.training.samplers.core.draw import Draw
 _MOST_SCORES = 2**22
 # Unreachable probability within the rounding of q.
 _NEGLIGIBLE = 1e-6
-# Groups of draws of the jackknife.
-_GROUPS = 10
 
 
 def _parts(examples: Examples, items: int) -> Iterator[slice]:
@@ -107,7 +105,7 @@ def gradient_error(
     """Compare the gradients of `draws` independent draws with the full gradient.
 
     The squared bias is the mean of <G_r - g, G_t - g> over pairs of *different* draws r and t, which excludes
-    the variance of the draws; its standard error is the jackknife's over groups of draws.
+    the variance of the draws; its standard error is the jackknife's over the draws, at least 3.
 
     Raises:
         TrainingError: the full gradient is zero.
@@ -119,20 +117,21 @@ def gradient_error(
             f"the full softmax has a zero gradient for all {len(examples.positives)} queries, so errors "
             "relative to it are undefined; raise --queries or tower.scoring.temperature."
         )
-    sums = torch.zeros(_GROUPS, *exact.shape, dtype=torch.float64)
-    squares, counts = torch.zeros(_GROUPS, dtype=torch.float64), torch.zeros(_GROUPS, dtype=torch.float64)
-    share, candidates = 0.0, 0
+    deviations, share, candidates = [], 0.0, 0
     for number in range(draws):
         draw = draw_once(number)
         gradient, shares = sampled_gradient(examples, vectors, scoring, draw, loss)
-        deviation = (gradient - exact).double().cpu()
-        sums[number % _GROUPS] += deviation
-        squares[number % _GROUPS] += deviation.square().sum()
-        counts[number % _GROUPS] += 1
+        deviations.append((gradient - exact).flatten().cpu())
         share += float(shares.mean())
         candidates += draw.ids.shape[-1]
-    squared, error = _squared_bias(sums, squares, counts)
-    mean_square = float(squares.sum()) / draws
+    each = torch.stack(deviations).double()
+    products = each @ each.T
+    mean_square = float(products.trace()) / draws
+    products.fill_diagonal_(0.0)
+    squared = float(products.sum()) / (draws * (draws - 1))
+    # The jackknife: the same mean without each draw in turn.
+    without = (products.sum() - 2.0 * products.sum(dim=1)) / ((draws - 1) * (draws - 2))
+    error = float((without - without.mean()).square().sum() * (draws - 1) / draws) ** 0.5
     return GradientError(
         bias=_root(squared / length),
         bias_low=_root((squared - 2.0 * error) / length),
@@ -141,23 +140,6 @@ def gradient_error(
         effective_share=share / draws,
         candidates=candidates / draws,
     )
-
-
-def _squared_bias(sums: Tensor, squares: Tensor, counts: Tensor) -> tuple[float, float]:
-    """The mean inner product of the errors of two different draws, and its standard error."""
-    total, all_squares, count = sums.sum(dim=0), squares.sum(), counts.sum()
-    left = [
-        _pairs(total - sums[group], all_squares - squares[group], count - counts[group])
-        for group in range(len(counts))
-        if counts[group]
-    ]
-    without = torch.stack(left)
-    spread = (without - without.mean()).square().sum() * (len(left) - 1) / len(left)
-    return float(_pairs(total, all_squares, count)), float(spread.sqrt())
-
-
-def _pairs(total: Tensor, squares: Tensor, count: Tensor) -> Tensor:
-    return (total.square().sum() - squares) / (count * (count - 1))
 
 
 def _root(value: float) -> float:

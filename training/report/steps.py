@@ -14,7 +14,6 @@ from turret.training.batches.batches import TrainingBatches
 from turret.training.checkpoint import load_model
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import with_settings
-from turret.training.distributed.world import unreported
 from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import Objective
 from turret.training.randomness import stream
@@ -87,7 +86,7 @@ def moved_model(run: Run, data: PreparedData, samplers: Mapping[int, Sequence[Sa
     as in training: the optimiser starts afresh at the run's highest learning rate.
     """
     steady = with_settings(run.experiment, {"training.warmup": 0.0, "training.decay": 1.0})
-    trainer = Trainer(replace(run, experiment=steady), data, report=unreported)
+    trainer = Trainer(replace(run, experiment=steady), data, report=lambda _: None)
     model = trainer.model
     load_model(run.folder / MODEL, model)
     rows, steps = torch.arange(model.item.item_count, device=trainer.device), max(samplers)
