@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from torch import Tensor
 
 from turret.data.extras import install_command
 from turret.data.prepared import HistoryEnd, PreparedData
-from turret.data.ranges import groups, ranges
 from turret.training.baselines.interactions import (
     Baseline,
     Fitted,
@@ -33,7 +31,6 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf, popularity_order, popularity_scores
 
 RECENT_SHARE = 0.1
-_EVENTS_A_BLOCK = 2**22
 # Events that estimate the time from which on an event is recent.
 _SAMPLE = 2**20
 FACTORS, REGULARISATION, CONFIDENCE, ITERATIONS = 64, 0.1, 10.0, 15
@@ -58,21 +55,14 @@ def fit_recent(data: PreparedData, until: HistoryEnd) -> Fitted:
 def recent_counts(data: PreparedData) -> NDArray[np.int64]:
     """The number of events of each item in the newest tenth of the training part: int64 [N]."""
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
-    lengths = ends - starts
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    if not offsets[-1]:
+    lengths = np.column_stack([ends - starts, data.offsets[1:] - ends]).ravel()
+    is_training = np.repeat(np.tile([True, False], len(starts)), lengths)
+    if not is_training.any():
         return np.zeros(len(data.item_ids), dtype=np.int64)
-    sampled = np.unique(np.linspace(0, offsets[-1] - 1, min(_SAMPLE, offsets[-1])).astype(np.int64))
-    owners = np.searchsorted(offsets, sampled, side="right") - 1
-    times = data.times[starts[owners] + sampled - offsets[owners]]
-    since = np.quantile(times, 1 - RECENT_SHARE, method="lower")
-    counts = np.zeros(len(data.item_ids), dtype=np.int64)
-    bounds = groups(offsets, _EVENTS_A_BLOCK)
-    for first, last in pairwise(bounds):
-        positions = ranges(starts[first:last], lengths[first:last])
-        is_recent = data.times[positions] >= since
-        counts += np.bincount(data.event_items[positions[is_recent]], minlength=len(counts))
-    return counts
+    every = slice(None, None, 1 + len(is_training) // _SAMPLE)
+    since = np.quantile(data.times[every][is_training[every]], 1 - RECENT_SHARE, method="lower")
+    recent = is_training & (data.times >= since)
+    return np.bincount(data.event_items[recent], minlength=len(data.item_ids))
 
 
 def _untimed(data: PreparedData) -> str | None:
