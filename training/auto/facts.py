@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+import polars as pl
 
 from turret.data.features import Bag, Column
 from turret.data.prepared import PreparedData
+from turret.data.ranges import ranges
 from turret.training.batches.batches import check_trainable
 from turret.training.randomness import stream
 from turret.training.verdict.order import Order, order_of
@@ -79,49 +80,41 @@ def tastes(data: PreparedData) -> dict[str, float]:
     share none. At most 20,000 users, drawn once, are read. A feature without a value that two items share is
     left out.
     """
-    users, items = _distinct_items(data)
-    counts = np.bincount(users)
-    pairs_of_users = int((counts * (counts - 1)).sum())
-    # How often the item of each entry is in the log.
-    frequencies = np.bincount(items)[items] if len(items) else items
-    pairs_of_log = len(items) ** 2 - int(frequencies.sum())
+    starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
+    chosen = stream(0, "tastes", 0).permutation(len(starts))[:_TASTED_USERS]
+    lengths = (ends - starts)[chosen]
+    items = data.event_items[ranges(starts[chosen], lengths)].astype(np.int64)
+    used = pl.DataFrame({"user": np.repeat(chosen, lengths), "item": items}).unique(maintain_order=True)
+    used = used.with_columns(of_user=pl.len().over("user"), of_item=pl.len().over("item"))
+    pairs_of_users = int((used["of_user"].cast(pl.Int64) - 1).sum())
+    pairs_of_log = len(used) ** 2 - int(used["of_item"].sum())
     found = {}
     for feature in data.item_features.features:
         if feature.kind not in ("category", "multi") or not pairs_of_users or not pairs_of_log:
             continue
-        events, values, shares = _values_of(data.item_features.columns[feature.name], items)
-        size = feature.size
-        of_user, of_log = (
-            np.bincount(np.unique(keys, return_inverse=True)[1], weights=shares)
-            for keys in (users[events] * size + values, values)
-        )
+        entries = used.join(_values_of(data.item_features.columns[feature.name]), on="item")
+        alone = entries["share"] ** 2
         # Both without the pairs of an item with itself.
-        within = float((of_user**2).sum() - (shares**2).sum())
-        all_of_log, same_item = float((of_log**2).sum()), float((shares**2 * frequencies[events]).sum())
+        within = _alike(entries, "user", "value") - float(alone.sum())
+        all_of_log, same_item = _alike(entries, "value"), float((alone * entries["of_item"]).sum())
         if all_of_log - same_item > _ROUNDING * all_of_log:
             found[feature.name] = within / pairs_of_users / (all_of_log - same_item) * pairs_of_log
     return found
 
 
-def _distinct_items(data: PreparedData) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Users, numbered from 0, and their distinct items: one entry a pair."""
-    starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
-    chosen = stream(0, "tastes", 0).permutation(len(starts))[:_TASTED_USERS].tolist()
-    items = [np.unique(data.event_items[starts[user] : ends[user]]).astype(np.int64) for user in chosen]
-    users = np.repeat(np.arange(len(items)), [len(own) for own in items])
-    return users, np.concatenate([np.empty(0, dtype=np.int64), *items])
+def _alike(entries: pl.DataFrame, *groups: str) -> float:
+    """The sum over groups of the squared sum of their shares: pairs of entries that share a value."""
+    sums = entries.group_by(*groups, maintain_order=True).agg(pl.col("share").sum())
+    return float((sums["share"] ** 2).sum())
 
 
-def _values_of(
-    column: Column, items: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """The known values of `items`: index in `items`, code, and one over the item's number of codes."""
-    if not isinstance(column, Bag):
-        codes = np.asarray(column)[items].astype(np.int64)
-        known = np.flatnonzero(codes)
-        return known, codes[known], np.ones(len(known))
-    lengths = np.diff(column.offsets)[items]
-    events = np.repeat(np.arange(len(items)), lengths)
-    places = np.arange(len(events)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    codes = np.asarray(column.values)[column.offsets[items][events] + places].astype(np.int64)
-    return events, codes, 1.0 / lengths[events]
+def _values_of(column: Column) -> pl.DataFrame:
+    """The known values of all items: `item`, `value`, and `share`, one over the item's number of values."""
+    if isinstance(column, Bag):
+        lengths = np.diff(column.offsets)
+        items = np.repeat(np.arange(len(lengths)), lengths)
+        return pl.DataFrame(
+            {"item": items, "value": np.asarray(column.values), "share": 1.0 / lengths[items]}
+        )
+    items = np.flatnonzero(column)
+    return pl.DataFrame({"item": items, "value": np.asarray(column)[items], "share": np.ones(len(items))})

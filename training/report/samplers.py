@@ -98,7 +98,7 @@ class SamplerReport:
         self.query_count = min(request.queries, self.batches.example_count, affordable)
         self.queries = self._queries(self.model)
         self.context = SamplerContext(self.statistics, self.scoring, request.seed, self.device)
-        self.skipped: list[dict[str, str]] = []
+        self.skipped: dict[tuple[str, str], list[str]] = {}
 
     def measure(self) -> dict[str, Any]:
         """The report as JSON-ready dicts."""
@@ -132,7 +132,10 @@ class SamplerReport:
             "samplers": rows,
             "in_batch_losses": in_batch,
             "staleness": stale,
-            "skipped": self.skipped,
+            "skipped": [
+                {"sampler": label, "negatives": ", ".join(sizes), "reason": reason}
+                for (label, reason), sizes in self.skipped.items()
+            ],
         }
 
     def _queries(self, model: TwoTowers) -> Queries:
@@ -180,13 +183,9 @@ class SamplerReport:
         return sampler
 
     def _skip(self, entry: Entry, reason: str) -> None:
-        """Record a skipped sampler: one record for each reason, with all its sizes."""
-        size = "" if entry.negatives is None else f" {entry.negatives}"
-        for record in self.skipped:
-            if (record["sampler"], record["reason"]) == (entry.label, reason):
-                record["negatives"] += f",{size}"
-                return
-        self.skipped.append({"sampler": entry.label, "negatives": size.strip(), "reason": reason})
+        """Record a skipped sampler and its size."""
+        sizes = self.skipped.setdefault((entry.label, reason), [])
+        sizes += [] if entry.negatives is None else [str(entry.negatives)]
 
     def _measures(self, entry: Entry, sampler: Sampler, queries: Queries) -> dict[str, Any]:
         examples, vectors, draws = queries.examples, queries.vectors, self.request.draws
