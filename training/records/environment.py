@@ -73,19 +73,14 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
     None outside a repository, before its first commit, and without git.
     """
-    commit = _git(folder, "rev-parse", "HEAD")
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return None if commit is None or changes is None else {"commit": commit, "dirty": bool(changes)}
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    """The output of a git command that changes nothing; None if it fails."""
-    command = ["git", "--no-optional-locks", "-C", str(folder), *words]
+    command = ["git", "--no-optional-locks", "-C", str(folder), "describe"]
+    command += ["--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    commit = done.stdout.strip()
+    return {"commit": commit.removesuffix("-dirty"), "dirty": commit.endswith("-dirty")}
 
 
 def package_version(package: str) -> str | None:
