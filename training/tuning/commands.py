@@ -11,7 +11,6 @@ from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.data.text import text_table
-from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import short_names, with_settings, write_experiment
 from turret.training.device import pick_device
@@ -113,9 +112,19 @@ class Trials:
         """Finish a trial and describe its outcome."""
         if (earlier := self.study.duplicate(trial)) is not None:
             return self._repeat(trial, earlier)
+
+        def is_hopeless(epoch: int) -> bool:
+            # After the last epoch there is nothing to save.
+            return epoch < experiment.training.epochs and bool(trial.should_prune())
+
+        def observe(epoch: int, value: float) -> bool:
+            trial.report(value, epoch)
+            return is_hopeless(epoch)
+
         try:
             experiment = self._experiment(trial)
-            progress = self._train(trial, number, experiment)
+            run = Run(self.run_folder(number), experiment, self.data.folder, self.data.fingerprint)
+            progress = train(run, self.data, overwrite=True, report=lambda _: None, observe=observe)
         except (TurretError, torch.OutOfMemoryError) as error:
             if not isinstance(error, _SETTINGS_ERRORS) and not self.study.best():
                 raise
@@ -127,26 +136,12 @@ class Trials:
         trial.set_user_attr(SECONDS, progress.seconds)
         value = float(progress.best or 0.0)
         result = f"{self.metric} {value:.4f}"
-        if self._is_hopeless(trial, progress.epoch, experiment):
+        if is_hopeless(progress.epoch):
             self.study.prune(trial)
             return f"stopped after epoch {progress.epoch}: {result} is below the median of the others"
         self.study.complete(trial, value)
         leads = " (best)" if self.study.best()[0] == number else ""
         return f"{result} at epoch {progress.best_epoch}, {progress.seconds:.0f} s{leads}"
-
-    def _train(self, trial: Trial, number: int, experiment: ExperimentConfig) -> Progress:
-        """Train a trial from its start, also one that was interrupted."""
-
-        def observe(epoch: int, value: float) -> bool:
-            trial.report(value, epoch)
-            return self._is_hopeless(trial, epoch, experiment)
-
-        run = Run(self.run_folder(number), experiment, self.data.folder, self.data.fingerprint)
-        return train(run, self.data, overwrite=True, report=lambda _: None, observe=observe)
-
-    def _is_hopeless(self, trial: Trial, epoch: int, experiment: ExperimentConfig) -> bool:
-        """The pruner's verdict; always False in the last epoch, after which there is nothing to save."""
-        return epoch < experiment.training.epochs and bool(trial.should_prune())
 
     def _repeat(self, trial: Trial, earlier: FrozenTrial) -> str:
         """Copy the outcome of an earlier trial with the same settings."""
@@ -160,11 +155,10 @@ class Trials:
         return f"the same settings as trial {number}, so not trained again"
 
     def _save_best(self) -> None:
-        """Write the best experiment and remove all runs but those of the best and the next trial."""
+        """Write the best experiment and remove all runs but that of the best trial."""
         best, finished = self.study.best(), self.study.finished()
-        retained = {self.run_folder(number).name for number in (*best[:1], len(finished) + 1)}
         for run in (self.folder / TRIALS).glob("[0-9]*"):
-            if run.name not in retained:
+            if run not in map(self.run_folder, best[:1]):
                 shutil.rmtree(run)
         if best:
             trial = finished[best[0] - 1]
