@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from pydantic import TypeAdapter
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -90,10 +89,7 @@ class ParentBundle:
             BundleError: a file is missing or changed.
         """
         check_files(self.folder, read_manifest(self.folder))
-        try:
-            return load_file(self.folder / "model.safetensors")
-        except SafetensorError as error:
-            raise TrainingError(f"{self.folder}: its model can't be read ({error}); copy it again.") from None
+        return load_file(self.folder / "model.safetensors")
 
     def check(self, towers: TowerConfig, item: Sequence[Feature], user: Sequence[Feature]) -> None:
         """Compare the bundle's towers with `towers`, which read the features `item` and `user`.

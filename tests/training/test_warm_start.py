@@ -340,13 +340,9 @@ def test_what_can_not_be_read_is_said(bundle: Path, name: str, content: bytes) -
 
 
 def test_a_damaged_model_is_not_gone_on_from(bundle: Path) -> None:
-    """Whether its checksum tells, or what is in it."""
     model = bundle / "model.safetensors"
     model.write_bytes(model.read_bytes()[:-1] + b"\x00")
     with pytest.raises(BundleError, match="not the file that was published"):
-        ParentBundle.open(bundle).parameters()
-    replace_file(bundle, model.name, b"safetensors")
-    with pytest.raises(TrainingError, match="its model can't be read"):
         ParentBundle.open(bundle).parameters()
 
 
