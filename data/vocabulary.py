@@ -16,87 +16,9 @@ from numpy.typing import NDArray
 
 from turret.data.errors import DataError
 
-_LONGEST = 31  # characters; each further word of 8 bytes slows every lookup
-_WORD = 8
-# Slots per id: at 5 to 10, at most a tenth of the ids lose their slot to another.
-_SLOTS = 5
-_MULTIPLIERS = np.random.default_rng(2026).integers(1 << 63, size=8, dtype=np.uint64) << 1 | 1
-
-Words = NDArray[np.uint64]
-
-
-class IdTable:
-    """Finds most ids of a vocabulary; an id that it misses may still be in the vocabulary.
-
-    There is no probing: of the ids that share a slot, only the first is found.
-    """
-
-    def __init__(self, ids: Sequence[int | str]) -> None:
-        self._type = type(ids[0])
-        # At least one byte of padding: a longer id, cut to this width, differs in the last byte from all ids.
-        longest = max((len(text) for text in ids if isinstance(text, str)), default=0)
-        self._dtype = f"S{_WORD * (longest // _WORD + 1)}" if self._type is str else "i8"
-        self._words = self._as_words(ids)
-        bits = int(_SLOTS * len(ids)).bit_length()
-        self._shift = np.uint64(64 - bits)
-        self._slots = np.zeros(1 << bits, dtype=np.int32)
-        rows = np.arange(len(ids), dtype=np.int32)[::-1]
-        self._slots[self._slot(self._words)[::-1]] = rows  # reversed, so the first id of a slot wins
-
-    @classmethod
-    def of(cls, ids: Sequence[int | str]) -> "IdTable | None":
-        """Make the table of 64-bit integers or short ASCII texts; None for other ids."""
-        try:
-            if not ids or (isinstance(ids[0], str) and not _fit(ids)):
-                return None
-            return cls(ids)
-        except OverflowError:
-            return None
-
-    def rows(self, ids: Sequence[int | str]) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
-        """Return the rows [M] of M ids, and the positions of the ids that were not found.
-
-        Returns None for ids that the table can't compare.
-        """
-        if not self._is_comparable(ids):
-            return None
-        try:
-            words = self._as_words(ids)
-        except (UnicodeEncodeError, OverflowError):
-            return None
-        rows = self._slots.take(self._slot(words))
-        is_other = self._words.take(rows, axis=0) != words
-        return rows, np.flatnonzero(is_other if is_other.ndim == 1 else is_other.any(axis=1))
-
-    def _is_comparable(self, ids: Sequence[int | str]) -> bool:
-        """Check that all ids have the table's type; NumPy would convert True to 1, and "a\\0" to "a"."""
-        if self._type is int:
-            return set(map(type, ids)) == {int}
-        try:
-            return "\0" not in "".join(ids)  # type: ignore[arg-type]  # raises for anything but texts
-        except TypeError:
-            return False
-
-    def _as_words(self, ids: Sequence[int | str]) -> Words:
-        words = np.array(ids, dtype=self._dtype).view(np.uint64)
-        return words if len(words) == len(ids) else words.reshape(len(ids), -1)
-
-    def _slot(self, words: Words) -> NDArray[np.int64]:
-        mixed = words * _MULTIPLIERS[0] if words.ndim == 1 else words @ _MULTIPLIERS[: words.shape[1]]
-        slots: NDArray[np.int64] = (mixed >> self._shift).view(np.int64)
-        return slots
-
-
-def _fit(ids: Sequence[int | str]) -> bool:
-    texts = [text for text in ids if isinstance(text, str)]
-    return max(map(len, texts)) <= _LONGEST and all(map(str.isascii, texts)) and "\0" not in "".join(texts)
-
-
 Id = int | str
 ID_LENGTH = 512  # characters: the longest id that data may hold and a request may name
 
-# A loop looks up this few ids as quickly as the table does.
-_FEW = 8
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
@@ -106,10 +28,6 @@ class Vocabulary:
     An integer vocabulary returns integers, a string vocabulary strings. Look-up converts between the two
     where that is unambiguous, because ids travel through URLs and CSV files: "42" finds 42 and 42 finds "42",
     but "042" finds neither.
-
-    Several ids are looked up in an `IdTable`, whose cache misses overlap. A dictionary is faster in a loop
-    (3 us instead of 13 us for the same 50 ids of 100,000), but slower in the service, where other work fills
-    the caches: .53 of the requests/s of a bare route (mean of 6 runs), and .55 with the table (2 runs).
 
     Raises DataError when an id occurs twice or the ids are of mixed kinds.
     """
@@ -138,10 +56,6 @@ class Vocabulary:
     def _rows(self) -> dict[Id, int]:
         return dict(zip(self._ids, range(len(self._ids)), strict=True))
 
-    @cached_property
-    def _table(self) -> IdTable | None:
-        return IdTable.of(self._ids)
-
     def row(self, outside_id: Id) -> int | None:
         """Return the row of an id, or None if it is unknown."""
         if isinstance(outside_id, bool):
@@ -155,17 +69,14 @@ class Vocabulary:
     def known_rows(self, ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
         """Return the rows of the known ids, in the order given, and the unknown ids."""
         ids = ids if isinstance(ids, list | tuple) else list(ids)
-        found = self._table.rows(ids) if self._table is not None and len(ids) > _FEW else None
-        if found is None:
-            return self._rows_one_by_one(ids)
-        rows, missing = found
-        unknown: list[Id] = []
-        for position in missing.tolist():
-            row = self.row(ids[position])
-            if row is None:
-                unknown.append(ids[position])
-            rows[position] = -1 if row is None else row
-        return rows[rows >= 0] if unknown else rows, unknown
+        # Hot path: known ids of the vocabulary's own kind need no Python loop. A boolean would be found among
+        # integers as the 0 or 1 that it equals.
+        if self.kind == "string" or set(map(type, ids)) == {int}:
+            try:
+                return np.fromiter(map(self._rows.get, ids), np.int32, len(ids)), []
+            except TypeError:  # None: an unknown id
+                pass
+        return find_rows(self.row, ids)
 
     def known_rows_of_each(self, lists: Sequence[Sequence[Id]]) -> list[tuple[NDArray[np.int32], list[Id]]]:
         """Return `known_rows` of each list; lists of known ids are looked up together, which is faster."""
@@ -175,17 +86,6 @@ class Vocabulary:
             return [self.known_rows(ids) for ids in lists]
         ends = list(accumulate(map(len, lists)))
         return [(rows[start:end], []) for start, end in pairwise([0, *ends])]
-
-    def _rows_one_by_one(self, ids: Sequence[Id]) -> tuple[NDArray[np.int32], list[Id]]:
-        """Like `known_rows`, for few ids and for a vocabulary without a table, such as one of UUIDs."""
-        # Hot path: known ids of the vocabulary's own kind need no Python loop. A boolean would be found among
-        # integers as the 0 or 1 that it equals.
-        if self.kind == "string" or set(map(type, ids)) == {int}:
-            try:
-                return np.fromiter(map(self._rows.get, ids), np.int32, len(ids)), []
-            except TypeError:  # None: an unknown id
-                pass
-        return find_rows(self.row, ids)
 
     def id(self, row: int) -> Id:
         """Return the id at `row`. Raises IndexError for a row outside 0 .. len - 1 (there is no row -1)."""
@@ -212,7 +112,7 @@ class Vocabulary:
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             vocabulary = cls(stored["ids"])
-            _ = vocabulary._rows, vocabulary._table  # built now, so that no request waits for it
+            _ = vocabulary._rows  # built now, so that no request waits for it
             is_valid = vocabulary.kind == stored["kind"] or not len(vocabulary)
         except FileNotFoundError:
             raise DataError(f"{path} is missing; it holds a vocabulary") from None

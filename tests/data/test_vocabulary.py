@@ -1,6 +1,5 @@
-"""Ids and rows: vocabularies, the table that finds many at once, and ranges of rows."""
+"""Ids and rows: vocabularies and ranges of rows."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from turret.data.errors import DataError
 from turret.data.ranges import groups, ranges
-from turret.data.vocabulary import IdTable, Vocabulary, is_canonical_integer
+from turret.data.vocabulary import Vocabulary, is_canonical_integer
 
 INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True)
 TEXTS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), unique=True, min_size=1)
@@ -106,28 +105,6 @@ def test_a_boolean_is_no_id() -> None:
     assert (rows.tolist(), unknown) == ([2], [True])
 
 
-def table_of(ids: Sequence[int | str]) -> IdTable:
-    found = IdTable.of(ids)
-    assert found is not None
-    return found
-
-
-@pytest.mark.parametrize(
-    ("ids", "asked"),
-    [
-        (["a", "True", "1"], ["a", True]),
-        (["a", "True", "1"], ["a", 1]),
-        ([0, 1, 2], [True, 0]),
-        ([0, 1, 2], ["1", 0]),
-        ([0, 1, 2], [2**64, 0]),
-        (["a", "b"], ["a\0", "b"]),
-        (["a", "b"], ["a", "ä"]),
-    ],
-)
-def test_what_numpy_would_take_for_another_id_is_not_looked_up(ids: Any, asked: list[Any]) -> None:
-    assert table_of(ids).rows(asked) is None
-
-
 def check(ids: Any, asked: list[Any]) -> None:
     vocabulary = Vocabulary(ids)
     rows, unknown = vocabulary.known_rows(asked)
@@ -144,8 +121,7 @@ def check(ids: Any, asked: list[Any]) -> None:
         max_size=40,
     ),
 )
-def test_a_vocabulary_finds_the_same_with_it(ids: list[str], asked: list[Any]) -> None:
-    """Also where a text is cut off, holds a zero, or shares a slot with another."""
+def test_many_texts_are_found_as_one_at_a_time(ids: list[str], asked: list[Any]) -> None:
     check(ids, asked + ids)
 
 
@@ -153,7 +129,7 @@ def test_a_vocabulary_finds_the_same_with_it(ids: list[str], asked: list[Any]) -
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=60, unique=True),
     st.lists(st.one_of(st.integers(-(2**64), 2**64), st.booleans()), min_size=9, max_size=40),
 )
-def test_so_does_one_of_integers(ids: list[int], asked: list[int]) -> None:
+def test_many_integers_are_found_as_one_at_a_time(ids: list[int], asked: list[int]) -> None:
     check(ids, asked + ids)
 
 
