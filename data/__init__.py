@@ -2,7 +2,6 @@
 
 __all__ = [
     "cli",
-    "cli_errors",
     "configuration",
     "errors",
     "extras",
@@ -13,6 +12,7 @@ __all__ = [
     "prepared",
     "progress",
     "ranges",
+    "stores",
     "text",
     "vocabulary",
 ]

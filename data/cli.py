@@ -47,8 +47,7 @@ def fetch(
     from turret.data.datasets import DATASETS
     from turret.data.datasets import fetch as fetch_dataset
     from turret.data.errors import without_credentials
-    from turret.data.object_stores.place import is_url
-    from turret.data.object_stores.prepared_objects import fetch_prepared
+    from turret.data.stores import fetch_prepared, is_url
 
     if is_url(name):
         print(f"{without_credentials(name)} is in {fetch_prepared(name, target)}")
@@ -119,11 +118,11 @@ def prepare(
     Example: `turret data prepare orders.csv --user customer --item sku --time ordered_at --on-bad drop`
     """
     from turret.data.configuration import load_configuration, parse_overrides
-    from turret.data.object_stores.prepared_objects import new_prepared
     from turret.data.preparing.describe import describe as describe_folder
     from turret.data.preparing.options import given_settings
     from turret.data.preparing.prepare import prepare as prepare_events
     from turret.data.reading.schema import PrepareConfig
+    from turret.data.stores import new_prepared
 
     overrides = {"source": source, **given_settings(context.obj), **parse_overrides(settings or [])}
     loaded = load_configuration(PrepareConfig, config, overrides)
@@ -155,10 +154,9 @@ def append(
     Example: `turret data append events.parquet --to var/prepared`
     """
     from turret.data.errors import without_credentials
-    from turret.data.object_stores.place import is_url
-    from turret.data.object_stores.prepared_objects import changed_prepared
     from turret.data.preparing.append import append as append_events
     from turret.data.preparing.options import given_settings
+    from turret.data.stores import changed_prepared, is_url
 
     place = source if is_url(source) else Path(source)
     with changed_prepared(target) as folder:
@@ -180,7 +178,7 @@ def upload(
     Example: `turret data upload var/prepared --to s3://shop/prepared`
     """
     from turret.data.errors import without_credentials
-    from turret.data.object_stores.prepared_objects import upload_prepared
+    from turret.data.stores import upload_prepared
 
     upload_prepared(folder, target, overwrite)
     print(f"{folder} is at {without_credentials(target)}")

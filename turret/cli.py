@@ -1,14 +1,20 @@
 """The command line. Each subcommand imports its package only when it runs."""
 
+import errno
+import signal
+import sys
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 import turret
 from turret.activation.cli import app as activation_app
 from turret.data.cli import app as data_app
-from turret.data.cli_errors import ErrorHandlingGroup
+from turret.data.errors import TurretError
+from turret.data.extras import install_hint
 from turret.data.progress import print_lines
 from turret.history.cli import app as history_app
 from turret.planning.cli import app as planning_app
@@ -19,6 +25,43 @@ from turret.service.keys.cli import app as keys_app
 from turret.tower.cli import AsJson
 from turret.tower.cli import app as tower_app
 from turret.training.cli import app as training_app
+
+
+class ErrorHandlingGroup(TyperGroup):
+    """A command group that prints errors as sentences, and exits on Ctrl-C without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the subcommand."""
+        stopped = False
+
+        def stop(number: int, frame: FrameType | None) -> NoReturn:
+            nonlocal stopped
+            stopped = True
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            return super().invoke(ctx)
+        except TurretError as error:
+            _end(str(error), error.exit_status)
+        except KeyboardInterrupt:
+            _end("stopped", 130)
+        except Exception as error:
+            if stopped:  # torch turns an interrupt during its import into other errors
+                _end("stopped", 130)
+            if isinstance(error, OSError) and error.filename and error.errno != errno.EPIPE:
+                _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the space", 1)
+            if isinstance(error, ModuleNotFoundError) and (hint := install_hint(error)):
+                _end(hint, 1)
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def _end(sentence: str, status: int) -> NoReturn:
+    print(f"turret: {sentence}", file=sys.stderr)
+    raise typer.Exit(status) from None
+
 
 app = typer.Typer(
     cls=ErrorHandlingGroup,

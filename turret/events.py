@@ -9,12 +9,12 @@ from turret.arguments import naming_arguments
 from turret.data.configuration import load_configuration
 from turret.data.errors import DataError
 from turret.data.events.dropped_rows import headline_of
-from turret.data.object_stores.place import is_url
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append as append_events
 from turret.data.preparing.options import settings_by_option
 from turret.data.preparing.prepare import prepare as prepare_events
 from turret.data.reading.schema import PrepareConfig
+from turret.data.stores import is_url
 from turret.tables import Table, table_paths
 
 _LOG = logging.getLogger("turret")

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from turret.data.errors import MissingExtraError, SourceError
 from turret.data.extras import EXTRA_OF, install_command
-from turret.data.object_stores.place import Place, is_url
+from turret.data.stores import Place, is_url
 
 
 @runtime_checkable

@@ -11,7 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
 from turret.data.files import map_ordered
-from turret.data.histories.splits import by_part
 from turret.data.ranges import groups
 
 Result = TypeVar("Result")
@@ -88,3 +87,14 @@ def write_histories(
             files.write(events)
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.concatenate(lengths))])
     return Histories(files, offsets, min(ends), max(ends), np.concatenate(splits) if splits else None)
+
+
+def by_part(parts: NDArray[np.int8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Follow `parts` int8 [E] (0 train, 1 validation, 2 test), ascending within every user."""
+    return np.column_stack([count_true(parts < part, offsets) for part in (1, 2)])
+
+
+def count_true(is_before: NDArray[np.bool_], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return offsets[u] plus the number of true values of user u, int64 [U]."""
+    counts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(is_before, dtype=np.int64)])
+    return offsets[:-1] + counts[offsets[1:]] - counts[offsets[:-1]]

@@ -1,17 +1,64 @@
-"""The configured split of histories, and its description."""
+"""The split of histories into parts, as configured, and its description.
+
+`splits` int64 [U, 2] are the absolute ends of each user's train and validation part in events that are sorted
+by user and, within a user, by part and time.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.data import manifest
 from turret.data.errors import ConfigurationError, EmptyDataError
-from turret.data.histories.histories import Block, Histories
-from turret.data.histories.splits import MINIMUM_EVENTS_TO_SPLIT, by_time, hold_out_tail, last_out, time_cuts
+from turret.data.histories.histories import Block, Histories, count_true
 from turret.data.prepared import PARTS
 from turret.data.reading.schema import FilesSplit, LastSplit, TimeSplit
 from turret.data.reading.times import TimeReader, parse_time
+
+MINIMUM_EVENTS_TO_SPLIT = 3
+
+
+def last_out(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Hold out each user's last event for the test and the one before it for validation.
+
+    Users with fewer than three events keep all of them for training, as holding out two would leave
+    nothing to learn from (Kang and McAuley 2018, "Self-attentive sequential recommendation", section IV.A).
+    """
+    starts, ends = offsets[:-1], offsets[1:]
+    is_split = ends - starts >= MINIMUM_EVENTS_TO_SPLIT
+    return np.column_stack([np.where(is_split, ends - 2, ends), np.where(is_split, ends - 1, ends)])
+
+
+def by_time(
+    times: NDArray[Any], offsets: NDArray[np.int64], validation_from: float, test_from: float
+) -> NDArray[np.int64]:
+    """Cut all users at the same times: train < `validation_from` <= validation < `test_from` <= test."""
+    return np.column_stack([count_true(times < cut, offsets) for cut in (validation_from, test_from)])
+
+
+def hold_out_tail(
+    splits: NDArray[np.int64], offsets: NDArray[np.int64], fraction: float
+) -> NDArray[np.int64]:
+    """Move the newest `fraction` (rounded down) of each user's train events to the empty validation part."""
+    held = ((splits[:, 0] - offsets[:-1]) * fraction).astype(np.int64)
+    return np.column_stack([splits[:, 0] - held, splits[:, 1]])
+
+
+def time_cuts(times: NDArray[Any], validation_fraction: float, test_fraction: float) -> tuple[Any, Any]:
+    """Return the two times that leave at least these fractions of all events to validation and test.
+
+    Events at the same time stay in one part. `times` [E] is reordered in place.
+    """
+    last = len(times) - 1
+    positions = [
+        min(int(len(times) * (1 - fraction)), last)
+        for fraction in (validation_fraction + test_fraction, test_fraction)
+    ]
+    times.partition(positions)
+    validation_from, test_from = times[positions].tolist()
+    return validation_from, test_from
 
 
 @dataclass(frozen=True)

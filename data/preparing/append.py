@@ -12,14 +12,13 @@ from turret.data.events.dropped_rows import PrepareReport, describe_dropped
 from turret.data.histories.build_histories import build_histories
 from turret.data.histories.joined_logs import joined_logs
 from turret.data.manifest import BadRows, Manifest, Removed
-from turret.data.object_stores.local_copies import LocalCopies
-from turret.data.object_stores.place import Place
 from turret.data.prepared import PreparedData
 from turret.data.preparing.ingest import ingest_source, shared_columns
 from turret.data.preparing.prepare import complete, new_prepared_folder, one_writer
 from turret.data.progress import progress
 from turret.data.reading.open_source import entity_files, open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
+from turret.data.stores import LocalCopies, Place, local_copies
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def append(source: Place, target: Path, options: Mapping[str, object] | None = N
 
 def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str, object]) -> AppendReport:
     with (
-        LocalCopies(target) as copies,
+        local_copies(target) as copies,
         new_prepared_folder(target, overwrite=True) as folder,
         progress("Appending", 3) as advance,
     ):

@@ -18,12 +18,12 @@ from turret.data.events.events import Log, refuse_absent_kinds, validate
 from turret.data.events.labels import check_labels
 from turret.data.events.read_events import IngestedEvents, read_events
 from turret.data.manifest import BadRows, Columns
-from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.preparing.columns import Role, choose_columns
 from turret.data.preparing.item_catalog import EntityTable, malformed_rows, read_entity_table
 from turret.data.reading.open_source import open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig, has_own_nulls
 from turret.data.reading.tables import EXAMPLES, Source, Table
+from turret.data.stores import LocalCopies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

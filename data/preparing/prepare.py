@@ -28,7 +28,6 @@ from turret.data.manifest import (
     hash_all,
     hash_files,
 )
-from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.prepared import ColdItems
 from turret.data.preparing.columns import Role
 from turret.data.preparing.encoding import encode, raw_features
@@ -39,6 +38,7 @@ from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnin
 from turret.data.progress import LOGGER, counted, progress
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES
+from turret.data.stores import LocalCopies, local_copies
 from turret.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def prepare(
     target = Path(target)
     with (
         one_writer(target) if overwrite else nullcontext(),
-        LocalCopies(target) as copies,
+        local_copies(target) as copies,
         new_prepared_folder(target, overwrite) as folder,
         progress("Preparing", 3) as advance,
     ):
@@ -102,7 +102,9 @@ def complete(
     user_features, item_features, notes = _write_catalogs(folder, config, ingested, built)
     has_times, has_kinds = ingested.log.time.kind == "timestamp", ingested.columns.kind is not None
     repeats = count_repeats(built, parts.splits, has_times, has_kinds)
-    sources = {copies.name(path): hashed for path, hashed in hash_all(ingested.source.files).items()}
+    sources = {
+        copies.named(path.as_posix()): hashed for path, hashed in hash_all(ingested.source.files).items()
+    }
     manifest = _manifest(folder, config, ingested, built, parts, user_features, item_features, sources)
     shares = {"repeat_share": repeats.share, "visit_repeat_share": repeats.in_visit}
     manifest = manifest.model_copy(update=shares)

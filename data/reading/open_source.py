@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from turret.data.errors import ConfigurationError, SourceError
-from turret.data.object_stores.local_copies import LocalCopies
-from turret.data.object_stores.place import Place
 from turret.data.reading.movielens import WANTED, is_movielens, open_movielens
 from turret.data.reading.readers import (
     FORMATS,
@@ -19,6 +17,7 @@ from turret.data.reading.readers import (
 )
 from turret.data.reading.schema import FileFormat, FilesSplit, FormatSettings, PrepareConfig
 from turret.data.reading.tables import Source, Table
+from turret.data.stores import LocalCopies, Place
 
 EVENTS = ("events", "interactions", "ratings", "transactions", "orders", "purchases", "clicks", "views")
 ITEMS = ("items", "products", "movies", "articles", "videos")

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from turret.data.object_stores.place import Place
+from turret.data.stores import Place
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
 NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-", r"\N")

@@ -18,9 +18,8 @@ from tests.data.conftest import Prepare
 from turret.data.errors import ConfigurationError
 from turret.data.events.event_arrays import Events
 from turret.data.histories.filters import distinct_events, k_core
-from turret.data.histories.histories import Histories, write_histories
-from turret.data.histories.partition import partition
-from turret.data.histories.splits import by_part, by_time, hold_out_tail, last_out, time_cuts
+from turret.data.histories.histories import Histories, by_part, write_histories
+from turret.data.histories.partition import by_time, hold_out_tail, last_out, partition, time_cuts
 from turret.data.reading.schema import FilesSplit, LastSplit, TimeSplit
 from turret.data.reading.times import TimeReader
 

@@ -16,7 +16,7 @@ from turret.data.errors import BadRowsError, ColumnError, DataError, EmptyDataEr
 from turret.data.events.event_arrays import Events
 from turret.data.features import Bag
 from turret.data.histories import histories
-from turret.data.histories.splits import by_time
+from turret.data.histories.partition import by_time
 from turret.data.prepared import ColdItems, PreparedData
 from turret.data.preparing.append import append
 from turret.data.preparing.columns import choose_columns

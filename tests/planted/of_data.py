@@ -52,7 +52,7 @@ def the_k_core_is_filtered_once(original: Function) -> Function:
     return k_core
 
 
-@planted("turret.data.histories.splits:by_time", "data/test_histories.py")
+@planted("turret.data.histories.partition:by_time", "data/test_histories.py")
 def an_event_at_the_cut_belongs_to_the_part_before_it(original: Function) -> Function:
     def by_time(times: Any, offsets: Any, *cuts: float) -> Any:
         return original(times, offsets, *(np.nextafter(cut, np.inf) for cut in cuts))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from turret.data.configuration import load_configuration
 from turret.data.errors import without_credentials
 from turret.data.events.event_arrays import stable_order
-from turret.data.object_stores.place import Place
+from turret.data.stores import Place
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups, ranges

@@ -1,0 +1,333 @@
+"""Object stores by URL (`s3://`, `gs://`), through fsspec and the driver of the scheme.
+
+Logs are copied before they are read. Prepared data is written with its manifest last, and fetched by the
+digests of its manifest.
+"""
+
+import re
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, TypeGuard
+
+from pydantic import Field
+
+from turret.data.errors import (
+    DataError,
+    FetchError,
+    MissingExtraError,
+    SourceError,
+    TurretError,
+    text_without_credentials,
+    without_credentials,
+)
+from turret.data.extras import install_command
+from turret.data.files import new_folder, temporary_folder
+from turret.data.manifest import MANIFEST, Manifest, hash_all, hash_files
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+_URL = r"^[A-Za-z][A-Za-z0-9+.-]+://.+$"
+
+Url = Annotated[str, Field(pattern=_URL)]
+"""Such as `s3://bucket/events.parquet`."""
+
+Place = Url | Path
+
+
+def is_url(place: str | Path) -> TypeGuard[str]:
+    """Tell whether a place is a URL; a path is none."""
+    return isinstance(place, str) and re.match(_URL, place) is not None
+
+
+# The extra with the driver of a scheme.
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
+
+
+class Objects:
+    """The object at `url`, or the objects below it, by their names relative to it ("" for itself).
+
+    All methods raise SourceError for a store that refuses or does not answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Raises SourceError for an unknown scheme and MissingExtraError without its driver."""
+        self.url = url.rstrip("/")
+        self._store, self._path = _opened(self.url)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of each object by name; empty if there is none."""
+        with self._sentences("read"):
+            self._store.invalidate_cache()
+            try:
+                entry = self._store.info(self._path)
+            except FileNotFoundError:
+                return {}
+            if entry["type"] == "file":
+                return {"": entry["size"]}
+            found = self._store.find(self._path, detail=True)
+        below = len(self._path.rstrip("/")) + 1
+        # A name that ends with a slash marks a folder.
+        return {path[below:]: entry["size"] for path, entry in found.items() if not path.endswith("/")}
+
+    def download(self, sizes: dict[str, int], target: Path) -> None:
+        """Copy the objects named in `sizes` to files with these names below `target`, or to `target` itself.
+
+        Raises SourceError also for a name that leads out of `target`, and for a copy of another size.
+        """
+        for name in sizes:
+            if ".." in PurePosixPath(name).parts or name.startswith("/"):
+                raise SourceError(
+                    f"{self.url} has an object {name!r}, which no file can be called; rename it"
+                )
+        files = [target / name for name in sizes]
+        for file in files:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        with self._sentences("read"):
+            self._store.get([self._at(name) for name in sizes], list(map(str, files)))
+        for file, (name, size) in zip(files, sizes.items(), strict=True):
+            if file.stat().st_size != size:
+                raise SourceError(
+                    f"{self.url}/{name}".rstrip("/") + " has changed while it was read; run the command again"
+                )
+
+    def upload(self, folder: Path, names: Sequence[str]) -> None:
+        """Write the files of `folder` with these names as objects."""
+        with self._sentences("written"):
+            self._store.put([str(folder / name) for name in names], list(map(self._at, names)))
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove objects."""
+        if names:
+            with self._sentences("written"):
+                self._store.rm(list(map(self._at, names)))
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}/{name}" if name else self._path
+
+    @contextmanager
+    def _sentences(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # each driver has errors of its own
+            reason = (str(error) or type(error).__name__).strip().split("\n")[0]
+            raise SourceError(
+                f"{self.url} can't be {done}: {reason}; check the address, and its driver's "
+                "credentials and endpoint (docs/data.md, Object stores)"
+            ) from error
+
+
+def _opened(url: str) -> tuple["AbstractFileSystem", str]:
+    scheme = url.partition("://")[0].lower()
+    try:
+        import fsspec
+
+        if scheme not in fsspec.available_protocols() or scheme in ("file", "local"):
+            raise SourceError(f"{url}: {scheme}:// is no object store; use s3:// or gs://, or a path")
+        store, path = fsspec.url_to_fs(url)
+    except ImportError as error:
+        extra = _EXTRAS.get(scheme)
+        remedy = f"run: {install_command(extra)}" if extra else f"install it ({error})"
+        raise MissingExtraError(f"{url} needs a driver that is not installed; {remedy}") from None
+    except (ValueError, OSError) as error:
+        raise SourceError(f"{url} can't be opened: {error}; check the address") from error
+    return store, path
+
+
+def with_urls(sentence: str, copies: Mapping[str, Path]) -> str:
+    """Return a sentence that names URLs where it named their copies."""
+    for url, copy in copies.items():
+        sentence = sentence.replace(copy.as_posix(), without_credentials(url.rstrip("/")))
+    return sentence
+
+
+@contextmanager
+def naming_urls(copies: Mapping[str, Path]) -> Iterator[None]:
+    """Let a `TurretError` of the block name URLs in place of their copies."""
+    try:
+        yield
+    except TurretError as error:
+        error.args = tuple(with_urls(part, copies) if isinstance(part, str) else part for part in error.args)
+        raise
+
+
+class LocalCopies:
+    """Copies of objects below the folder `folder`, each made once; `paths` are those of the copies by URL."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths: dict[str, Path] = {}
+        self._folder = folder
+
+    def path(self, place: Place) -> Path:
+        """Return the path of a file or folder; a URL is copied first.
+
+        Raises SourceError for a URL with nothing at it, and as `Objects` does.
+        """
+        if not is_url(place):
+            return Path(place)
+        if place not in self.paths:
+            objects = Objects(place)
+            sizes = objects.sizes()
+            if not sizes:
+                raise SourceError(f"there is no object at or below {place}; check the bucket and the path")
+            copy = self._folder / str(len(self.paths)) / objects.url.rpartition("/")[2]
+            objects.download(sizes, copy)
+            self.paths[place] = copy
+        return self.paths[place]
+
+    def named(self, sentence: str) -> str:
+        """Return a sentence, or a path, with URLs in place of copies."""
+        return with_urls(sentence, self.paths)
+
+
+@contextmanager
+def local_copies(target: Path) -> Iterator[LocalCopies]:
+    """Yield local copies in a hidden folder beside `target`, which is removed after the block.
+
+    A `TurretError` of the block names the URLs and not the copies.
+    """
+    with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as folder:
+        copies = LocalCopies(folder)
+        with naming_urls(copies.paths):
+            yield copies
+
+
+@contextmanager
+def new_prepared(place: str, overwrite: bool) -> Iterator[Path]:
+    """Yield the path of a new folder of prepared data: `place`, or one written below that URL at the end.
+
+    The manifest is removed first and written last: data with a manifest is complete. Raises DataError for
+    objects that are there already, unless they are prepared data and `overwrite` is true, and SourceError for
+    a store that can't be written.
+    """
+    if not is_url(place):
+        yield Path(place)
+        return
+    objects = Objects(place)
+    old = objects.sizes()
+    if old and MANIFEST not in old:
+        raise DataError(f"{place} has objects that are not prepared data; choose another address")
+    if old and not overwrite:
+        raise DataError(f"{place} exists already; choose another address, or replace it with --overwrite")
+    with tempfile.TemporaryDirectory(prefix="turret-") as work:
+        folder = Path(work) / objects.url.rpartition("/")[2]
+        with naming_urls({place: folder}):
+            yield folder
+        _write_or_keep(objects, folder, list(old))
+
+
+@contextmanager
+def changed_prepared(place: str) -> Iterator[Path]:
+    """Yield the folder of prepared data to be changed: `place`, or a copy that replaces that URL at the end.
+
+    Raises FetchError for prepared data that can't be fetched whole, DataError for data that another command
+    has changed meanwhile, and SourceError as `Objects` does.
+    """
+    if not is_url(place):
+        yield Path(place)
+        return
+    objects = Objects(place)
+    with tempfile.TemporaryDirectory(prefix="turret-") as work:
+        folder = fetch_prepared(place, Path(work))
+        before = Manifest.load(folder).fingerprint
+        with naming_urls({place: folder}):
+            yield folder
+        if MANIFEST not in (old := objects.sizes()) or _manifest(objects, old).fingerprint != before:
+            raise DataError(f"another command has changed {place} meanwhile; run this one again")
+        _write_or_keep(objects, folder, list(old))
+
+
+def upload_prepared(folder: Path, url: str, overwrite: bool) -> None:
+    """Write the prepared data of `folder` below `url`; objects of an interrupted upload are replaced.
+
+    Raises DataError for a folder that is not whole, and for prepared data at `url` unless `overwrite` is
+    true, and SourceError as `Objects` does.
+    """
+    if not _is_there(folder, manifest := Manifest.load(folder)):
+        raise DataError(f"the files of {folder} are not those of its manifest; prepare the data again")
+    objects = Objects(url)
+    old = objects.sizes()
+    if MANIFEST in old and not overwrite:
+        raise DataError(f"{url} exists already; choose another address, or replace it with --overwrite")
+    # Without a manifest, no one knows whose the other objects are.
+    _write(objects, folder, [*manifest.files, MANIFEST], list(old) if MANIFEST in old else [])
+
+
+def fetch_prepared(url: str, target: Path) -> Path:
+    """Copy the prepared data below `url` to a folder of its name in `target`, and return that.
+
+    A folder with the same data stays as it is; one with other data is replaced, with all files in it. Raises
+    FetchError for objects that are no prepared data or do not match their manifest, DataError for another
+    folder of this name, and SourceError as `Objects` does.
+    """
+    objects = Objects(url)
+    sizes = objects.sizes()
+    if MANIFEST not in sizes:
+        raise FetchError(
+            f"{url} is not prepared data: it has no {MANIFEST}; "
+            f"`turret data prepare ... --to {url}` writes it"
+        )
+    folder = target / objects.url.rpartition("/")[2]
+    manifest = _manifest(objects, sizes)
+    if _is_there(folder, manifest):
+        return folder
+    if missing := manifest.files.keys() - sizes.keys():
+        raise FetchError(f"{url} lacks {min(missing)}, which its manifest names; write it again")
+    with new_folder(folder, overwrite=(folder / MANIFEST).is_file()) as fresh:
+        objects.download({name: sizes[name] for name in manifest.files}, fresh)
+        if hash_files(fresh) != manifest.files:
+            raise FetchError(
+                f"objects of {url} are not those of its manifest; fetch them, or write them, again"
+            )
+        manifest.save(fresh)
+    return folder
+
+
+def _manifest(objects: Objects, sizes: dict[str, int]) -> Manifest:
+    with (
+        tempfile.TemporaryDirectory(prefix="turret-") as work,
+        naming_urls({objects.url: Path(work)}),
+    ):
+        objects.download({MANIFEST: sizes[MANIFEST]}, Path(work))
+        return Manifest.load(Path(work))
+
+
+def _is_there(folder: Path, manifest: Manifest) -> bool:
+    """Tell whether `folder` has the data of `manifest`; other files in it do not count."""
+    try:
+        if Manifest.load(folder).fingerprint != manifest.fingerprint:
+            return False
+    except DataError:  # none, or one that can't be read
+        return False
+    files = {folder / name: file for name, file in manifest.files.items()}
+    return all(path.is_file() for path in files) and hash_all(list(files)) == files
+
+
+def _write_or_keep(objects: Objects, folder: Path, old: list[str]) -> None:
+    """Write the folder; if that fails, move it to where it outlives the command, and name the place.
+
+    The store may have neither the older nor the newer data whole by then.
+    """
+    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+    try:
+        _write(objects, folder, names, old)
+    except BaseException as error:
+        kept = Path(tempfile.mkdtemp(prefix="turret-kept-")) / folder.name
+        folder.rename(kept)
+        command = f"turret data upload {kept} --to {objects.url} --overwrite"
+        sentence = f"the new data is whole in {kept}; write it by `{command}`, then remove the folder"
+        if isinstance(error, SourceError):
+            raise SourceError(f"{error}; {sentence}") from error
+        print(f"turret: {text_without_credentials(sentence)}", file=sys.stderr)
+        raise
+
+
+def _write(objects: Objects, folder: Path, names: list[str], old: list[str]) -> None:
+    objects.remove([name for name in old if name == MANIFEST])
+    objects.upload(folder, [name for name in names if name != MANIFEST])
+    objects.upload(folder, [MANIFEST])
+    objects.remove([name for name in old if name not in names])
