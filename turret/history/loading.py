@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from turret.data.configuration import load_configuration
 from turret.data.errors import without_credentials
 from turret.data.events.event_arrays import stable_order
-from turret.data.stores import Place
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups, ranges
+from turret.data.stores import Place
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import CLOCK_SKEW, Event, HistoryStore, oldest_kept
