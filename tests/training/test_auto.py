@@ -60,15 +60,25 @@ def test_the_figures_of_a_shop(shop: PreparedData) -> None:
     assert (facts.has_validation, facts.has_negatives) == (True, False)
 
 
-def test_a_shop_whose_users_come_back_has_an_order(loyal: PreparedData) -> None:
-    """Users take their last item again."""
+def test_a_shop_whose_users_come_back_has_an_order_and_baselines_to_beat(loyal: PreparedData) -> None:
+    """The first is that users take their last item again; the others are measured on the validation part."""
     found = facts_of(loyal)
     assert found.order.ratio is not None
     assert found.order.ratio > 1.1
+    ranks = []
+    for user in range(len(loyal.users)):
+        newest = list(dict.fromkeys(reversed(loyal.history(user, "validation").tolist())))
+        (target,) = loyal.targets(user, "validation")
+        ranks.append(newest.index(target) + 1 if target in newest else None)
+    again = [rank for rank in ranks if rank is not None]
+    assert found.used_before == pytest.approx(len(again) / len(ranks))
+    gained = sum(1 / np.log2(rank + 1) for rank in again) / len(ranks)
+    # Popular items behind the user's own ones are hit too.
+    assert gained <= found.own_use["last_used"] < gained + 0.2
     told = {
         one.kind: one.sentence for one in data_reasons(found, experiments(repeat_share=0.5)["pooled"], {})
     }
-    assert "so used items are ranked too (evaluation.exclude_seen = false)" in told["repeats"]
+    assert f"last used items have {found.own_use['last_used']:.4f}" in told["repeats"]
     assert "users take their last item again" in next(told[kind] for kind in told if "order" in kind)
 
 
@@ -311,6 +321,16 @@ def test_without_a_trial_that_succeeds_nothing_is_picked(
     give(monkeypatch, dict.fromkeys(("transformer", "transformer_short", "pooled")), facts())
     with pytest.raises(TrainingError, match="every trial failed: no memory"):
         choose(handmade, {}, print)
+
+
+def test_a_choice_that_loses_to_the_users_own_items_is_told(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+) -> None:
+    values = {"transformer": 0.11, "transformer_short": 0.1, "pooled": 0.12}
+    for own, told in ((0.13, True), (0.11, False)):
+        give(monkeypatch, values, facts(repeat_share=0.3, own_use={"last_used": own}))
+        last = choose(handmade, {}, lambda line: None).reasons[-1]
+        assert ("the user's own items are better" in last.sentence) == told
 
 
 def test_a_run_stores_the_choice_and_the_experiment_as_a_file(

@@ -18,6 +18,7 @@ from turret.training.auto.candidates import (
 )
 from turret.training.auto.facts import Facts, facts_of
 from turret.training.auto.trials import Trial, obstacle, run_trials, trial_reason
+from turret.training.baselines.registry import BASELINES
 from turret.training.config.experiment import ExperimentConfig, TrainingConfig
 from turret.training.errors import TrainingError
 from turret.training.run import Run, check_no_run
@@ -92,7 +93,7 @@ def choose(data: PreparedData, overrides: Sequence[str] | Mapping[str, object], 
             experiments = {left[0]: experiments[left[0]]}
     if hindrance is None:
         picked = _best(trials, data)
-        add(_picked(picked, trials, metric))
+        add(_picked(picked, trials, metric, facts))
     else:
         picked = next(iter(experiments))
         sentence = f"Picked: {picked}, without trials, as {hindrance}."
@@ -108,7 +109,7 @@ def _best(trials: Sequence[Trial], data: PreparedData) -> str:
     return max(valued, key=lambda trial: trial.value or 0.0).candidate
 
 
-def _picked(picked: str, trials: Sequence[Trial], metric: str) -> Finding:
+def _picked(picked: str, trials: Sequence[Trial], metric: str, facts: Facts) -> Finding:
     values = {trial.candidate: trial.value for trial in trials}
     own = values[picked] or 0.0
     others = [
@@ -116,6 +117,8 @@ def _picked(picked: str, trials: Sequence[Trial], metric: str) -> Finding:
     ]
     beside = f"; {', '.join(others)}" if others else ""
     sentence = f"Picked: {picked}, whose validation {metric} is the best, {own:.4f}{beside}."
+    if metric == "ndcg@10" and max(facts.own_use.values(), default=0.0) > own:
+        sentence += " So far the user's own items are better: see the verdict of `turret evaluate`."
     return Finding("picked", sentence, {"picked": picked, "metric": metric, "values": values})
 
 
@@ -172,9 +175,18 @@ def _order(facts: Facts) -> Finding:
 def _repeats(facts: Facts) -> Finding:
     sentence = (
         f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked too "
-        "(evaluation.exclude_seen = false)."
+        "(evaluation.exclude_seen = false)"
     )
-    return Finding("repeats", sentence, {"share": facts.repeat_share, "exclude_seen": False})
+    if facts.own_use:
+        beaten = listing(
+            [f"{BASELINES[name].title} have {value:.4f}" for name, value in facts.own_use.items()]
+        )
+        sentence += (
+            f". {facts.used_before:.0%} of the validation users take an item again, and a model has to beat "
+            f"their own items: by validation ndcg@10 {beaten}"
+        )
+    figures = {"share": facts.repeat_share, "used_before": facts.used_before, "own_use": dict(facts.own_use)}
+    return Finding("repeats", f"{sentence}.", {**figures, "exclude_seen": False})
 
 
 def _features(facts: Facts) -> Finding:

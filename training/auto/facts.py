@@ -1,7 +1,7 @@
 """Figures of prepared data that decide between experiments."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -9,11 +9,22 @@ import polars as pl
 from turret.data.features import Bag, Column
 from turret.data.prepared import PreparedData
 from turret.data.ranges import ranges
+from turret.training.baselines.registry import BASELINES
 from turret.training.batches.batches import check_trainable
+from turret.training.evaluation.evaluation import (
+    first_targets,
+    measure,
+    relevant_items,
+    sample_users,
+    used_before,
+)
+from turret.training.evaluation.ranking import rank
 from turret.training.randomness import stream
 from turret.training.verdict.order import Order, order_of
 from turret.training.verdict.verdict import MANY
 
+# The users and the cut-off of the validation metric of a trial.
+_USERS, _K = 5_000, 10
 # The users whose tastes are read.
 _TASTED_USERS, _ROUNDING = 20_000, 1e-9
 
@@ -34,6 +45,9 @@ class Facts:
         repeat_share: the share of all events that repeat an item of an earlier visit of their user.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
+        own_use: of data with many repeats, the validation NDCG@10 of the baselines of the user's own use, by
+            their names, where used items are ranked.
+        used_before: the share of validation users whose first target is an item that they had used before.
     """
 
     items: int
@@ -46,6 +60,8 @@ class Facts:
     repeat_share: float
     has_validation: bool
     has_negatives: bool
+    own_use: Mapping[str, float] = field(default_factory=dict)
+    used_before: float = 0.0
 
 
 def facts_of(data: PreparedData) -> Facts:
@@ -57,7 +73,9 @@ def facts_of(data: PreparedData) -> Facts:
     check_trainable(data)
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
     validation_starts, validation_ends = data.bounds("validation")
+    has_validation = bool((validation_ends > validation_starts).any())
     share = data.manifest.repeat_share
+    own_use, used = _own_use(data) if has_validation and share >= MANY else ({}, 0.0)
     return Facts(
         items=len(data.item_ids),
         examples=int(np.maximum(ends - starts - 1, 0).sum()),
@@ -67,9 +85,25 @@ def facts_of(data: PreparedData) -> Facts:
         order=order_of(data, repeats=share >= MANY),
         in_file_order=data.manifest.time.kind == "position",
         repeat_share=share,
-        has_validation=bool((validation_ends > validation_starts).any()),
+        has_validation=has_validation,
         has_negatives=data.negatives is not None,
+        own_use=own_use,
+        used_before=used,
     )
+
+
+def _own_use(data: PreparedData) -> tuple[dict[str, float], float]:
+    """The validation NDCG of each baseline of own use, and the share of users who take an item again."""
+    relevant = sample_users(relevant_items(data, "validation"), _USERS, stream(0, "validation users", 0))
+    found = {}
+    for name, baseline in BASELINES.items():
+        if baseline.of_own_use:
+            scores_of = baseline.fit(data, "validation").scores_of
+            ranked = rank(scores_of, data, relevant.users, "validation", _K, exclude_seen=False)
+            values, _ = measure(ranked, relevant, [_K], len(data.item_ids), f"ranking by {name}")
+            found[name] = float(values[f"ndcg@{_K}"].mean())
+    first = first_targets(data, "validation", relevant.users)
+    return found, float(used_before(data, first, "validation").mean())
 
 
 def tastes(data: PreparedData) -> dict[str, float]:
