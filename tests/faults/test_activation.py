@@ -1,9 +1,6 @@
 """Versions that are activated, rolled back and refused while others ask."""
 
-import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +8,9 @@ import pytest
 
 from tests.support.service_calls import (
     activate,
-    admin,
-    answered_versions,
-    damage,
 )
 from tests.support.service_process import Start, plain_client
 from tests.support.until import until
-from turret.tower.format.listing import current
-
-
-def log_of(root: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (root / "activations.jsonl").read_text().splitlines()]
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(14)
-def test_activations_at_once_take_turns_in_all_workers(start: Start, three: Path) -> None:
-    """Each names what it took the place of, as if it had come alone; in the end all serve the last."""
-    service = start(workers=2)
-    with ThreadPoolExecutor(6) as pool:
-        asked = [("v2", "v3", "v1")[place % 3] for place in range(12)]
-        answers = list(pool.map(lambda version: activate(service, three, version).json(), asked))
-    lines = log_of(three)
-    assert [line["number"] for line in lines] == list(range(1, 14))
-    chain = [line["version"] for line in lines]
-    assert [line.get("previous") for line in lines[1:]] == chain[:-1]
-    assert sorted((answer["previous"], answer["version"]) for answer in answers) == sorted(pairwise(chain))
-    assert not any("behind" in answer for answer in answers)
-    assert current(three) == chain[-1]
-    assert answered_versions(service, 40) == {chain[-1]}
 
 
 @pytest.mark.process
@@ -88,40 +59,3 @@ def test_no_answer_is_older_than_what_an_acknowledged_activation_promised(
         for client in clients:
             client.join()
     assert wrong == []
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(16)
-@pytest.mark.parametrize(
-    ("newest", "restarted"), [("sound", False), ("sound", True), ("damaged", True), ("deleted", False)]
-)
-def test_the_way_back_takes_one_call(start: Start, three: Path, newest: str, restarted: bool) -> None:
-    service = start(workers=2)
-    assert activate(service, three, "v2").status_code == 200
-    if restarted:
-        service.stop()
-        service = start(workers=2)
-    if newest == "damaged":
-        damage(three, "v2")
-    if newest == "deleted":
-        for path in (three / "v2").iterdir():
-            path.unlink()
-    assert admin(service, three, "rollback").json() == {"version": "v1", "previous": "v2"}
-    assert answered_versions(service) == {current(three)} == {"v1"}
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(27)
-def test_what_is_no_name_of_a_version_opens_nothing(start: Start, three: Path) -> None:
-    service = start()
-    for version in ("../v2", "/etc/passwd", "http://127.0.0.1:1/v2", "v2/../v1", "current", ".gate", "v2\0"):
-        route = {"version": version, "share": 0.5}
-        for path, body in (("activate", {"version": version}), ("routes", {"canary": route})):
-            answer = admin(service, three, path, body)
-            assert answer.status_code == 422, (version, path)
-            assert answer.json()["error"]["field"].endswith("version")
-        answer = service.client.post("/v1/recommend", json={"min_version": version})
-        assert answer.status_code == 422
-        assert answer.json()["error"]["field"] == "min_version"
-    assert current(three) == "v1"
-    assert list(three.glob(".gate/*")) == []

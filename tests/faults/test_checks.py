@@ -60,20 +60,6 @@ def until_replaced(service: Process, victim: int) -> None:
 
 
 @pytest.mark.fault(63)
-def test_a_check_that_takes_too_long_is_killed_and_several_tries_leave_none(
-    start: Start, three: Path, besides: Besides
-) -> None:
-    service = start(workers=2, gate_seconds=0.5, before=besides("signal.pause()"))
-    workers = children(service.process.pid)
-    for _ in range(3):
-        answer = activate(service, three, "v2")
-        assert answer.status_code == 409
-        assert "after 0.5 seconds" in answer.json()["error"]["message"]
-        until(lambda: not checks_of(workers), "the check has ended")
-    assert children(service.process.pid) == workers
-
-
-@pytest.mark.fault(63)
 def test_a_check_ends_with_the_worker_that_asked_for_it(
     start: Start, three: Path, tmp_path: Path, besides: Besides
 ) -> None:
@@ -91,28 +77,6 @@ def test_a_check_ends_with_the_worker_that_asked_for_it(
     service.until_said("restarting")
     until(lambda: listeners(service), "another worker answers")
     assert ask(service)["version"] == "v1"
-
-
-@pytest.mark.fault(63)
-def test_a_check_has_nothing_of_the_service_and_passes(
-    start: Start, three: Path, tmp_path: Path, besides: Besides
-) -> None:
-    begun, go = tmp_path / "begun", tmp_path / "go"
-    waits = f"open({str(begun)!r}, 'w').close()\n    while not os.path.exists({str(go)!r}): time.sleep(.01)"
-    service = start(workers=2, admin_port=0, before=besides(waits))
-    workers = children(service.process.pid)
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(activate, service, three, "v2")
-        until(begun.exists, "it is among its checks")
-        (check,) = checks_of(workers)
-        held = {int(one.name): os.readlink(one) for one in Path(f"/proc/{check}/fd").iterdir()}
-        environment = Path(f"/proc/{check}/environ").read_text().split("\0")
-        go.touch()
-        assert asked.result().status_code == 200
-    # The request, the log of the service, and the outcome; uvloop leaves a second descriptor of each.
-    others = {name for name in held.values() if name not in (held[0], held[2], held[3])}
-    assert all(Path(name).is_relative_to(three / "v2") for name in others)
-    assert "OMP_NUM_THREADS=1" in environment
 
 
 # What a worker sends its supervisor as soon as it serves.

@@ -1,6 +1,5 @@
 """An item that is withdrawn, or comes, after the index was built: in the real process."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,25 +83,3 @@ def test_it_holds_after_a_crash_and_a_restart(start: Start) -> None:
     for found in everywhere(second.client):
         assert 107 not in found
         assert 900 in found
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(60)
-def test_the_limit_of_new_items_holds_whoever_puts_them_at_once(start: Start) -> None:
-    limit = 20
-    service = start(workers=WORKERS, fresh_items_limit=limit)
-    statuses: list[int] = []
-
-    def put(first: int) -> None:
-        for number, client in enumerate(fresh_connections(service, 6)):
-            statuses.append(client.put(f"/v1/items/{first + number}", json=FEATURES).status_code)
-
-    threads = [threading.Thread(target=put, args=(900 + 10 * number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(statuses) == {200, 409}
-    assert limit <= statuses.count(200) < limit + len(threads)
-    served = [item for item in answer(service.client, history=[101], k=200) if item >= 900]
-    assert len(served) == statuses.count(200)

@@ -3,18 +3,15 @@
 import json
 import os
 import signal
-import socket
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.service_calls import anew
-from tests.support.service_process import FIRST, Process, Start
-from tests.support.tools import require
+from tests.support.service_process import Process, Start
 from tests.support.until import until
 
-SHORT_QUEUE = FIRST + "import turret.service.observing.logs as logs; logs.QUEUED = 100\n"
 ASKED = {"history": [101, 102], "k": 5}
 
 
@@ -72,57 +69,3 @@ def test_a_scrape_of_any_worker_tells_of_all_and_nothing_goes_back_when_one_is_k
         before = after
     assert only(before, "turret_worker_starts_total") == 4
     until(lambda: only(figures(service), "turret_in_flight") == 1, "the scrape itself alone is running")
-
-
-def answers(service: Process, count: int) -> None:
-    """Every one of these requests is answered."""
-    for _ in range(count):
-        answer = service.client.post("/v1/recommend", json=ASKED, headers={"X-Request-ID": "mine"})
-        assert answer.status_code == 200
-        assert answer.headers["x-request-id"] == "mine"
-
-
-def answers_until_dropped(service: Process, count: int) -> None:
-    """It answers on while lines of the log are dropped and counted."""
-
-    def is_dropped() -> bool:
-        answers(service, 50)
-        return only(figures(service), "turret_telemetry_dropped_total") >= count
-
-    until(is_dropped, "lines are dropped")
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(32)
-def test_a_log_that_nobody_reads_is_dropped_and_counted_until_somebody_does(start: Start) -> None:
-    """The pipe takes 64 kB. Not even the supervisor waits: a worker that is killed is replaced."""
-    service = start(before=SHORT_QUEUE, access_log=True, workers=2)
-    answers_until_dropped(service, 100)
-    (victim, _) = workers(service)
-    os.kill(victim, signal.SIGKILL)
-    until_replaced(service, victim)
-    answers_until_dropped(service, 200)
-    assert service.process.stderr is not None
-    line: dict[str, object] = {}
-    while line.get("request_id") != "last":  # somebody reads again
-        service.client.post("/v1/recommend", json=ASKED, headers={"X-Request-ID": "last"})
-        line = json.loads(service.process.stderr.readline())
-    assert line["route"] == "/v1/recommend"
-    assert service.stop()[0] == 0
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(32)
-@pytest.mark.parametrize("collector", ["silent", "gone"])
-def test_a_collector_of_traces_that_is_silent_or_gone_makes_no_request_wait(
-    start: Start, collector: str
-) -> None:
-    require("otel")
-    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as gone:
-        gone.bind(("127.0.0.1", 0))  # and never listens; the other accepts, and never answers
-        port = (silent if collector == "silent" else gone).getsockname()[1]
-        named = f"import os; os.environ['OTEL_EXPORTER_OTLP_ENDPOINT'] = 'http://127.0.0.1:{port}'\n"
-        quick = "os.environ |= {'OTEL_EXPORTER_OTLP_TIMEOUT': '1', 'OTEL_BSP_SCHEDULE_DELAY': '200'}\n"
-        service = start(before=named + quick, trace_share=1.0)
-        answers(service, 500)
-        assert service.stop()[0] == 0

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -53,25 +52,6 @@ def test_a_redis_that_is_gone_and_comes_back(start: Start, redis: RedisServer) -
     redis.start()
     comes_back(service, "after")
     assert set(stored(service)) == {*kept, "after"}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("how", ["hangs", "is slow"])
-def test_a_redis_that_hangs_or_is_slow(start: Start, redis: RedisServer, how: str) -> None:
-    service = start(store=redis.address, **SETTINGS)
-    assert acknowledged(service, event("before"))
-    if how == "hangs":
-        with redis.paused():
-            goes_on_without(service)
-    else:
-        sleeper = Thread(target=redis.ask, args=("DEBUG", "SLEEP", "5"))
-        sleeper.start()
-        until(lambda: recommended(service)["degraded"], "it sleeps")
-        goes_on_without(service)
-        sleeper.join()
-    comes_back(service, "after")
-    assert set(stored(service)) - {"lost"} == {"before", "after"}
-    assert recommended(service)["items"][0]["source"] == "towers"
 
 
 @pytest.mark.nightly

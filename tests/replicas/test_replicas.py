@@ -2,10 +2,8 @@
 one version, whichever of them took the call."""
 
 import os
-import shutil
 import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from tests.conftest import contents
 from tests.support.item_towers import with_item_tower
 from tests.support.redis_cluster import own_cluster
 from tests.support.redis_server import RedisServer, own_redis
-from tests.support.service_calls import activate, admin, answered_versions, ask, children, damage, metric
+from tests.support.service_calls import activate, admin, answered_versions, ask, children, metric
 from tests.support.service_process import Process
 from tests.support.until import until
 from turret.service.stores.redis.client import read_address
@@ -125,43 +123,6 @@ def test_what_one_replica_acknowledges_holds_in_all(pair: Pair, root: Path) -> N
 
 
 @pytest.mark.nightly
-@pytest.mark.fault(71)
-def test_no_answer_of_any_replica_is_older_than_an_acknowledged_activation(pair: Pair, root: Path) -> None:
-    """An answer that begins after the acknowledgement is of that activation or a later one."""
-    order = ["v1"]
-    acknowledged = [0]
-    wrong: list[object] = []
-    count = [0]
-    over = threading.Event()
-
-    def look(service: Process) -> None:
-        while not over.wait(0.01):  # without a pause an activation takes seconds
-            least = acknowledged[0]
-            version = ask(service, k=3).get("version")
-            count[0] += 1
-            if version not in order[least:]:
-                wrong.append((version, order[least:]))
-
-    threads = [threading.Thread(target=look, args=(service,)) for service in pair * 2]
-    for thread in threads:
-        thread.start()
-    try:
-        for number in range(12):
-            order.append(("v2", "v3", "v1")[number % 3])
-            answer = activate(pair[number % 2], root, order[-1])
-            assert answer.status_code == 200, answer.text
-            assert "replicas_behind" not in answer.json()
-            acknowledged[0] = len(order) - 1
-            seen = count[0]
-            until(lambda seen=seen: count[0] > seen + 4, "all are answered")  # type: ignore[misc]
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
-
-
-@pytest.mark.nightly
 @pytest.mark.fault(68)
 def test_a_replica_that_hangs_or_is_killed_is_named_and_follows_when_it_is_back(
     pair: Pair, root: Path, begin: Begin, redis: RedisServer
@@ -215,53 +176,6 @@ def test_without_redis_answers_go_on_and_changes_are_refused(
     _, complaints = c.stop()
     assert "serving the current version of the folder until the replicas' record is read" in complaints
     assert [line for line in (root / "activations.jsonl").read_text().splitlines() if "pointer" in line] == []
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(70)
-def test_a_replica_that_can_not_open_the_live_version_is_not_ready_and_changes_nothing(
-    pair: Pair, root: Path, begin: Begin, redis: RedisServer
-) -> None:
-    a, b = pair
-    activate(a, root, "v2")
-    b.stop()
-    damage(root, "v2")
-    again = begin(redis.address)
-    until(lambda: again.client.get("/readyz").status_code == 503, "it is not ready")
-    for method, path, body in (
-        ("GET", "/readyz", None),
-        ("POST", "/v1/recommend", {"k": 3}),
-        ("POST", "/v1/recommend/batch", {"requests": [{"k": 3}]}),
-        ("GET", "/v1/items/101/similar", None),
-        ("GET", "/v1/version", None),
-    ):
-        refused = again.client.request(method, path, json=body)
-        assert refused.status_code == 503
-        assert refused.headers["retry-after"] == "2"
-        assert "can't open the live version" in refused.json()["error"]["message"]
-    assert a.client.get("/readyz").json() == {"status": "ready", "version": "v2"}
-    until(lambda: metric(a, "turret_replicas_behind ") == 1, "it is behind")
-    assert activate(again, root, "v3").status_code == 200  # through the replica that is not ready
-    assert versions(a, again) == {"v3"}
-    until(lambda: again.client.get("/readyz").status_code == 200, "it is ready")
-
-
-@pytest.mark.nightly
-def test_replicas_with_folders_of_their_own_agree_too(
-    pair: Pair, root: Path, tmp_path: Path, begin: Begin, redis: RedisServer
-) -> None:
-    """Each of them has the same bundles; the log and the pointer of the other folder follow."""
-    a, _ = pair
-    apart = shutil.copytree(root, tmp_path / "apart")
-    c = begin(redis.address, apart)
-    until_known(a, 3)
-    activate(a, root, "v2")
-    assert ask(c)["version"] == "v2"
-    admin(a, root, "routes", {"canary": {"version": "v3", "share": 1}})
-    assert ask(c, user_id=1)["version"] == "v3"
-    until(lambda: (apart / "current").read_text().strip() == "v2", "its pointer follows")
-    c.stop()
-    assert ask(begin(redis.address, apart), min_version="v2")["version"] == "v2"
 
 
 def store(service: Process, number: int) -> bool:

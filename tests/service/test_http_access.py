@@ -1,16 +1,19 @@
 """Who may call what: scopes, rates and wrong keys."""
 
+import asyncio
 from pathlib import Path
 
 import orjson
 import pytest
 from starlette.testclient import TestClient
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from turret.service.error_responses import write_error
 from turret.service.http.access import Authentication, Bucket
+from turret.service.http.app import create_app
 from turret.service.keys.keyring import Keyring
 from turret.service.keys.keys import add_key, new_key, read_keys, record, remove_key
+from turret.service.settings import Settings
 
 ADMIN_KEY = "the-admin-key-of-32-characters-x"
 WRONG = {"Authorization": "Bearer nobody"}
@@ -112,6 +115,23 @@ def test_no_answer_holds_a_key(keyed: Keyed) -> None:
         answer = client.post("/v1/events", headers={"Authorization": given})
         assert read.removeprefix("Bearer turret_shop_")[:-1] not in answer.text
         assert orjson.loads(answer.content)["error"]["value"] is None
+
+
+@pytest.mark.fault(36)
+def test_a_body_of_who_has_no_key_is_not_read(keyed: Keyed, settings: Settings) -> None:
+    keyed.key("shop", "read")
+    app = create_app(settings.model_copy(update={"keys": keyed.path}))
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        raise AssertionError("the body is read")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/recommend", "headers": [], "query_string": b""}
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 401
 
 
 # ---- Rates

@@ -120,6 +120,7 @@ def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
     assert 'turret_activations_total{outcome="refused"} 1.0' in fresh_client.get("/metrics").text
 
 
+@pytest.mark.fault(16)
 def test_a_rollback_makes_the_one_before_live(fresh_client: TestClient, versions: Path) -> None:
     """Also where the bundle that it leaves is gone."""
     assert rolled_back(fresh_client).status_code == 409

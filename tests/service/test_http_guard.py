@@ -76,6 +76,7 @@ async def test_a_head_behind_another_request_has_a_limit_too() -> None:
             assert await ended(client)
 
 
+@pytest.mark.fault(18)
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nX: y\r\n", b"\r\n\r\n"])
 @in_virtual_time
 async def test_an_unfinished_head_is_closed_at_its_deadline(sent: bytes) -> None:
@@ -133,6 +134,7 @@ async def test_an_offer_of_another_protocol_is_refused(request_: bytes) -> None:
         assert server.app.began == 0
 
 
+@pytest.mark.fault(35)
 @in_virtual_time
 async def test_trailers_are_no_headers() -> None:
     async with running() as server:

@@ -52,6 +52,7 @@ def test_without_a_known_history_popular_items_are_given(client: TestClient, bod
     assert [item["score"] for item in answer["items"]] == [60, 59, 58, 57]
 
 
+@pytest.mark.fault(21)
 def test_unknown_items_are_skipped_and_named_once(client: TestClient) -> None:
     answer = recommended(client, history=[101, "nothing", "102"], k=5)
     assert answer["unknown_items"] == ["nothing"]
@@ -80,6 +81,7 @@ def test_a_version_for_repeat_consumption_keeps_seen_items_unless_told_otherwise
         assert [101 in ids(answer) for answer in results] == [True, False]
 
 
+@pytest.mark.fault(20, 21)
 def test_fewer_than_asked_for_say_that_nothing_is_left(client: TestClient) -> None:
     answer = recommended(client, history=[101], k=1000)
     assert (len(ids(answer)), len(set(ids(answer)))) == (59, 59)

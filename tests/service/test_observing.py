@@ -298,6 +298,7 @@ class Dropped:
         self.calls.append(None)
 
 
+@pytest.mark.fault(32)
 def test_a_full_queue_makes_nobody_wait_and_what_it_loses_is_counted(
     own_logger: logging.Logger, pipe: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -526,6 +527,7 @@ def test_a_span_joins_the_trace_of_its_caller_who_decides_on_it() -> None:
     assert request.parent is None
 
 
+@pytest.mark.fault(32)
 def test_a_collector_that_does_not_take_spans_delays_no_request() -> None:
     """It never answers, until told to."""
     require("otel")
