@@ -1,12 +1,6 @@
 """The calls are as their document describes them, as far as requests made up from it can tell."""
 
 import json
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +18,8 @@ from tests.end_to_end import unsayable
 from tests.support.described_shop import publish_described
 from tests.support.places import ROOT
 from tests.support.service_app import ADMIN, settings_of
-from tests.support.service_process import Process
 from turret.service.http.app import create_app
 from turret.service.http.routes.probes import STATIC
-from turret.service.keys.keys import add_key, new_key, record
 
 CONFIGURATION = ROOT / "schemathesis.toml"
 PATHS = json.loads((STATIC / "openapi.json").read_text("utf-8"))["paths"]
@@ -118,50 +110,3 @@ def test_a_document_that_says_what_is_not_so_is_found(
     with pytest.raises(FailureGroup) as failures:
         explore(document, "POST", "/v1/recommend", mode, 50)
     assert found in str(failures.value.exceptions)
-
-
-@dataclass(frozen=True)
-class Service:
-    url: str
-    admin_url: str
-    key: str
-    process: Process
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    """The real process, closed to those without a key, with its admin calls on a port of their own."""
-    publish_described(tmp_path / "bundles", "v2", seed=1)
-    publish_described(tmp_path / "bundles", "v1")
-    key = new_key("tests")
-    add_key(tmp_path / "keys.json", record("tests", key, ("read", "write", "admin")))
-    process = Process(tmp_path / "bundles", admin_port=0)
-    try:
-        yield Service(process.urls[0], process.urls[-1], key, process)
-    finally:
-        process.close()
-
-
-@pytest.mark.nightly
-def test_calls_in_a_row_are_as_described(service: Service, tmp_path: Path) -> None:
-    """Every check, in every phase: values at and beyond their bounds, made-up ones, calls in a row.
-
-    With the page the port of the admin calls has all calls.
-    """
-    (tmp_path / "schemathesis.toml").write_bytes(CONFIGURATION.read_bytes())
-    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{service.admin_url}/openapi.json"]
-    header = ["--header", f"Authorization: Bearer {service.key}"]
-    hooks = {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": "tests.end_to_end.unsayable"}
-    finished = subprocess.run(
-        [*command, *header, "--no-color", "--seed", "1", "--max-examples", "10"],
-        cwd=tmp_path,
-        env=os.environ | hooks,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stdout[-6000:]
-    (generated,) = re.findall(r"(\d+) generated", finished.stdout)
-    assert int(generated) > 500
-    assert service.process.client.get("/readyz").json()["status"] == "ready"
-    assert service.process.stop()[0] == 0

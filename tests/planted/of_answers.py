@@ -13,7 +13,7 @@ def an_older_change_replaces_the_fields_of_the_bundle(original: Function) -> Fun
     return seeing(original, exported_at=lambda bundle: 0)
 
 
-@planted("turret.service.overlay.fresh:FreshItems._main_mask", "service/test_overlay.py")
+@planted("turret.service.overlay.fresh:FreshItems._main_mask", "service/test_http_items.py")
 def a_replaced_item_is_filtered_by_its_old_fields(original: Function) -> Function:
     return lambda self, filtering: original(replace(self, replaced={}), filtering)
 

@@ -5,20 +5,12 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
-import jsonschema_rs
 import orjson
-import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.api_document import api_page
-from tests.support.described_shop import publish_described
 from turret.service.calls import call_of
 from turret.service.http.routes.probes import STATIC
-from turret.tower.bundle.bundle import Bundle
-from turret.tower.catalog.filters import compile_filter
-from turret.tower.errors import EncodingError, FilterError
 
 DOCUMENT: dict[str, Any] = orjson.loads((STATIC / "openapi.json").read_bytes())
 
@@ -142,81 +134,3 @@ def test_the_page_loads_and_runs_nothing(client: TestClient) -> None:
     assert "frame-ancestors 'none'" in policy
     assert not re.findall(r"<script|<link|src=|https?://", answer.text)
     assert answer.headers["Referrer-Policy"] == "no-referrer"
-
-
-# ---- Requests that the service reads fit the schemas
-
-
-NUMBERS = st.integers(-5, 2000) | st.floats(-1e3, 1e3)
-SCALARS = st.none() | st.booleans() | NUMBERS | st.sampled_from(["nl", ""])
-FIELDS = st.sampled_from(
-    ["title", "genres", "year", "sizes", "new", "country", "anything", "nothing", "unknown"]
-)
-OPERATORS = st.sampled_from(["equals", "any_of", "none_of", "not_null", "gte", "lt", "like"])
-CONDITIONS = FIELDS.flatmap(
-    lambda field: st.dictionaries(OPERATORS, SCALARS | st.lists(SCALARS, max_size=3), max_size=2).map(
-        lambda asked: {field: asked}
-    )
-)
-FILTERS = st.recursive(
-    CONDITIONS,
-    lambda inner: (
-        st.lists(inner, max_size=2).map(lambda some: {"all": some})
-        | st.lists(inner, max_size=2).map(lambda some: {"any": some})
-        | inner.map(lambda one: {"not": one})
-    ),
-    max_leaves=4,
-)
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    root = tmp_path_factory.mktemp("described")
-    publish_described(root)
-    return Bundle.open(root / "v1")
-
-
-def fits(name: str, value: Any) -> bool:
-    """Whether a body of RecommendRequest may have this field."""
-    document = {"$ref": "#/components/schemas/RecommendRequest", "components": DOCUMENT["components"]}
-    return bool(jsonschema_rs.validator_for(document).is_valid({name: value}))
-
-
-@given(FILTERS)
-def test_a_filter_that_is_read_fits(bundle: Bundle, wanted: dict[str, Any]) -> None:
-    try:
-        compile_filter(wanted, bundle.catalog)
-    except FilterError:
-        return
-    assert fits("filter", wanted)
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        {"year": {"gte": 1970, "lt": 2000.5}},
-        {"genres": {"any_of": ["noir"]}},
-        {"sizes": {"none_of": [1, 2]}, "new": {"equals": True}},
-        {"anything": {"not_null": True}},
-        {"all": [{"any": [{"title": {"equals": "Item 1"}}, {"not": {"country": {"any_of": ["nl"]}}}]}]},
-        {},
-    ],
-)
-def test_every_operator_of_filters_fits(bundle: Bundle, wanted: dict[str, Any]) -> None:
-    compile_filter(wanted, bundle.catalog)
-    assert fits("filter", wanted)
-    assert not fits("filter", {"all": [{"year": {"like": 1}}]})
-
-
-@given(st.dictionaries(st.sampled_from(["country", "age", "likes"]), SCALARS | st.lists(SCALARS, max_size=3)))
-def test_features_that_are_read_fit(bundle: Bundle, features: dict[str, Any]) -> None:
-    try:
-        bundle.encoder.check([features])
-    except EncodingError:
-        return
-    assert fits("features", features)
-
-
-@pytest.mark.parametrize(("cap", "is_valid"), [({"genres": 2}, True), ({"genres": 0}, False), ({}, True)])
-def test_a_cap_is_a_count(cap: dict[str, int], is_valid: bool) -> None:
-    assert fits("cap", cap) == is_valid

@@ -84,16 +84,6 @@ def test_nothing_is_nobodys_key(given: bytes | None) -> None:
     assert found_in([record("shop", new_key("shop"), ["read"])], given) is None
 
 
-def test_a_key_of_another_name_is_not_found_under_this_one() -> None:
-    mine, other = new_key("mine"), new_key("other")
-    records = [record("mine", mine, ["read"]), record("other", other, ["read"])]
-    assert found_in(records, bearer(mine.replace("turret_mine_", "turret_other_"))) is None
-    assert found_in(records, bearer(mine.replace("mine", "nobody"))) is None
-    found = found_in(records, bearer(other))
-    assert found is not None
-    assert found.name == "other"
-
-
 def test_a_short_secret_is_nobodys_whatever_the_file_says() -> None:
     short, longer = "turret_short_" + "s" * 31, "turret_longer_" + "s" * 32
     records = [record("short", short, ["read"]), record("longer", longer, ["read"])]

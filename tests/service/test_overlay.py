@@ -4,11 +4,11 @@ import asyncio
 import gc
 import weakref
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ from turret.service.versions.record import ItemsNumber
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.filters import Filter
-from turret.tower.catalog.masks import MaskCache, RowMask
+from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.retrieval import Ranking
 
@@ -78,14 +78,6 @@ def shown(fresh: FreshItems) -> tuple[list[object], dict[int, bytes], list[int],
 
 
 # --- Changes become an overlay
-
-
-def test_unknown_items_get_vectors_and_known_ones_keep_theirs_with_other_fields(bundle: Bundle) -> None:
-    fresh = overlay_of(bundle, put(1, "900", 3), put(2, "901", 5), put(3, "105", fields=b'{"b":2}'))
-    assert shown(fresh) == ([900, 901], {5: b'{"b":2}'}, [], set())
-    assert np.array_equal(fresh.vectors.round(5), np.eye(8)[[3, 5]])
-    assert [fresh.fields_of(row) for row in (4, 5, 60, 61)] == [None, b'{"b":2}', b'{"a":1}', b'{"a":1}']
-    assert fresh.number == 3
 
 
 def test_what_was_put_before_the_bundle_was_made_is_in_it(bundle: Bundle) -> None:
@@ -180,74 +172,6 @@ def test_what_is_no_item_is_left_alone_and_said(
 
 
 # --- One catalog of a bundle and its fresh items
-
-
-@dataclass
-class Young(Filter):
-    """Allows items with an `age` below `limit`; of the bundle, which has no ages, the rows below 10."""
-
-    limit: int
-    masks: MaskCache = field(default_factory=lambda: MaskCache(60))
-    asked: int = 0
-
-    def allowed(self) -> RowMask:
-        return RowMask(np.arange(60) < 10)
-
-    def cached(self, rows: Hashable, make: Callable[[], NDArray[np.bool_]]) -> RowMask:
-        return self.masks.get((rows, self.limit), make)
-
-    def matches(self, fields: Mapping[str, Any]) -> bool:
-        self.asked += 1
-        return int(fields.get("age", 99)) < self.limit
-
-
-@pytest.fixture
-def fresh(bundle: Bundle) -> FreshItems:
-    """Two fresh items, of ages 3 and 30; rows 1 and 20 with ages 40 and 4; row 2 withdrawn."""
-    ages = {"900": b'{"age":3}', "901": b'{"age":30}', "101": b'{"age":40}', "120": b'{"age":4}'}
-    items = (put(number, item, fields=age) for number, (item, age) in enumerate(ages.items(), 1))
-    return overlay_of(bundle, *items, withdrawn(5, "102"), withdrawn(6, "999"))
-
-
-def test_ids_and_rows_are_those_of_one_catalog(fresh: FreshItems, bundle: Bundle) -> None:
-    pairs: dict[int | str, int] = {100: 0, 159: 59, "159": 59, 900: 60, "900": 60, "901": 61}
-    assert {one: fresh.row(one) for one in pairs} == pairs
-    assert [fresh.row(one) for one in (160, "0900", "x", 999)] == [None] * 4
-    assert [fresh.id(row) for row in (0, 59, 60, 61)] == [100, 159, 900, 901]
-    with pytest.raises(IndexError):
-        fresh.id(62)
-    rows, unknown = fresh.known_rows([901, "x", 100, 102, 900, 999])
-    assert (rows.tolist(), unknown) == ([61, 0, 2, 60], ["x", 999])
-    assert rows.dtype == np.int32
-    rows, unknown = empty_overlay(bundle).known_rows([901, 100])
-    assert (rows.tolist(), unknown) == ([0], [901])
-
-
-def test_a_filter_reads_replaced_fields_and_never_allows_what_is_withdrawn(
-    fresh: FreshItems, bundle: Bundle
-) -> None:
-    young = Young(10)
-    allowed = fresh.allowed(young)
-    assert allowed.rows.tolist() == [0, 3, 4, 5, 6, 7, 8, 9, 20]
-    assert fresh.fresh_allowed(young).tolist() == [True, False]
-    assert not allowed.mask.flags.writeable
-    assert fresh.fresh_allowed(Young(99)).tolist() == [True, True]
-    assert empty_overlay(bundle).allowed(Young(10)).rows.tolist() == list(range(10))
-
-
-def test_a_filter_is_evaluated_once_for_an_overlay(fresh: FreshItems) -> None:
-    """Another one, even of the same number as another store may have it, shares no mask with it."""
-    first = Young(10)
-    second = Young(10, first.masks)
-    masks = (
-        [fresh.allowed(one) for one in (first, second)],
-        [fresh.fresh_allowed(one) for one in (first, second)],
-    )
-    assert (first.asked, second.asked) == (4, 0)
-    assert all(one is other for one, other in masks)
-    other = replace(fresh, ids=fresh.ids[:1], fields=fresh.fields[:1], vectors=fresh.vectors[:1])
-    assert other.number == fresh.number
-    assert [len(one.fresh_allowed(first)) for one in (fresh, other, fresh)] == [2, 1, 2]
 
 
 # --- Their ranking among those of the bundle
@@ -364,24 +288,6 @@ async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle
     assert overlay.current(bundle) is None
     assert len(await overlay.of(bundle)) == 1
     assert overlay.current(bundle) is not None
-
-
-def test_a_change_of_one_process_is_in_the_next_look_of_another(bundle: Bundle, tmp_path: Path) -> None:
-    """They share the file and the number; no time has to pass."""
-
-    async def work() -> None:
-        heard = ItemsNumber()
-        stores = [SqliteItems(tmp_path / "items.sqlite") for _ in range(2)]
-        one, other = (ItemOverlayCache(store, heard) for store in stores)
-        await other.of(bundle)
-        for number in range(5):
-            await one.changed(bundle, await put_fresh(stores[0], str(900 + number)))
-            assert other.current(bundle) is None
-            assert len(await other.of(bundle)) == number + 1
-        for store in stores:
-            await store.close()
-
-    asyncio.run(work())
 
 
 @in_virtual_time

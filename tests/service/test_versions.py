@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from tests.support.members import Member, joined, route_in
@@ -582,16 +581,6 @@ async def test_the_way_back_goes_to_and_fro_and_on_after_a_restart(three: Path, 
 
 
 @in_virtual_time
-async def test_a_damaged_pointer_is_mended_by_the_next_activation(three: Path, server: RecordServer) -> None:
-    member = await joined(three, server)
-    (three / "current").write_bytes(b"../../etc\x00")
-    await member.activate("v2")
-    assert current(three) == "v2"
-    (three / "current").write_bytes(b"")
-    assert (await member.activator.roll_back()).version == current(three) == "v1"
-
-
-@in_virtual_time
 async def test_memory_of_replaced_versions_is_given_back(three: Path, server: RecordServer) -> None:
     """Nothing keeps a bundle once no request answers from it."""
     member = await joined(three, server)
@@ -599,44 +588,6 @@ async def test_memory_of_replaced_versions_is_given_back(three: Path, server: Re
     await member.activate("v2")
     gc.collect()
     assert gone() is None
-
-
-def test_every_answer_is_of_one_version_while_versions_change(three: Path) -> None:
-    """Each answer holds items of the version that it names, and no other."""
-    history = [101, 102, 201, 202, 301, 302]
-    batch = {"requests": [{"history": history, "k": 5}, {"k": 5}, {"user_id": 7, "k": 3}]}
-
-    def is_consistent(answer: dict[str, Any]) -> bool:
-        first = 100 * int(answer["version"][1:])
-        return bool(answer["items"]) and all(first <= item["id"] < first + 100 for item in answer["items"])
-
-    async def hammer() -> list[dict[str, Any]]:
-        transport = httpx2.ASGITransport(create_app(settings_of(three)))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
-
-            async def activate() -> None:
-                for place in range(30):  # each is checked by the gate: seconds in all
-                    body = {"version": VERSIONS[place % 3]}
-                    assert (await client.post("/admin/activate", json=body, headers=ADMIN)).status_code == 200
-
-            async def ask() -> list[dict[str, Any]]:
-                answers = []
-                while not activating.done():
-                    answer = await client.post("/v1/recommend", json={"history": history, "k": 10})
-                    several = await client.post("/v1/recommend/batch", json=batch)
-                    results = several.json()["results"]
-                    assert len({result["version"] for result in results}) == 1
-                    answers += [answer.json(), *results]
-                return answers
-
-            activating = asyncio.create_task(activate())
-            answered = await asyncio.gather(ask(), ask())
-            await activating
-            return [answer for answers in answered for answer in answers]
-
-    answers = asyncio.run(hammer())
-    assert {answer["version"] for answer in answers} == set(VERSIONS)
-    assert all(map(is_consistent, answers))
 
 
 # --- Several members
@@ -1126,14 +1077,6 @@ async def test_the_shadow_answers_with_its_own_version_and_is_compared(
     assert asked == ["v2", "v2"]
     assert shadow_figures(metrics) == {"answered": 1, "failed": 1, "dropped": 2}
     assert metrics.registry.get_sample_value("turret_shadow_overlap_sum") == 0.5
-
-
-@in_virtual_time
-async def test_without_a_shadow_nothing_is_wanted(bundles: Path, server: RecordServer) -> None:
-    shadow = Shadow((await joined(bundles, server)).holder, Metrics())
-    assert not shadow.wants()
-    shadow.offer([1], lambda _: [1])
-    await shadow.close()
 
 
 # --- Versions on an engine
