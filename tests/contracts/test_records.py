@@ -12,7 +12,6 @@ from tests.contracts.stores import ADDRESSES, marked
 from tests.support import virtual_time
 from tests.support.memory_records import MemoryRecords, RecordServer
 from tests.support.redis_server import sweep
-from turret.service.stores.contract import Revision
 from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.sqlite.records import SqliteRecords
 
@@ -31,51 +30,6 @@ def test_a_redis_keeps_the_contract(name: str, tmp_path: Path) -> None:
     address = ADDRESSES[name](tmp_path)
     asyncio.run(check_records(lambda: RedisRecords(address, "default", 5.0)))
     sweep(address)
-
-
-class Careless(MemoryRecords):
-    """Replaces any record."""
-
-    async def swap(self, before: bytes, after: bytes) -> bytes:
-        return await super().swap(await self.read(), after)
-
-
-class ByContent(MemoryRecords):
-    """A record that comes back has its old revision."""
-
-    async def poll(self) -> Revision:
-        record = await self.read()
-        return Revision(sum(record), 0)
-
-
-class Endless(MemoryRecords):
-    """A lease has any number of holders."""
-
-    async def take_lease(self, holder: str, seconds: float) -> bool:
-        await super().take_lease(holder, seconds)
-        return True
-
-
-class Forgetful(MemoryRecords):
-    """A report is all that is known."""
-
-    async def leave(self, name: str) -> None:
-        self._server.reports.clear()
-
-
-@pytest.mark.parametrize(
-    ("kind", "sentence"),
-    [
-        (Careless, "a swap of another record returns the record: "),
-        (ByContent, "each replacement has another revision, and a refused one none: "),
-        (Endless, "a lease has one holder: "),
-        (Forgetful, "a member that has left is not listed: "),
-    ],
-)
-def test_a_faulty_store_is_noticed_with_a_sentence(kind: type[MemoryRecords], sentence: str) -> None:
-    server = RecordServer()
-    with pytest.raises(AssertionError, match=f"^{sentence}"):
-        virtual_time.run(check_records(lambda: kind(server)))
 
 
 # Adds lines to the record and says so, until it is done or killed. Two writers never write the same record.

@@ -1,30 +1,15 @@
 """Running services of these tests, and what stands in front of them."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import contents
-from tests.faults.proxy import Proxy
 from tests.support.service_calls import admin
 from tests.support.service_process import Process
 from turret.tower.bundle.publish import publish
-
-
-@pytest.fixture
-def proxy() -> Iterator[Callable[[list[str]], str]]:
-    """Put a proxy in front of services; gives its address."""
-    started: list[Proxy] = []
-
-    def begin(services: list[str]) -> str:
-        started.append(Proxy(services))
-        return started[-1].url
-
-    yield begin
-    for one in started:
-        one.stop()
 
 
 @pytest.fixture(scope="session")

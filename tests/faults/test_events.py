@@ -1,6 +1,5 @@
 """Events that were acknowledged: through kills, damaged files, full disks and wrong clocks."""
 
-import asyncio
 import os
 import random
 import signal
@@ -21,15 +20,12 @@ from tests.support.service_calls import (
     acknowledged,
     children,
     event,
-    metric,
     recommended,
-    send,
     stored,
 )
 from tests.support.service_process import Process, Start, plain_client
 from tests.support.tools import require
 from tests.support.until import until
-from turret.service.stores.sqlite.histories import SqliteHistory
 
 ROUNDS, QUICK_ROUNDS, WHOLE_EVERY = 200, 10, 5
 WRITERS, EVENTS_A_CALL, USERS = 4, 3, 200
@@ -295,52 +291,3 @@ def test_a_clock_that_jumps(start: Start, clock: Path) -> None:
     assert [offsets[name] for name in ("before", "ahead 0", "behind 0", "back 0")] == [0, 1, -1, 0]
     assert len(found) == 61
     assert list(found.values()) == sorted(found.values())
-
-
-LONG, EVENTS_EACH = 100, 3_000
-
-
-def write_long_histories(path: Path) -> None:
-    """Store histories of LONG users faster than events could be sent."""
-    asyncio.run(SqliteHistory(path).close())
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute(
-            f"""
-            WITH RECURSIVE
-                users (u) AS (SELECT 0 UNION ALL SELECT u + 1 FROM users WHERE u < {LONG - 1}),
-                numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < {EVENTS_EACH - 1})
-            INSERT INTO events (user, time, arrival, event_id, item, kind)
-            SELECT printf('long-%02d', u), n, n, printf('%08d', n), 100 + n % 59, NULL FROM users, numbers
-            """
-        )
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(56)
-def test_one_clients_long_histories_degrade_nobody_elses(start: Start, tmp_path: Path) -> None:
-    """A batch of a few kilobytes asks for 300,000 events; those who ask for one user don't notice."""
-    write_long_histories(tmp_path / "long.sqlite")
-    service = start(store=f"sqlite:///{tmp_path}/long.sqlite", history_timeout=5, request_seconds=600)
-    assert send(service, event("e", "short", 110)).status_code == 200
-    requests = [{"user_id": f"long-{number:02}", "k": 1} for number in range(LONG)]
-    answers: list[httpx2.Response] = []
-
-    def ask_for_much() -> None:
-        with plain_client(service.urls[0]) as client:
-            answers.extend(client.post("/v1/recommend/batch", json={"requests": requests}) for _ in range(4))
-
-    many = [threading.Thread(target=ask_for_much) for _ in range(2)]
-    for one in many:
-        one.start()
-    degraded = [recommended(service, "short")["degraded"]]
-    while any(one.is_alive() for one in many):
-        degraded.append(recommended(service, "short")["degraded"])
-    for one in many:
-        one.join()
-    assert not any(degraded), f"{sum(map(bool, degraded))} of {len(degraded)} answers did without the store"
-    assert [one.status_code for one in answers] == [200] * 8
-    for answer in answers:
-        # The newest hundred events of each user have all items but one.
-        assert {result["items"][0]["id"] for result in answer.json()["results"]} == {159}
-    assert metric(service, "turret_breaker_openings_total") == 0

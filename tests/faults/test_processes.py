@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from tests.support.service_calls import (
     listeners,
     stored,
 )
-from tests.support.service_process import Process, Start
+from tests.support.service_process import Start
 from tests.support.until import until
 from turret.tower.bundle.publish import publish
 from turret.tower.format.listing import current
@@ -137,56 +136,9 @@ def test_there_is_one_thread_before_the_fork_and_a_fork_beside_threads_is_refuse
     assert "threads run before the fork of the workers" in refused.process.stderr.read()
 
 
-def refuses(service: Process) -> bool:
-    """Whether new connections are refused."""
-    try:
-        with socket.create_connection(address(service), timeout=1):
-            return False
-    except TimeoutError:  # left alone, as while the workers close their sockets
-        return False
-    except ConnectionRefusedError:
-        return True
-
-
-def is_read(connection: socket.socket) -> bool:
-    """Whether a worker has accepted a connection and read all that was sent on it.
-
-    By the system's table: an end that is not accepted has no inode, and the column tx:rx counts what waits.
-    """
-    ends = connection.getpeername()[1], connection.getsockname()[1]
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if tuple(int(field.rpartition(":")[2], 16) for field in fields[1:3]) == ends:
-            return fields[9] != "0" and int(fields[4].rpartition(":")[2], 16) == 0
-    return False
-
-
 def answer_on(connection: socket.socket) -> bytes:
     """What comes on a connection until it is closed."""
     return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(13)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_sigterm_under_load_fails_no_request_that_comes_through_a_proxy(
-    start: Start, proxy: Callable[[list[str]], str], workers: int
-) -> None:
-    """The proxy looks at /readyz ten times a second. Of two services behind it one is stopped."""
-    services = [start(workers=workers, drain_delay=3.0) for _ in range(2)]
-
-    def until_answered(traffic: Traffic, more: int) -> None:
-        most = len(traffic.answers) + more
-        until(lambda: len(traffic.answers) > most, "traffic flows")
-
-    with Traffic(proxy([service.urls[0] for service in services])).flowing(8) as traffic:
-        until_answered(traffic, 100)
-        services[0].client.close()
-        services[0].process.send_signal(signal.SIGTERM)
-        assert services[0].process.wait() == 0
-        until_answered(traffic, 100)
-    assert traffic.broken == []
-    assert traffic.statuses() == {200}
 
 
 @pytest.mark.process
@@ -212,30 +164,6 @@ def test_a_service_that_is_told_to_end_says_so_and_answers_on(start: Start) -> N
             assert b"connection: close" in answer.lower()
     assert service.process.poll() is None
     assert service.stop(signal.SIGINT) == (0, "")
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(54)
-def test_a_request_that_has_begun_to_come_is_answered(start: Start) -> None:
-    """Half a head on a new connection and on a kept one, and half a body."""
-    service = start(workers=2)
-    with ExitStack() as opened:
-        halves = [opened.enter_context(socket.create_connection(address(service))) for _ in range(3)]
-        halves[0].sendall(ASK)
-        while not halves[0].recv(65536).endswith(b"}"):
-            pass
-        for connection, sent in zip(halves, (20, 20, len(ASK) - 1), strict=True):
-            connection.sendall(ASK[:sent])
-        until(lambda: all(map(is_read, halves)), "a worker has read them")
-        service.process.send_signal(signal.SIGTERM)
-        until(lambda: refuses(service), "no further connections")
-        for connection, sent in zip(halves, (20, 20, len(ASK) - 1), strict=True):
-            connection.sendall(ASK[sent:])
-            answer = answer_on(connection)
-            assert b"HTTP/1.1 200 OK" in answer
-            assert b"connection: close" in answer.lower()
-            connection.close()
-    assert service.process.wait() == 0
 
 
 @pytest.mark.nightly

@@ -297,6 +297,7 @@ async def test_an_idle_connection_is_closed_when_the_server_ends() -> None:
     assert asyncio.get_running_loop().time() < 1
 
 
+@pytest.mark.fault(54)
 @in_virtual_time
 async def test_a_head_that_has_begun_is_waited_for_while_the_server_drains() -> None:
     async with running(drain=20) as server:

@@ -221,6 +221,7 @@ async def test_a_history_that_ends_where_a_portion_does_is_whole() -> None:
         assert (lengths(stored), set(stored.truncated)) == ({"u": min(length, 10_000)}, set())
 
 
+@pytest.mark.fault(56)
 @in_virtual_time
 async def test_a_batch_of_long_histories_is_read_in_bounded_portions() -> None:
     """All get the newest events that the tower needs; truncated histories are marked."""

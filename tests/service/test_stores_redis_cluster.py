@@ -236,25 +236,3 @@ def test_no_event_is_lost_that_a_replica_confirmed(failing: RedisCluster) -> Non
         await writers.check()
 
     work_with(f"{failing.address}?replicas=1", work, seconds=3.0)
-
-
-def test_a_master_that_hangs_is_replaced_and_its_late_writes_do_not_count(failing: RedisCluster) -> None:
-    """It awakes as a replica; an event that only it has was never acknowledged."""
-
-    async def work(store: RedisHistory) -> None:
-        writers = Writers(store)
-
-        async def hang() -> None:
-            key = NAMES.events(USERS[0])
-            master = failing.master_of(key)
-            with master.paused():
-                await until_promoted(failing, key, master)
-                failures = writers.failures  # the new master has no replica that could confirm an event
-                await eventually(lambda: writers.failures > failures + 30, "further calls fail")
-            await asyncio.to_thread(failing.until_whole)
-            await writers.until_more(USERS[0])
-
-        await writers.during(hang())
-        await writers.check()
-
-    work_with(f"{failing.address}?replicas=1", work, seconds=1.0)

@@ -374,31 +374,6 @@ def test_a_damaged_record_is_said_with_the_way_back(server: RedisServer, damage:
 
 
 @nightly
-def test_a_foreign_list_of_members_and_a_foreign_lease_are_said(
-    server: RedisServer,
-) -> None:
-    async def work(records: RedisRecords) -> None:
-        server.ask("SET", "turret:{shared}:replicas:default:reports", "x")
-        with pytest.raises(ReplicasUnavailableError, match=r"another service .*reports.*; delete it"):
-            await records.members("a", b"", 60)
-        server.ask("RPUSH", "turret:{shared}:replicas:default:lease", "x")
-        with pytest.raises(ReplicasUnavailableError, match=r"another service .*lease.*; delete it"):
-            await records.take_lease("a", 60)
-
-    work_with_records(server.address, work)
-
-
-@nightly
-def test_a_report_that_is_dated_in_the_future_is_not_waited_for(server: RedisServer) -> None:
-    async def work(records: RedisRecords) -> None:
-        key = "turret:{shared}:replicas:default:reports"
-        server.ask("HSET", key, "c", f"{(time.time() + 3600) * 1000:.0f} report")
-        assert [(one.name, one.age > 3000) for one in await records.members()] == [("c", True)]
-
-    work_with_records(server.address, work)
-
-
-@nightly
 def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_their_own(
     server: RedisServer,
 ) -> None:
@@ -418,28 +393,3 @@ def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_the
             await other.close()
 
     work_with_records(server.address, work)
-
-
-@nightly
-def test_a_swap_is_confirmed_by_replicas_where_they_are_asked_for(own: RedisServer) -> None:
-    async def work(records: RedisRecords) -> None:
-        with pytest.raises(ReplicasUnavailableError, match="fewer than 1 replicas"):
-            await records.swap(b"", b"one")
-        assert await records.read() == b"one"
-        await records.members("a", b"", 60)
-
-    work_with_records(f"{own.address}?replicas=1", work)
-
-
-@nightly
-def test_the_record_of_a_redis_that_is_down_or_hangs_is_an_error(own: RedisServer) -> None:
-    async def work(records: RedisRecords) -> None:
-        with own.paused(), pytest.raises(ReplicasUnavailableError, match=r"no reply within 0\.5 seconds"):
-            await records.poll()
-        own.kill()
-        calls = (records.poll(), records.read(), records.swap(b"", b"x"), records.members())
-        for call in (*calls, records.leave("a"), records.take_lease("a", 9)):
-            with pytest.raises(ReplicasUnavailableError, match="unavailable"):
-                await call
-
-    work_with_records(own.address, work)

@@ -394,14 +394,6 @@ def test_the_number_of_items_is_raised_and_never_lowered(tmp_path: Path) -> None
     with_records(tmp_path / "record", work)
 
 
-def test_the_record_is_for_its_user_only(tmp_path: Path) -> None:
-    async def work(records: SqliteRecords) -> None:
-        await records.swap(b"", b"one")
-        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
-
-    with_records(tmp_path / "record", work)
-
-
 def test_a_member_that_holds_the_lock_is_waited_for_briefly_and_stops_no_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
