@@ -69,17 +69,3 @@ def test_a_change_holds_in_every_worker_in_the_next_answer(start: Start) -> None
     assert service.client.delete("/v1/items/900").status_code == 200
     for client in fresh_connections(service):
         assert 900 not in answer(client, history=[101])
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(30)
-def test_it_holds_after_a_crash_and_a_restart(start: Start) -> None:
-    first = start(workers=2)
-    assert first.client.put("/v1/items/900", json=FEATURES).status_code == 200
-    assert first.client.delete("/v1/items/107").status_code == 200
-    first.process.kill()
-    first.process.wait()
-    second = start()
-    for found in everywhere(second.client):
-        assert 107 not in found
-        assert 900 in found

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,10 +10,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.support.service_calls import anew, children, lasting_client
-from tests.support.service_process import OPEN, Process, Start
+from tests.support.service_calls import anew, children
+from tests.support.service_process import Process, Start
 from tests.support.until import until
-from turret.service.keys.keys import add_key, new_key, record, remove_key
+from turret.service.keys.keys import add_key, new_key, record
 
 ASK = json.dumps({"history": [101], "k": 3})
 
@@ -148,52 +147,6 @@ def test_workers_that_start_without_the_key_file_go_on_with_the_keys_that_were_r
     change(path)
     kill_workers(service)
     assert (statuses(service), statuses(service, key)) == ({401}, {200})
-
-
-@pytest.mark.process
-@pytest.mark.fault(44)
-def test_a_revocation_counts_also_if_the_file_could_not_be_read_when_it_changed(
-    start: Start, bundles: Path
-) -> None:
-    """The worker has no file descriptor left at that time, and one again later."""
-    key, other = make(bundles, "shop", "read"), make(bundles, "other", "read")
-    service = start(keep_alive_seconds=600)
-    client = lasting_client(service)  # the worker can't accept another connection
-
-    def kept(key: str) -> int:
-        return client.post("/v1/recommend", content=ASK, headers=bearer(key)).status_code
-
-    assert kept(key) == 200
-    (worker,) = children(service.process.pid)
-    limits = resource.prlimit(worker, resource.RLIMIT_NOFILE)
-    resource.prlimit(worker, resource.RLIMIT_NOFILE, (1, limits[1]))
-    remove_key(bundles.parent / "keys.json", "shop")
-    said = "Too many open files; put a file there that the service's user can read; the keys read before"
-    until(lambda: kept(key) == 200 and service.has_said(said), "it looks, and can't know yet")
-    resource.prlimit(worker, resource.RLIMIT_NOFILE, limits)
-    until(lambda: kept(key) == 401, "it is revoked")
-    assert kept(other) == 200
-    client.close()
-    _, complaints = service.stop()
-    assert complaints.count(said) == 1
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(43, 47)
-def test_an_open_service_closes_for_good_when_a_key_file_appears(start: Start, bundles: Path) -> None:
-    """In all workers, also those that start when it is gone again. That it started open was said once."""
-    service = start(workers=2)
-    assert statuses(service) == {200}
-    key, path = make(bundles, "shop", "read"), bundles.parent / "keys.json"
-    until(lambda: statuses(service) == {401}, "all have seen it")
-    path.unlink()
-    assert (statuses(service), statuses(service, key)) == ({401}, {200})
-    kill_workers(service)
-    assert (statuses(service), statuses(service, key)) == ({401}, {200})
-    service.process.terminate()
-    _, complaints = service.process.communicate()
-    assert complaints.count(OPEN) == 1
-    assert "turret keys new" in complaints
 
 
 @pytest.mark.nightly

@@ -11,15 +11,12 @@ import pytest
 
 from tests.conftest import contents
 from tests.support.service_calls import (
-    Traffic,
     activate,
     address,
     anew,
     answered_versions,
     children,
-    event,
     listeners,
-    stored,
 )
 from tests.support.service_process import Start
 from tests.support.until import until
@@ -29,34 +26,6 @@ from turret.tower.format.listing import current
 ASK = (
     b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 )
-
-
-@pytest.mark.process
-@pytest.mark.fault(12)
-def test_a_worker_that_is_killed_under_load_costs_its_own_requests_only(start: Start) -> None:
-    """Another begins at once, nobody else notices, and events that were acknowledged are there."""
-    service = start(workers=2)
-    before = children(service.process.pid)
-    assert len(before) == 2
-    acknowledged = 0
-    with Traffic(service.urls[0]).flowing() as traffic:
-        for killed in range(3):
-            events = [event(f"{killed}-{n}", time=n) for n in range(5)]
-            acknowledged += anew(service, "POST", "/v1/events", json={"events": events}).json()["stored"]
-            victim = children(service.process.pid)[killed % 2]
-            os.kill(victim, signal.SIGKILL)
-            service.until_said("SIGKILL; restarting", killed + 1)
-            answered = len(traffic.answers)
-            until(lambda most=answered + 50: len(traffic.answers) > most, "answers")  # type: ignore[misc]
-            until(lambda: listeners(service) == 2, "another worker")
-    assert traffic.statuses() == {200}
-    # A killed worker takes the connections that it had along: at most one request of each client a time.
-    assert len(traffic.broken) <= 3 * 4
-    assert not set(before) & set(children(service.process.pid))
-    assert len(stored(service)) == acknowledged == 15
-    status, complaints = service.stop()
-    assert status == 0
-    assert complaints.count("SIGKILL; restarting") == 3
 
 
 @pytest.mark.process

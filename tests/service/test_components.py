@@ -12,18 +12,16 @@ from fastapi.testclient import TestClient
 from tests.support.members import route_in
 from tests.support.service_app import ids, post_events, recommended
 from tests.support.until import until
-from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
+from turret.service.errors import HistoryUnavailableError
 from turret.service.http.app import create_app
 from turret.service.ranking.answers import recommend
-from turret.service.schemas.bodies import is_short
 from turret.service.schemas.fields import Cursor
 from turret.service.settings import Settings
-from turret.service.stores.contract import Changes, Event, History, Stores
+from turret.service.stores.contract import Event, History, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.versions.loaded_model import LatencyEstimate, open_live
+from turret.service.versions.loaded_model import open_live
 from turret.service.versions.record import Route, Routes
-from turret.tower.engines.circuit import Circuit
 from turret.tower.format.index_settings import FlatSettings
 
 EVENT = {"event_id": 1, "user_id": 7, "item_id": 101}
@@ -82,49 +80,10 @@ def test_without_the_store_recommendations_go_on_and_no_event_is_acknowledged(
         assert "turret_events_stored_total 0.0" in client.get("/metrics").text
 
 
-def test_users_can_not_be_shown_or_forgotten_without_the_store(settings: Settings) -> None:
-    with with_store(settings, Broken()) as client:
-        for method in ("GET", "DELETE"):
-            assert client.request(method, "/v1/users/7").status_code == 503
-
-
-def test_a_store_that_goes_on_failing_is_not_waited_for(settings: Settings) -> None:
-    """After a few that waited, until the breaker lets one call through again; the answer says how long."""
-    with with_store(settings, Stuck()) as client:
-        circuits = client.app.state.components.histories.circuits  # type: ignore[attr-defined]
-        circuits |= {name: Circuit(seconds=3600.0) for name in circuits}
-        for _ in range(6):
-            answer = client.post("/v1/events", json={"events": [EVENT]})
-            assert answer.status_code == 503
-            assert recommended(client, user_id=7)["degraded"] == ["history"]
-        assert {name: circuit.state for name, circuit in circuits.items()} == {
-            "read": "open",
-            "write": "open",
-        }
-        assert 60 < int(answer.headers["retry-after"]) <= 3600
-
-
 def test_only_the_newest_stored_events_are_read(settings: Settings) -> None:
     with TestClient(create_app(settings.model_copy(update={"stored_history_limit": 2}))) as client:
         post_events(client, *({"event_id": n, "user_id": 7, "item_id": 101 + n, "time": n} for n in range(3)))
         assert ids(recommended(client, user_id=7)) == ids(recommended(client, history=[102, 103]))
-
-
-class ItemsAway(SqliteItems):
-    """A store of items that can't be read."""
-
-    async def changes(self, since: int, limit: int = 1) -> Changes:
-        raise ItemsUnavailableError("it is away")
-
-
-def test_an_answer_says_that_changes_of_items_may_be_missing(settings: Settings) -> None:
-    stores = Stores(SqliteHistory(), ItemsAway())
-    with TestClient(create_app(settings, stores=stores)) as client:
-        assert recommended(client, history=[101])["degraded"] == ["items"]
-        requests = {"requests": [{"history": [101]}, {}]}
-        results = client.post("/v1/recommend/batch", json=requests).json()["results"]
-        assert [one["degraded"] for one in results] == [["items"], ["items"]]
-        assert 'turret_degraded_total{part="items"} 2.0' in client.get("/metrics").text
 
 
 def test_changes_beside_a_version_are_read_before_the_first_request(settings: Settings) -> None:
@@ -172,18 +131,6 @@ def test_long_answers_are_ranked_beside_the_event_loop(
         assert is_beside or latency.seconds < 1.0
 
 
-def test_a_version_is_slow_from_its_first_long_answer_until_they_are_short_again() -> None:
-    """One long answer among short ones does not count."""
-    latency = LatencyEstimate()
-    latency.add(0.05)
-    assert latency.is_long()
-    for _ in range(100):
-        latency.add(0.0005)
-    assert not latency.is_long()
-    latency.add(0.02)
-    assert not latency.is_long()
-
-
 def test_answers_of_a_remote_index_never_hold_up_the_loop(
     published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,8 +140,3 @@ def test_answers_of_a_remote_index_never_hold_up_the_loop(
     latency = open_live(published, "v1").latency
     latency.add(0.0005)
     assert latency.is_long()
-
-
-def test_bodies_beyond_a_size_are_long() -> None:
-    """By their bytes and by their parts."""
-    assert [is_short(body) for body in (b"[1]", b"x" * 32_769, b"[" * 1_001)] == [True, False, False]

@@ -33,11 +33,6 @@ def test_an_event_is_in_the_users_next_answer(fresh_client: TestClient) -> None:
     assert after["items"] == recommended(fresh_client, history=[101, 102])["items"]
 
 
-def test_an_event_counts_once(fresh_client: TestClient) -> None:
-    assert post_events(fresh_client, event(1), event("1")) == {"stored": 1, "duplicates": 1}
-    assert post_events(fresh_client, event(1), event(2)) == {"stored": 1, "duplicates": 1}
-
-
 @pytest.mark.parametrize(
     ("default", "warning"),
     [
@@ -76,21 +71,6 @@ def test_items_that_no_version_knows_yet_are_stored_too(fresh_client: TestClient
     answer = recommended(fresh_client, user_id=7)
     assert answer["unknown_items"] == ["new"]
     assert answer["items"] == recommended(fresh_client, history=[101])["items"]
-
-
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        (1577934245, "2020-01-02T03:04:05.000+00:00"),
-        ("2020-01-02T05:04:05+02:00", "2020-01-02T03:04:05.000+00:00"),
-        ("0001-01-01", "1970-01-01T00:00:00.000+00:00"),
-        (-62135596800, "1970-01-01T00:00:00.000+00:00"),
-    ],
-)
-def test_a_time_is_stored_and_shown(fresh_client: TestClient, given: object, shown: str) -> None:
-    post_events(fresh_client, event(1, time=given))
-    (stored,) = fresh_client.get("/v1/users/7").json()["events"]
-    assert stored["time"] == shown
 
 
 @pytest.mark.parametrize("more", [{}, {"time": None}, {"time": 253402300799}, {"time": "9999-12-31"}])

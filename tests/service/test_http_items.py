@@ -50,18 +50,6 @@ def test_items_are_returned_by_their_ids_in_the_order_of_the_request(client: Tes
     assert ids(answer) == [159, 100]
 
 
-def test_the_fields_are_summarised(client: TestClient) -> None:
-    assert client.get("/v1/fields").json() == {
-        "version": "v1",
-        "title": "title",
-        "picture": None,
-        "fields": [
-            {"name": "title", "kind": "text", "missing": 0},
-            {"name": "genres", "kind": "texts", "missing": 0, "values": [{"value": "drama", "items": 60}]},
-        ],
-    }
-
-
 def test_an_item_of_the_version_is_shown_with_its_fields_and_popularity(client: TestClient) -> None:
     """The bundle of the tests has 60 items with the counts 60 to 1."""
     assert client.get("/v1/items/107").json() == {

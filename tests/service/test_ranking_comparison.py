@@ -13,9 +13,7 @@ from tests.support.virtual_time import run
 from turret.service.errors import (
     ConflictError,
     HistoryUnavailableError,
-    NotFoundError,
     NotReadyError,
-    RequestError,
 )
 from turret.service.overlay.fresh import empty_overlay
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -32,12 +30,9 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import Event, History
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores
-from turret.service.stores.sqlite.histories import SqliteHistory
-from turret.service.versions.activation import RefusedError
 from turret.service.versions.gate import overlap_between
 from turret.service.versions.loaded_model import open_live
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.errors import BundleError
 
 Make = Callable[..., BundleContents]
 MakeSide = Callable[..., Side]
@@ -120,14 +115,6 @@ def stored(store: object, users: int, seconds: float = 5.0) -> list[list[int | s
     return [list(query.history) for query in queries]
 
 
-def test_the_first_users_of_a_store_are_asked_with_their_whole_histories() -> None:
-    store = SqliteHistory()
-    asyncio.run(store.append([event(user, item, item) for user in range(9) for item in (2, 1)]))
-    assert stored(store, 4) == [[1, 2]] * 4
-    assert stored(store, 9) == [[1, 2]] * 9
-    assert stored(SqliteHistory(), 4) == []
-
-
 class Portions:
     """A store whose scan gives each user's three events in two portions, then ends, hangs or fails."""
 
@@ -187,22 +174,6 @@ def comparison(core: Any, bundles: Path) -> Iterator[Comparison]:
     yield made
     asyncio.run(made.close())
     asyncio.run(stores.close())
-
-
-@pytest.mark.parametrize(
-    ("error", "refused"),
-    [
-        (BundleError("there is no version v9", "missing"), NotFoundError),
-        (RefusedError("there is no version v9", "unknown"), NotFoundError),
-        (RefusedError("v9 needs 2 GB", "memory"), ConflictError),
-    ],
-)
-def test_a_version_that_can_not_be_opened_is_refused(
-    core: Core, comparison: Comparison, error: Exception, refused: type[RequestError]
-) -> None:
-    core.error = error
-    with pytest.raises(refused, match=str(error)):
-        run(comparison.open("v9"))
 
 
 def test_a_worker_that_has_not_opened_it_in_time_says_so(comparison: Comparison) -> None:

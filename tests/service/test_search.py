@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tests.conftest import contents
 from turret.service.errors import InvalidFieldError
 from turret.service.overlay.fresh import FreshItems
-from turret.service.search import catalog_search
 from turret.service.search.catalog_fields import NO_GROUP, colouring, summarise, title_of
 from turret.service.search.catalog_search import CatalogSearch, items_json
 from turret.tower.bundle.bundle import Bundle
@@ -85,22 +84,6 @@ def test_items_are_found_by_id_and_text_the_better_match_first(
     assert find(bundle, query) == rows
 
 
-def test_pages_follow_each_other_and_say_whether_there_are_more(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pages = [page(bundle, "star", start=start, limit=2) for start in (0, 2, 4)]
-    assert pages == [([0, 2], True), ([3], False), ([], False)]
-    monkeypatch.setattr(catalog_search, "MOST_RESULTS", 2)
-    assert page(bundle, "star", limit=2) == ([0, 2], False)
-
-
-def test_withdrawn_items_are_not_found(bundle: Bundle) -> None:
-    fresh = overlay(bundle, withdrawn=np.array([0, 2]))
-    assert find(bundle, "star", fresh) == [3]
-    assert find(bundle, "10", fresh) == []
-    assert find(bundle, "", fresh) == [1, 3, 4, 5]
-
-
 def test_replaced_fields_are_searched_and_the_old_ones_are_not(bundle: Bundle) -> None:
     fresh = overlay(bundle, replaced={0: b'{"title":"Episode IV","genres":[]}'})
     assert find(bundle, "episode", fresh) == [0]
@@ -120,17 +103,6 @@ def test_items_that_were_added_are_found_first(bundle: Bundle) -> None:
         {"id": 900, "fields": {"title": "Stardust"}, "training_events": None},
         {"id": 10, "fields": {"title": "Star Wars", "genres": ["science fiction"]}, "training_events": 6},
     ]
-
-
-def test_a_search_sees_a_change_of_the_overlay(bundle: Bundle) -> None:
-    async def work() -> None:
-        searching = CatalogSearch()
-        for title, found in (("First", [0]), ("Second", [])):
-            fresh = overlay(bundle, replaced={0: b'{"title":"%b"}' % title.encode()})
-            assert (await searching.page(bundle, fresh, "first", 0, 9))[0] == found
-        await searching.close()
-
-    asyncio.run(work())
 
 
 def test_the_texts_of_a_version_go_with_it(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """Calls to a running service, its workers, and traffic in the background."""
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -161,39 +159,3 @@ def damage(root: Path, version: str, name: str = "item_vectors.npy") -> None:
     content = bytearray(path.read_bytes())
     content[-3] ^= 0x40
     path.write_bytes(content)
-
-
-class Traffic:
-    """Clients that ask as fast as they are answered, each on a connection of its own."""
-
-    def __init__(self, url: str) -> None:
-        self.answers: list[tuple[int, str | None]] = []  # status, version
-        self.broken: list[str] = []
-        self._url = url
-        self._over = threading.Event()
-
-    def _ask(self) -> None:
-        with plain_client(self._url) as client:
-            while not self._over.is_set():
-                try:
-                    answer = client.post("/v1/recommend", json={})
-                except httpx2.HTTPError as error:
-                    self.broken.append(repr(error))
-                    continue
-                version = answer.json().get("version") if answer.status_code == 200 else None
-                self.answers.append((answer.status_code, version))
-
-    @contextmanager
-    def flowing(self, clients: int = 4) -> Iterator["Traffic"]:
-        threads = [threading.Thread(target=self._ask) for _ in range(clients)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield self
-        finally:
-            self._over.set()
-            for thread in threads:
-                thread.join()
-
-    def statuses(self) -> set[int]:
-        return {status for status, _ in self.answers}
