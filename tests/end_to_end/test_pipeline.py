@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 import stat
 from dataclasses import dataclass
 from datetime import date
@@ -12,12 +11,10 @@ from typing import Any
 
 import httpx2
 import numpy as np
-import pytest
 from fastapi.testclient import TestClient
 
 from tests.end_to_end.conftest import ADMIN, answering
-from tests.support.command_line import output, serving
-from tests.support.service_process import plain_client
+from tests.support.command_line import output
 from tests.support.trained import TrainedShop
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
@@ -114,27 +111,6 @@ def test_the_service_answers_what_the_evaluator_ranks(shop: TrainedShop, tmp_pat
         without = answered(client, plain)
     changed = sum(one != other for one, other in zip(without, expected.ranked, strict=True))
     assert changed > 100, "the features of the requests hardly matter"
-
-
-@pytest.mark.process
-def test_commands_ask_a_running_service_and_activate_its_next_version(
-    shop: TrainedShop, tmp_path: Path
-) -> None:
-    """With a user's whole history from the prepared data; titles stand beside titles."""
-    copy = shop.copy(tmp_path / "shop")
-    with serving(copy.bundles) as service, plain_client(service.url) as client:
-        words = ("--data", "prepared", "--user", "u00007", "--url", service.url, "--wait", "10", "-k", "3")
-        answer = json.loads(output("recommend", *words, "--json", folder=copy.folder))
-        assert (answer["version"], len(ids(answer))) == ("ids", 3)
-        table = output("recommend", *words, folder=copy.folder)
-        assert all(f"[{item}]" in table for item in ids(answer))
-        newest = re.findall(r"^u00007,(\w+),", (copy.folder / "raw/events.csv").read_text(), re.M)[-1]
-        assert f"[{newest}]" in table, "the newest item of the history is not shown"
-        place = ("--bundles", "bundles", "--url", service.admin)
-        said = output("activate", "features", *place, folder=copy.folder)
-        assert said == f"{service.admin} serves features now (before: ids).\n"
-        assert client.get("/v1/version").json()["version"] == "features"
-        assert service.stop()[0] == 0
 
 
 def test_a_tower_of_times_answers_at_a_time_what_the_evaluator_ranks_then(

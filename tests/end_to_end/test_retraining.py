@@ -12,15 +12,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi.testclient import TestClient
 
-from tests.end_to_end.conftest import answering
 from tests.support.command_line import TURRET, environment, invoke, output, serving
 from tests.support.service_process import plain_client
 from tests.support.trained import TrainedShop
 from tests.support.until import until
 from turret.data.prepared import PreparedData
-from turret.tower.bundle.bundle import Bundle
 
 QUICK = ("--set", "training.batch_size=128", "--set", "training.epochs=4")
 STORE = ("--store", "sqlite:///history.sqlite")
@@ -162,45 +159,6 @@ def test_a_killed_training_goes_on_without_losing_or_doubling_events(live: Live)
     records = live.records()
     assert [record["new_events"] for record in records] == [len(part) for part in live.parts[:2]]
     assert live.version() == records[1]["version"]
-
-
-def sources(client: TestClient, user: str) -> set[str]:
-    answer: dict[str, Any] = client.post("/v1/recommend", json={"user_id": user, "k": 5}).json()
-    assert not answer["degraded"]
-    return {item["source"] for item in answer["items"]}
-
-
-def test_histories_go_from_the_log_into_the_store_and_come_back_as_training_data(
-    shop: TrainedShop, tmp_path: Path
-) -> None:
-    """A user of the log is recommended by id; events that came from the store are not doubled."""
-    copy = shop.copy(tmp_path / "shop")
-    before = PreparedData.open(copy.folder / "prepared")
-    until_then = Bundle.open(copy.bundles / "ids").manifest.data_until
-    assert until_then == before.manifest.time.until
-    user, item, count = str(before.users.id(3)), before.item_ids.id(0), len(before.event_items)
-    load = ("history", "load", "--data", "prepared", *STORE)
-    with answering(copy.bundles, f"sqlite:///{copy.folder}/history.sqlite") as client:
-        assert sources(client, user) == {"popular"}
-        loaded = output(*load, folder=copy.folder)
-        assert f"{count:,} events of {len(before.users):,} users: {count:,} are new in" in loaded
-        assert sources(client, user) == {"towers"}
-        assert client.get("/v1/version").json()["data_until"] == until_then
-        events = [
-            {"event_id": f"e{place}", "user_id": name, "item_id": item}
-            for place, name in enumerate([user, "me"])
-        ]
-        assert client.post("/v1/events", json={"events": events}).json()["stored"] == 2
-        words = ("--since", str(until_then), "--to", "new.parquet", *STORE)
-        dumped = output("history", "dump", *words, folder=copy.folder)
-    # The newest event of the log is in both, and is not doubled.
-    assert dumped.startswith("3 events of")
-    appended = output("data", "append", "new.parquet", "--to", "prepared", folder=copy.folder)
-    assert "2 of 3 events are new" in appended
-    grown = PreparedData.open(copy.folder / "prepared")
-    assert len(grown.event_items) == count + 2
-    assert grown.users.row("me") is not None
-    assert ": 0 are new in" in output(*load, folder=copy.folder)
 
 
 def test_raw_events_are_loaded_with_the_columns_named_and_a_dump_gives_them_back(tmp_path: Path) -> None:

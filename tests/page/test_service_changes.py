@@ -75,20 +75,3 @@ def test_a_service_that_stops_and_starts_again_is_said_and_recovered_from(
     start(movie_bundles, admin_key=KEY, port=port)
     view.page.locator("#outage").wait_for(state="hidden")
     view.wait_for_items(5)
-
-
-@pytest.mark.nightly
-def test_another_version_that_goes_live_is_said_and_shown(
-    movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
-) -> None:
-    service = start(movie_bundles, admin_key=KEY)
-    view = open_view(service, "#try?history=m001,m002")
-    view.wait_for_items()
-    before = view.ids()
-    assert service.client.post("/admin/activate", json={"version": "v2"}, headers=HEADERS).status_code == 200
-    view.page.locator("#news:not([hidden])").wait_for()
-    assert "Version v2 is live now; before, it was v1." in view.page.locator("#news").inner_text()
-    body = {"history": ["m001", "m002"], "k": 10}
-    after = [item["id"] for item in service.client.post("/v1/recommend", json=body).json()["items"]]
-    view.wait_for_ids(after)
-    assert after != before

@@ -47,7 +47,7 @@ def stored_data_of_users_may_be_read_with_the_scope_read(original: Function) -> 
     return call_of
 
 
-@planted("turret.service.calls:call_of", "service/test_calls.py", "service/test_http_admission.py")
+@planted("turret.service.calls:call_of", "service/test_calls.py")
 def changes_of_items_take_places_of_recommendations(original: Function) -> Function:
     def call_of(method: str, path: str) -> Any:
         call = original(method, path)

@@ -292,14 +292,6 @@ def test_the_table_of_versions_marks_the_current_one_and_the_broken_ones(
     assert (listed["v1"]["is_current"], listed["v1"]["item_count"]) == (True, 60)
 
 
-def test_activating_in_a_folder_moves_its_pointer(bundles: Path) -> None:
-    publish(bundles, contents("v2", seed=3))
-    said = client.activate_version("v2", bundles, None)
-    assert current(bundles) == "v2"
-    assert said.startswith("v2 is current")
-    assert "--url" in said
-
-
 def test_a_folder_has_the_gate_of_a_service(bundles: Path) -> None:
     """Answers that have nothing in common with the current ones are refused there too, unless forced."""
     publish(bundles, contents("v2", ids=range(200, 240), seed=1))

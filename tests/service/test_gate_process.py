@@ -15,7 +15,7 @@ import uvloop
 from tests.support.service_calls import children
 from tests.support.until import PATIENCE, eventually
 from turret.service.versions.gate import GateReport, GateRequest
-from turret.service.versions.gate_process import describe_exit, run_gate_in_process
+from turret.service.versions.gate_process import run_gate_in_process
 from turret.tower.engines.access import Access, current_access, set_access
 from turret.tower.format.manifest import manifest_digest
 
@@ -213,11 +213,3 @@ def test_a_process_that_can_not_be_started_is_a_failed_check(
 ) -> None:
     monkeypatch.setattr("sys.executable", str(bundles / "nothing"))
     assert "ended before its start (No such file or directory)" in passed(bundles).refusal
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [(-9, "by SIGKILL"), (7, "with status 7"), (-40, "by signal 40"), (-64, "by SIGRTMAX")],
-)
-def test_the_exit_of_a_process_is_described(code: int, words: str) -> None:
-    assert describe_exit(code) == words

@@ -3,14 +3,11 @@
 import asyncio
 
 import pytest
-from starlette.types import Receive, Scope, Send
 
 from tests.service.small_server import GET, POST, PROBE, refused, running, served
 from tests.support.until import eventually
 from tests.support.virtual_time import in_virtual_time
-from turret.service.calls import call_of
-from turret.service.http.admission import SMALL_ANSWER, Admission
-from turret.service.settings import Settings
+from turret.service.http.admission import SMALL_ANSWER
 
 BODY = b"0123456789"
 
@@ -19,27 +16,8 @@ def expecting(head: bytes) -> bytes:
     return head.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
 
 
-def admission_of(settings: Settings) -> Admission:
-    """Admission in front of no application."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None: ...
-
-    return Admission(app, settings, lambda _: None)
-
-
 def sized(bytes_: int) -> bytes:
     return POST.replace(b"10\r\n", b"%d\r\n" % bytes_)
-
-
-@pytest.mark.parametrize("writing", ["PUT", "DELETE"])
-def test_writes_of_items_and_reads_take_no_place_of_recommendations_or_of_the_operator(writing: str) -> None:
-    lanes = admission_of(Settings()).lanes
-    taken = {call_of(method, "/v1/items/7").lane for method in (writing, "GET")}
-    assert taken == {"store", "read"}
-    assert call_of("POST", "/v1/events").lane in taken
-    others = [("POST", "/v1/recommend"), ("POST", "/admin/rollback"), ("GET", "/metrics")]
-    assert not {call_of(*one).lane for one in others} & taken
-    assert taken | {call_of(*one).lane for one in others} <= lanes.keys()
 
 
 @pytest.mark.fault(17)
@@ -63,16 +41,6 @@ async def test_a_request_beyond_the_limit_is_refused_at_once_and_its_client_held
         assert server.app.began == 2
         served(await third.answer())
         assert asyncio.get_running_loop().time() >= 0.05
-
-
-def test_a_refused_client_is_held_for_longer_the_more_there_are() -> None:
-    """So that refusals take a bounded share of the time; but never for longer than Retry-After says."""
-    admission = admission_of(Settings())
-    pauses = []
-    for admission.paused in (1, 100, 10_000):
-        pauses.append(admission.pause_seconds())
-    assert pauses == sorted(set(pauses))
-    assert pauses[-1] == 1.0
 
 
 @pytest.mark.fault(37)
@@ -203,16 +171,6 @@ async def test_a_body_that_alone_is_more_than_all_may_be_is_refused() -> None:
     async with running(held=50_000) as server:
         client = await server.connect(sized(900_000) + b"x" * 200_000)
         refused(await client.answer(), 503, "body")
-
-
-@in_virtual_time
-async def test_a_client_that_leaves_in_its_body_leaves_nothing_behind() -> None:
-    async with running() as server:
-        client = await server.connect(sized(90_000) + b"x" * 40_000)
-        await eventually(lambda: server.admission.held_bytes == 40_000, "its begin is read")
-        await client.leave()
-        await eventually(lambda: server.admission.held_bytes == 0, "it is dropped")
-        assert server.app.began == 0
 
 
 @pytest.mark.fault(41)

@@ -98,17 +98,6 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_field(
     assert len(answer.content) < 2000
 
 
-def test_a_body_over_the_limit_is_refused_also_where_its_length_is_not_known(client: TestClient) -> None:
-    def chunks() -> Any:
-        for _ in range(200):
-            yield b" " * 10_000
-
-    for content in (b" " * 1_000_001, chunks()):
-        answer = client.post("/v1/recommend", content=content)
-        assert answer.status_code == 413
-        assert "1000000 bytes" in answer.json()["error"]["message"]
-
-
 def test_a_batch_asks_for_a_bounded_number_of_items(client: TestClient) -> None:
     asked = [{"k": 1000}] * 10
     assert client.post("/v1/recommend/batch", json={"requests": asked}).status_code == 200

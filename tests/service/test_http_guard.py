@@ -135,15 +135,6 @@ async def test_an_offer_of_another_protocol_is_refused(request_: bytes) -> None:
 
 
 @pytest.mark.fault(35)
-@in_virtual_time
-async def test_trailers_are_no_headers() -> None:
-    async with running() as server:
-        trailers = b"Authorization: Bearer x\r\nX-Forwarded-For: 1.2.3.4\r\n"
-        assert await server.statuses(CHUNKED + b"1\r\nx\r\n0\r\n" + trailers + b"\r\n" + GET) == [200, 200]
-        chunked = (b"transfer-encoding", b"chunked")
-        assert server.app.headers == [[(b"host", b"x"), chunked], [(b"host", b"x")]]
-
-
 @pytest.mark.parametrize(
     ("begin", "piece"),
     [
@@ -169,33 +160,6 @@ async def test_the_framing_of_a_body_is_counted(begin: bytes, piece: bytes) -> N
             assert await ended(client)
         assert server.refused["size"] == 2
         assert server.app.began == 0
-
-
-@in_virtual_time
-async def test_a_fault_behind_a_request_is_answered_after_it() -> None:
-    async with running() as server:
-        server.app.open.clear()
-        answering = asyncio.create_task(server.ask(POST + BODY + GET + b"nonsense\r\n\r\nHTTP/1.1"))
-        await eventually(lambda: server.app.began == 1, "the first has begun")
-        server.app.open.set()
-        (*first, last) = await answering
-        assert [status for status, _, _ in first] == [200, 200]
-        refused(last, 400, "request")
-        assert server.app.bodies == [BODY, b""]
-
-
-@in_virtual_time
-async def test_a_fault_in_a_body_that_is_read_is_its_answer() -> None:
-    async with running() as server:
-        (answer,) = await server.ask(CHUNKED + b"nonsense")
-        refused(answer, 400, "request")
-        assert server.app.began == 0
-        server.app.open.clear()
-        client = await server.connect(GET + CHUNKED + b"nonsense")
-        await eventually(lambda: server.app.began == 1, "the request before it has begun")
-        server.app.open.set()
-        served(await client.answer())
-        refused(await client.answer(), 400, "request")
 
 
 @in_virtual_time

@@ -186,16 +186,6 @@ def test_another_path_is_refused_in_the_form_of_all_refusals(client: TestClient,
     assert len(answer.content) < 600
 
 
-def test_a_fault_of_the_service_has_the_same_form_and_tells_no_details(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("turret.service.http.routes.versions.checked_versions", None)
-    answer = client.get("/v1/versions")
-    assert answer.status_code == 500
-    assert answer.json()["error"]["field"] == "path"
-    assert "NoneType" not in answer.text
-
-
 @pytest.mark.parametrize(
     "body",
     [

@@ -1,6 +1,5 @@
 """What a worker records of its requests and answers: metrics, lines of the log, traces."""
 
-import asyncio
 import json
 import logging
 import os
@@ -22,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from tests.support.clock import Clock
 from tests.support.service_app import post_events, recommended
 from tests.support.tools import require
-from tests.support.until import eventually, until
+from tests.support.until import until
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
 from turret.service.observing.logs import LineWriter, Logs, fields_of, handle, json_line, text_line, trace_of
@@ -81,30 +80,6 @@ def test_counters_of_dead_workers_stay_and_their_gauges_go(tmp_path: Path) -> No
     ]
 
 
-def test_many_scrapes_share_an_export_that_begins_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    metrics, whole, may_end = Metrics(), Metrics.export, threading.Event()
-    exports: list[bytes] = []
-
-    def export(_: Metrics) -> bytes:
-        exports.append(whole(metrics))
-        assert may_end.wait(60)
-        return exports[-1]
-
-    async def scrape_often() -> list[float]:
-        first = asyncio.create_task(metrics.scrape())
-        await eventually(lambda: len(exports) == 1, "the first export has begun")
-        metrics.events_stored.inc()
-        others = [asyncio.create_task(metrics.scrape()) for _ in range(20)]
-        await asyncio.sleep(0)
-        may_end.set()
-        answers = await asyncio.gather(first, *others)
-        return [samples(answer)["turret_events_stored_total{}"] for answer in answers]
-
-    monkeypatch.setattr(Metrics, "export", export)
-    assert asyncio.run(scrape_often()) == [0, *[1] * 20]
-    assert len(exports) == 2
-
-
 def test_workers_are_summed_except_for_gauges_of_a_maximum(tmp_path: Path) -> None:
     workers = []
     for number, recall in enumerate((1.0, 0.5)):
@@ -128,37 +103,6 @@ def test_workers_are_summed_except_for_gauges_of_a_maximum(tmp_path: Path) -> No
         assert found['turret_workers_serving{"version": "v2"}'] == 2
         assert found['turret_live_version{"version": "v2"}'] == 1
         assert found['turret_live_version{"version": "v1"}'] == 0
-
-
-def test_requests_are_counted_by_route_and_status(
-    fresh_client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Paths that do not exist share one label, and a fault of the service is a 500."""
-    for body in ({}, {}, {"k": 0}):
-        fresh_client.post("/v1/recommend", json=body)
-    fresh_client.get("/v1/items/101/similar")
-    fresh_client.put("/v1/items/101", json={"features": {}})
-    for number in range(5):
-        fresh_client.get(f"/v1/users/{number}")
-        fresh_client.get(f"/nowhere/{number}")
-    monkeypatch.setattr("turret.service.http.routes.versions.checked_versions", None)
-    fresh_client.get("/v1/versions")
-    text = fresh_client.get("/metrics").text
-    counts = {
-        (line["route"], line["status"]): value
-        for name, value in samples(text).items()
-        if name.startswith("turret_requests_total") and value and (line := json.loads(name[21:]))
-    }
-    assert counts == {
-        ("/v1/recommend", "200"): 2,
-        ("/v1/recommend", "422"): 1,
-        ("/v1/items/{item_id}/similar", "200"): 1,
-        ("/v1/items/{item_id}", "200"): 1,
-        ("/v1/users/{user_id}", "200"): 5,
-        ("/v1/versions", "500"): 1,
-        ("unknown", "404"): 5,
-    }
-    assert "nowhere" not in text
 
 
 def test_every_reason_of_the_gate_is_a_label() -> None:
@@ -324,18 +268,6 @@ def test_a_full_queue_makes_nobody_wait_and_what_it_loses_is_counted(
     until(is_told, "the queued lines")
     _, *queued = written.splitlines()
     assert messages(b"\n".join(queued)) == [*map(str, range(100))]
-
-
-def test_lines_lost_to_a_closed_pipe_are_counted(own_logger: logging.Logger, pipe: list[int]) -> None:
-    os.close(pipe[0])
-    pipe[0] = -1
-    dropped = Dropped()
-    logs = Logs(form="json", descriptor=pipe[1], drop=dropped)
-    logs.start()
-    for number in range(5):
-        own_logger.error("%d", number)
-    logs.close(60)
-    assert len(dropped.calls) == 5
 
 
 @pytest.fixture

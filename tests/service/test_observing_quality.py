@@ -156,20 +156,6 @@ class AtOnce:
         call(*args)
 
 
-@pytest.mark.parametrize(("share", "fewest", "most"), [(1.0, 20_000, 20_000), (0.01, 120, 290), (0.0, 0, 0)])
-def test_a_share_of_the_answers_is_measured(
-    metrics: Metrics, share: float, fewest: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("turret.service.observing.quality.ThreadPoolExecutor", AtOnce)
-    monkeypatch.setattr("turret.service.observing.quality.recall_of", lambda *_: None)
-    clock = Clock()
-    sampler = RecallSampler(metrics, share, clock)
-    for _ in range(20_000):
-        clock.now += 1
-        sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
-    assert fewest <= samples_of(metrics, "answered") <= most
-
-
 @pytest.mark.parametrize(("lasts", "pause"), [(0.0, 0.5), (2.0, 38.0)])
 def test_two_a_second_are_measured_in_a_twentieth_of_a_core(
     metrics: Metrics, lasts: float, pause: float, monkeypatch: pytest.MonkeyPatch

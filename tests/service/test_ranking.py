@@ -29,7 +29,7 @@ from turret.service.stores.contract import Event, History
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.versions.loaded_model import LatencyEstimate, LoadedModel, open_live
+from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import EngineError
@@ -369,13 +369,3 @@ def test_versions_do_not_share_a_turn(published: Path, live: LoadedModel, sizes:
 
     asyncio.run(ask())
     assert sizes == [3, 2]
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(1e-4, [16, 4]), (5e-4, [10, 10]), (0.003, [1] * 20)])
-def test_a_turn_is_short_whatever_an_answer_takes(
-    live: LoadedModel, sizes: list[int], monkeypatch: pytest.MonkeyPatch, seconds: float, expected: list[int]
-) -> None:
-    monkeypatch.setattr(LatencyEstimate, "wants_sample", lambda _: False)
-    live.latency.seconds = seconds
-    together(live, [asked(101)] * 20)
-    assert sizes == expected

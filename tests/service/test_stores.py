@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -343,84 +342,6 @@ def test_other_addresses_are_refused_with_those_that_work(address: str, words: s
 def journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package of `journal://` is installed."""
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "fixtures" / "journal_store")
-
-
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder on the path, for packages that `add` installs."""
-    monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path
-
-
-def add(folder: Path, name: str, entry: str) -> None:
-    metadata = folder / f"{name}-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[turret.stores]\n{entry}\n")
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("not_there_at_all:STORE", "can't be loaded: .*No module named 'not_there_at_all'"),
-        ("json:STORE", "can't be loaded: .*has no attribute 'STORE'"),
-        ("json:dumps", "of the package faulty is .*, not of the type StoreKind"),
-    ],
-)
-def test_a_faulty_package_is_named(package: Path, value: str, message: str) -> None:
-    add(package, "faulty", f"faulty = {value}")
-    with pytest.raises(ServiceError, match=message):
-        opened("faulty://x")
-    with pytest.raises(ServiceError, match=r"memory://.*faulty://"):
-        opened("another://x")
-
-
-def test_two_packages_with_one_scheme_are_refused_and_none_replaces_a_shipped_store(package: Path) -> None:
-    add(package, "one", "both = one:STORE")
-    add(package, "two", "both = two:STORE")
-    add(package, "thief", "memory = thief:STORE")
-    with pytest.raises(ServiceError, match="one:STORE and two:STORE both add"):
-        opened("both://x")
-    assert isinstance(opened("memory://").histories, SqliteHistory)
-
-
-FAULTY = """
-from turret.service.stores.contract import StoreKind, Stores
-class Faulty:
-    def __getattr__(self, name):
-        async def method(*arguments):
-            raise KeyError("a bug in the package")
-        return method
-    async def close(self):
-        pass
-FAULTY = StoreKind("faulty://", lambda settings: Stores(Faulty(), Faulty()))
-"""
-
-
-@pytest.fixture
-def faulty(package: Path) -> None:
-    """A package whose stores fail."""
-    add(package, "faulty", "faulty = faulty_store:FAULTY")
-    (package / "faulty_store.py").write_text(FAULTY)
-
-
-def one_event(client: Any) -> Any:
-    return client.post("/v1/events", json={"events": [{"event_id": "e", "user_id": 7, "item_id": 101}]})
-
-
-@pytest.mark.usefixtures("faulty")
-def test_a_service_continues_where_a_store_of_another_package_raises(
-    bundles: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """From its start on: it answers without histories, refuses events, and logs the bug."""
-    with serving(bundles, store="faulty://x") as client:
-        assert recommended(client, user_id=7)["degraded"] == ["history", "items"]
-        assert recommended(client, history=[101])["degraded"] == ["items"]
-        refused = one_event(client)
-        assert (refused.status_code, refused.json()["error"]["field"]) == (503, "store")
-        assert "Retry-After" in refused.headers
-        assert client.get("/v1/users/7").status_code == 503
-    assert "KeyError: 'a bug in the package'" in caplog.text
 
 
 @pytest.mark.usefixtures("journal")

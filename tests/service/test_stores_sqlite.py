@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -13,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import Clock
 from tests.support.until import PATIENCE
 from turret.service.errors import (
     HistoryUnavailableError,
     ReplicasUnavailableError,
     ServiceError,
 )
-from turret.service.stores.contract import Event, History, Member
+from turret.service.stores.contract import Event, History
 from turret.service.stores.sqlite import histories
 from turret.service.stores.sqlite.file import (
     Tables,
@@ -182,16 +180,6 @@ def test_a_file_that_was_replaced_is_not_written(store: SqliteHistory, path: Pat
     assert asyncio.run(store.recent(["u"], 1)) == {"u": History([1], [0])}
 
 
-@pytest.mark.parametrize("values", ["x'00', 1", "1.5, 1", "NULL, 1", "1, 'noon'", "1, 2.5"])
-def test_rows_that_are_no_events_can_not_be_inserted(store: SqliteHistory, path: Path, values: str) -> None:
-    """Unlike the other stores' columns, which take any type."""
-    with other(path) as connection, pytest.raises(sqlite3.IntegrityError):
-        connection.execute(
-            f"INSERT INTO events (arrival, event_id, user, item, time) VALUES (9, 'f', 'v', {values})"
-        )
-    assert asyncio.run(store.append([EVENT])) == 1
-
-
 def test_no_more_than_so_many_are_counted(store: SqliteHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(histories, "COUNT_LIMIT", 5)
     asyncio.run(store.append([EVENT._replace(event_id=f"{n}") for n in range(9)]))
@@ -234,20 +222,6 @@ def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:
     asyncio.run(work())
     with other(path) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (4,)
-
-
-IDS = ["", "a", "a" * 30, "a\0", "7", "70", "71", "é", "🎬", "\U0010ffff", "\U0010ffff7", "\ue000", "a\ud7ff"]
-
-
-def test_each_user_may_be_drawn_whatever_the_ids_of_others(store: SqliteHistory) -> None:
-    """The least likely one is one draw of 800."""
-    random.seed(0)
-
-    async def work() -> None:
-        await store.append([EVENT._replace(user=user) for user in IDS])
-        assert {await store.random_user() for _ in range(3_000)} >= set(IDS) - {"\U0010ffff7"}
-
-    asyncio.run(work())
 
 
 # Groups of appends
@@ -359,30 +333,6 @@ def with_records(path: Path, work: Callable[[SqliteRecords], Coroutine[Any, Any,
             await records.close()
 
     asyncio.run(run())
-
-
-def test_ages_and_leases_are_measured_by_the_clock_that_members_share(tmp_path: Path) -> None:
-    """A lease of a dead holder ends by its time."""
-
-    async def work() -> None:
-        clock = Clock()
-        one, other = (SqliteRecords(tmp_path / "record", clock) for _ in range(2))
-        await one.members("a", b"first", 60)
-        assert await one.take_lease("a", 10)
-        clock.now += 9
-        assert await other.members("b", b"", 60) == (Member("a", 9, b"first"), Member("b", 0, b""))
-        assert not await other.take_lease("b", 10)
-        clock.now += 1
-        assert await other.take_lease("b", 10)
-        assert not await one.take_lease("a", 10)
-        clock.now += 50
-        assert await other.members("b", b"", 60) == (Member("a", 60, b"first"), Member("b", 0, b""))
-        clock.now += 1
-        assert await other.members("b", b"", 60) == (Member("b", 0, b""),)
-        await one.close()
-        await other.close()
-
-    asyncio.run(work())
 
 
 def test_the_number_of_items_is_raised_and_never_lowered(tmp_path: Path) -> None:
