@@ -475,49 +475,41 @@ async def put_all(workers: list[ItemWriter], bundle: Bundle, items: list[str]) -
 
 @pytest.mark.fault(60)
 @pytest.mark.parametrize("first", [900, 100])
-def test_no_more_than_the_limit_are_put_by_several_workers(
+@in_virtual_time
+async def test_no_more_than_the_limit_are_put_by_several_workers(
     stores: list[ItemStore], bundle: Bundle, first: int
 ) -> None:
     """New items, and items of the bundle with new fields."""
-
-    async def work() -> None:
-        number = ItemsNumber()
-        overlays = [ItemOverlayCache(store, number) for store in stores]
-        workers = [
-            ItemWriter(store, overlay, LIMIT, 20.0, nobody_is_late)
-            for store, overlay in zip(stores, overlays, strict=True)
-        ]
-        items = [str(first + number) for number in range(40)]
-        assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
-        await overlays[0].poll()
-        held = overlays[0].last_read(bundle)
-        assert len(held) + len(held.replaced) == LIMIT
-        there = list(held.ids) + [str(bundle.vocabulary.id(row)) for row in held.replaced]
-        assert await put_all(workers, bundle, [*there, *there]) == {"put": 2 * LIMIT}
-        await workers[1].withdraw(bundle, there[0])
-        assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
-        for store in {id(one): one for one in stores}.values():
-            await store.close()
-
-    asyncio.run(work())
+    number = ItemsNumber()
+    overlays = [ItemOverlayCache(store, number) for store in stores]
+    workers = [
+        ItemWriter(store, overlay, LIMIT, 20.0, nobody_is_late)
+        for store, overlay in zip(stores, overlays, strict=True)
+    ]
+    items = [str(first + number) for number in range(40)]
+    assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
+    await overlays[0].poll()
+    held = overlays[0].last_read(bundle)
+    assert len(held) + len(held.replaced) == LIMIT
+    there = list(held.ids) + [str(bundle.vocabulary.id(row)) for row in held.replaced]
+    assert await put_all(workers, bundle, [*there, *there]) == {"put": 2 * LIMIT}
+    await workers[1].withdraw(bundle, there[0])
+    assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
+    for store in {id(one): one for one in stores}.values():
+        await store.close()
 
 
-def test_ids_that_are_put_and_withdrawn_have_a_limit(bundle: Bundle) -> None:
+@in_virtual_time
+async def test_ids_that_are_put_and_withdrawn_have_a_limit(bundle: Bundle) -> None:
     """Each is held by every process and read by every later version; a withdrawal itself is never refused."""
-
-    async def work() -> None:
-        overlay = ItemOverlayCache(store := SqliteItems())
-        writer = ItemWriter(store, overlay, 1, 1.0, nobody_is_late)
-        for number in range(10):
-            await writer.put(bundle, str(900 + number), BODY)
-            await writer.withdraw(bundle, str(900 + number))
-        with pytest.raises(
-            ConflictError, match=r"10 items that version v1 doesn't have are withdrawn.*LIMIT"
-        ):
-            await writer.put(bundle, "910", BODY)
-        await writer.put(bundle, "903", BODY)
-        await writer.put(bundle, "100", BODY)
-        await writer.withdraw(bundle, "903")
-        assert len((await overlay.of(bundle)).withdrawn_ids) == 10
-
-    asyncio.run(work())
+    overlay = ItemOverlayCache(store := SqliteItems())
+    writer = ItemWriter(store, overlay, 1, 1.0, nobody_is_late)
+    for number in range(10):
+        await writer.put(bundle, str(900 + number), BODY)
+        await writer.withdraw(bundle, str(900 + number))
+    with pytest.raises(ConflictError, match=r"10 items that version v1 doesn't have are withdrawn.*LIMIT"):
+        await writer.put(bundle, "910", BODY)
+    await writer.put(bundle, "903", BODY)
+    await writer.put(bundle, "100", BODY)
+    await writer.withdraw(bundle, "903")
+    assert len((await overlay.of(bundle)).withdrawn_ids) == 10

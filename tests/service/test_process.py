@@ -9,6 +9,7 @@ from unittest.mock import Mock, call
 import pytest
 import uvicorn
 
+from tests.support.clock import Clock
 from tests.support.virtual_time import in_virtual_time
 from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
@@ -16,16 +17,6 @@ from turret.service.process.server import connection_limit, reserve, share, url_
 from turret.service.process.supervisor import SPARE_SECONDS, Order, Shutdown
 from turret.service.process.worker import LINGER_SECONDS, Server
 from turret.service.settings import Settings
-
-
-class Clock:
-    """A clock that a test turns."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

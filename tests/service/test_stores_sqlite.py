@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.until import PATIENCE
+from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import (
     HistoryUnavailableError,
     ReplicasUnavailableError,
@@ -307,18 +308,15 @@ def test_calls_that_arrive_during_a_write_are_the_next_group(path: Path) -> None
     assert store.sizes == [2, 3, 1]
 
 
-def test_nobody_waits_for_ever_when_the_writing_ends(path: Path) -> None:
+@in_virtual_time
+async def test_nobody_waits_for_ever_when_the_writing_ends(path: Path) -> None:
     """As where a thread can't be had any more, while a service ends."""
-
-    async def work() -> None:
-        store = SqliteHistory(path)
-        await store.close()
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match="shutdown"):
-                async with asyncio.timeout(PATIENCE):
-                    await store.append([EVENT])
-
-    asyncio.run(work())
+    store = SqliteHistory(path)
+    await store.close()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="shutdown"):
+            async with asyncio.timeout(PATIENCE):
+                await store.append([EVENT])
 
 
 # The record of members on one machine

@@ -209,13 +209,3 @@ SOUND: dict[str, Production] = {}
 HIDDEN: dict[str, Production] = {}
 REFUSED: dict[str, Production] = {}
 LOOSE: dict[str, Production] = {}
-
-
-def production(pool: dict[str, Production]) -> Callable[[Production], Production]:
-    """Name a production after its function."""
-
-    def register(made: Production) -> Production:
-        pool[made.__name__] = made
-        return made
-
-    return register
