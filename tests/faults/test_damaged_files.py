@@ -57,17 +57,6 @@ def zero(folder: Path, generator: random.Random) -> None:
     replace(path, bytes(content))
 
 
-def swap(folder: Path, generator: random.Random) -> None:
-    one, other = generator.sample(sorted(folder.iterdir()), 2)
-    first, second = one.read_bytes(), other.read_bytes()
-    replace(one, second)
-    replace(other, first)
-
-
-def remove(folder: Path, generator: random.Random) -> None:
-    some_file(folder, generator).unlink()
-
-
 def edit_manifest(folder: Path, generator: random.Random) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
     name = generator.choice(sorted(manifest))
@@ -106,7 +95,7 @@ def no_file(folder: Path, generator: random.Random) -> None:
         path.symlink_to(path if kind == "loop" else folder / "nowhere")
 
 
-KINDS: list[Damage] = [flip_bits, cut, insert, zero, swap, remove, edit_manifest, take_from_another, no_file]
+KINDS: list[Damage] = [flip_bits, cut, insert, zero, edit_manifest, take_from_another, no_file]
 
 
 @pytest.fixture
