@@ -9,7 +9,6 @@ import schemathesis
 from hypothesis import given, settings
 from schemathesis import Case
 from schemathesis.config import SchemathesisConfig
-from schemathesis.core.failures import FailureGroup
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import BaseSchema
 from starlette.types import Receive, Scope, Send
@@ -86,27 +85,3 @@ def test_what_does_not_fit_is_refused_as_described(
     described: Described, method: str, path: str, thorough: bool
 ) -> None:
     explore(described.document, method, path, GenerationMode.NEGATIVE, 100 if thorough else 6)
-
-
-@pytest.mark.parametrize(
-    ("mode", "name", "schema", "found"),
-    [
-        (GenerationMode.POSITIVE, "k", {"type": "integer", "minimum": 1001}, "k was refused, and fits"),
-        (GenerationMode.NEGATIVE, "exclude_seen", {"type": "string"}, "Schema-violating request accepted"),
-    ],
-)
-def test_a_document_that_says_what_is_not_so_is_found(
-    described: Described, mode: GenerationMode, name: str, schema: dict[str, Any], found: str
-) -> None:
-    """The same checks with another schema of one field; else they could be checks of nothing."""
-    wrong = {
-        "type": "object",
-        "properties": {name: schema},
-        "required": [name],
-        "additionalProperties": False,
-    }
-    document = described.read()
-    document.raw_schema["components"]["schemas"]["RecommendRequest"] = wrong
-    with pytest.raises(FailureGroup) as failures:
-        explore(document, "POST", "/v1/recommend", mode, 50)
-    assert found in str(failures.value.exceptions)

@@ -279,14 +279,6 @@ def test_a_withdrawn_item_of_the_version_is_shown_and_another_is_not_found(
     assert not state(shop, 107)["withdrawn"]
 
 
-def test_many_withdrawn_ones_leave_the_others(shop: TestClient) -> None:
-    """Whether they are fetched and dropped, or masked."""
-    for item in range(100, 150):
-        shop.delete(f"/v1/items/{item}")
-    assert set(asked(shop, 155, k=60)) == set(range(150, 160)) - {155}
-    assert asked(shop, k=60) == list(range(150, 160))
-
-
 def test_a_version_that_was_trained_with_it_has_it_once(shop: TestClient, put: Put) -> None:
     """It is fresh again where that version is rolled back, and a withdrawal holds in all of them."""
     put()

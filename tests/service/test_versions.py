@@ -4,7 +4,6 @@ import asyncio
 import gc
 import json
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,7 @@ from turret.service.http.app import create_app
 from turret.service.observing.metrics import Metrics
 from turret.service.versions import activation as activation_module
 from turret.service.versions import start
-from turret.service.versions.activation import RefusedError, reason_of
+from turret.service.versions.activation import RefusedError
 from turret.service.versions.folder import (
     LOG,
     RECORD,
@@ -412,22 +411,6 @@ async def test_one_of_several_replicas_falls_back_alone(three: Path, server: Rec
 # --- Activation
 
 
-@in_virtual_time
-async def test_a_refused_version_leaves_everything_as_it_was(three: Path, server: RecordServer) -> None:
-    """But for a line on who wanted it, and why not."""
-    member = await joined(three, server)
-    live = member.holder.live
-    (three / "v2" / "golden.json").unlink()
-    with pytest.raises(RefusedError, match=r"golden\.json") as refused:
-        await member.activate("v2", who="ann")
-    assert reason_of(refused.value) == "checksum"
-    assert member.holder.live is live
-    assert state(member) == UNCHANGED
-    last = lines(three)[-1]
-    assert (last["outcome"], last["who"], last["failed"]) == ("refused", "ann", ["checksum"])
-    assert "number" not in last
-
-
 @pytest.mark.fault(14)
 @in_virtual_time
 async def test_activations_queue(three: Path, server: RecordServer) -> None:
@@ -481,35 +464,6 @@ async def test_a_call_that_is_given_up_while_it_waits_leaves_no_lock(
     assert current(three) == "v3"
 
 
-def test_a_call_that_is_given_up_while_it_commits_keeps_the_lock_until_that_is_done(
-    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def slowly(root: Path, record: Record) -> None:
-        begun.set()
-        may_end.wait(60)
-        keep_record(root, record)
-
-    monkeypatch.setattr(activation_module, "keep_record", slowly)
-
-    async def give_up() -> Member:
-        member = await joined(three, server)
-        activating = asyncio.create_task(member.activate("v2"))
-        await asyncio.to_thread(begun.wait)
-        activating.cancel()
-        await asyncio.wait([activating], timeout=0)
-        with pytest.raises(BusyError), activation_lock(three, 0.0):
-            pass
-        may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await activating
-        await member.holder.follow()
-        return member
-
-    assert state(asyncio.run(give_up())) == ("v2", "v2", 2)
-
-
 @in_virtual_time
 async def test_files_that_are_replaced_after_the_gate_are_not_activated(
     three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, monkeypatch: pytest.MonkeyPatch
@@ -549,35 +503,6 @@ async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_m
     with pytest.raises(BundleError, match="activate it by its name"):
         await one.activator.roll_back()
     assert one.version == "v3"
-
-
-@in_virtual_time
-async def test_a_folder_that_can_not_be_written_leaves_everything_as_it_was(
-    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    member = await joined(three, server)
-
-    def full(*_: object) -> None:
-        raise BundleError("the pointer can't be written: No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(activation_module, "keep_record", full)
-        with pytest.raises(BundleError, match="No space left"):
-            await member.activate("v2")
-    assert state(member) == UNCHANGED
-
-
-@in_virtual_time
-async def test_the_way_back_goes_to_and_fro_and_on_after_a_restart(three: Path, server: RecordServer) -> None:
-    member = await joined(three, server)
-    with pytest.raises(BundleError, match="no other version was live"):
-        await member.activator.roll_back()
-    await member.activate("v2")
-    server.forget()
-    member = await joined(three, server)
-    for expected in ("v1", "v2", "v1"):
-        assert (await member.activator.roll_back("ann")).version == expected
-    assert lines(three)[-1]["who"] == "ann (rollback)"
 
 
 @in_virtual_time
@@ -880,17 +805,6 @@ async def test_a_member_reports_what_it_has_and_counts_the_others(three: Path, s
 
 
 @in_virtual_time
-async def test_a_change_of_an_item_waits_for_all_members(three: Path, server: RecordServer) -> None:
-    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
-    following = asyncio.create_task(other.follower.follow())
-    assert await one.follower.announce(7, 5) == []
-    assert other.items.value == 7
-    following.cancel()
-    await asyncio.sleep(0)
-    assert await one.follower.announce(8, 0.2) == ["b:8000"]
-
-
-@in_virtual_time
 async def test_a_member_keeps_the_live_version_without_the_store_and_says_so_once(
     three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -941,19 +855,6 @@ async def test_routes_are_kept_and_end_when_their_version_becomes_live(
     assert member.holder.traffic.canary is None
     assert member.holder.traffic.shadow is not None
     assert routes_of(three).canary is None
-
-
-@in_virtual_time
-async def test_routes_are_taken_from_the_record_and_not_from_the_folder(
-    three: Path, server: RecordServer
-) -> None:
-    """The folder may be another one, and others may write there."""
-    one, other = await joined(three, server, activation_seconds=1), await joined(three, server, "b:8000/1")
-    await one.activator.route(canary_of("v2"))
-    (three / RECORD).write_text("{}")
-    await other.follow(1)
-    assert other.holder.traffic.canary is not None
-    assert (routes_of(three).canary, other.holder.routes_number) == (stored(server).routes.canary, 1)
 
 
 @in_virtual_time
