@@ -80,28 +80,6 @@ def test_a_check_ends_with_the_worker_that_asked_for_it(
 
 
 # What a worker sends its supervisor as soon as it serves.
-SAY = f"""{FIRST}
-import os, turret.service.process.worker
-messages = [b"x" * 70_000, b"7\\n", b"\\xff\\n", b"ready" * 9_000 + b"\\n", b"failed\\n", b"\\n\\n"]
-real = turret.service.process.worker.Server.startup
-async def startup(server, sockets):
-    await real(server, sockets)
-    os.set_blocking(server._pipe, True)
-    for message in messages:
-        os.write(server._pipe, message)
-    os.set_blocking(server._pipe, False)
-turret.service.process.worker.Server.startup = startup
-"""
-
-
-@pytest.mark.fault(65)
-def test_what_a_worker_sends_ends_nobody(start: Start) -> None:
-    service = start(workers=2, before=SAY)
-    workers = children(service.process.pid)
-    assert answered_versions(service, 5) == {"v1"}
-    os.kill(workers[0], signal.SIGKILL)
-    until_replaced(service, workers[0])
-    assert service.stop()[0] == 0
 
 
 # The supervisor's forks fail three times, from its third worker on.

@@ -2,15 +2,16 @@
 
 import gzip
 import json
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.conftest import SharedService
 from tests.support.service_calls import address, children, peak
 from tests.support.service_process import Process, Start, plain_client
 from turret.service.http.guard import FRAMING_BYTES
@@ -21,6 +22,14 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n"
 BODY = json.dumps({"history": [101], "k": 3}).encode()
 # More than a connection takes in the second that a refused client has.
 MOST_SENT = 50_000_000_000
+
+
+@pytest.fixture(scope="module")
+def service(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One service for all tests that change nothing."""
+    service = Process(shutil.copytree(published, tmp_path_factory.mktemp("shared") / "bundles"))
+    yield service
+    service.close()
 
 
 def chunk(content: bytes) -> bytes:
@@ -111,7 +120,7 @@ def refuses_bombs(service: Process) -> None:
 
 @pytest.mark.process
 @pytest.mark.fault(19, 20)
-def test_bombs_are_refused(service: SharedService) -> None:
+def test_bombs_are_refused(service: Process) -> None:
     refuses_bombs(service)
     assert answered(service)
 
@@ -131,7 +140,7 @@ def send_trailers(service: Process, line: bytes) -> int:
 @pytest.mark.process
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("line", [b"X: y\r\n" * 10_000, b"x" * 60_000], ids=["lines", "one line"])
-def test_trailers_without_end_are_refused_while_they_arrive(service: SharedService, line: bytes) -> None:
+def test_trailers_without_end_are_refused_while_they_arrive(service: Process, line: bytes) -> None:
     assert FRAMING_BYTES < send_trailers(service, line) < MOST_SENT
     assert answered(service)
 

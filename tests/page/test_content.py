@@ -1,7 +1,6 @@
 """Catalogs full of markup, and of pictures on other hosts."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,31 +154,3 @@ def test_a_phone_shows_the_key_field_long_texts_and_all_conditions(
         "test ndcg@10",
         "test recall@10",
     ]
-
-
-@pytest.mark.nightly
-def test_pictures_are_loaded_from_allowed_origins_alone(
-    tmp_path: Path, start: Start, open_view: OpenView
-) -> None:
-    """No such host is reached from here: what is asserted is which addresses are asked for."""
-    root = tmp_path / "pictures"
-    made = movies(count=40)
-    hosts = ["https://img.example", "https://other.example"]
-    posters = [f"{hosts[n % 2]}/{n}.png" for n in range(40)]
-    publish(root, replace(made, fields={**made.fields, "poster": posters}))
-    service = start(root, page_pictures="https://img.example")
-    view = open_view(service, "about:blank")
-    asked: list[str] = []
-
-    def refuse(route: Any) -> None:
-        asked.append(route.request.url)
-        route.abort()
-
-    view.page.context.route(re.compile("^https://"), refuse)
-    view.allows_lost_connections = True
-    view.open("#try?history=m001,m002&k=20")
-    view.wait_for_items(20)
-    view.wait_for("() => [...document.images].every(one => one.complete)")
-    assert asked
-    assert all(url.startswith("https://img.example/") for url in asked)
-    view.hosts.discard("img.example")

@@ -147,33 +147,6 @@ def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing(
     sampler.close()
 
 
-class AtOnce:
-    """Runs calls in the thread that submits them."""
-
-    def __init__(self, *_: object, **__: object) -> None: ...
-
-    def submit(self, call: Callable[..., object], *args: object) -> None:
-        call(*args)
-
-
-@pytest.mark.parametrize(("lasts", "pause"), [(0.0, 0.5), (2.0, 38.0)])
-def test_two_a_second_are_measured_in_a_twentieth_of_a_core(
-    metrics: Metrics, lasts: float, pause: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-
-    def measure(*_: object) -> None:
-        clock.now += lasts
-
-    monkeypatch.setattr("turret.service.observing.quality.ThreadPoolExecutor", AtOnce)
-    monkeypatch.setattr("turret.service.observing.quality.recall_of", measure)
-    sampler = RecallSampler(metrics, 1.0, clock)
-    for wait, count in ((0.0, 1), (0.99 * pause, 1), (0.02 * pause, 2)):
-        clock.now += wait
-        sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
-        assert samples_of(metrics, "answered") == count
-
-
 @pytest.fixture
 def watched(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr("turret.service.observing.quality.RATE", 1e12)

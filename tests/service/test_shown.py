@@ -1,7 +1,6 @@
 """Where the bundles lie on the machine is told to nobody who asks over HTTP."""
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.conftest import contents
-from tests.support.bundle_damage import change_manifest, replace, rewrite
-from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, activate, serving
 from turret.service.versions.folder import activation_lock, without_folder
-from turret.tower.bundle.publish import publish
 
 Damage = Callable[[Path], Any]
 
@@ -48,54 +43,6 @@ def test_a_folder_is_known_by_its_other_paths_too(tmp_path: Path, monkeypatch: p
         assert without_folder(f"{written}/v1/it", Path("link")) == "v1/it"
 
 
-def _pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def _link(path: Path) -> None:
-    shutil.move(path, path.parent.parent.parent / "elsewhere")
-    path.symlink_to(path.parent.parent.parent / "elsewhere")
-
-
-def _folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def _nonsense(path: Path) -> None:
-    if path.name in ("manifest.json", "manifest.sha256"):
-        replace(path, b"{}")
-    else:
-        rewrite(path.parent, path.name, b"{}")
-
-
-DAMAGES: list[Damage] = [
-    Path.unlink,
-    lambda path: replace(path, path.read_bytes()[:-1]),
-    lambda path: replace(path, path.read_bytes()[:-1] + b"~"),
-    _nonsense,
-    _pipe,
-    _link,
-    _folder,
-]
-
-
-@pytest.fixture
-def damaged(bundles: Path) -> list[str]:
-    """Versions, each with one file that is damaged: each file in one of the ways, each way in some files."""
-    names = []
-    whole = publish(bundles, with_item_tower(contents("whole")))
-    for number, path in enumerate(sorted(whole.iterdir())):
-        for way in (number % len(DAMAGES), (number + 3) % len(DAMAGES)):
-            version = f"{path.name[:40]}-{way}"
-            shutil.copytree(whole, bundles / version)
-            change_manifest(bundles / version, version=version)
-            DAMAGES[way](bundles / version / path.name)
-            names.append(version)
-    return names
-
-
 def answers(client: TestClient, version: str) -> list[str]:
     """What is told to those who ask for a version in every way."""
     canary = {"canary": {"version": version, "share": 0.5}}
@@ -106,19 +53,6 @@ def answers(client: TestClient, version: str) -> list[str]:
     ]
     assert {call.status_code for call in calls} <= {200, 404, 409, 503}, [call.text for call in calls]
     return [call.text for call in calls]
-
-
-def test_no_refusal_tells_where_the_bundles_lie(
-    fresh_client: TestClient, bundles: Path, damaged: list[str]
-) -> None:
-    """Some files, as those of training, are not opened by a service: a version may be served without them."""
-    told = [words for version in damaged for words in answers(fresh_client, version)]
-    assert not [words for words in told if str(bundles.parent) in words]
-    assert len({words for words in told if "stay" in words}) > len(damaged) / 2
-    listed = fresh_client.get("/v1/versions")
-    assert listed.status_code == 200
-    assert len([one for one in listed.json()["versions"] if one["error"]]) >= 3
-    assert str(bundles.parent) not in listed.text
 
 
 @pytest.mark.fault(51)
