@@ -11,7 +11,6 @@ import pytest
 from tests.support.places import ROOT
 
 SCRIPTS = (
-    "draining",
     "first_week",
     "history_load",
     "operations proxy",

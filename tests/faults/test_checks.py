@@ -60,6 +60,23 @@ def until_replaced(service: Process, victim: int) -> None:
 
 
 @pytest.mark.fault(63)
+@pytest.mark.fault(64)
+def test_a_forced_check_that_overruns_its_time_lets_no_other_activation_in(
+    start: Start, three: Path, tmp_path: Path, besides: Besides
+) -> None:
+    """The same version is checked again, without force, when the first check could go on."""
+    go = tmp_path / "go"
+    waits = f"while not os.path.exists({str(go)!r}): time.sleep(.01)"
+    service = start(gate_seconds=2, overlap_minimum=0.1, before=besides(waits))
+    forced = activate(service, three, "v2", force=True)
+    assert "after 2 seconds" in forced.json()["error"]["message"]
+    go.touch()
+    plain = activate(service, three, "v2")
+    assert (forced.status_code, plain.status_code) == (409, 409)
+    assert "in common" in plain.json()["error"]["message"]
+
+
+@pytest.mark.fault(63)
 def test_a_check_ends_with_the_worker_that_asked_for_it(
     start: Start, three: Path, tmp_path: Path, besides: Besides
 ) -> None:

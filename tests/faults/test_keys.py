@@ -167,3 +167,18 @@ def test_an_admin_key_that_is_planted_while_the_service_runs_opens_nothing(
 
     assert rolled_back("planted" * 8) == 401
     assert rolled_back(right) == 409  # there is no version before this one
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(45)
+def test_an_admin_key_that_is_deleted_while_the_service_runs_is_replaced_by_no_other(
+    start: Start, bundles: Path
+) -> None:
+    """A worker that starts later makes no new one, which whoever may read the folder would have."""
+    service = start()
+    path = bundles / "admin.key"
+    right = path.read_text().strip()
+    path.unlink()
+    kill_workers(service)
+    assert not path.exists() or path.read_text().strip() == right
+    assert anew(service, "POST", "/admin/rollback", headers=bearer(right)).status_code == 409

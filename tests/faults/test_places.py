@@ -19,7 +19,7 @@ from tests.support.service_calls import activate, address, children, lasting_cli
 from tests.support.service_process import HERE, START, Start, plain_client
 from tests.support.tools import missing, require
 from tests.support.until import until
-from turret.service.keys.keys import add_key, new_key, record
+from turret.service.keys.keys import add_key, new_key, record, remove_key
 
 ADMIN = {"Authorization": "Bearer a-key-of-32-characters-for-tests"}
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(HERE), "HOME": "/nonexistent"}
@@ -166,8 +166,13 @@ def test_connections_leave_descriptors_for_everything_else(start: Start, three: 
         assert ask("/v1/events", {"events": [event]}) == 200
         assert ask("/v1/recommend", {"user_id": 7}) == 200
         assert kept.get("/metrics").status_code == 200
-        add_key(three.parent / "keys.json", record("shop", new_key("shop"), ["read"]))
+        key, keys = new_key("shop"), three.parent / "keys.json"
+        add_key(keys, record("shop", key, ["read"]))
         until(lambda: ask("/v1/recommend", {}) == 401, "the file of the keys is read")
+        kept.headers["Authorization"] = f"Bearer {key}"
+        assert ask("/v1/recommend", {}) == 200
+        remove_key(keys, "shop")
+        until(lambda: ask("/v1/recommend", {}) == 401, "the key is revoked")
         assert descriptors(worker) < 400
     kept.close()
     status, complaints = service.stop()

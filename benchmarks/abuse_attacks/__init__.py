@@ -1,1 +1,0 @@
-"""Attacks on a running service: each a request pattern, its bounds and its measurement."""
