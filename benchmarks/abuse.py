@@ -1,172 +1,125 @@
 """What attacks on the running service cost everybody else, and which doors they open.
 
-Each attack has a service of its own: `turret serve` with two workers and a file of keys, on a thousand items.
+Each attack has a service of its own: `turret serve` with two workers and a file of keys, on 2,000 items.
 Beside it, another process looks at the memory of the service, asks for `/livez` and is an honest client
-(`benchmarks/abuse_attacks/monitor.py`). `peak_mb_over_idle` is the most memory that an attack took, and
-`longest_stall_ms` the longest that `/livez` took, on a machine that should have nothing else to do: `load` is
-what it had. What comes in floods comes through nginx with the limits of the production profile.
-`doors_opened` counts the answers that let in somebody who should not have been.
+(`benchmarks/abuse_monitor.py`). `peak_mb_over_idle` is the most memory that an attack took, and
+`longest_stall_ms` the longest that `/livez` took, on a machine that should have nothing else to do; from
+`own_stall_ms` the time is taken off in which a worker waited for a core. `refused_share` is that of the
+answers 429 and 503. Floods come through nginx with the limits of the production profile. `doors_opened`
+counts the answers that let in somebody who should not have been.
 
-What each attack gave is told on standard error at once. `--attack NAME`, repeatable, makes single attacks and
-keeps no result; `--quick` makes the first of each point.
+`--attack NAME`, repeatable, makes single attacks and keeps no result; `--quick` makes the first of each
+group.
 """
 
 import argparse
 import json
 import os
-import signal
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from rich.console import Console
-from rich.table import Table
+from benchmarks.abuse_attacks import ATTACKS, Address, Attack, Scene
+from benchmarks.abuse_monitor import watched
+from benchmarks.harness import Options, finish, read_options, show
+from benchmarks.load import Load, run_load
+from benchmarks.processes import PROXY_FOLDER, running_proxy, running_service
+from benchmarks.serving_shop import Served, served_shop
+from tests.support.ports import free_port
+from turret.service.keys.keys import add_key, new_key, record
 
-from benchmarks.abuse_attacks.attack import Attack, NotCarriedOutError, Outcome, Scene
-from benchmarks.abuse_attacks.monitor import Monitor
-from benchmarks.abuse_attacks.registry import ATTACKS, NOT_ATTACKS
-from benchmarks.abuse_attacks.shop import publish_shop
-from benchmarks.abuse_attacks.summary import summary
-from benchmarks.abuse_attacks.target import RefusedToStartError, running_target, warm_up
-from benchmarks.harness import Options, finish, read_options
-
+ITEMS, WORKERS = 2_000, 2
 PEAK_MB, STALL_MS = 150.0, 100.0  # the bounds that are promised
-_QUICK_SECONDS = 1.5
+QUICK_SECONDS = 1.5
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Make the attacks one after another."""
+    names = options.given.attack
+    chosen = [one for one in ATTACKS if names is None or one.name in names]
+    if options.quick and names is None:
+        chosen = list({one.group: one for one in reversed(ATTACKS)}.values())[::-1]
+    shop, load, made = served_shop(ITEMS), os.getloadavg()[0], []
+    for attack in chosen:
+        made.append(carry_out(attack, shop, options.quick))
+        print(json.dumps(made[-1]), file=sys.stderr, flush=True)
+    return {
+        "peak_mb_over_idle": max(one["peak_mb_over_idle"] for one in made),
+        "longest_stall_ms": max(one["longest_stall_ms"] for one in made),
+        "doors_opened": sum(one["opened"] for one in made),
+        "bounds": {"peak_mb_over_idle": PEAK_MB, "longest_stall_ms": STALL_MS},
+        "load": {"before": round(load, 2), "after": round(os.getloadavg()[0], 2)},
+        "attacks": made,
+    }
+
+
+def carry_out(attack: Attack, shop: Served, quick: bool) -> dict[str, Any]:
+    """Make one attack on a service of its own."""
+    seconds = min(attack.seconds, QUICK_SECONDS) if quick else attack.seconds
+    with tempfile.TemporaryDirectory(prefix="turret-abuse-") as folder, ExitStack() as stack:
+        work, key = Path(folder), new_key("client")
+        add_key(work / "keys.json", record("client", key, ("read", "write")))
+        store = ("--store", f"sqlite:///{work}/history.sqlite")
+        service = stack.enter_context(
+            running_service(shop.bundles, WORKERS, *store, keys=str(work / "keys.json"), drain_delay="0")
+        )
+        bearer = (("Authorization", f"Bearer {key}"),)
+        run_load(Load(service.url, "/v1/recommend", shop.bodies, seconds=1.0, headers=bearer))
+        direct = _address(service.url)
+        address = stack.enter_context(_edge(direct)) if attack.edge else direct
+        scene = Scene(address, key, json.loads(shop.bodies[0])["history"], seconds, quick)
+        with (
+            watched(service.process.pid, direct, scene.recommend()) as figures,
+            ThreadPoolExecutor(1, initializer=_yield_to_others) as pool,
+        ):
+            answers = pool.submit(attack.act, scene).result()
+    refused = answers["429"] + answers["503"]
+    return {
+        "name": attack.name,
+        "answers": dict(answers),
+        "refused_share": round(refused / max(1, answers.total()), 3),
+        "opened": answers["200"] if attack.is_shut else 0,
+        **figures,
+    }
+
+
+def _yield_to_others() -> None:
+    """Attack with low priority: attackers have machines of their own, and here there is one."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+def _address(url: str) -> Address:
+    parts = urlsplit(url)
+    return str(parts.hostname), int(parts.port or 80)
+
+
+@contextmanager
+def _edge(service: Address) -> Iterator[Address]:
+    """The address of nginx in front of a service, with the limits of the production profile."""
+    address = "127.0.0.1", free_port()
+    limits = (PROXY_FOLDER / "limits.conf").read_text("utf-8")
+    with (
+        tempfile.TemporaryDirectory(prefix="turret-proxy-") as folder,
+        running_proxy(Path(folder), [service[1]], f"127.0.0.1:{address[1]}", limits),
+    ):
+        yield address
 
 
 def main() -> None:
     """Run the benchmark."""
     more = argparse.ArgumentParser(add_help=False)
     more.add_argument("--attack", action="append", choices=[one.name for one in ATTACKS], metavar="NAME")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no service is left behind
     options = read_options(__doc__, needs_data=False, more=more)
-    chosen = choose(options.given.attack, options.quick)
-    figures = measure(chosen, options)
+    figures = measure(options)
     show(figures)
     finish("abuse", options, figures, keep=not options.given.attack)
-
-
-def choose(names: Sequence[str] | None, quick: bool) -> list[Attack]:
-    """The attacks that are named, else all; in a quick run the first of each point."""
-    if names:
-        return [one for one in ATTACKS if one.name in names]
-    return list({one.point: one for one in reversed(ATTACKS)}.values())[::-1] if quick else list(ATTACKS)
-
-
-def measure(attacks: Sequence[Attack], options: Options) -> dict[str, Any]:
-    """Make the attacks one after another."""
-    load = os.getloadavg()[0]
-    began = time.monotonic()
-    console = Console(stderr=True)
-    made = []
-    with tempfile.TemporaryDirectory(prefix="turret-abuse-shop-") as folder:
-        shop = Path(folder) / "bundles"
-        publish_shop(shop)
-        for attack in attacks:
-            console.print(f"{attack.point:>2} {attack.name}", highlight=False)
-            start = time.monotonic()
-            entry = carry_out(attack, shop, options.quick)
-            made.append(entry | {"seconds": round(time.monotonic() - start, 1)})
-            print(json.dumps(made[-1]), file=sys.stderr, flush=True)
-    return {
-        **summary(made),
-        "not_attacks": {str(point): reason for point, reason in NOT_ATTACKS.items()},
-        "bounds": {"peak_mb_over_idle": PEAK_MB, "longest_stall_ms": STALL_MS},
-        "seconds": round(time.monotonic() - began, 1),
-        "load": {"before": round(load, 2), "after": round(os.getloadavg()[0], 2)},
-    }
-
-
-def carry_out(attack: Attack, shop: Path, quick: bool) -> dict[str, Any]:
-    """Make one attack on a service of its own; gives its figures, or why it couldn't be made."""
-    entry: dict[str, Any] = {"name": attack.name, "point": attack.point, "stall_counts": attack.stall_counts}
-    seconds = min(attack.seconds, _QUICK_SECONDS) if quick else attack.seconds
-    make = attack.prepare
-    prepare = None if make is None else lambda work: make(work, quick)
-    try:
-        with running_target(shop, attack.settings, attack.open_files, prepare, attack.edge) as target:
-            warm_up(target)
-            with Monitor(target) as monitor:
-                outcome = _in_the_background(attack, Scene(target, seconds, quick))
-        return entry | _as_entry(outcome) | monitor.figures
-    except RefusedToStartError as error:
-        if not attack.may_refuse:
-            return entry | {"error": f"the service did not start: {error}"}
-        refused = Outcome(notes={"refused_to_start": str(error)})
-        return entry | _as_entry(refused) | {"peak_mb_over_idle": 0.0, "longest_stall_ms": 0.0}
-    except NotCarriedOutError as error:
-        return entry | {"error": str(error)}
-
-
-def _in_the_background(attack: Attack, scene: Scene) -> Outcome:
-    """Attack from a thread of low priority: attackers have machines of their own, and here there is one."""
-    results: list[Outcome | BaseException] = []
-
-    def act() -> None:
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-        try:
-            results.append(attack.act(scene))
-        except BaseException as error:
-            results.append(error)
-
-    thread = threading.Thread(target=act)
-    thread.start()
-    thread.join()
-    (result,) = results
-    if isinstance(result, BaseException):
-        raise result
-    return result
-
-
-def _as_entry(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "answers": dict(outcome.answers),
-        "opened": outcome.opened,
-        "held": outcome.held,
-        "notes": outcome.notes,
-    }
-
-
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    table = Table(title="Attacks on a service of two workers")
-    for heading in (
-        "point",
-        "attack",
-        "MB over idle",
-        "longest /livez, ms",
-        "honest 200",
-        "opened",
-        "answers",
-    ):
-        table.add_column(heading, justify="left" if heading in ("attack", "answers") else "right")
-    for one in figures["attacks"]:
-        if "error" in one:
-            table.add_row(str(one["point"]), one["name"], "-", "-", "-", "-", f"not made: {one['error']}")
-            continue
-        stall = f"{one['longest_stall_ms']:.0f}" + ("" if one["stall_counts"] else " (not counted)")
-        share = one.get("honest", {}).get("share_200")
-        answers = ", ".join(f"{count} {status}" for status, count in one["answers"].items())
-        table.add_row(
-            str(one["point"]),
-            one["name"] + ("" if one["held"] else " !"),
-            f"{one['peak_mb_over_idle']:.0f}",
-            stall,
-            "-" if share is None else f"{share:.3f}",
-            str(one["opened"]),
-            answers,
-        )
-    Console(width=150).print(table)
-    print(
-        f"{figures['peak_mb_over_idle']:.0f} MB over idle, /livez took up to "
-        f"{figures['longest_stall_ms']:.0f} ms, {figures['doors_opened']} doors opened"
-    )
 
 
 if __name__ == "__main__":

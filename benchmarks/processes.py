@@ -133,8 +133,11 @@ def alone(function: Callable[[*Arguments], Result], *arguments: *Arguments, **en
 
 
 @contextmanager
-def running_service(bundles: Path, workers: int = 1, *more: str) -> Iterator[Running]:
-    """Start a service on free ports and end it in the end. Raises RuntimeError when it doesn't start."""
+def running_service(bundles: Path, workers: int = 1, *more: str, **settings: str) -> Iterator[Running]:
+    """Start a service on free ports and end it in the end. Raises RuntimeError when it doesn't start.
+
+    `more` are options of `turret serve`, `settings` those without an option.
+    """
     words = ["serve", "--bundles", str(bundles), "--port", "0", "--admin-port", "0", "--store", "memory://"]
     log = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115 - a line for each request; closed in the end
     process = subprocess.Popen(
@@ -142,6 +145,7 @@ def running_service(bundles: Path, workers: int = 1, *more: str) -> Iterator[Run
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,
+        env=os.environ | {f"TURRET_{name.upper()}": value for name, value in settings.items()},
     )
     try:
         assert process.stdout is not None

@@ -28,7 +28,7 @@ DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2
 FAILED = 3  # exit status of a worker that has reported its error
 _TICKS = 10  # of uvicorn in a second
 # For requests on open connections once no more are accepted. Without both waits, SIGTERM resets a request of
-# nearly every client that connects anew after each answer; with them, one in all (`benchmarks.draining`).
+# nearly every client that connects anew after each answer; with them, one in all.
 LINGER_SECONDS, _LINGER_TICK = 0.25, 0.01
 _SWITCH_SECONDS = 0.0005
 _LINE_BYTES = 4_000  # written at once
