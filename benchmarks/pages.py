@@ -18,9 +18,8 @@ from benchmarks.harness import kept, result
 from benchmarks.plan_check import compared
 from benchmarks.plots import INDEX_TITLES, fastest_calls
 from benchmarks.quality_sets import SETS
-from benchmarks.research.paper_figure import by_setting
-from benchmarks.research.regression import chosen
-from benchmarks.research.softmax_regression import largest_fall
+from benchmarks.research.runs import by_setting
+from benchmarks.research.softmax_regression import chosen, largest_fall
 from benchmarks.timed_sets import TIMED
 from benchmarks.validation_parts import EARLIER, SHIPPED, of
 from turret.data.text import duration, rounded_count, size

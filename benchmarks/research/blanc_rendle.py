@@ -20,7 +20,7 @@ from benchmarks.research.language_model import (
     text_of,
     train,
 )
-from benchmarks.research.paper_figure import Claim, Measurement, PaperFigure, Result, Results, Scale
+from benchmarks.research.runs import PaperFigure, Result, Results, Scale
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
 from turret.training.losses.sampled import sampled_softmax
@@ -132,14 +132,6 @@ def large_runs(scale: Scale) -> dict[str, partial[Result]]:
     return _runs(_generated(scale.quick), LARGE_SIZES, LARGE_WIDTH, LARGE_SCHEDULE)
 
 
-TRAININGS = Measurement("word_samplers", runs)
-LARGE_TRAININGS = Measurement("word_samplers_100k", large_runs)
-
-
-# A perplexity so near that of the full softmax of the same form is called unbiased.
-NEAR = 1.05
-# Converged is so near the own end, in nats; speeds are equal up to one check.
-CONVERGED = 0.1
 Samplers = dict[str, dict[int, list[float]]]
 
 
@@ -155,159 +147,6 @@ def by_sampler(results: Results) -> Samplers:
 def perplexity(curve: list[float]) -> float:
     """At the end."""
     return math.exp(curve[-1])
-
-
-def ratios(results: Results) -> dict[str, dict[int, float]]:
-    """The perplexity of each sampler and m over that of the full softmax of the same form."""
-    exact = {name: perplexity(results[name]["cross_entropy"]) for name in (FULL, FULL_ABSOLUTE)}
-    return {
-        name: {
-            size: perplexity(curve) / exact[FULL_ABSOLUTE if name in SYMMETRIC else FULL]
-            for size, curve in made.items()
-        }
-        for name, made in by_sampler(results).items()
-    }
-
-
-def enough(made: dict[int, float]) -> int | None:
-    """The least m from which on the ratio stays near one."""
-    near = [size for size in made if all(value <= NEAR for other, value in made.items() if other >= size)]
-    return min(near, default=None)
-
-
-def _least(made: dict[int, float]) -> str:
-    found = enough(made)
-    return str(found) if found else f"more than {max(made)}"
-
-
-def quality_claims(results: Results) -> list[Claim]:
-    """Figure 2: the bias by sampler and m."""
-    found = ratios(results)
-    uniform, quadratic = found["uniform"], found["quadratic"]
-    common = sorted(set(uniform) & set(quadratic))
-    exact = [perplexity(results[name]["cross_entropy"]) for name in (FULL, FULL_ABSOLUTE)]
-    reached = enough(quadratic)
-    # Where uniform sampling never gets near, its largest size is the least that it needs.
-    saved = (enough(uniform) or max(uniform)) / reached if reached else 0.0
-    return [
-        Claim(
-            "Uniform and quadratic sampling are biased, and improve with m.",
-            f"Perplexity over that of the full softmax: uniform {_by_size(uniform)}; quadratic "
-            f"{_by_size(quadratic)}.",
-            _falling(uniform) and _falling(quadratic),
-            "A larger m is no better at some step.",
-        ),
-        Claim(
-            "The quadratic kernel has a much lower bias than uniform sampling.",
-            "The same perplexities, quadratic to uniform: "
-            + ", ".join(f"{quadratic[size]:.2f} to {uniform[size]:.2f} (m = {size})" for size in common)
-            + ".",
-            all(quadratic[size] < uniform[size] for size in common),
-            "At some m it is no lower.",
-        ),
-        Claim(
-            "The quadratic kernel needs one to two orders of magnitude fewer samples than uniform sampling.",
-            f"Within {NEAR - 1:.0%} of the full softmax from m = {_least(uniform)} (uniform) and "
-            f"{_least(quadratic)} (quadratic).",
-            saved >= 10.0,
-            f"Of the factor no more is known than that it is at least {saved:g}, at these sizes."
-            if not enough(uniform)
-            else f"The factor is {saved:g}.",
-        ),
-        Claim(
-            "Absolute and usual softmax perform very similarly without sampling (section 3.3, footnote).",
-            f"Perplexity {exact[1]:.1f} to {exact[0]:.1f}.",
-            max(exact) <= NEAR * min(exact),
-            f"They differ by more than {NEAR - 1:.0%} after so short a training.",
-        ),
-    ]
-
-
-def words_claims(results: Results) -> list[Claim]:
-    """Figure 2 of the small vocabulary, with the proposal that has no bias."""
-    found = ratios(results)
-    softmax = found["softmax"]
-    return [
-        Claim(
-            "The quality of softmax sampling is independent of m.",
-            f"Perplexity over that of the full softmax: {_by_size(softmax)}.",
-            max(softmax.values()) <= NEAR * min(softmax.values()),
-            f"They differ by more than {NEAR - 1:.0%} after so short a training.",
-        ),
-        *quality_claims(results),
-    ]
-
-
-def _by_size(made: dict[int, float]) -> str:
-    return ", ".join(f"{value:.2f} (m = {size})" for size, value in made.items())
-
-
-def _falling(made: dict[int, float]) -> bool:
-    values = [made[size] for size in sorted(made)]
-    return values == sorted(values, reverse=True)
-
-
-def converged(curve: list[float]) -> int:
-    """The first check at which the cross-entropy is near its end."""
-    return next(place for place, value in enumerate(curve) if value <= curve[-1] + CONVERGED)
-
-
-def size_claims(results: Results) -> list[Claim]:
-    """Figure 3: more samples than enough don't speed up."""
-    checks = next(iter(results.values()))["checks"]
-    two = {name: sorted(made)[-2:] for name, made in by_sampler(results).items() if len(made) > 1}
-    places = {
-        name: [converged(by_sampler(results)[name][size]) for size in sizes] for name, sizes in two.items()
-    }
-    return [
-        Claim(
-            "Once there are enough samples to remove the bias, more of them do not converge faster.",
-            f"Epochs until the cross-entropy is within {CONVERGED:g} nats of its end, at the two largest m: "
-            + "; ".join(
-                f"{name} {places[name][0] / checks:.2f} (m = {sizes[0]}), {places[name][1] / checks:.2f} "
-                f"({sizes[1]})"
-                for name, sizes in two.items()
-            )
-            + ".",
-            all(abs(first - second) <= 1 for first, second in places.values()),
-            "They differ by more than one check.",
-        )
-    ]
-
-
-def sampler_claims(results: Results) -> list[Claim]:
-    """Figure 4: at one m, samplers differ by their bias and not by their speed."""
-    curves, checks = by_sampler(results), next(iter(results.values()))["checks"]
-    size = max(set.intersection(*(set(made) for made in curves.values())))
-    least = min(set.intersection(*(set(made) for made in curves.values())))
-    places = {name: converged(made[size]) for name, made in curves.items()}
-    paper = ("uniform", "quadratic", "softmax")
-    ends = {name: perplexity(curves[name][least]) for name in paper}
-    softmax, quadratic = curves["softmax"][size], curves["quadratic"][size]
-    worse = sum(one >= other for one, other in zip(quadratic[1:], softmax[1:], strict=True))
-    return [
-        Claim(
-            "All sampling distributions converge at a comparable speed.",
-            f"Epochs until within {CONVERGED:g} nats of the end, m = {size}: "
-            + ", ".join(f"{name} {place / checks:.2f}" for name, place in places.items())
-            + ".",
-            max(places.values()) - min(places.values()) <= 1,
-            "They differ by more than one check.",
-        ),
-        Claim(
-            "Uniform sampling converges to a much worse loss.",
-            f"Perplexity, m = {least}: " + ", ".join(f"{name} {end:.1f}" for name, end in ends.items()) + ".",
-            ends["uniform"] == max(ends.values()),
-            "It is not the worst of the three.",
-        ),
-        Claim(
-            "The quadratic kernel has a slightly worse loss than softmax sampling throughout.",
-            f"At {worse} of {len(softmax) - 1} checks, m = {size}; at the end {perplexity(quadratic):.1f} to "
-            f"{perplexity(softmax):.1f}.",
-            worse == len(softmax) - 1,
-            "Not at every check.",
-        ),
-    ]
 
 
 def plot_quality(results: Results, path: Path) -> None:
@@ -356,9 +195,9 @@ def _epochs(results: Results) -> list[float]:
     return [(place + 1) / one["checks"] for place in range(one["checks"] * one["epochs"])]
 
 
-FIGURES = (
-    PaperFigure("blanc_rendle_2", TRAININGS, words_claims, plot_quality),
-    PaperFigure("blanc_rendle_2_100k", LARGE_TRAININGS, quality_claims, plot_quality),
-    PaperFigure("blanc_rendle_3", TRAININGS, size_claims, plot_by_size),
-    PaperFigure("blanc_rendle_4", TRAININGS, sampler_claims, plot_by_sampler),
-)
+FIGURES = {
+    "blanc_rendle_2": PaperFigure("word_samplers", runs, plot_quality),
+    "blanc_rendle_2_100k": PaperFigure("word_samplers_100k", large_runs, plot_quality),
+    "blanc_rendle_3": PaperFigure("word_samplers", runs, plot_by_size),
+    "blanc_rendle_4": PaperFigure("word_samplers", runs, plot_by_sampler),
+}

@@ -1,6 +1,6 @@
 """Botev et al. 2017, figure 1: the probability of a class, estimated from 10 to 50 of 10,000 classes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.plots import figure
-from benchmarks.research.paper_figure import (
-    Claim,
-    Measurement,
-    PaperFigure,
-    Result,
-    Results,
-    Scale,
-)
+from benchmarks.research.runs import PaperFigure, Result, Results, Scale
 from turret.training.losses.sampled import sampled_softmax, standard_importance
 from turret.training.objectives.contract import Loss
 from turret.training.randomness import stream
@@ -158,12 +151,6 @@ def log_estimates(
 
 CLASSES, POINT_COUNT = 10_000, 200
 SPREAD = "captioned, y spread"
-COMPLEMENTS = (COMPLEMENTARY, BERNOULLI)
-# A tenth of the axis of probabilities: two errors that are nearer to each other look alike in the plot.
-CLOSE = 0.1
-# An error that is so many times another is called dramatically larger.
-DRAMATIC = 10.0
-SIGNIFICANT = 2.0
 
 
 def runs(scale: Scale) -> dict[str, partial[Result]]:
@@ -190,74 +177,6 @@ def estimate(kind: str, point_count: int) -> Result:
     }
 
 
-def row(result: Result, estimator: str, candidates: int) -> Result:
-    """The estimates of one estimator at one K."""
-    (found,) = (
-        one for one in result["estimates"] if (one["estimator"], one["candidates"]) == (estimator, candidates)
-    )
-    return dict(found)
-
-
-def claims(results: Results) -> list[Claim]:
-    """The statements of the caption and of section 4.1, where the points cover the axis of probabilities."""
-    spread = results[SPREAD]
-    rows = {name: [row(spread, name, size) for size in CANDIDATES] for name in (STANDARD, *COMPLEMENTS)}
-    errors = {name: [one["root_mean_square_error"] for one in made] for name, made in rows.items()}
-    low, high = ([_median_error(one, *part) for one in rows[STANDARD]] for part in ((0.0, 0.25), (0.75, 1.0)))
-    complement = [_median_error(one, 0.0, 0.25) for one in rows[COMPLEMENTARY]]
-    largest = max(one["largest_log10_estimate"] for one in rows[STANDARD])
-    others = [errors[name] for name in COMPLEMENTS]
-    return [
-        Claim(
-            "(a) Standard importance sampling gives wildly inaccurate estimates, the more so the closer the "
-            "probability comes to 1 (caption).",
-            f"{_by_size([one['share_above_one'] for one in rows[STANDARD]], '.0%')} of the estimates are "
-            f"above one, the largest 10^{largest:.1f}. Median error of probabilities below .25: "
-            f"{_by_size(low, '.3f')}; above .75: {_by_size(high, '.2f')}.",
-            all(one["share_above_one"] > 0.25 for one in rows[STANDARD])
-            and all(after > DRAMATIC * before for before, after in zip(low, high, strict=True)),
-        ),
-        Claim(
-            "This is a significant issue for small probabilities already (caption).",
-            f"Median error of probabilities below .25: {_by_size(low, '.3f')} beside "
-            f"{_by_size(complement, '.3f')} by complementary sums.",
-            all(one > SIGNIFICANT * other for one, other in zip(low, complement, strict=True)),
-            f"Less than {SIGNIFICANT:g} times as large: the missing term is a small part of the sum there.",
-        ),
-        Claim(
-            "(b), (c) With the correct class in the sum the error is dramatically smaller (section 4.1).",
-            f"Root mean square errors: {_by_size(errors[STANDARD], '.3g')} without; "
-            f"{_by_size(errors[COMPLEMENTARY], '.3f')} by importance, "
-            f"{_by_size(errors[BERNOULLI], '.3f')} by Bernoulli draws; none of these is above one.",
-            all(
-                standard > DRAMATIC * max(complements)
-                for standard, *complements in zip(errors[STANDARD], *others, strict=True)
-            )
-            and not any(one["share_above_one"] for name in COMPLEMENTS for one in rows[name]),
-        ),
-        Claim(
-            "Both forms of complementary sums differ insignificantly here (section 4.1).",
-            "Root mean square errors by Bernoulli draws less those by importance: "
-            f"{_by_size([two - one for one, two in zip(*others, strict=True)], '.3f')}.",
-            all(abs(two - one) <= CLOSE for one, two in zip(*others, strict=True)),
-        ),
-    ]
-
-
-def _by_size(values: Sequence[float], form: str) -> str:
-    return ", ".join(f"{value:{form}} (K = {size})" for value, size in zip(values, CANDIDATES, strict=True))
-
-
-def _median_error(one: Result, least: float, most: float) -> float:
-    """The median of |estimate - truth| over points whose probability is in that part of the axis."""
-    errors = [
-        abs(10.0**estimate - true)
-        for true, estimate in zip(one["true"], one["log10_estimated"], strict=True)
-        if least <= true < most
-    ]
-    return float(np.median(errors))
-
-
 def plot(results: Results, path: Path) -> None:
     """The panels, for the points that cover the axis."""
     estimates = results[SPREAD]["estimates"]
@@ -277,4 +196,4 @@ def plot(results: Results, path: Path) -> None:
             panel.legend(loc="upper left", fontsize="x-small")
 
 
-FIGURE = PaperFigure("botev_1", Measurement("probability", runs), claims, plot, "png")
+FIGURE = PaperFigure("probability", runs, plot, "png")

@@ -1,7 +1,6 @@
 """Botev et al. 2017, figure 3: a recurrent language model by each estimator, S = 250, alpha .75 and 1."""
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -10,27 +9,11 @@ import torch
 
 from benchmarks.plots import curves as plot_curves
 from benchmarks.research.language_model import CPU, Estimate, Schedule, Text, WordModel, text_of, train
-from benchmarks.research.paper_figure import (
-    IMPORTANCE,
-    STANDARD,
-    Claim,
-    Measurement,
-    PaperFigure,
-    Result,
-    Results,
-    Scale,
-    by_setting,
-    key_of,
-)
-from benchmarks.research.softmax_regression import EXACT, estimators, largest_fall
+from benchmarks.research.runs import PaperFigure, Result, Results, Scale, by_setting, key_of
+from benchmarks.research.softmax_regression import EXACT, estimators
 from turret.training.samplers.fixed.alias import unigram_weights
 
 ALPHAS = (0.75, 1.0)
-BEST, INFERIOR = ("BlackOut", IMPORTANCE), ("ranking", "negative sampling")
-LIKELIHOOD = (IMPORTANCE, STANDARD)
-COMPARED = (*BEST, STANDARD, *INFERIOR)
-# A rise of the held-out cross-entropy, in nats, and ratios of perplexities.
-UNSTABLE, COMPETITIVE, INFERIOR_BY = 0.05, 1.02, 1.1
 
 
 @dataclass(frozen=True)
@@ -88,59 +71,6 @@ def trained(text: Text, size: Size, name: str, alpha: float) -> Result:
     }
 
 
-def claims(results: Results) -> list[Claim]:
-    """The statements of section 6.2, of the methods that it compares."""
-    curves = by_setting(results, "cross_entropy")
-    ends = {
-        alpha: {name: math.exp(curve[-1]) for name, curve in made.items()} for alpha, made in curves.items()
-    }
-    rises = {
-        name: {alpha: largest_fall([-value for value in made[name]]) for alpha, made in curves.items()}
-        for name in COMPARED
-    }
-    unstable = [name for name, by_alpha in rises.items() if max(by_alpha.values()) > UNSTABLE]
-    return [
-        Claim(
-            "BlackOut and complementary sums by importance perform best.",
-            _beside(ends, BEST, COMPARED),
-            all(
-                made[name] <= COMPETITIVE * min(made[other] for other in COMPARED if other not in BEST)
-                for made in ends.values()
-                for name in BEST
-            ),
-            f"One ends more than {COMPETITIVE - 1:.0%} above another method.",
-        ),
-        Claim(
-            "Some methods are unstable, among them standard importance sampling.",
-            f"Rises of the held-out cross-entropy by more than {UNSTABLE:g} nats: "
-            f"{', '.join(unstable) or 'none'}; of standard importance sampling "
-            + ", ".join(f"{rise:.2f} ({alpha})" for alpha, rise in rises[STANDARD].items())
-            + ".",
-            STANDARD in unstable,
-            "Standard importance sampling is stable with Adam at these sizes.",
-        ),
-        Claim(
-            "Rankings and negative sampling are significantly inferior to approximations of the likelihood.",
-            _beside(ends, INFERIOR, LIKELIHOOD),
-            all(
-                made[name] > INFERIOR_BY * max(made[other] for other in LIKELIHOOD)
-                for made in ends.values()
-                for name in INFERIOR
-            ),
-            f"One ends less than {INFERIOR_BY - 1:.0%} above them.",
-        ),
-    ]
-
-
-def _beside(ends: Mapping[str, Mapping[str, float]], names: Sequence[str], others: Sequence[str]) -> str:
-    parts = [
-        f"{', '.join(f'{name} {made[name]:,.0f}' for name in names)}, others from "
-        f"{min(made[name] for name in others if name not in names):,.0f} ({alpha})"
-        for alpha, made in ends.items()
-    ]
-    return f"Perplexity at the end: {'; '.join(parts)}."
-
-
 def plot(results: Results, path: Path) -> None:
     """A panel an alpha."""
     exact = {EXACT: results[EXACT]["cross_entropy"][1:]}
@@ -153,4 +83,4 @@ def plot(results: Results, path: Path) -> None:
     plot_curves(panels, ("epoch", "held-out cross-entropy, nats"), path, points)
 
 
-FIGURE = PaperFigure("botev_3", Measurement("recurrent", runs), claims, plot)
+FIGURE = PaperFigure("recurrent", runs, plot)

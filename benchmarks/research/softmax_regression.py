@@ -1,18 +1,21 @@
-"""Softmax regression by each estimator of the sum, as in figure 2 of Botev et al. 2017.
+"""Botev et al. 2017, figures 2(a) and 2(b): a softmax regression by each estimator, and by rankings.
 
 Classes are drawn by the softmax of Gaussian points and weights; the log likelihood of all points is computed
 exactly while an estimator trains. Scores have no constant and begin at zero.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.plots import curves as plot_curves
+from benchmarks.research.runs import PaperFigure, Result, Results, Scale, by_setting, key_of
 from turret.training.losses.binary import nce, negative_sampling
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.pairwise import ranking
@@ -28,6 +31,9 @@ from turret.training.samplers.fixed.popularity import PopularitySampler
 
 CPU = torch.device("cpu")
 EXACT = "exact"
+IMPORTANCE = "complementary sum sampling, importance"
+BERNOULLI = "complementary sum sampling, Bernoulli"
+STANDARD = "standard importance sampling"
 
 
 @dataclass(frozen=True)
@@ -58,9 +64,9 @@ class Estimator:
 def estimators(class_count: int) -> dict[str, Estimator]:
     """The estimators of the figure."""
     return {
-        "complementary sum sampling, importance": Estimator(sampled_softmax, ComplementSampler),
-        "complementary sum sampling, Bernoulli": Estimator(sampled_softmax, BernoulliSampler),
-        "standard importance sampling": Estimator(standard_importance, PopularitySampler, keeps_hits=True),
+        IMPORTANCE: Estimator(sampled_softmax, ComplementSampler),
+        BERNOULLI: Estimator(sampled_softmax, BernoulliSampler),
+        STANDARD: Estimator(standard_importance, PopularitySampler, keeps_hits=True),
         "noise contrastive estimation": Estimator(nce, PopularitySampler, keeps_hits=True),
         "negative sampling": Estimator(negative_sampling, PopularitySampler),
         "BlackOut": Estimator(blackout, PopularitySampler),
@@ -159,3 +165,99 @@ def largest_fall(values: Sequence[float]) -> float:
         highest = max(highest, value)
         fall = max(fall, highest - value)
     return fall
+
+
+# The article prints no rate. The exact gradient and all that approximate it have one, here the largest with
+# which exact training and complementary sums converge; BlackOut and the ranking each have their largest.
+RATES = (0.01, 0.03, 0.1, 0.3, 1.0)
+RATES_OF_RANKINGS = (0.01, 0.03, 0.1)
+MOMENTUM = 0.99
+TUNED = ("BlackOut", "ranking")
+DISPLAYED = (EXACT, IMPORTANCE, BERNOULLI, *TUNED)
+LEFT_OUT = (STANDARD, "noise contrastive estimation", "negative sampling")
+# The power of the frequency with which about 20 classes are in a Bernoulli draw.
+BERNOULLI_ALPHA = 0.54
+EPOCHS, QUICK_EPOCHS = 40, 6
+# A training converges if its log likelihood of a point never falls further.
+CONVERGED = 0.01
+# In place of a log likelihood that isn't finite.
+LOWEST = -1e6
+CLASSES_OF_RANKING = 500
+LOG_OTHERS = f"log(C - 1) = {math.log(CLASSES_OF_RANKING - 1):.2f}"
+_DELTAS = {f"{delta:g}": delta for delta in (0.0, 2.0, 4.0, 8.0, 10.0, 12.0)}
+_DELTAS[LOG_OTHERS] = math.log(CLASSES_OF_RANKING - 1)
+DELTAS = dict(sorted(_DELTAS.items(), key=lambda item: item[1]))
+
+
+def _problem(scale: Scale) -> Problem:
+    return Problem(epochs=QUICK_EPOCHS if scale.quick else EPOCHS)
+
+
+def runs_by_estimator(scale: Scale) -> dict[str, partial[Result]]:
+    """A training for each rate and estimator."""
+    problem = _problem(scale)
+    wanted: dict[str, Estimator | None] = {EXACT: None, **estimators(problem.class_count)}
+    wanted[BERNOULLI] = replace(estimators(problem.class_count)[BERNOULLI], alpha=BERNOULLI_ALPHA)
+    return {
+        key_of(f"{rate:g}", name): partial(_curve, problem, estimator, rate)
+        for rate in RATES
+        for name, estimator in wanted.items()
+    }
+
+
+def runs_by_delta(scale: Scale) -> dict[str, partial[Result]]:
+    """A training for each rate and Delta, and the exact one."""
+    problem = replace(_problem(scale), class_count=CLASSES_OF_RANKING)
+    wanted = {EXACT: None} | {name: ranking_at(delta) for name, delta in DELTAS.items()}
+    return {
+        key_of(f"{rate:g}", name): partial(_curve, problem, estimator, rate)
+        for rate in RATES_OF_RANKINGS
+        for name, estimator in wanted.items()
+    }
+
+
+def _curve(problem: Problem, estimator: Estimator | None, rate: float) -> Result:
+    curve = train(problem, estimator, 0, rate, MOMENTUM)
+    return {"log_likelihood": [value if value > LOWEST else LOWEST for value in curve]}
+
+
+def chosen(results: Results) -> tuple[dict[str, str], dict[str, list[float]]]:
+    """The rate and the curve of each estimator; the smallest rate where none converges."""
+    by_rate = by_setting(results, "log_likelihood")
+    smallest, *_ = by_rate
+
+    def largest(names: Sequence[str]) -> str:
+        good = [rate for rate, made in by_rate.items() if all(_converges(made[name]) for name in names)]
+        return [smallest, *good][-1]
+
+    shared = largest((EXACT, IMPORTANCE, BERNOULLI))
+    rates = {name: largest((name,)) if name in TUNED else shared for name in by_rate[smallest]}
+    return rates, {name: by_rate[rate][name] for name, rate in rates.items()}
+
+
+def _converges(curve: Sequence[float]) -> bool:
+    return largest_fall(curve) <= CONVERGED
+
+
+def plot_by_estimator(results: Results, path: Path) -> None:
+    """The displayed methods, and those that the paper leaves out."""
+    _, curves = chosen(results)
+    groups = {"displayed in the paper": DISPLAYED, "left out there": (EXACT, *LEFT_OUT)}
+    _plot({title: {name: curves[name] for name in names} for title, names in groups.items()}, path)
+
+
+def plot_by_delta(results: Results, path: Path) -> None:
+    """A panel a rate, a curve a Delta."""
+    _plot({f"rate {rate}": made for rate, made in by_setting(results, "log_likelihood").items()}, path)
+
+
+def _plot(panels: Mapping[str, Mapping[str, Sequence[float]]], path: Path) -> None:
+    negative = {
+        title: {name: [-value for value in curve] for name, curve in curves.items()}
+        for title, curves in panels.items()
+    }
+    plot_curves(negative, ("epoch", "negative log likelihood of a point"), path, scales=("linear", "log"))
+
+
+BY_ESTIMATOR = PaperFigure("regression", runs_by_estimator, plot_by_estimator)
+BY_DELTA = PaperFigure("ranking", runs_by_delta, plot_by_delta)

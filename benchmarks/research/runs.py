@@ -1,4 +1,4 @@
-"""A figure of a paper: the runs behind it, and the statements that they are held against."""
+"""Named trainings of the papers' figures, and their results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,37 +19,17 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """Named runs, each of which is made and kept by itself; several figures may read the same runs."""
-
-    name: str
-    runs: Callable[[Scale], Mapping[str, Callable[[], Result]]]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of a paper in our words, the measurement beside it, and the reason where they disagree."""
-
-    printed: str
-    measured: str
-    agrees: bool
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class PaperFigure:
-    """A figure: the runs that it shows, the paper's statements beside them, and how they are drawn."""
+    """A figure: its measurement, whose runs are each made and kept alone, and its plot.
 
-    name: str
-    measurement: Measurement
-    claims: Callable[[Results], list[Claim]]
+    Several figures may read the runs of one measurement.
+    """
+
+    measurement: str
+    runs: Callable[[Scale], Mapping[str, Callable[[], Result]]]
     plot: Callable[[Results, Path], None]
     ending: str = "svg"
 
-
-IMPORTANCE = "complementary sum sampling, importance"
-BERNOULLI = "complementary sum sampling, Bernoulli"
-STANDARD = "standard importance sampling"
 
 Curves = dict[str, dict[str, list[float]]]
 
