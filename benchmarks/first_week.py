@@ -6,19 +6,17 @@ the columns that `turret data prepare` asks for. `auto` looks at the training an
 the figures are of the test part, each user's last event, ranked in the whole catalog with the same masks for
 all. `auto_over_best_baseline` of a set is NDCG@10 of the towers over that of the best baseline, chosen on the
 test part, and the result has the least of all sets. Differences are paired by user, with 95 % intervals.
-`seconds` are those of the three commands. Rows are kept in `results/first_week.jsonl` as sets end; `--resume`
-takes them from there.
+`seconds` are those of the three commands. Sets are kept as they end, and `--resume` goes on.
 
 One log is generated: tastes for categories, no order, and columns as messy as shops export them.
 """
 
-import argparse
 import csv
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +27,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from benchmarks.harness import RESULTS, finish, read_options
+from benchmarks.harness import Options, run_rows
 
 ORDERS, PRODUCTS = "orders.csv", "products.csv"
 _NO_IDS = ("NULL", "None", "nan", "-", "")
@@ -230,7 +228,6 @@ QUICK = WeekSet(
 
 
 METRIC = "ndcg@10"
-ROWS = RESULTS / "first_week.jsonl"
 Row = dict[str, Any]
 
 
@@ -278,49 +275,18 @@ def summary(report: Row) -> Row:
     }
 
 
-def result(rows: list[Row]) -> Row:
-    """The figures that are claimed, and the rows by set."""
-    return {
-        "auto_over_best_baseline": min(row["auto_over_best_baseline"] for row in rows),
-        "metric": METRIC,
-        "sets": {row["set"]: {key: value for key, value in row.items() if key != "set"} for row in rows},
-    }
+def claim(rows: list[Row]) -> Row:
+    """The least ratio of all sets."""
+    return {"auto_over_best_baseline": min(row["auto_over_best_baseline"] for row in rows), "metric": METRIC}
 
 
-def kept(path: Path) -> list[Row]:
-    """The rows of earlier runs, the newest of each set."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    rows = {row["set"]: row for row in map(json.loads, lines)}
-    return list(rows.values())
-
-
-def main() -> None:
-    """Measure the sets, print a line for each, and keep the result."""
-    more = argparse.ArgumentParser(add_help=False)
-    more.add_argument("--set", action="append", choices=list(SETS), help="one set (repeatable; all)")
-    more.add_argument("--resume", action="store_true", help="take sets that have a row from there")
-    options = read_options(__doc__, more=more)
-    names = options.given.set or list(SETS)
-    sets = [QUICK] if options.quick else [SETS[name] for name in names]
-    rows = {row["set"]: row for row in kept(ROWS) if row["set"] in SETS} if not options.quick else {}
-    for one in sets:
-        if options.given.resume and one.name in rows:
-            continue
-        with TemporaryDirectory(prefix="first_week-") as scratch:
-            rows[one.name] = measured(one, options.data, Path(scratch))
-        if not options.quick:
-            with ROWS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(rows[one.name]) + "\n")
-        row = rows[one.name]
-        if not options.as_json:
-            print(
-                f"{one.name}: {row['picked']}, {METRIC} {row['towers']['mean']:.4f}; {row['best_baseline']} "
-                f"{row['baselines'][row['best_baseline']]['mean']:.4f}"
-            )
-    order = [QUICK.name] if options.quick else [name for name in SETS if name in rows]
-    is_whole = options.quick or len(order) == len(SETS)
-    finish("first_week", options, result([rows[name] for name in order]), keep=is_whole)
+def measure(options: Options, kept: Sequence[Row]) -> Iterator[Row]:
+    """The sets that are not kept yet; a small one where it has to be quick."""
+    for one in [QUICK] if options.quick else SETS.values():
+        if all(row["set"] != one.name for row in kept):
+            with TemporaryDirectory(prefix="first_week-") as scratch:
+                yield measured(one, options.data, Path(scratch))
 
 
 if __name__ == "__main__":
-    main()
+    run_rows(measure, summary=claim)

@@ -208,26 +208,10 @@ def row_of(item_count: int, sampled: SampledStep, parts: list[dict[str, float]])
     return {
         "items": item_count,
         "sampled": {**spread([sum(part.values()) for part in parts]), **medians},
-        "draw_by_blocks_ms": 1e3 * blocks_seconds(sampled),
-        "block_rows": sampled.sums.block,
         "sampler_bytes": sampled.sums.bytes,
         "table_bytes": item_count * WIDTH * 4,
         "log_count_error": log_count_error(sampled),
     }
-
-
-def blocks_seconds(sampled: SampledStep) -> float:
-    """The median time of a draw by blocks for every example, as peaked queries need it."""
-    sums, seconds = sampled.sums, []
-    usual, sums.most_work = sums.most_work, 0.0
-    features, positives = sampled.towers.batch(0)
-    users = sampled.towers.user_vectors(features).detach()
-    for _ in range(4):
-        start = time.perf_counter()
-        sampled.sampler.draw(users, positives, sampled.context())
-        seconds.append(time.perf_counter() - start)
-    sums.most_work = usual
-    return statistics.median(seconds[1:])
 
 
 def log_count_error(sampled: SampledStep) -> float:

@@ -120,16 +120,6 @@ def _gains(rows: Sequence[Row]) -> dict[str, list[float]]:
     }
 
 
-def _sign_pairs(rows: Sequence[Row]) -> dict[str, dict[bool, Row]]:
-    """The signed and the absolute softmax of each changed model."""
-    pairs: dict[str, dict[bool, Row]] = {}
-    for row in rows:
-        changes = [name.replace("_", " ") for name, value in row.items() if value is True]
-        title = ", ".join(change for change in changes if change != "absolute") or "as above"
-        pairs.setdefault(title, {})[row["absolute"]] = row
-    return pairs
-
-
 def _validation_rows(parts: Row, seeds: Sequence[Row], experiment: str) -> list[tuple[Any, ...]]:
     """Part asked for, recipe, training and rows; of the shipped recipe the kept seeds."""
     rows = parts["rows"]
@@ -159,10 +149,7 @@ def _scale() -> Row:
 
 _CONTEXT: dict[str, Callable[[], Row]] = {
     "data.md": lambda: {"memory": load_figures().quantities["preparation.memory"]},
-    "estimators.md": lambda: {
-        "gains": _gains,
-        "sign_pairs": _sign_pairs,
-    },
+    "estimators.md": lambda: {"gains": _gains},
     "evaluation.md": lambda: {"first_week_sets": FIRST_WEEK_SETS},
     "papers.md": lambda: {
         "by_setting": by_setting,

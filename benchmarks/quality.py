@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from pydantic import ValidationError
 
 from benchmarks.harness import Options, finish, keep, kept, machine, peak_memory_mb, read_options, show
 from benchmarks.next_items import (
@@ -305,19 +304,8 @@ def measure(options: Options, chosen: QualitySet) -> Figures:
 
 def measured_before(set_name: str, seed: int, about: Figures) -> Figures | None:
     """The kept figures of a seed, if they are of the same experiment, settings and files."""
-    for row in kept(set_name):
-        told = {**row, "configuration": _as_today(row["configuration"])}
-        if row["seed"] == seed and all(told[name] == value for name, value in about.items()):
-            return row
-    return None
-
-
-def _as_today(configuration: Figures) -> Figures | None:
-    """A kept configuration with what was not a setting yet at its default; None if it can't be one today."""
-    try:
-        return ExperimentConfig.model_validate(configuration).model_dump(mode="json")
-    except ValidationError:
-        return None
+    wanted = {"seed": seed, **about}.items()
+    return next((row for row in kept(set_name) if wanted <= row.items()), None)
 
 
 def summary(chosen: QualitySet, rows: Sequence[Figures]) -> Figures:

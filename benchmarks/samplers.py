@@ -92,37 +92,21 @@ DRIFT = 400
 EVERY = 5
 RATES = (0.01, 0.05)
 CHANGES = ("none", "reversal", "drift")
-# A gap of seven mean gaps has the probability exp(-7).
-LONGEST = 7.0
 Shares = NDArray[np.float64]
 
 
-class OpenGap(StreamingFrequency):
-    """A silence longer than the mean gap counts as one more gap; nothing starts the mean again."""
+class Published(StreamingFrequency):
+    """Algorithm 2 of Yi et al. 2019: the mean of the gaps that have ended; nothing starts it again."""
 
     def _changed(self, gaps: Gaps, before: Counts, hits: Counts, spans: Counts) -> NDArray[np.bool_]:
         return np.zeros(gaps.shape, dtype=np.bool_)
-
-
-class Published(OpenGap):
-    """Algorithm 2 of Yi et al. 2019: the mean of the gaps that have ended."""
 
     def _current(self, gaps: Gaps, hits: Counts, open_gaps: Counts) -> Gaps:
         return gaps
 
 
-class LongestGap(OpenGap):
-    """The mean is at least a seventh of the newest gap, be it ended or open."""
-
-    def _joined(self, gaps: Gaps, before: Counts, hits: Counts, spans: Gaps | Counts) -> Gaps:
-        mean = super()._joined(gaps, before, hits, spans)
-        return np.where(before > 0, np.maximum(mean, spans / hits / LONGEST), mean)
-
-
 ESTIMATES: dict[str, type[StreamingFrequency]] = {
     "published": Published,
-    "open gap": OpenGap,
-    "longest gap": LongestGap,
     "likelihood ratio": StreamingFrequency,
 }
 
@@ -149,8 +133,8 @@ def moments(change: str, shares: Shares, quick: bool) -> Iterator[Moment]:
 def errors(log_estimates: Shares, shares: Shares) -> dict[str, float]:
     """The errors of the log shares of the items that were ever observed.
 
-    `of_drawn` is the root of the mean square, weighted by the shares: the error for a candidate of the batch;
-    `of_items` has every item alike. The mean factors are geometric: `formerly_popular` over the hundredth of
+    `of_drawn` is the root of the mean square, weighted by the shares: the error for a candidate of the batch.
+    The mean factors are geometric: `formerly_popular` over the hundredth of
     the items that was the most popular at first, `formerly_rare` over the least.
     """
     seen = np.isfinite(log_estimates)
@@ -159,7 +143,6 @@ def errors(log_estimates: Shares, shares: Shares) -> dict[str, float]:
     weights = shares * seen
     return {
         "of_drawn": float(np.sqrt((weights * error**2).sum() / weights.sum())),
-        "of_items": float(np.sqrt((error[seen] ** 2).mean())),
         "formerly_popular": float(np.exp(error[:group][seen[:group]].mean())),
         "formerly_rare": float(np.exp(error[-group:][seen[-group:]].mean())),
     }

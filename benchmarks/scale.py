@@ -67,7 +67,7 @@ def timed_steps(prepared: Path, run: Path, experiment: str, changes: list[str]) 
     """Processor microseconds an example and the most examples/s of a turn, in one thread; a turn warms up."""
     keep_freed_memory()
     torch.set_num_threads(1)
-    side = training(PreparedData.open(prepared), run, experiment, changes, "cpu")
+    side = training(PreparedData.open(prepared), run, experiment, changes)
     steps = _steps_of_a_turn(side)
     costs, rates = [], []
     for _ in range(TURNS):

@@ -22,10 +22,8 @@ from typing import Any
 
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.harness import Options, finish, read_options
+from benchmarks.harness import Options, run
 from benchmarks.load import Load, Outcome, processors, run_load, start_load
 from benchmarks.processes import Running, post, resident_bytes, running_service, seconds_to_first_answer
 from benchmarks.serving_process import BARE
@@ -36,14 +34,6 @@ SIZES = {"27k": 27_000, "100k": 100_000}
 QUICK_SIZES = {"27k": 2_000, "100k": 3_000}
 FIRST_WORKER, FURTHER_WORKER = 150e6, 60e6
 SETTLED = 0.2  # seconds after an activation's answer in which its work may still be felt
-
-
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, needs_data=False)
-    figures = measure(options)
-    show(figures)
-    finish("serving", options, figures)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -186,35 +176,5 @@ def memory(shop: Served) -> dict[str, Any]:
     }
 
 
-def show(figures: dict[str, Any]) -> None:
-    """Print a table for people."""
-    table = Table(title="POST /v1/recommend beside a bare FastAPI route of the same process")
-    for heading in ("items", "requests/s", "bare", "ratio", "p99", "p99 of bare", "ratio"):
-        table.add_column(heading, justify="right")
-    for one in figures["shops"].values():
-        rates, tails = one["rps"], one["p99_s"]
-        table.add_row(
-            f"{one['items']:,}",
-            f"{rates[OURS]:,.0f}",
-            f"{rates[BARE]:,.0f}",
-            f"{one['rps_ratio']:.2f} ({one['rps_ratio_least']:.2f} to {one['rps_ratio_greatest']:.2f})",
-            f"{tails[OURS] * 1e3:.2f} ms",
-            f"{tails[BARE] * 1e3:.2f} ms",
-            f"{one['p99_ratio']:.2f}",
-        )
-    Console(width=120).print(table)
-    for one in figures["shops"].values():
-        parts = ", ".join(f"{stage} {spent:.1f}" for stage, spent in one["stages_us"].items())
-        print(f"{one['items']:,} items, microseconds a request: {parts}")
-    print(
-        f"{figures['activations']} activations under load: {figures['activate_failed']} requests failed, p99 "
-        f"{figures['activate_p99_over_steady']:.2f} times the steady one; an activation takes "
-        f"{figures['activation_s']:.2f} s\n"
-        f"cold start {figures['cold_start_s']:.2f} s; a bundle of {figures['bundle_mb']:.0f} MB, resident "
-        f"with one worker {figures['resident_mb']['1']:.0f} MB, "
-        f"{figures['further_worker_mb']:.0f} MB more for another"
-    )
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, needs_data=False)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,16 +16,14 @@ from torch.nn.functional import cross_entropy, dropout, normalize, scaled_dot_pr
 from benchmarks.harness import Side
 from benchmarks.peers.contestants import HIDDEN, HISTORY_LENGTH, NEGATIVES, SAMPLED, SESSION_LENGTH
 from turret.data.prepared import PreparedData
-from turret.training.batches.batches import Batch, prefetched
+from turret.training.batches.batches import Batch
 from turret.training.config.experiment import load_experiment
 from turret.training.randomness import stream
 from turret.training.run import Run
 from turret.training.trainer import Trainer
 
-Device = Literal["cpu", "cuda"]
 
-
-def pooled(data: PreparedData, work: Path, device: Device = "cpu") -> Side:
+def pooled(data: PreparedData, work: Path) -> Side:
     """The pooled tower as the peers have it, with 20 uniform candidates a step of 8,192 examples."""
     changes = [
         f"tower.user.history_length={HISTORY_LENGTH}",
@@ -36,46 +33,37 @@ def pooled(data: PreparedData, work: Path, device: Device = "cpu") -> Side:
         "training.batch_size=8192",
         f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={NEGATIVES}}}}}',
     ]
-    return training(data, work / "pooled", "youtubednn", changes, device)
+    return training(data, work / "pooled", "youtubednn", changes)
 
 
-def transformer_sampled(data: PreparedData, work: Path, device: Device = "cpu") -> Side:
+def transformer_sampled(data: PreparedData, work: Path) -> Side:
     """The transformer with 256 uniform candidates a step."""
     objective = f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={SAMPLED}}}}}'
     changes = [f"tower.user.history_length={SESSION_LENGTH}", objective]
-    return training(data, work / "transformer_sampled", "transformer", changes, device)
+    return training(data, work / "transformer_sampled", "transformer", changes)
 
 
-def transformer_full(data: PreparedData, work: Path, device: Device = "cpu") -> Side:
+def transformer_full(data: PreparedData, work: Path) -> Side:
     """The transformer with the full softmax."""
     changes = [f"tower.user.history_length={SESSION_LENGTH}", 'objective={loss="full_softmax"}']
-    return training(data, work / "transformer_full", "transformer", changes, device)
+    return training(data, work / "transformer_full", "transformer", changes)
 
 
-def training(data: PreparedData, folder: Path, experiment: str, changes: list[str], device: Device) -> Side:
+def training(data: PreparedData, folder: Path, experiment: str, changes: list[str]) -> Side:
     """The trainer's steps on its own batches, epoch after epoch; making the batches counts."""
-    settings = load_experiment(experiment, [*changes, f"training.device='{device}'"])
+    settings = load_experiment(experiment, [*changes, "training.device='cpu'"])
     trainer = Trainer(Run(folder, settings, data.folder, data.fingerprint), data, report=lambda line: None)
     trainer.model.train()
     batches = _endless(trainer)
-    if trainer.device.type != "cpu":
-        batches = prefetched(batches, trainer.device)
 
     def run(steps: int) -> tuple[int, float]:
         start, examples = time.perf_counter(), 0
         for batch in islice(batches, steps):
-            trainer.step(batch.to(trainer.device))
+            trainer.step(batch)
             examples += len(batch.targets)
-        finish_work(trainer.device)
         return examples, time.perf_counter() - start
 
     return run
-
-
-def finish_work(device: torch.device) -> None:
-    """Wait for what a device has been given to do: CUDA only takes orders."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _endless(trainer: Trainer) -> Iterator[Batch]:

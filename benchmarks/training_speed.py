@@ -2,12 +2,10 @@
 
 On MovieLens 1M as SASRec splits it, with towers of the same sizes and the same number of threads. All sides
 take turns in one run; what is claimed is the ratio of medians, with its spread over the rounds. A position
-without a target, as peers fill up short histories, is no example. Where there is a CUDA device our towers
-train on it as well, beside nobody.
+without a target, as peers fill up short histories, is no example.
 
-Also: a step by the size of the catalog; a full-ranking evaluation of gowalla (29,858 users, 40,981 items,
-k = 20) beside a bare blocked product with top-k; and, on a device, the share of its measured bfloat16 peak,
-of what torch counts in matrix products and attention.
+Also: a step by the size of the catalog, and a full-ranking evaluation of gowalla (29,858 users, 40,981 items,
+k = 20) beside a bare blocked product with top-k.
 """
 
 import os
@@ -23,7 +21,6 @@ import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.harness import (
     Options,
@@ -48,9 +45,7 @@ from benchmarks.peers.contestants import (
 from benchmarks.peers.peer import Peer, PeerError, peers_option
 from benchmarks.processes import alone
 from benchmarks.training_sides import (
-    Device,
     bare_transformer,
-    finish_work,
     pooled,
     training,
     transformer_full,
@@ -86,7 +81,7 @@ def stepper(items: int, folder: Path) -> Side:
     folder.mkdir()
     config = PrepareConfig(source=events(items, folder), columns=ColumnSettings(in_file_order=True))
     prepare(config, folder / "prepared")
-    return training(PreparedData.open(folder / "prepared"), folder / "run", "youtubednn", [], "cpu")
+    return training(PreparedData.open(folder / "prepared"), folder / "run", "youtubednn", [])
 
 
 def catalog_steps(options: Options, folder: Path) -> dict[str, float]:
@@ -161,57 +156,6 @@ def evaluation_cost(options: Options, folder: Path) -> dict[str, Any]:
         "evaluation_users": len(relevant.users),
         "evaluation_peak_memory_mb": peak_memory_mb(),
     }
-
-
-TOWERS = {
-    "pooled tower, 20 candidates": pooled,
-    "transformer, 256 candidates": transformer_sampled,
-    "transformer, full softmax": transformer_full,
-}
-WIDTH, PRODUCTS, DEVICE_STEPS = 8192, 20, 50
-
-
-def cuda_speed(data: PreparedData, work: Path) -> dict[str, Any] | None:
-    """`device_speed` of the CUDA device; None, with a word about it, where there is none."""
-    if not torch.cuda.is_available():
-        print("This machine has no CUDA device: training on one is skipped.")
-        return None
-    return {"name": torch.cuda.get_device_name(), **device_speed(data, work, "cuda")}
-
-
-def device_speed(
-    data: PreparedData, work: Path, device: Device, width: int = WIDTH, steps: int = DEVICE_STEPS
-) -> dict[str, Any]:
-    """Examples/s of each tower on the device, and the share of its `peak_flops`, in operations a second."""
-    peak = peak_flops(torch.device(device), width)
-    towers = {}
-    for name, side in TOWERS.items():
-        run = side(data, work / device, device)
-        needed = flops_an_example(run)
-        run(steps)
-        examples, seconds = run(steps)
-        rate = examples / seconds
-        towers[name] = {"examples_per_second": rate, "share_of_peak": rate * needed / peak}
-    return {"peak_flops": peak, "towers": towers}
-
-
-def peak_flops(device: torch.device, width: int) -> float:
-    """Operations a second of bfloat16 products [width, width]."""
-    left, right = (torch.randn(width, width, device=device, dtype=torch.bfloat16) for _ in range(2))
-    torch.mm(left, right)
-    finish_work(device)
-    start = time.perf_counter()
-    for _ in range(PRODUCTS):
-        torch.mm(left, right)
-    finish_work(device)
-    return 2 * width**3 * PRODUCTS / (time.perf_counter() - start)
-
-
-def flops_an_example(run: Side) -> float:
-    """The operations of one step in matrix products and attention, by its examples."""
-    with FlopCounterMode(display=False) as counter:
-        examples, _ = run(1)
-    return float(counter.get_total_flops() / examples)
 
 
 ROUNDS, QUICK_ROUNDS = 7, 1
@@ -313,7 +257,6 @@ def measure(options: Options) -> dict[str, Any]:
             for one in contests(data, work, options.quick)
         }
         steps = catalog_steps(options, work)
-        cuda = cuda_speed(data, work)
         # In a process of its own, to say what an evaluation holds, and not what the contests before it held.
         ranking = alone(evaluation_cost, options, work / "gowalla")
     ratios = {key: one["ratio"] for key, one in held.items()}
@@ -325,7 +268,6 @@ def measure(options: Options) -> dict[str, Any]:
         "threads": THREADS,
         "load": load,
         "contests": held,
-        "cuda": cuda,
     }
 
 

@@ -13,20 +13,14 @@ and quadratic are shown there too ("signed"), where the kernel is of less use: i
 eagerly as the best. Which sets, sizes and seeds there are, and why, is in
 `benchmarks.research.sampler_trainings`.
 
-A whole run takes hours of one core. Every training's row goes to standard error and to the file of `--rows`
-as it ends, and a training that has a row there is not repeated: a run goes on where the last one stopped.
-`--minutes N` ends a run early. `--set NAME`, repeatable, trains on single sets. The result has every row of
-the file.
+A whole run takes hours of one core. Every training's row is kept as it ends, and `--resume` goes on where the
+last run stopped. `--set NAME`, repeatable, trains on single sets.
 """
 
 import argparse
-import json
-import math
 import multiprocessing
 import os
-import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -34,13 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import RESULTS, Options, finish, read_options
+from benchmarks.harness import RESULTS, Options, run_rows
 from benchmarks.plots import figure
 from benchmarks.research.sampler_trainings import (
     CASES,
     SAMPLERS,
     SHOP,
-    Case,
     Row,
     Training,
     by_seed,
@@ -53,47 +46,35 @@ from benchmarks.research.sampler_trainings import (
     summary,
 )
 
-ROWS = RESULTS / "sampler_bias.jsonl"
+ORDER = ["full", *SAMPLERS]
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of earlier runs."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-
-
-def new_rows(wanted: Iterable[Training], folder: Path, ends: float) -> Iterator[Row]:
-    """The row of every training, one a core at a time, as they end; none begins after the time `ends`."""
+def new_rows(wanted: Iterable[Training], folder: Path) -> Iterator[Row]:
+    """The row of every training, one a core at a time, as they end."""
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), spawned) as pool:
-        running = [pool.submit(measured_before, ends, training, folder) for training in wanted]
+        running = [pool.submit(measured, training, folder) for training in wanted]
         for done in as_completed(running):
-            if row := done.result():
-                yield row
+            yield done.result()
 
 
-def measured_before(ends: float, training: Training, folder: Path) -> Row | None:
-    """The row of a training, or None after the time `ends`."""
-    return measured(training, folder) if time.time() < ends else None
-
-
-def measure(options: Options, cases: Iterable[Case], path: Path, ends: float) -> dict[str, Any]:
-    """Append the rows that `path` does not have yet, and sum all rows up."""
-    for case in cases:
+def measure(options: Options, kept: Sequence[Row]) -> Iterator[Row]:
+    """The rows of the sets that are asked for; a small one where it has to be quick."""
+    named = options.given.set or [case.name for case in CASES if case.by_default]
+    for case in [SHOP] if options.quick else [case for case in CASES if case.name in named]:
         with tempfile.TemporaryDirectory() as folder:
             prepare_events(case, options.data, Path(folder))
-            for row in new_rows(missing(case, read_rows(path)), Path(folder) / case.name, ends):
-                line = json.dumps(row)
-                print(line, file=sys.stderr, flush=True)
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(line + "\n")
-    rows = read_rows(path)
-    order = ["full", *SAMPLERS]
-    rows.sort(key=lambda row: (row["set"], order.index(row["sampler"]), row["k"], row["seed"]))
-    return {**summary(rows), "rows": rows}
+            yield from new_rows(missing(case, kept), Path(folder) / case.name)
+
+
+def ordered(rows: Iterable[Row]) -> list[Row]:
+    """The rows by set, sampler, size and seed."""
+    return sorted(rows, key=lambda row: (row["set"], ORDER.index(row["sampler"]), row["k"], row["seed"]))
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
     """Perplexity over K: a panel a set, a curve a sampler; lines are the full softmax and 1 % above it."""
+    rows = ordered(rows)
     names = list(dict.fromkeys(row["set"] for row in rows))
     with figure(path, (6 * len(names), 4.5), len(names)) as panels:
         for panel, name in zip(panels, names, strict=True):
@@ -123,23 +104,12 @@ def _curve(panel: Any, seeds: dict[int, list[Row]], sampler: str) -> None:
     panel.errorbar(sizes, means, bars, marker="o", capsize=3, label=sampler.replace("_", " "))
 
 
-def main() -> None:
-    """Measure, print and keep."""
-    more = argparse.ArgumentParser(add_help=False)
-    more.add_argument("--set", action="append", choices=[case.name for case in CASES], metavar="NAME")
-    more.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help=f"of the rows ({ROWS.name})")
-    more.add_argument("--minutes", type=float, default=math.inf, help="begin no training after this time")
-    options = read_options(__doc__, more=more)
-    ends = time.time() + 60.0 * options.given.minutes
-    if options.quick:
-        with tempfile.TemporaryDirectory() as folder:
-            finish("sampler_bias", options, measure(options, (SHOP,), Path(folder) / "rows.jsonl", ends))
-        return
-    named = options.given.set or [case.name for case in CASES if case.by_default]
-    figures = measure(options, [case for case in CASES if case.name in named], options.given.rows, ends)
-    plot(figures["rows"], RESULTS / "sampler_bias.png")
-    finish("sampler_bias", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    sets = argparse.ArgumentParser(add_help=False)
+    sets.add_argument("--set", action="append", choices=[case.name for case in CASES], metavar="NAME")
+    run_rows(
+        measure,
+        more=sets,
+        summary=lambda rows: summary(ordered(rows)),
+        draw=lambda rows: plot(rows, RESULTS / "sampler_bias.png"),
+    )

@@ -50,8 +50,6 @@ from turret.training.samplers.from_batch.in_batch import InBatchSampler
 Row = dict[str, Any]
 CRITERIA = ("cross_entropy", "perplexity")
 SHARE = 0.01
-# The full softmax has converged where twice the examples change its cross entropy by less than this share.
-CONVERGED = 0.005
 
 
 def of_sampler(rows: Sequence[Row], sampler: str) -> list[Row]:
@@ -87,7 +85,6 @@ def summary(rows: Sequence[Row]) -> Row:
     sets = {name: by_seed(rows, name) for name in dict.fromkeys(row["set"] for row in rows)}
     return {
         "full_softmax": {name: _ends(seeds) for name, seeds in sets.items()},
-        "convergence": {name: _convergence(seeds) for name, seeds in sets.items()},
         "k_within_1pct": {
             name: {measure: _needed(seeds, measure) for measure in CRITERIA} for name, seeds in sets.items()
         },
@@ -119,34 +116,6 @@ def _ends(seeds: dict[int, list[Row]]) -> Row:
         }
         for name, absolute in (("absolute", True), ("signed", False))
     }
-
-
-def _convergence(seeds: dict[int, list[Row]]) -> Row:
-    """The change of the held-out cross entropy by twice and by half the examples, where it was measured.
-
-    `change` is that by twice the examples. The full softmax overfits where it is positive; `least` says
-    whether neither length is better than the one of the samplers.
-    """
-    found = {}
-    for name, absolute in (("absolute", True), ("signed", False)):
-        for rows in seeds.values():
-            once = full_of(rows, absolute)
-            lengths = {
-                row["examples"]: row["cross_entropy"] / once["cross_entropy"] - 1.0
-                for row in of_sampler(rows, "full")
-                if row["absolute"] == absolute
-            }
-            change, by_half = lengths.get(2 * once["examples"]), lengths.get(once["examples"] // 2)
-            if change is not None:
-                found[name] = {
-                    "examples": once["examples"],
-                    "cross_entropy": once["cross_entropy"],
-                    "change": change,
-                    "change_by_half": by_half,
-                    "converged": abs(change) < CONVERGED,
-                    "least": min(lengths.values()) >= 0.0,
-                }
-    return found
 
 
 def _needed(seeds: dict[int, list[Row]], measure: str) -> Row:
