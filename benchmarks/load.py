@@ -31,6 +31,7 @@ class Load:
         rate: requests/s over all connections; None sends the next one as soon as the last is answered.
         cpu: the processor that the generator keeps to.
         headers: beside the usual ones.
+        refused_pause: seconds that a connection waits after a 503.
     """
 
     url: str
@@ -41,6 +42,7 @@ class Load:
     rate: float | None = None
     cpu: int | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    refused_pause: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,8 @@ class _Generator:
             except OSError:
                 await asyncio.sleep(0.01)
             self._rows.append((due, time.monotonic() - due, status))
+            if status == 503:
+                await asyncio.sleep(self._load.refused_pause)
 
     async def _turn(self) -> float | None:
         """Wait for the moment at which the next request is due; None after the end."""

@@ -16,11 +16,8 @@ same load on one replica. All share the processors of this machine, so processor
 `core_rps`: requests that one core of the proxy, or of a replica behind it, answers in a second.
 `replica_mb`: resident memory of a replica after the load. Needs `nginx`.
 
-`replicas`: the cost of agreement between replicas on one Redis: of a call, of following, and of an answer.
-
-For one, two and three replicas of one worker, and for a service on SQLite: seconds of a change of an item and
-of an activation, each acknowledged by all replicas; then, while nobody asks, the processor seconds that a
-replica takes in a second, and the commands that Redis gets. Needs `redis-server`.
+`replicas`: the cost of agreement between one, two and three replicas of one worker on one Redis:
+seconds of a change of an item and of an activation, each acknowledged by all replicas. Needs `redis-server`.
 """
 
 import json
@@ -32,8 +29,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from redis import Redis
 
 from benchmarks.harness import Options, run
 from benchmarks.load import Load, processors, run_load
@@ -173,60 +168,41 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 REPLICAS = (1, 2, 3)
-CHANGES, ACTIVATIONS, IDLE_SECONDS = 100, 20, 10.0
-QUICK_CHANGES, QUICK_ACTIVATIONS, QUICK_IDLE_SECONDS = 10, 4, 2.0
+CHANGES, ACTIVATIONS, QUICK_CHANGES, QUICK_ACTIVATIONS = 100, 20, 10, 4
 
 
 def replicas(options: Options) -> dict[str, Any]:
-    """Measure a service on SQLite, then replicas."""
-    shop = served_shop(2_000)
-    item = json.loads(shop.bodies[0])["history"][0]
-    with tempfile.TemporaryDirectory() as folder:
-        alone = costs(options, shop.bundles, f"sqlite:///{folder}/history.sqlite", 1, item, lambda: 0)
-    rows = []
+    """Measure each number of replicas."""
+    shop, rows = served_shop(2_000), []
     for count in REPLICAS:
         with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as store:
             if store is None:
                 raise SystemExit("there is no redis-server here; install it (apt-get install redis-server)")
-            asked = partial(commands, Redis.from_url(store))
-            rows.append(costs(options, shop.bundles, store, count, item, asked))
-    return {"sqlite": alone, "replicas": rows}
+            rows.append(costs(options, shop, store, count))
+    return {"replicas": rows}
 
 
-def costs(
-    options: Options, bundles: Path, store: str, count: int, item: Any, calls: Callable[[], int]
-) -> dict[str, Any]:
+def costs(options: Options, shop: Served, store: str, count: int) -> dict[str, Any]:
     """Measure `count` services on a store."""
-    quick = options.quick
+    item = json.loads(shop.bodies[0])["history"][0]
     with ExitStack() as stack:
-        services = [stack.enter_context(running_service(bundles, 1, "--store", store)) for _ in range(count)]
+        services = [
+            stack.enter_context(running_service(shop.bundles, 1, "--store", store)) for _ in range(count)
+        ]
         time.sleep(1)  # all know of each other
         changes = [
-            seconds(partial(change, services[0], item)) for _ in range(QUICK_CHANGES if quick else CHANGES)
+            seconds(partial(change, services[0], item))
+            for _ in range(QUICK_CHANGES if options.quick else CHANGES)
         ]
         activations = [
             seconds(partial(activate, services[number % count], VERSIONS[number % 2]))
-            for number in range(QUICK_ACTIVATIONS if quick else ACTIVATIONS)
+            for number in range(QUICK_ACTIVATIONS if options.quick else ACTIVATIONS)
         ]
-        idle = QUICK_IDLE_SECONDS if quick else IDLE_SECONDS
-        before, called = [processor_seconds(service.process.pid) for service in services], calls()
-        time.sleep(idle)
-        used = [
-            processor_seconds(service.process.pid) - start
-            for service, start in zip(services, before, strict=True)
-        ]
-        return {
-            "replicas": count,
-            "item_change_ms": _quantiles(changes),
-            "activation_ms": _quantiles(activations),
-            "idle_processor_share": statistics.mean(used) / idle,
-            "idle_commands_per_second": (calls() - called) / idle,
-        }
-
-
-def commands(redis: Redis) -> int:
-    """The number of commands that a Redis has run, without those within scripts' calls."""
-    return int(redis.info("stats")["total_commands_processed"])
+    return {
+        "replicas": count,
+        "item_change_ms": _quantiles(changes),
+        "activation_ms": _quantiles(activations),
+    }
 
 
 def change(service: Running, item: Any) -> None:

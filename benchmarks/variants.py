@@ -1,0 +1,255 @@
+"""Variants of an experiment in turn: `python -m benchmarks.variants` and one of the following.
+
+`cold_items`: how well items that were never seen in training are found, with their features and without. A
+tenth of the items is held out with all of its events. Who used some of them has to get those, from a history
+of the other items, out of the whole catalog: recall@k over all users with a held-out item, mean and standard
+deviation over seeds (which also draw what is held out). The number of epochs is fixed: no held-out event may
+choose it.
+
+`in_batch_quality`: the quality of the experiment `dssm` by its loss over in-batch candidates, in batches of
+2,048, on items with features: fewer of them than a batch has examples (`ml-100k`), and six times as many
+(`s3rec_beauty`). The last item of each user is the test, the one before it selects the epoch.
+
+`labelled_pairs`: losses over labelled pairs and given negatives, on MovieLens 100K with a rating of 4 and
+above as label 1 and below as 0. The last event of each user is the test, the one before it validation. The
+AUC of the given negatives, and NDCG@10 in the ranking of the whole catalog, after six epochs. Losses over the
+negatives of the log select their epoch by the validation AUC; the one over uniform draws, which reads no
+negatives, selects it by NDCG@10.
+"""
+
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.harness import Options, run
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import ColumnSettings, FeatureColumns, FilesSplit, PrepareConfig
+from turret.training.config.experiment import EvaluationConfig, load_experiment
+from turret.training.evaluation.evaluation import evaluate, users_with_negatives
+from turret.training.run import Run
+from turret.training.trainer import train
+
+SEEDS = (0, 1, 2)
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FeaturedSet:
+    """`read` gives events with user_id, item_id and time from the folder of the data, oldest first."""
+
+    read: Callable[[Path], pl.DataFrame]
+    features: FeatureColumns
+
+    def prepared(self, source: Path, work: Path, /, **events: Any) -> PreparedData:
+        """The `events`, as `PrepareConfig` has them, with the features of the items."""
+        columns = [column for _, column in self.features.by_kind()]
+        items = pl.read_parquet(source / "items.parquet").select("item_id", *columns)
+        items.write_parquet(work / "items.parquet")
+        config = PrepareConfig(
+            **events,
+            items=work / "items.parquet",
+            columns=ColumnSettings(time="time"),
+            item_features=self.features,
+            on_bad="drop",
+        )
+        prepare(config, work / "prepared")
+        return PreparedData.open(work / "prepared")
+
+
+def tested(
+    experiment: str,
+    changes: Sequence[str],
+    seed: int,
+    data: PreparedData,
+    work: Path,
+    metrics: Sequence[str],
+) -> dict[str, float]:
+    """Train once with these changes; the metrics of the towers on the test."""
+    settings = load_experiment(experiment, [*changes, f"training.seed={seed}"])
+    run = Run(work, settings, data.folder, data.fingerprint)
+    train(run, data, report=lambda line: None)
+    report = evaluate(run.open_model(data), data, "test", EvaluationConfig(k=(10, 20, 100)), seed)
+    found: dict[str, float] = {name: report["towers"][name]["mean"] for name in metrics}
+    print(f"{experiment}, {changes}, seed {seed}: {found}", flush=True)
+    return found
+
+
+def _ml_1m(folder: Path) -> pl.DataFrame:
+    ratings = pl.read_parquet(folder / "ratings.parquet").drop_nulls("pos")
+    return ratings.select("user_id", "item_id", time="pos").sort("user_id", "time")
+
+
+def _retail(folder: Path) -> pl.DataFrame:
+    lines = pl.read_parquet(folder / "transactions.parquet")
+    bought = lines.filter(pl.col("user_id").is_not_null() & (pl.col("quantity") > 0))
+    return bought.select("user_id", "item_id", time="timestamp").sort("user_id", "time")
+
+
+SHARE, EPOCHS, COLD_METRICS = 0.1, 3, ("recall@20", "recall@100")
+COLD_SETS = {
+    "ml-1m": FeaturedSet(_ml_1m, FeatureColumns(text=("title",), multi=("genres",), number=("year",))),
+    "online-retail": FeaturedSet(_retail, FeatureColumns(text=("title",))),
+}
+# The settings that differ from the experiment `dssm`.
+MODELS: dict[str, tuple[str, ...]] = {
+    "features": (),
+    "features, ids never dropped": ("tower.item.id_dropout=0.0",),
+    "ids alone": ("tower.item.features=[]", "tower.item.hidden=[]", "tower.item.id_dropout=0.0"),
+}
+
+
+def cold_items(options: Options) -> Row:
+    """Every set with every seed; a quick run takes one epoch of one seed."""
+    seeds = SEEDS[:1] if options.quick else SEEDS
+    sets = {name: [_of_cold(options, name, seed) for seed in seeds] for name in COLD_SETS}
+    return {
+        "seeds": list(seeds),
+        "sets": {
+            name: {
+                model: {
+                    metric: {
+                        "mean": statistics.mean(row[model][metric] for row in rows),
+                        "deviation": statistics.pstdev(row[model][metric] for row in rows),
+                    }
+                    for metric in COLD_METRICS
+                }
+                for model in rows[0]
+            }
+            for name, rows in sets.items()
+        },
+    }
+
+
+def _of_cold(options: Options, name: str, seed: int) -> dict[str, dict[str, float]]:
+    """The metrics of each model, and of chance."""
+    epochs = f"training.epochs={1 if options.quick else EPOCHS}"
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        data = _without_cold(options.data / name, COLD_SETS[name], seed, work)
+        results = {
+            model: tested("dssm", [*changes, epochs], seed, data, work / f"run{number}", COLD_METRICS)
+            for number, (model, changes) in enumerate(MODELS.items())
+        }
+        return {**results, "chance": {f"recall@{k}": k / len(data.item_ids) for k in (20, 100)}}
+
+
+def _without_cold(source: Path, chosen: FeaturedSet, seed: int, work: Path) -> PreparedData:
+    """Train on the warm items' events; the test is each user's different cold items."""
+    events = chosen.read(source)
+    items = events["item_id"].unique().sort()
+    drawn = items.filter(pl.Series(np.random.default_rng(seed).random(len(items)) < SHARE))
+    is_cold = pl.col("item_id").is_in(drawn.implode())
+    warm = events.filter(~is_cold)
+    queries = events.filter(is_cold).unique(["user_id", "item_id"], keep="first", maintain_order=True)
+    queries = queries.filter(pl.col("user_id").is_in(warm["user_id"].unique().implode()))
+    warm.write_parquet(work / "warm.parquet")
+    queries.write_parquet(work / "cold.parquet")
+    split = FilesSplit(
+        kind="files", train=work / "warm.parquet", test=work / "cold.parquet", validation_fraction=0.0
+    )
+    return chosen.prepared(source, work, split=split)
+
+
+IN_BATCH_METRICS = ("hr@10", "ndcg@10")
+IN_BATCH_SETS = {
+    "ml-100k": FeaturedSet(
+        lambda folder: pl.read_parquet(folder / "ratings.parquet").select(
+            "user_id", "item_id", time="timestamp"
+        ),
+        FeatureColumns(text=("title",), multi=("genres",)),
+    ),
+    "s3rec_beauty": FeaturedSet(
+        lambda folder: pl.read_parquet(folder / "interactions.parquet").select(
+            "user_id", "item_id", time="pos"
+        ),
+        FeatureColumns(multi=("attributes",)),
+    ),
+}
+LOSSES = {
+    "sampled_softmax": 'objective.loss="sampled_softmax"',
+    "sampled_softmax_corrected": 'objective.loss="sampled_softmax_corrected"',
+    "sampled_softmax_corrected, hits kept": (
+        'objective.loss={kind="sampled_softmax_corrected", remove_accidental_hits=false}'
+    ),
+}
+
+
+def in_batch_quality(options: Options) -> Row:
+    """Every set, seed and loss; one set and seed where it has to be quick."""
+    epochs = ["training.epochs=1"] if options.quick else []
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in list(IN_BATCH_SETS)[:1] if options.quick else IN_BATCH_SETS:
+            work, source, chosen = Path(folder) / name, options.data / name, IN_BATCH_SETS[name]
+            work.mkdir()
+            chosen.read(source).write_parquet(work / "events.parquet")
+            data = chosen.prepared(source, work, source=work / "events.parquet")
+            for seed in SEEDS[:1] if options.quick else SEEDS:
+                for number, (loss, change) in enumerate(LOSSES.items()):
+                    run = work / f"run{seed}-{number}"
+                    found = tested("dssm", [change, *epochs], seed, data, run, IN_BATCH_METRICS)
+                    rows.append({"set": name, "loss": loss, "seed": seed, **found})
+    return {"rows": rows}
+
+
+LABELLED, LIKED, LABELLED_EPOCHS, LABELLED_METRICS = "ml-100k", 4, 6, ("auc", "ndcg@10")
+COSINES, RANKS = "tower.scoring.temperature=1.0", "training.metric=ndcg@10"
+# By label: the settings beside those of the experiment `labelled_pairs`.
+SIDES: dict[str, tuple[str, ...]] = {
+    "labelled pairs, `binary_cross_entropy`": (),
+    "labelled pairs, `cosine_embedding`": ('objective.loss="cosine_embedding"', COSINES),
+    **{
+        f"given negatives, `cosine_hinge`, margin {margin:g}": (
+            f'objective={{loss={{kind="cosine_hinge", margin={margin}}}, candidates="given"}}',
+            COSINES,
+        )
+        for margin in (0.5, 1.0)
+    },
+    "uniform draws, `sampled_softmax`": (
+        'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=512}}',
+        RANKS,
+    ),
+}
+
+
+def labelled_pairs(options: Options) -> Row:
+    """Every side on the same data."""
+    seeds = SEEDS[:1] if options.quick else SEEDS
+    epochs = f"training.epochs={1 if options.quick else LABELLED_EPOCHS}"
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        ratings = pl.read_parquet(options.data / LABELLED / "ratings.parquet")
+        labels = (pl.col("rating") >= LIKED).cast(pl.Int8).alias("label")
+        ratings.select("user_id", "item_id", "timestamp", labels).write_parquet(work / "events.parquet")
+        config = {"source": work / "events.parquet", "columns": {"label": "label"}}
+        prepare(PrepareConfig.model_validate(config), work / "prepared")
+        data = PreparedData.open(work / "prepared")
+        for number, (name, changes) in enumerate(SIDES.items()):
+            found = [
+                tested(
+                    "labelled_pairs",
+                    [*changes, epochs],
+                    seed,
+                    data,
+                    work / f"{number}_{seed}",
+                    LABELLED_METRICS,
+                )
+                for seed in seeds
+            ]
+            by_seed = {metric: [one[metric] for one in found] for metric in LABELLED_METRICS}
+            rows.append({"name": name, "by_seed": by_seed})
+        users = len(users_with_negatives(data, "test"))
+        counts = {"events": len(data.event_items), "negatives": data.manifest.negatives, "users": users}
+    return {"set": LABELLED, "seeds": list(seeds), "epochs": LABELLED_EPOCHS, **counts, "rows": rows}
+
+
+if __name__ == "__main__":
+    run(cold_items, in_batch_quality, labelled_pairs)
