@@ -16,10 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.harness import Options, finish, read_options
+from benchmarks.harness import Options, finish, read_options, show
 
 # Per benchmark: the paths of its figures in the JSON that it prints, and whether more is better.
 FIGURES: Mapping[str, Mapping[str, bool]] = {
@@ -119,18 +116,6 @@ def compare_benchmark(name: str, sides: Mapping[str, Sequence[Mapping[str, Any]]
             before, after = ([float(v) for v in values[side] if v is not None] for side in (BEFORE, AFTER))
             compared[path] = compare(before, after, more_is_better)
     return compared
-
-
-def show(figures: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print a table for people."""
-    table = Table(title="two checkouts in turns, medians")
-    for heading in ("benchmark", "figure", BEFORE, AFTER, "spread", ""):
-        table.add_column(heading, justify="left" if heading in ("benchmark", "figure") else "right")
-    for name, compared in figures.items():
-        for path, one in compared.items():
-            numbers = (f"{one[key]:,.4g}" for key in (BEFORE, AFTER, "spread"))
-            table.add_row(name, path, *numbers, "worse" if one["is_worse"] else "")
-    Console().print(table)
 
 
 def _options() -> argparse.ArgumentParser:

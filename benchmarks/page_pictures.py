@@ -13,17 +13,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from benchmarks.processes import Running, running_service
+from benchmarks.processes import Running, post, running_service
 from turret.data.prepared import PreparedData
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -72,7 +71,9 @@ def main() -> None:
     )
     parser.add_argument("--work", type=Path, default=WORK, help=f"where models are kept ({WORK})")
     options = parser.parse_args()
-    movies, shop, bare = _movies(options.work, options.data), _shop(options.work), _bare(options.work)
+    movies = _movies(options.work, options.data)
+    shop = _trained_shop(options.work / "shop", has_items=True)
+    bare = _trained_shop(options.work / "bare", has_items=False)
     with chromium() as browser:
         with running_service(movies) as service:
             history = ",".join(quote(item, safe="") for item in _ids(options.work / "movies" / "prepared"))
@@ -148,32 +149,19 @@ def _open_why(page: Page) -> None:
 def _use(service: Running) -> None:
     """Store events and request recommendations for a minute, so that the plots have something to show."""
     drawn = random.Random(0)
-    items = [item["id"] for item in _get(service, "/v1/items?limit=100")["items"]]
+    _, listed = post(service.url, "/v1/items?limit=100", "", method="GET")
+    items = [item["id"] for item in json.loads(listed)["items"]]
     for user in range(USERS):
         events = [
             {"event_id": str(number), "user_id": f"u{user}", "item_id": item}
             for number, item in enumerate(drawn.sample(items, 12))
         ]
-        _post(service, "/v1/events", {"events": events})
+        post(service.url, "/v1/events", json.dumps({"events": events}))
     begun = time.monotonic()
     while time.monotonic() - begun < 70:
-        _post(service, "/v1/recommend", {"user_id": f"u{drawn.randrange(int(1.1 * USERS))}", "k": 10})
+        asked = {"user_id": f"u{drawn.randrange(int(1.1 * USERS))}", "k": 10}
+        post(service.url, "/v1/recommend", json.dumps(asked))
         time.sleep(drawn.expovariate(60))
-
-
-def _get(service: Running, path: str) -> dict[str, list[dict[str, str]]]:
-    connection = HTTPConnection(urlsplit(service.url).netloc)
-    connection.request("GET", path)
-    answer: dict[str, list[dict[str, str]]] = json.loads(connection.getresponse().read())
-    connection.close()
-    return answer
-
-
-def _post(service: Running, path: str, body: Mapping[str, object]) -> None:
-    connection = HTTPConnection(urlsplit(service.url).netloc)
-    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-    connection.getresponse().read()
-    connection.close()
 
 
 def _movies(work: Path, data: Path) -> Path:
@@ -191,16 +179,8 @@ def _movies(work: Path, data: Path) -> Path:
     return bundles
 
 
-def _shop(work: Path) -> Path:
-    return _trained_shop(work / "shop", has_items=True)
-
-
-def _bare(work: Path) -> Path:
-    """The same shop without the file of its items."""
-    return _trained_shop(work / "bare", has_items=False)
-
-
 def _trained_shop(folder: Path, has_items: bool) -> Path:
+    """The bundles of the synthetic shop, with the file of its items or without."""
     bundles = folder / "bundles"
     if not (bundles / "current").exists():
         _turret("data", "synth", folder / "raw", "--users", 1500, "--items", 1200, "--overwrite")

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
 import torch
 from torch import Tensor
 
@@ -44,6 +42,7 @@ from benchmarks.peers.contestants import (
 )
 from benchmarks.peers.peer import Peer, PeerError, peers_option
 from benchmarks.processes import alone
+from benchmarks.scale import Shape, log_of
 from benchmarks.training_sides import (
     bare_transformer,
     pooled,
@@ -62,26 +61,14 @@ from turret.training.evaluation.ranking import rank, tower_scores
 from turret.training.run import build_model
 
 CATALOGS = (10_000, 1_000_000)
-EVENTS_A_USER, EVENTS = 50, 2_000_000
+EVENTS = 2_000_000
 TURNS, TURN_STEPS = 7, 10
 
 
-def events(items: int, folder: Path) -> Path:
-    """Events of all items, each at least once and as popular as the next."""
-    random = np.random.default_rng(0)
-    drawn = np.concatenate([np.arange(items), random.integers(0, items, EVENTS - items)])
-    random.shuffle(drawn)
-    path = folder / "events.parquet"
-    pl.DataFrame({"user": np.arange(EVENTS) // EVENTS_A_USER, "item": drawn}).write_parquet(path)
-    return path
-
-
 def stepper(items: int, folder: Path) -> Side:
-    """The default experiment over N items."""
-    folder.mkdir()
-    config = PrepareConfig(source=events(items, folder), columns=ColumnSettings(in_file_order=True))
-    prepare(config, folder / "prepared")
-    return training(PreparedData.open(folder / "prepared"), folder / "run", "youtubednn", [])
+    """The default experiment over N items, each at least once and as popular as the next."""
+    prepared = log_of(Shape(items, 64, 50), folder, EVENTS)
+    return training(PreparedData.open(prepared), folder / "run", "youtubednn", [])
 
 
 def catalog_steps(options: Options, folder: Path) -> dict[str, float]:

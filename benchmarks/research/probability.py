@@ -58,9 +58,6 @@ class Estimates:
             "estimator": self.estimator,
             "candidates": self.candidates,
             "root_mean_square_error": float(np.sqrt((errors**2).mean())) if finite else None,
-            "median_error": float(np.median(errors)) if finite else None,
-            "median_log_error": float(np.median(np.abs(self.log_estimated - self.log_true))),
-            "largest_log10_estimate": float(self.log_estimated.max() / np.log(10.0)),
             # The loss of a certain class is zero up to the rounding of its logarithm.
             "share_above_one": float((self.log_estimated > 1e-6).mean()),
         }
@@ -82,15 +79,6 @@ def figure_1(points: Points, seed: int) -> list[Estimates]:
     return made
 
 
-def gaussian_points(class_count: int, point_count: int, random: np.random.Generator) -> Points:
-    """Gaussian scores, and one of the point's class with which its probability is uniform.
-
-    A classifier between one that knows nothing and one that is sure.
-    """
-    scores = torch.from_numpy(random.normal(size=(point_count, class_count)))
-    return _with_uniform_probability(scores, random)
-
-
 def captioned_points(class_count: int, point_count: int, random: np.random.Generator) -> Points:
     """Log weights of the caption: u_i uniform on [0, 1], and u_1 = exp(C y) with y drawn from a normal one.
 
@@ -110,7 +98,6 @@ def spread_points(class_count: int, point_count: int, random: np.random.Generato
 POINTS: dict[str, Callable[[int, int, np.random.Generator], Points]] = {
     "captioned": captioned_points,
     "captioned, y spread": spread_points,
-    "Gaussian scores": gaussian_points,
 }
 
 
