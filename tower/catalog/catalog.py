@@ -57,14 +57,10 @@ class Catalog:
         self.masks = MaskCache(head.count)
         self._sections = sections
         self._buffer = sections.buffer
-        items = sections.array("items", "uint8")
-        if head.sections["items"].offset:
-            raise BundleError(f"{BODY}: the items are not at its beginning; export the bundle again", "parts")
-        starts = sections.steps("starts", head.count + 1, len(items))
-        field_starts = sections.array("field_starts", "int64", head.count)
-        _check_items(items, starts, field_starts)
-        # A memoryview yields Python integers several times faster than an array.
-        self._starts, self._field_starts = starts.data, field_starts.data
+        # The items are at the beginning of the buffer. A memoryview yields Python integers several times
+        # faster than an array.
+        self._starts = sections.array("starts", "int64", head.count + 1).data
+        self._field_starts = sections.array("field_starts", "int64", head.count).data
         self._columns = {
             field.name: open_column(field.kind, str(i), sections, head.count)
             for i, field in enumerate(head.fields)
@@ -198,18 +194,6 @@ def _check_lengths(count: int, fields: Mapping[str, Sequence[Any]]) -> None:
         length = len(values) if isinstance(values, list | tuple) else None
         if length != count:
             raise BundleError(f"field {name!r} of the catalog has {length} values for {count} items", "parts")
-
-
-def _check_items(
-    items: NDArray[np.uint8], starts: NDArray[np.int64], field_starts: NDArray[np.int64]
-) -> None:
-    inside = (field_starts >= starts[:-1]) & (field_starts < starts[1:])
-    if (
-        not inside.all()
-        or (items[field_starts] != ord("{")).any()
-        or (items[starts[1:] - 1] != ord("}")).any()
-    ):
-        raise BundleError(f"{BODY}: its offsets of items are invalid; export the bundle again", "parts")
 
 
 def _read_head(path: Path) -> Head:

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.tower.errors import BundleError
 from turret.tower.format.sections import Sections
 
 Mask = NDArray[np.bool_]
@@ -264,16 +263,13 @@ def open_column(kind: Kind, name: str, sections: Sections, count: int) -> Column
     if kind in ("number", "boolean"):
         return NumberColumn(sections.array(f"{name}.numbers", "float64", count))
     rows = sections.array(f"{name}.rows", "int32")
-    if len(rows) and (rows.min() < 0 or rows.max() >= count):
-        raise BundleError(f"the catalog's {name} has rows outside its {count} items", "parts")
     terms: Texts | NDArray[np.float64]
     if kind == "numbers":
         terms = sections.array(f"{name}.terms", "float64")
     else:
         letters = sections.array(f"{name}.letters", "uint8")
-        length = len(sections.array(f"{name}.word_starts", "int64"))
-        terms = Texts(letters.data, sections.steps(f"{name}.word_starts", length, len(letters)))
-    return TermColumn(terms, sections.steps(f"{name}.starts", len(terms) + 1, len(rows)), rows, count)
+        terms = Texts(letters.data, sections.array(f"{name}.word_starts", "int64"))
+    return TermColumn(terms, sections.array(f"{name}.starts", "int64", len(terms) + 1), rows, count)
 
 
 def _starts(lengths: Any) -> NDArray[np.int64]:

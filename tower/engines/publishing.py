@@ -79,7 +79,7 @@ def tune(task: EngineTask) -> None:
     """
     ks = tuple(sorted({*KS, USUAL}))
     for truth in truths(task.vectors, task.few, ks, SHARES, task.scoring.absolute, task.mask):
-        efforts = _rising([_effort(task, truth, k) for k in truth.ks if k <= task.engine.most])
+        efforts = [_effort(task, truth, k) for k in truth.ks if k <= task.engine.most]
         if truth.allowed is None and (not efforts or efforts[0].breadth is None):
             raise BundleError(
                 f"the engine finds fewer than {task.least_recall:g} of the true best {truth.ks[0]} at its "
@@ -108,18 +108,6 @@ def raise_efforts(task: EngineTask, missed: Sequence[MeasuredRecall]) -> bool:
     is_raised = raised != task.efforts
     task.efforts = raised
     return is_raised
-
-
-def _rising(efforts: Sequence[EngineEffort]) -> list[EngineEffort]:
-    """The efforts, never falling with k."""
-    rising: list[EngineEffort] = []
-    least = 1
-    for one in efforts:
-        if one.breadth is not None:
-            least = max(least, one.breadth)
-            one = one.model_copy(update={"breadth": least})
-        rising.append(one)
-    return rising
 
 
 def _effort(task: EngineTask, truth: Truth, k: int) -> EngineEffort:

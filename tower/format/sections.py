@@ -94,19 +94,6 @@ class Sections:
             )
         return np.frombuffer(self.buffer, dtype=dtype, count=section.length, offset=section.offset)
 
-    def steps(self, name: str, length: int, last: int) -> NDArray[np.int64]:
-        """A section of `length` offsets that begin with 0, end with `last` and never decrease.
-
-        Raises BundleError otherwise.
-        """
-        offsets: NDArray[np.int64] = self.array(name, "int64", length)
-        if offsets[0] != 0 or offsets[-1] != last or (offsets[1:] < offsets[:-1]).any():
-            raise BundleError(
-                f"{self._source}: the offsets in section {name!r} don't fit it; export the bundle again",
-                "parts",
-            )
-        return offsets
-
 
 def pack(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Section], bytes]:
     """Concatenate one-dimensional arrays in their order; the first begins at byte 0."""
