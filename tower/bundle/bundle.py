@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from turret.data.errors import DataError
-from turret.data.features import Feature
 from turret.data.vocabulary import ID_LENGTH, Vocabulary
 from turret.tower.bundle.golden import check_golden
 from turret.tower.catalog.catalog import Catalog
@@ -19,12 +18,9 @@ from turret.tower.format.manifest import INDEX, Manifest, manifest_digest, read_
 from turret.tower.format.safe_open import read_regular, size_of
 from turret.tower.format.sections import map_array
 from turret.tower.index.index import open_index
-from turret.tower.inference.encoder import Encoder
+from turret.tower.inference.encoder import TOWER_BYTES, Encoder
+from turret.tower.inference.feature_inputs import read_features
 from turret.tower.inference.item_encoder import ItemEncoder, open_item_encoder
-
-_FEATURES = TypeAdapter(tuple[Feature, ...])
-# Far above any exported bundle, and far below the memory of a machine.
-_TOWER_BYTES, _FEATURES_BYTES = 2_000_000_000, 64_000_000
 
 
 class Bundle:
@@ -47,12 +43,10 @@ class Bundle:
         self.vocabulary = _vocabulary(folder, manifest)
         listed = manifest.files.get("vocabulary.json")
         self.catalog = Catalog.load(folder, count, listed.sha256 if listed else None)
-        self.user_features = _FEATURES.validate_json(
-            read_regular(folder / "user_features.json", _FEATURES_BYTES)
-        )
+        self.user_features = read_features(folder / "user_features.json")
         check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary))
         self.index = open_index(folder / INDEX, self.vectors, manifest.index)
-        model = read_regular(folder / "user_tower.onnx", _TOWER_BYTES)
+        model = read_regular(folder / "user_tower.onnx", TOWER_BYTES)
         self.encoder = Encoder(
             model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
         )

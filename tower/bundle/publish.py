@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from turret.data.errors import DataError
 from turret.data.features import Feature
@@ -46,6 +45,7 @@ from turret.tower.format.manifest import (
     write_manifest,
 )
 from turret.tower.index.planner import Planner
+from turret.tower.inference.feature_inputs import FEATURES
 from turret.tower.retrieval import Ranking
 from turret.tower.tuning.choice import Chosen, IndexRequest, choose
 from turret.tower.tuning.recall import EXACT_QUERIES, check_recall, measure_recall
@@ -137,9 +137,6 @@ class BundleContents:
     item_map: ItemMap | None = None
 
 
-_FEATURES = TypeAdapter(tuple[Feature, ...])
-
-
 def publish(root: Path, contents: BundleContents) -> Path:
     """Write a bundle to `<root>/<version>` and return that folder; the first also becomes current.
 
@@ -164,13 +161,13 @@ def _write(folder: Path, contents: BundleContents) -> None:
     ids = contents.vocabulary.ids(range(len(contents.vocabulary)))
     named = hash_file(folder / "vocabulary.json").sha256
     Catalog.build(ids, contents.fields, named).save(folder)
-    (folder / "user_features.json").write_bytes(_FEATURES.dump_json(contents.user_features))
+    (folder / "user_features.json").write_bytes(FEATURES.dump_json(contents.user_features))
     (folder / "user_tower.onnx").write_bytes(contents.user_tower)
     (folder / "model.safetensors").write_bytes(contents.model)
     if contents.experiment:
         (folder / EXPERIMENT).write_text(json.dumps(contents.experiment, indent=2), encoding="utf-8")
     if contents.experiment or contents.item_tower:
-        (folder / ITEM_FEATURES).write_bytes(_FEATURES.dump_json(contents.item_features))
+        (folder / ITEM_FEATURES).write_bytes(FEATURES.dump_json(contents.item_features))
     if contents.item_tower:
         (folder / ITEM_TOWER).write_bytes(contents.item_tower)
         record_items(folder, contents.recorded_items, contents.vocabulary)

@@ -19,6 +19,8 @@ from turret.tower.times import TIME_INPUTS, UNKNOWN, Times
 # The working memory of all towers of a process beside their weights: a thousand times that of one with short
 # histories, and enough for attention over ten thousand steps.
 WORKING_BYTES = 1 << 30
+# Of a tower's file: far above any exported one, and far below the memory of a machine.
+TOWER_BYTES = 2_000_000_000
 _OPTIONS = {
     # A second line of defence behind `check_onnx`. This is no folder, so it holds no file; the default is the
     # working directory.

@@ -1,14 +1,17 @@
 """The inputs of an exported tower from raw features."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from turret.data.errors import DataError
 from turret.data.features import Feature
 from turret.tower.errors import EncodingError
+from turret.tower.format.safe_open import read_regular
 
 Code = int | list[int] | float
 
@@ -20,6 +23,14 @@ _FITS = {
 }
 # In deviations from the mean: far above real values, and far below overflow inside a network.
 LARGEST_NUMBER = 1e6
+FEATURES = TypeAdapter(tuple[Feature, ...])
+# Far above any exported file, and far below the memory of a machine.
+_FEATURES_BYTES = 64_000_000
+
+
+def read_features(path: Path) -> tuple[Feature, ...]:
+    """The features in a file of a bundle. Raises BundleError or ValidationError for an invalid one."""
+    return FEATURES.validate_json(read_regular(path, _FEATURES_BYTES))
 
 
 class FeatureInputs:
@@ -63,7 +74,7 @@ class FeatureInputs:
         return {
             feature.name: given[feature.name]
             for feature in self.features
-            if feature.name in given and _fits(feature, given[feature.name])
+            if feature.name in given and _encoded(feature, given[feature.name]) is not None
         }
 
     def _unknown_feature(self) -> str:
@@ -80,11 +91,8 @@ def _encode(position: int, feature: Feature, raw: object) -> Code:
     return encoded
 
 
-def _fits(feature: Feature, raw: object) -> bool:
-    return _encoded(feature, raw) is not None
-
-
 def _encoded(feature: Feature, raw: object) -> Code | None:
+    """The code, or None for a value that doesn't fit."""
     try:
         encoded = feature.encode_one(raw)
     except (DataError, OverflowError, ValueError):

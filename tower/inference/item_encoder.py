@@ -5,20 +5,16 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from turret.data.features import Feature
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.manifest import ITEM_FEATURES, ITEM_TOWER, Manifest
 from turret.tower.format.safe_open import read_regular
-from turret.tower.inference.encoder import Session
-from turret.tower.inference.feature_inputs import FeatureInputs
+from turret.tower.inference.encoder import TOWER_BYTES, Session
+from turret.tower.inference.feature_inputs import FeatureInputs, read_features
 
-_FEATURES = TypeAdapter(tuple[Feature, ...])
 # Items that pass the tower at once: ten thousand at a time would need hundreds of megabytes in between.
 _AT_ONCE = 1024
-# Far above any exported item tower, and far below the memory of a machine.
-_TOWER_BYTES, _FEATURES_BYTES = 2_000_000_000, 64_000_000
 
 
 class ItemEncoder:
@@ -80,6 +76,5 @@ def open_item_encoder(folder: Path, manifest: Manifest) -> ItemEncoder | None:
     """
     if ITEM_TOWER not in manifest.files:
         return None
-    features = _FEATURES.validate_json(read_regular(folder / ITEM_FEATURES, _FEATURES_BYTES))
-    model = read_regular(folder / ITEM_TOWER, _TOWER_BYTES)
-    return ItemEncoder(model, manifest.dimension, features)
+    model = read_regular(folder / ITEM_TOWER, TOWER_BYTES)
+    return ItemEncoder(model, manifest.dimension, read_features(folder / ITEM_FEATURES))
