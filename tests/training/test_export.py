@@ -28,9 +28,13 @@ from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.evaluation.ranking import rank, tower_scores
 from turret.training.export import export as export_module
-from turret.training.export import vectors as vectors_module
-from turret.training.export.export import export, export_warnings
-from turret.training.export.vectors import mapped_vectors, principal_components, project_items
+from turret.training.export.export import (
+    export,
+    export_warnings,
+    mapped_vectors,
+    principal_components,
+    project_items,
+)
 from turret.training.run import Run
 from turret.training.trainer import train
 from turret.training.verdict.findings import baseline_findings
@@ -212,12 +216,12 @@ def test_items_without_an_event_are_in_the_bundle_by_their_features(exported: Ex
 WRITE = """
 import sys, types, torch
 from pathlib import Path
-from turret.training.export import vectors
-vectors._BLOCK = 1000
+from turret.training.export import export
+export._BLOCK = 1000
 item = types.SimpleNamespace(item_count=8000)
 model = types.SimpleNamespace(item=item, item_vectors=lambda rows: torch.ones(len(rows), 64))
 try:
-    vectors.mapped_vectors(model, Path(sys.argv[1]) / "item_vectors.npy")
+    export.mapped_vectors(model, Path(sys.argv[1]) / "item_vectors.npy")
 except OSError as error:
     print(error.strerror)
 """
@@ -233,7 +237,7 @@ def small_model() -> TwoTowers:
 def test_the_vectors_of_all_blocks_are_in_the_file(
     block: int, small_model: TwoTowers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors_module, "_BLOCK", block)
+    monkeypatch.setattr(export_module, "_BLOCK", block)
     vectors = mapped_vectors(small_model, tmp_path / "item_vectors.npy")
     expected = small_model.catalog_vectors().detach().numpy()
     np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
@@ -256,7 +260,7 @@ COSINE = ScoringConfig(kind="cosine", temperature=1.0)
 @pytest.mark.parametrize("block", [64, 16_384])
 def test_the_plane_is_that_of_the_largest_variance(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the singular value decomposition of the centred vectors."""
-    monkeypatch.setattr(vectors_module, "_PROJECTED", block)
+    monkeypatch.setattr(export_module, "_PROJECTED", block)
     vectors = np.random.default_rng(0).standard_normal((200, 6)) * [1, 5, 1, 3, 1, 1]
     points = principal_components(vectors)
     left, sizes, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
