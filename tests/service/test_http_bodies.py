@@ -13,7 +13,6 @@ from turret.service.errors import InvalidFieldError, RequestError
 from turret.service.schemas.bodies import BODY, SHORT_BODY, parse, read_body, read_schema
 from turret.service.schemas.requests import BatchRequest, EventsRequest, RecommendRequest
 
-EVENT: dict[str, Any] = {"event_id": 1, "user_id": 1, "item_id": 1}
 NO_JSON = [
     *(b"", b"{", b"nonsense", b"\xff\xfe", b"user_id=7", b"--x\r\nContent-Disposition: form-data\r\n"),
     *(b'{"k": NaN}', b'{"k": Infinity}', b'{"k": 1e400}', b'{"user_id": "\\ud800"}'),
@@ -32,70 +31,6 @@ def test_invalid_json_is_refused(client: TestClient, body: bytes) -> None:
     answer = client.post("/v1/recommend", content=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
-
-
-# Values by the field of a recommendation that they do not fit; the field that is named, unless it is that.
-VALUES: dict[str, list[Any]] = {
-    "k": [0, -1, 1001, 10**9, 10**30, True, "10", 10.5, 1001.0, None],
-    "user_id": [1.5, "", True, 2**63, "x" * 513, {"a": 1}],
-    "history": ["101", {"0": 101}, [1] * 1001],
-    "history_times": [[1]],
-    "at": ["yesterday", True],
-    "exclude": [[1] * 1001, None],
-    "exclude_seen": ["yes", 1],
-    "features": [[], {"a": "x" * 2001}, {str(n): 1 for n in range(101)}],
-    "filter": ["drama"],
-    "explain": ["yes"],
-    "min_score": ["high"],
-    "diversity": [1.5],
-    "cap": [{str(n): 1 for n in range(11)}],
-    "cursor": ["", "x" * 301, "e30", "\u2713"],
-    "min_version": [""],
-    "K": [10],
-}
-BODIES: list[tuple[str, Any, str]] = [
-    *(("/v1/recommend", {field: value}, field) for field, values in VALUES.items() for value in values),
-    ("/v1/recommend", [], "body"),
-    ("/v1/recommend", "text", "body"),
-    *(("/v1/recommend", {"history": [item]}, "history.0") for item in (101.5, 1e30, -(2**63) - 1, [101])),
-    ("/v1/recommend", {"history": [101, None]}, "history.1"),
-    ("/v1/recommend", {"history": [[1]], "history_times": [1]}, "history.0"),
-    ("/v1/recommend", {"user_id": 7, "history_times": [1]}, "history_times"),
-    ("/v1/recommend", {"history": None, "history_times": []}, "history_times"),
-    *(
-        ("/v1/recommend", {"history": [101], "history_times": times}, "history_times")
-        for times in ([], [1, 2])
-    ),
-    ("/v1/recommend", {"history": [101, 102], "history_times": [2, 1]}, "history_times"),
-    *(
-        ("/v1/recommend", {"history": [101], "history_times": [time]}, "history_times.0")
-        for time in (None, "soon", 1_700_000_000_000)
-    ),
-    ("/v1/recommend", {"history": [101], "history_times": [9], "at": 8}, "at"),
-    ("/v1/recommend", {"cap": {"genres": 0}}, "cap.genres"),
-    ("/v1/recommend", {"diversity": 0.5, "cursor": "v1~0~a~3~3f800000"}, "cursor"),
-    ("/v1/recommend/batch", {}, "requests"),
-    *(("/v1/recommend/batch", {"requests": [{}] * count}, "requests") for count in (0, 101)),
-    ("/v1/recommend/batch", {"requests": [7]}, "requests.0"),
-    ("/v1/events", {"events": []}, "events"),
-    ("/v1/events", {"events": [EVENT] * 1001}, "events"),
-    ("/v1/events", {"events": [{}]}, "events.0.event_id"),
-    ("/v1/events", {"events": [EVENT | {"x": 1}]}, "events.0.x"),
-    ("/v1/events", {"events": [EVENT | {"item_id": None}]}, "events.0.item_id"),
-    *(("/v1/events", {"events": [EVENT | {"kind": kind}]}, "events.0.kind") for kind in ("x" * 101, 3)),
-]
-
-
-@pytest.mark.parametrize(("path", "body", "field"), BODIES, ids=range(len(BODIES)))
-def test_a_wrong_value_is_refused_with_the_name_of_its_field(
-    client: TestClient, path: str, body: Any, field: str
-) -> None:
-    answer = client.post(path, json=body)
-    assert answer.status_code == 422
-    error = answer.json()["error"]
-    assert error["field"] == field
-    assert error["message"]
-    assert len(answer.content) < 2000
 
 
 def test_a_batch_asks_for_a_bounded_number_of_items(client: TestClient) -> None:

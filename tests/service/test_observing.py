@@ -80,31 +80,6 @@ def test_counters_of_dead_workers_stay_and_their_gauges_go(tmp_path: Path) -> No
     ]
 
 
-def test_workers_are_summed_except_for_gauges_of_a_maximum(tmp_path: Path) -> None:
-    workers = []
-    for number, recall in enumerate((1.0, 0.5)):
-        worker = Metrics(tmp_path, number)
-        worker.serves("v1")
-        worker.serves("v2")
-        worker.running = 2
-        worker.fresh_items.set(7)
-        worker.activations.labels("refused").inc()
-        worker.recall.labels("10").observe(recall)
-        worker.refresh()
-        workers.append(worker)
-    for worker in workers:
-        found = samples(worker.export())
-        assert found["turret_in_flight{}"] == 4
-        assert found["turret_fresh_items{}"] == 7
-        assert found['turret_activations_total{"outcome": "refused"}'] == 2
-        assert found['turret_activations_total{"outcome": "activated"}'] == 0, "where an increase begins"
-        assert found['turret_recall_at_k_sum{"k": "10"}'] == 1.5
-        assert found['turret_recall_at_k_count{"k": "10"}'] == 2
-        assert found['turret_workers_serving{"version": "v2"}'] == 2
-        assert found['turret_live_version{"version": "v2"}'] == 1
-        assert found['turret_live_version{"version": "v1"}'] == 0
-
-
 def test_every_reason_of_the_gate_is_a_label() -> None:
     assert set(get_args(Reason)) <= set(REASONS)
 

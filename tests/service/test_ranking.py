@@ -42,19 +42,6 @@ STORED = History(["a", "b"], [NOW - 10, NOW + 120_000])  # the second by a clock
 # --- The query
 
 
-def test_pages_count_the_events_that_the_first_has_counted() -> None:
-    """Also those ahead of this clock, and whatever the time is that the answer is asked for."""
-    for at, asked in ((None, NOW + 120_000), (1_600_000_000, 1_600_000_000_000)):
-        first = make_query(RecommendRequest(user_id="u", at=at), STORED, (), NOW)
-        assert (first.history, first.request_time) == (["a", "b"], asked)
-        cursor = Cursor("v1", first.until, 10, 1.0, 3).text()
-        later = History(["a", "b", "c"], [*STORED.times, NOW + 150_000])
-        next_page = make_query(RecommendRequest(user_id="u", at=at, cursor=cursor), later, (), NOW + 200_000)
-        assert (next_page.history, next_page.request_time) == (["a", "b"], asked)
-    sent = make_query(RecommendRequest(history=["a"]), NO_HISTORY, (), NOW)
-    assert (sent.until, sent.request_time) == (NOW, NOW), "a history that was sent has no events to wait for"
-
-
 @pytest.mark.parametrize(
     ("default", "requested", "excludes"),
     [(True, None, True), (False, None, False), (True, False, False), (False, True, True)],
@@ -134,19 +121,6 @@ def chosen(query: Query, ranked: Ranked | None = None, overlay: Shelf | None = N
 def rows(page: Ranking) -> list[int]:
     found: list[int] = page.rows.tolist()
     return found
-
-
-@pytest.mark.parametrize("k", [1, 7, 250])
-def test_pages_follow_each_other_without_gaps_or_repeats(k: int) -> None:
-    seen: list[int] = []
-    after = None
-    while True:
-        page = chosen(conditions(k, after))
-        seen += rows(page)
-        if len(page.rows) < k:
-            break
-        after = Cursor("v1", 0, len(seen), float(page.scores[-1]), int(page.rows[-1]))
-    assert seen == list(range(COUNT))
 
 
 OTHER_BITS = [float(np.nextafter(SCORES[3], np.float32(towards))) for towards in (0.0, 1e9)]

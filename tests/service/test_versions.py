@@ -754,20 +754,6 @@ async def test_a_lost_or_older_record_gives_way_to_the_live_version(
 
 
 @in_virtual_time
-async def test_a_record_of_the_same_number_with_other_content_is_replaced(
-    three: Path, server: RecordServer
-) -> None:
-    one = await joined(three, server)
-    await one.activate("v2")
-    manifest = manifest_digest(three / "v2")
-    server.record = server.record.replace(manifest.encode(), b"ab" * 32)
-    server.replacements += 1
-    await one.follow(1)
-    assert (stored(server).number, stored(server).live.manifest) == (3, manifest)
-    assert one.holder.number == 3
-
-
-@in_virtual_time
 async def test_an_unconfirmed_version_gives_way_to_the_record(three: Path, server: RecordServer) -> None:
     """Where there is none, it becomes the first one."""
     one = await joined(three, server)
@@ -802,21 +788,6 @@ async def test_a_member_reports_what_it_has_and_counts_the_others(three: Path, s
     assert seen() == (1, 0)
     await new.follower.leave()
     assert server.reports == {}
-
-
-@in_virtual_time
-async def test_a_member_keeps_the_live_version_without_the_store_and_says_so_once(
-    three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    member = await joined(three, server)
-    with server.failing():
-        await member.follow(5)
-    assert member.version == "v1"
-    assert [one for one in caplog.messages if "activations are refused" in one] == [
-        "the store is unavailable; the live version stays, and activations are refused"
-    ]
-    await member.follow(1)
-    assert "the record of the live version is followed again" in caplog.messages
 
 
 @in_virtual_time
