@@ -28,7 +28,6 @@ def test_an_option_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) ->
         ({"port": "x"}, "setting port can't be 'x'"),
         ({"history_timeout": 0}, "setting history_timeout can't be 0"),
         ({"shoe_size": 43}, "setting shoe_size can't be 43"),
-        ({"bundles": None}, "setting bundles can't be None"),
     ],
 )
 def test_a_setting_that_does_not_fit_is_named(given: dict[str, Any], words: str) -> None:
