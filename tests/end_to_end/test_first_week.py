@@ -4,19 +4,13 @@ import csv
 import json
 import re
 import shlex
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from benchmarks.first_week import ORDERS, PRODUCTS, Shop, write_shop
-from tests.support.command_line import TURRET, environment, run
-from tests.support.service_process import plain_client
+from tests.support.command_line import Service, run, serving
 from turret.data.prepared import PreparedData
 
 PAGE = Path(__file__).parents[2] / "docs" / "first_week.md"
@@ -30,15 +24,6 @@ SETTINGS = {
     "var/short": {"training.learning_rate": "1e-6"},
 }
 PUBLIC, ADMIN = "localhost:8000", "localhost:8001"
-
-
-@dataclass(frozen=True)
-class Running:
-    """A service, its public address and that of admin calls, and a client of the public one."""
-
-    url: str
-    admin: str
-    client: httpx2.Client
 
 
 def lines_of(page: Path) -> list[list[str]]:
@@ -59,23 +44,6 @@ def write_first_log(folder: Path) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=True)) for row in rows if row[place] >= MONDAY]
 
 
-@contextmanager
-def serving(words: list[str], folder: Path) -> Iterator[Running]:
-    """`turret serve` as the page starts it, on free ports."""
-    command = [*TURRET, *words, "--port", "0"]
-    with subprocess.Popen(
-        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            url, *_, admin = re.findall(r"http://[\d.:]+\d", process.stdout.readline())
-            with plain_client(url) as client:
-                yield Running(url, admin, client)
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
 class Week:
     """The commands of the page in a folder, and their output by their words."""
 
@@ -83,7 +51,7 @@ class Week:
         self.folder = folder
         self.commands = iter(lines_of(PAGE))
 
-    def next(self, *words: str, status: int = 0, service: Running | None = None) -> str:
+    def next(self, *words: str, status: int = 0, service: Service | None = None) -> str:
         """Run the next command, which has to begin with these words, and give its output, or its refusal."""
         command = next(self.commands)
         assert command[: len(words) + 1] == ["turret", *words]
@@ -98,11 +66,11 @@ class Week:
 
     def serve(self) -> list[str]:
         """The words of the next command, which starts the service in the background."""
-        turret, *words, background = next(self.commands)
-        assert (turret, words[0], background) == ("turret", "serve", "&")
+        turret, command, *words, background = next(self.commands)
+        assert (turret, command, background) == ("turret", "serve", "&")
         return words
 
-    def send(self, service: Running) -> dict[str, Any]:
+    def send(self, service: Service) -> dict[str, Any]:
         """Send the request of the next command, a call of curl."""
         command = next(self.commands)
         assert command[:2] == ["curl", "-s"]
@@ -112,7 +80,7 @@ class Week:
         return answer
 
 
-def send_orders(orders: list[dict[str, str]], service: Running, known: PreparedData) -> int:
+def send_orders(orders: list[dict[str, str]], service: Service, known: PreparedData) -> int:
     """Send the orders of the week with ids as events, and give the number that was stored."""
     events = [
         {
@@ -146,7 +114,7 @@ def read_and_train(week: Week) -> None:
     assert week.next("export").splitlines()[-1] == "var/bundles/first"
 
 
-def go_live(week: Week, service: Running, orders: list[dict[str, str]]) -> int:
+def go_live(week: Week, service: Service, orders: list[dict[str, str]]) -> int:
     """Wednesday; the number of events that were stored."""
     asked = {"user_id": "k000007", "k": 5}
     assert sources(service.client.post("/v1/recommend", json=asked).json()) == {"popular"}
@@ -165,7 +133,7 @@ def test_the_week_of_the_page(tmp_path: Path) -> None:
     week = Week(tmp_path)
     read_and_train(week)
     before = PreparedData.open(tmp_path / "var" / "prepared")
-    with serving(week.serve(), tmp_path) as service:
+    with serving(*week.serve(), folder=tmp_path) as service:
         stored = go_live(week, service, orders)
         assert "first" in week.next("versions")
         week.next("history", "dump")

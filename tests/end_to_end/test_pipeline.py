@@ -13,8 +13,8 @@ import httpx2
 import numpy as np
 from fastapi.testclient import TestClient
 
-from tests.end_to_end.conftest import ADMIN, answering
 from tests.support.command_line import output
+from tests.support.service_app import ADMIN, serving
 from tests.support.trained import TrainedShop
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
@@ -97,7 +97,7 @@ def test_the_service_answers_what_the_evaluator_ranks(shop: TrainedShop, tmp_pat
     plain: list[dict[str, Any]] = [{"history": history} for history in expected.histories]
     with (shop.folder / "raw" / "users.csv").open(encoding="utf-8", newline="") as file:
         features = {row.pop("user_id"): row for row in csv.DictReader(file)}
-    with answering(shop.copy(tmp_path / "shop").bundles) as client:
+    with serving(shop.copy(tmp_path / "shop").bundles) as client:
         assert answered(client, plain) == expected.ranked
         assert client.post("/admin/activate", json={"version": "features"}, headers=ADMIN).json() == {
             "version": "features",
@@ -126,7 +126,7 @@ def test_a_tower_of_times_answers_at_a_time_what_the_evaluator_ranks_then(
     data = shop.data
     expected = ranked_by_the_evaluator(Run.read(tmp_path / "run"), data, step=8)
     sent, without = [], []
-    with answering(bundles) as client:
+    with serving(bundles) as client:
         for user, history in zip(expected.rows, expected.histories, strict=True):
             first, end = int(data.offsets[user]), int(data.splits[user, 1])
             times = [float(at) / 1000 for at in data.times[first:end]]
@@ -166,7 +166,7 @@ def test_a_new_item_comes_near_the_one_whose_features_it_has(shop: TrainedShop, 
     data = shop.data
     popular = np.argsort(-data.item_counts("train"), kind="stable")[:10].tolist()
     places = []
-    with answering(copy.bundles) as client:
+    with serving(copy.bundles) as client:
         for number, row in enumerate(popular):
             body = {"features": features(data, row), "fields": {"title": "New"}}
             assert client.put(f"/v1/items/new-{number}", json=body).json()["vector"] == "features"

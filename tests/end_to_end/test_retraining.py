@@ -14,7 +14,6 @@ import httpx2
 import pytest
 
 from tests.support.command_line import TURRET, environment, invoke, output, serving
-from tests.support.service_process import plain_client
 from tests.support.trained import TrainedShop
 from tests.support.until import until
 from turret.data.prepared import PreparedData
@@ -96,8 +95,8 @@ def live(begun: Path, shop: TrainedShop, tmp_path: Path) -> Iterator[Live]:
     _, later = read_rows(shop)
     half = len(later) // 2
     store = f"sqlite:///{folder}/history.sqlite"
-    with serving(folder / "bundles", store) as service, plain_client(service.url) as client:
-        yield Live(folder, client, service.admin, [later[:half], later[half:]])
+    with serving("--bundles", folder / "bundles", "--store", store, folder=folder) as service:
+        yield Live(folder, service.client, service.admin, [later[:half], later[half:]])
 
 
 @pytest.mark.process

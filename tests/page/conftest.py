@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from tests.conftest import contents
+from tests.support.service_app import KEY
 from tests.support.service_process import Process
 from tests.support.tools import require
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.item_map import quantised
 
-KEY = "a-key-of-32-characters-for-tests"
 GENRES = ("Comedy", "Drama", "Science Fiction", "Romance")
 _FIRST = ("Amélie", "Star", "Dark", "Silent", "Golden", "Lost", "Étranger", "Winter")
 _SECOND = ("Garden", "Wars", "River", "Night", "Letters", "Machine")

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.page.axe import axe_script
-from tests.page.conftest import KEY, OpenView, View, give_key
+from tests.page.conftest import OpenView, View, give_key
+from tests.support.service_app import KEY
 from tests.support.service_process import Process
 
 ADDRESSES = {

@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.page.conftest import KEY, OpenView, give_key, movies
+from tests.page.conftest import OpenView, give_key, movies
+from tests.support.service_app import KEY
 from tests.support.service_process import Start
 from turret.service.keys.keys import add_key, new_key, record
 from turret.tower.bundle.publish import BundleContents, publish

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.page.conftest import KEY, OpenView, View
+from tests.page.conftest import OpenView, View
 from tests.support.ports import held_port
+from tests.support.service_app import KEY
 from tests.support.service_process import Process
 from tests.support.until import until
 from turret.service.keys.keys import add_key, new_key, record, remove_key

@@ -4,7 +4,6 @@ import os
 import pty
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,11 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+import httpx2
 from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import turret.cli
+from tests.support.service_process import plain_client
 
 ROOT = Path(__file__).parents[2]
 TURRET = [sys.executable, "-m", "turret"]
@@ -120,33 +121,27 @@ def output(*words: str | Path, folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Service:
-    """A `turret serve` of its own, at `url`, which takes admin calls at `admin`."""
+    """A `turret serve` of its own: its address, that of admin calls, and a client of the first."""
 
-    process: "subprocess.Popen[str]"
     url: str
     admin: str
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """Send a signal; gives the exit status and what was written to standard error."""
-        self.process.send_signal(number)
-        _, complaints = self.process.communicate(timeout=30)
-        return self.process.returncode, complaints
+    client: httpx2.Client
 
 
 @contextmanager
-def serving(bundles: Path, store: str = "memory://") -> Iterator[Service]:
-    """`turret serve` on a free port until the block ends."""
-    words = ["serve", "--bundles", str(bundles), "--port", "0", "--store", store]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen([*TURRET, *words], env=environment(), stdout=pipe, stderr=pipe, text=True)
-    with process:
+def serving(*words: str | Path, folder: Path) -> Iterator[Service]:
+    """`turret serve` with these words, on a free port, until the block ends."""
+    command = [*TURRET, "serve", *map(str, words), "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         try:
             assert process.stdout is not None
-            greeting = process.stdout.readline()
-            url, *_, admin = re.findall(r"http://[\d.:]+\d", greeting)
-            yield Service(process, url, admin)
+            url, *_, admin = re.findall(r"http://[\d.:]+\d", process.stdout.readline())
+            with plain_client(url) as client:
+                yield Service(url, admin, client)
         finally:
-            process.kill()
+            process.terminate()
 
 
 class OnTerminal:
