@@ -226,6 +226,21 @@ def bundles(published: Path, tmp_path: Path) -> Path:
     return shutil.copytree(published, tmp_path / "bundles")
 
 
+@pytest.fixture(scope="session")
+def published_three(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = shutil.copytree(published, tmp_path_factory.mktemp("three") / "bundles")
+    publish(root, contents("v2", ids=range(200, 240), seed=1))
+    publish(root, contents("v3", ids=range(300, 320), seed=2))
+    return root
+
+
+@pytest.fixture
+def three(published_three: Path, bundles: Path) -> Path:
+    """Versions with disjoint items in the folder of `bundles`: 100-159 (live), 200-239 and 300-319."""
+    shutil.rmtree(bundles)
+    return shutil.copytree(published_three, bundles)
+
+
 @pytest.fixture
 def start(bundles: Path) -> Iterator[Start]:
     """Start a service on a folder (that of `bundles`), with settings by name; it ends with the test."""

@@ -76,7 +76,7 @@ def the_framing_of_a_body_is_not_counted(original: Function) -> Function:
     return seeing(original, FRAMING_BYTES=1 << 40)
 
 
-@planted("turret.service.http.guard:Guard.on_headers_complete", "service/test_http_guard.py")
+@planted("turret.service.http.guard:Guard.on_headers_complete", "service/test_http_fuzz.py")
 def trailers_become_headers(original: Function) -> Function:
     def on_headers_complete(self: Any) -> None:
         headers = self.headers

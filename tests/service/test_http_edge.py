@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.support import virtual_time
 from tests.support.clock import Clock
+from tests.support.service_app import sample
 from turret.service.http.admission import Admission
 from turret.service.http.edge import Edge, request_id
 from turret.service.observing.logs import Logs
@@ -49,8 +50,7 @@ class Desk:
 
     def value(self, name: str) -> float:
         self.metrics.refresh()
-        lines = self.metrics.export().decode().splitlines()
-        return next((float(line.split()[-1]) for line in lines if line.startswith(name + " ")), 0.0)
+        return sample(self.metrics.export().decode(), name)
 
     def lines(self) -> list[dict[str, Any]]:
         self.logs.close()

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.types import Receive, Scope, Send
 
 from tests.support.clock import Clock
-from tests.support.service_app import post_events, recommended
+from tests.support.service_app import post_events, recommended, sample
 from tests.support.tools import require
 from tests.support.until import until
 from turret.service.errors import ServiceError
@@ -30,13 +30,6 @@ from turret.service.observing.observation import Observation, open_traces
 from turret.service.settings import Settings
 from turret.service.versions.gate import Reason
 from turret.tower.engines.circuit import Circuit
-
-
-def sample(text: str, name: str) -> float:
-    """The value of a sample in the text of metrics, 0 where it is missing."""
-    lines = [line for line in text.splitlines() if line.startswith(name + " ")]
-    return float(lines[0].split()[-1]) if lines else 0.0
-
 
 # --- Metrics
 

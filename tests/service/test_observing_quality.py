@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.clock import Clock
-from tests.support.service_app import client_of, recommended
+from tests.support.service_app import client_of, recommended, sample
 from tests.support.until import until
 from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import (
@@ -34,12 +34,6 @@ from turret.tower.format.manifest import Manifest
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics()
-
-
-def sample(text: str, name: str) -> float:
-    """The value of a sample in the text of metrics, 0 where it is missing."""
-    lines = [line for line in text.splitlines() if line.startswith(name + " ")]
-    return float(lines[0].split()[-1]) if lines else 0.0
 
 
 # --- Live recall

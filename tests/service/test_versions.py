@@ -66,14 +66,6 @@ CANARY = Routes(canary=Route(version="v2", share=0.5))
 
 
 @pytest.fixture
-def three(bundles: Path, make_contents: Make) -> Path:
-    """Versions with disjoint items: 100-159, 200-239 and 300-319; v1 is live."""
-    publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
-    publish(bundles, make_contents("v3", ids=range(300, 320), seed=2))
-    return bundles
-
-
-@pytest.fixture
 def server() -> RecordServer:
     return RecordServer()
 

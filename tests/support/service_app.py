@@ -60,3 +60,9 @@ def post_events(client: TestClient, *events: dict[str, Any]) -> dict[str, Any]:
 def activate(client: TestClient, version: Any, **more: Any) -> httpx2.Response:
     """Ask for an activation with the admin key."""
     return client.post("/admin/activate", json={"version": version, **more}, headers=ADMIN)
+
+
+def sample(text: str, name: str) -> float:
+    """The value of a sample in the text of metrics, 0 where it is missing."""
+    lines = [line for line in text.splitlines() if line.startswith(name + " ")]
+    return float(lines[0].split()[-1]) if lines else 0.0
