@@ -13,12 +13,10 @@ import pytest
 
 from tests.conftest import contents
 from tests.support.item_towers import with_item_tower
-from tests.support.redis_cluster import own_cluster
 from tests.support.redis_server import RedisServer, own_redis
 from tests.support.service_calls import activate, admin, answered_versions, ask, children, metric
 from tests.support.service_process import Process
 from tests.support.until import until
-from turret.service.stores.redis.client import read_address
 from turret.tower.bundle.publish import publish
 
 Begin = Callable[..., Process]
@@ -176,33 +174,3 @@ def test_without_redis_answers_go_on_and_changes_are_refused(
     _, complaints = c.stop()
     assert "serving the current version of the folder until the replicas' record is read" in complaints
     assert [line for line in (root / "activations.jsonl").read_text().splitlines() if "pointer" in line] == []
-
-
-def store(service: Process, number: int) -> bool:
-    """Store an event of each of ten users; whether it was acknowledged."""
-    events = [
-        {"event_id": f"e{number}", "user_id": f"u{user}", "item_id": 100 + number} for user in range(10)
-    ]
-    return bool(service.client.post("/v1/events", json={"events": events}).status_code == 200)
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(69)
-def test_replicas_on_a_cluster_survive_the_master_of_their_record(
-    tmp_path: Path, begin: Begin, root: Path
-) -> None:
-    with own_cluster(tmp_path / "cluster") as cluster:
-        a, b = (begin(f"{cluster.address}?replicas=1") for _ in range(2))
-        for service in (a, b):
-            until_known(service, 2)
-        assert activate(a, root, "v2").status_code == 200
-        assert store(a, 1)
-        master = cluster.master_of(read_address(cluster.address).shared("items"))
-        master.kill()
-        assert versions(a, b) == {"v2"}  # nothing of an answer needs the record
-        master.start()
-        cluster.until_whole()
-        until(lambda: activate(b, root, "v3").status_code == 200, "a change is acknowledged")
-        until(lambda: versions(a, b) == {"v3"}, "both follow")
-        until(lambda: store(b, 2), "an event is acknowledged")
-        assert [event["item_id"] for event in a.client.get("/v1/users/u7").json()["events"]] == [101, 102]
