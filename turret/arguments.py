@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from turret.data.errors import MissingExtraError, TurretError
 from turret.data.extras import install_hint
 
+# The argument of each option for a column.
+COLUMNS = {f"--{name}": f"{name}=..." for name in ("user", "item", "time")}
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
@@ -26,3 +28,10 @@ def naming_arguments(arguments: Mapping[str, str]) -> Iterator[None]:
         if hint := install_hint(error):
             raise MissingExtraError(hint, name=error.name) from error
         raise
+
+
+def log_settings(
+    user: str | None, item: str | None, time: str | None, settings: Mapping[str, object] | None
+) -> dict[str, object]:
+    """The settings of a log by their dotted names; None for columns that are not named."""
+    return {"columns.user": user, "columns.item": item, "columns.time": time, **(settings or {})}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 
-from turret.arguments import naming_arguments
+from turret.arguments import COLUMNS, log_settings, naming_arguments
 from turret.data.configuration import load_configuration
 from turret.data.errors import DataError
 from turret.data.events.dropped_rows import headline_of
@@ -20,7 +20,8 @@ from turret.tables import Table, table_paths
 _LOG = logging.getLogger("turret")
 _ARGUMENTS = {
     **{option: f'settings["{setting}"]' for option, setting in settings_by_option().items()},
-    **{f"--{name}": f"{name}=..." for name in ("items", "users", "user", "item", "time")},
+    **COLUMNS,
+    **{f"--{name}": f"{name}=..." for name in ("items", "users")},
     "--overwrite": "overwrite=True",
 }
 
@@ -58,15 +59,9 @@ def prepare(
             exists.
     """
     with table_paths(events, items, users) as paths:
-        arguments: dict[str, object] = {
-            "source": paths.events,
-            "items": paths.items,
-            "users": paths.users,
-            "columns.user": user,
-            "columns.item": item,
-            "columns.time": time,
-        }
-        config = load_configuration(PrepareConfig, overrides={**arguments, **(settings or {})})
+        given = log_settings(user, item, time, settings)
+        tables = {"source": paths.events, "items": paths.items, "users": paths.users}
+        config = load_configuration(PrepareConfig, overrides={**tables, **given})
         report = prepare_events(config, _local(folder), overwrite)
     return _opened(report.folder, (*headline_of(report.manifest), *report.warnings))
 
@@ -104,14 +99,9 @@ def append(
         DataError: as for `prepare`, and for settings under which new events could bring back old ones.
     """
     with table_paths(events, items, users) as paths:
-        options: dict[str, object] = {
-            "items": paths.items,
-            "users": paths.users,
-            "columns.user": user,
-            "columns.item": item,
-            "columns.time": time,
-        }
-        report = append_events(paths.events, _local(folder), {**options, **(settings or {})})
+        given = log_settings(user, item, time, settings)
+        options = {"items": paths.items, "users": paths.users, **given}
+        report = append_events(paths.events, _local(folder), options)
     _LOG.info(report.sentence())
     return _opened(report.prepared.folder, report.prepared.warnings)
 

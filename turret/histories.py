@@ -8,7 +8,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 
-from turret.arguments import naming_arguments
+from turret.arguments import COLUMNS, log_settings, naming_arguments
 from turret.data.manifest import MANIFEST
 from turret.data.prepared import PreparedData
 from turret.history.loading import LoadReport, prepared_log
@@ -19,6 +19,7 @@ from turret.tables import Table, table_paths
 _LOG = logging.getLogger("turret")
 
 
+@naming_arguments({**COLUMNS, "--store": "store=..."})
 def load_histories(
     events: PreparedData | Table,
     store: str | None = None,
@@ -47,11 +48,8 @@ def load_histories(
         DataError: the events can't be read.
         ServiceError: the store can't be used.
     """
-    columns = {"columns.user": user, "columns.item": item, "columns.time": time}
-    options = {**{name: value for name, value in columns.items() if value is not None}, **(settings or {})}
-    with naming_arguments(_arguments()):
-        where = read_settings(store=store)
-        return _outside_event_loop(partial(_load, events, where, options))
+    where = read_settings(store=store)
+    return _outside_event_loop(partial(_load, events, where, log_settings(user, item, time, settings)))
 
 
 def _load(events: PreparedData | Table, where: Settings, options: Mapping[str, object]) -> LoadReport:
@@ -71,7 +69,3 @@ def _outside_event_loop(call: Callable[[], LoadReport]) -> LoadReport:
         return call()
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
-
-
-def _arguments() -> dict[str, str]:
-    return {**{f"--{name}": f"{name}=..." for name in ("user", "item", "time")}, "--store": "store=..."}

@@ -68,7 +68,7 @@ def gather(settings: RetrainSettings, state: Retraining, records: Sequence[Retra
         return
     report(dumped_events.sentence(target).partition("; the next dump")[0])
     options = {"on_bad": "drop=any", "items": settings.items, "users": settings.users}
-    appended = append(target, settings.data, {name: value for name, value in options.items() if value})
+    appended = append(target, settings.data, options)
     for line in (*appended.prepared.warnings, appended.sentence()):
         report(line)
     target.unlink()  # events are personal data
