@@ -132,7 +132,7 @@ def _serve(pipe: Connection, setting: Setting, rank: int, size: int, threads: in
     set_up_process()
     import torch
 
-    from turret.training.distributed.launch import join_world
+    from turret.training.distributed.processes import join_world
 
     torch.set_num_threads(threads)
     world = join_world()

@@ -25,7 +25,7 @@ from turret.training.comparison.seeds import (
 )
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.config.named_settings import with_settings
-from turret.training.distributed.launch import join_world, launch_name
+from turret.training.distributed.processes import join_world, launch_name
 from turret.training.distributed.world import World, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart

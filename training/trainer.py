@@ -30,7 +30,7 @@ from turret.training.evaluation.evaluation import Relevant, sample_users, valida
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import StepLoss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
-from turret.training.parallel import check_same_run
+from turret.training.parallel import ParallelLoss, check_same_run
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.history import Recorder
 from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
@@ -106,9 +106,6 @@ class Trainer:
         """The loss of a batch, or of this process's part of it."""
         if self.world.size == 1:
             return lambda batch, random: model_loss(self.objective, self.model, batch, random)
-        # torch.distributed is only imported where there are several processes.
-        from turret.training.parallel import ParallelLoss
-
         return ParallelLoss(self.world, self.objective, self.model)
 
     def report_warm_start(self, transfer: TransferReport) -> None:

@@ -29,8 +29,7 @@ from turret.data.prepared import PreparedData
 from turret.training import optimiser
 from turret.training.checkpoint import mapped_tensors
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed.launch import join_world, launch_name
-from turret.training.distributed.processes import meet
+from turret.training.distributed.processes import join_world, launch_name, meet
 from turret.training.distributed.world import World, process_count
 from turret.training.errors import TrainingError
 from turret.training.model_loss import build_objective

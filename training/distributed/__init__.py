@@ -1,3 +1,3 @@
 """The processes of one training: their numbers, and how they exchange tensors."""
 
-__all__ = ["launch", "processes", "world"]
+__all__ = ["processes", "world"]

@@ -1,6 +1,7 @@
-"""Several processes of one training, connected by torch.distributed."""
+"""Several processes of one training, which `torchrun` has started, connected by torch.distributed."""
 
 import os
+import platform
 import re
 import secrets
 import signal
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from threading import Timer
 from types import FrameType
 from typing import Any, NoReturn
@@ -20,7 +22,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from turret.training.distributed.world import World
+from turret.training.distributed.world import World, process_count
 from turret.training.errors import TrainingError
 
 # A process that waits longer than this for the others has lost one of them.
@@ -246,3 +248,34 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         return ctx.world.scattered(slopes[0], ctx.counts), None, None
+
+
+def join_world() -> World:
+    """The world that `torchrun` has started this process in; without it, a world of one.
+
+    Raises:
+        TrainingError: the other processes can't be reached.
+    """
+    return World() if process_count() == 1 else Processes.joined()
+
+
+def launch_name() -> str | None:
+    """A name of the launch, which its restarts keep and no other launch has; None without `torchrun`.
+
+    Several launches may have the same `--rdzv-id`, or none: the name also has the machine of `torchrun`, its
+    process and the start of it.
+    """
+    run_id = os.environ.get("TORCHELASTIC_RUN_ID")
+    if run_id is None:
+        return None
+    agent = os.getppid()
+    return f"{run_id} {platform.node()} {agent} {_start(agent)}".rstrip()
+
+
+def _start(pid: int) -> str:
+    """When a process was started, in ticks since the start of the system; empty where it is not known."""
+    try:
+        # The second field, the name of the program, is in brackets and may have spaces.
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
