@@ -145,11 +145,13 @@ def held(
                 answer = select.poll()
                 answer.register(connections[-1], select.POLLIN)
                 answer.poll(1000 * wait)
+        for one in connections:
+            one.setblocking(False)
         while time.monotonic() < end:
             for one in connections:
                 with suppress(OSError):
-                    one.sendall(more)
-                    if read and len(one.recv(read + 100, socket.MSG_PEEK | socket.MSG_DONTWAIT)) > read:
+                    one.send(more)
+                    if read and len(one.recv(read + 100, socket.MSG_PEEK)) > read:
                         one.recv(read)
             time.sleep(0.1)
         return Counter(map(_beginning, connections))
@@ -175,7 +177,7 @@ def _dialled(address: Address) -> socket.socket:
 def _beginning(connection: socket.socket) -> str:
     """The status of an answer that has begun, `waiting` where none has, `closed`."""
     try:
-        first = connection.recv(12, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        first = connection.recv(12, socket.MSG_PEEK)
     except BlockingIOError:
         return "waiting"
     except OSError:

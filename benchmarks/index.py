@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,7 +26,7 @@ import numpy as np
 from benchmarks.harness import Options, finish, read_options, show
 from benchmarks.index_sets import KEPT, IndexSet, Side, exact_side, index_set, kinds, side
 from benchmarks.peers.contestants import THREADS
-from benchmarks.peers.peer import Peer, PeerError, environment, peers_option
+from benchmarks.peers.peer import Peer, environment, join, peers_option
 
 REQUIREMENTS = "graph_search"
 # A graph of a million takes minutes to build, once.
@@ -104,8 +105,11 @@ def race(one: IndexSet, options: Options, work: Path) -> dict[str, Any]:
     data = one.write(work / f"{one.name}.npz")
     with ExitStack() as running:
         graphs = EVERYWHERE if options.quick else graph_peers(len(one.items))
-        peers, missing = join(graphs, options.given.peers, one, data, kept, running)
-        print(*missing, sep="\n", end="\n" * bool(missing))
+        made = {
+            graph.name: partial(graph.peer, options.given.peers, one, data, kept, KS, TARGET)
+            for graph in graphs
+        }
+        peers, missing = join(made, running)
         rates, told = turns(one, ours, peers, QUICK_ROUNDS if options.quick else ROUNDS)
     sides = {made.name: result_of(made) for made in ours} | told
     return {
@@ -114,27 +118,6 @@ def race(one: IndexSet, options: Options, work: Path) -> dict[str, Any]:
         "missing": missing,
         **{f"at_{k}": compared(rates[k], sides, k) for k in KS},
     }
-
-
-def join(
-    graphs: tuple[GraphPeer, ...],
-    environments: Path,
-    one: IndexSet,
-    data: Path,
-    kept: Path,
-    running: ExitStack,
-) -> tuple[dict[str, Peer], list[str]]:
-    """The peers that are ready, by name, and of each of the others why it is not; one builds at a time."""
-    peers: dict[str, Peer] = {}
-    missing: list[str] = []
-    for graph in graphs:
-        try:
-            peer = running.enter_context(graph.peer(environments, one, data, kept, KS, TARGET))
-            peer.wait()
-            peers[graph.name] = peer
-        except PeerError as error:
-            missing.append(str(error))
-    return peers, missing
 
 
 def turns(

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.harness import finish, read_options, show
+from benchmarks.harness import Options, run
 from benchmarks.processes import CommandCost, turret_cost
 from benchmarks.scale import WORK, folder_mb, measure_requests, questions, watched
 from turret.data.prepared import PreparedData
@@ -25,8 +25,9 @@ QUICK_USERS, QUICK_ITEMS = 500, 1_000
 MB = 1e6
 
 
-def measure(work: Path, quick: bool) -> dict[str, Any]:
+def measure(options: Options) -> dict[str, Any]:
     """Run every part."""
+    work, quick = options.given.work, options.quick
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     data, measured = _prepare(work, quick)
@@ -37,13 +38,13 @@ def measure(work: Path, quick: bool) -> dict[str, Any]:
         "events": len(opened.event_items),
         "dimension": DIMENSION,
     }
-    cost, run = _train(data, work)
+    cost, trained_run = _train(data, work)
     trained = {
         "training: memory": cost.peak_mb * MB,
         "training: seconds": cost.processor_seconds,
-        "training: disk": folder_mb(run) * MB,
+        "training: disk": folder_mb(trained_run) * MB,
     }
-    return {"sizes": sizes, "measured": measured | trained | _served(run, data, work, quick)}
+    return {"sizes": sizes, "measured": measured | trained | _served(trained_run, data, work, quick)}
 
 
 @dataclass(frozen=True)
@@ -141,15 +142,7 @@ def _served(run: Path, data: Path, work: Path, quick: bool) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Run the benchmark."""
-    more = argparse.ArgumentParser(add_help=False)
-    more.add_argument("--work", type=Path, default=WORK / "check", help="the folder of its data")
-    options = read_options(__doc__, needs_data=False, more=more)
-    figures = measure(options.given.work, options.quick)
-    show(figures)
-    finish("plan_check", options, figures)
-
-
 if __name__ == "__main__":
-    main()
+    folder = argparse.ArgumentParser(add_help=False)
+    folder.add_argument("--work", type=Path, default=WORK / "check", help="the folder of its data")
+    run(measure, needs_data=False, more=folder)

@@ -35,6 +35,7 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
+from redis import Redis
 
 from benchmarks.harness import Side, finish, read_options, show
 from benchmarks.load import Load, processors, run_load
@@ -290,7 +291,6 @@ def measure_log(log: Log, folder: Path) -> dict[str, Any]:
         **asdict(cost),
         "prepared_mb": folder_mb(target),
         "work_mb": max(most[-1], folder_mb(target)),
-        "log_mb": folder_mb(source),
     }
 
 
@@ -353,14 +353,9 @@ def measure_catalog(catalog: Catalog, folder: Path, quick: bool) -> dict[str, An
         "export": asdict(exported),
         "index": asdict(indexed),
         "kind": read_manifest(bundles / INDEXED).index.kind,
-        "files_mb": _files(bundles / INDEXED),
         "bundle_mb": folder_mb(bundles / INDEXED),
         "service": measure_service(bundles, data, QUICK_SECONDS if quick else SECONDS),
     }
-
-
-def _files(bundle: Path) -> dict[str, float]:
-    return {path.name: path.stat().st_size / 1e6 for path in sorted(bundle.iterdir()) if path.is_file()}
 
 
 def measure_service(bundles: Path, data: Path, seconds: float) -> dict[str, Any]:
@@ -441,25 +436,12 @@ def measure_both(bundles: Path, data: Path, seconds: float) -> dict[str, Any]:
         address = f"sqlite:///{work}/h.sqlite"
         turret_cost("history", "load", "--data", data, "--store", address)
         figures["sqlite"] = measure_requests(bundles, address, bodies, seconds)
-        with _redis(Path(work)) as (server, process):
+        with redis_server(Path(work)) as server:
             if server is not None:
                 turret_cost("history", "load", "--data", data, "--store", server)
+                process = int(_information(server, "server")["process_id"])
                 figures["redis"] = measure_requests(bundles, server, bodies, seconds, process)
     return figures
-
-
-@contextmanager
-def _redis(folder: Path) -> Iterator[tuple[str | None, int]]:
-    """A Redis with the number of its process, or None and 0."""
-    with redis_server(folder) as address:
-        if address is None:
-            yield None, 0
-            return
-        from redis import Redis
-
-        with Redis.from_url(address) as client:
-            info: Any = client.info("server")
-        yield address, int(info["process_id"])
 
 
 STORED_FROM = 1_700_000_000_000  # milliseconds
@@ -514,28 +496,24 @@ def measure_sqlite(size: Stored) -> float:
 
 def measure_redis(size: Stored) -> dict[str, float] | None:
     """Megabytes that a Redis holds in memory beside those when empty, and of its log; None without Redis."""
-    from redis import Redis
-
     with TemporaryDirectory(prefix="turret-scale-") as work, redis_server(Path(work)) as address:
         if address is None:
             return None
+        empty = int(_information(address, "memory")["used_memory"])
+        asyncio.run(_store(size, address))
+        held = int(_information(address, "memory")["used_memory"]) - empty
         with Redis.from_url(address) as client:
-            empty = _memory(client)
-            asyncio.run(_store(size, address))
-            held = _memory(client) - empty
             client.bgrewriteaof()
-            while _persistence(client)["aof_rewrite_in_progress"]:
-                time.sleep(0.1)
-            log = sum(path.stat().st_size for path in Path(work).rglob("*") if path.is_file())
+        while _information(address, "persistence")["aof_rewrite_in_progress"]:
+            time.sleep(0.1)
+        log = sum(path.stat().st_size for path in Path(work).rglob("*") if path.is_file())
         return {"memory_mb": held / 1e6, "disk_mb": log / 1e6}
 
 
-def _memory(client: Any) -> int:
-    return int(client.info("memory")["used_memory"])
-
-
-def _persistence(client: Any) -> dict[str, Any]:
-    found: dict[str, Any] = client.info("persistence")
+def _information(address: str, section: str) -> dict[str, Any]:
+    """A section of what a Redis says of itself."""
+    with Redis.from_url(address) as client:
+        found: dict[str, Any] = client.info(section)
     return found
 
 

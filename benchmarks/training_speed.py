@@ -14,6 +14,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from benchmarks.peers.contestants import (
     write_events,
     write_positions,
 )
-from benchmarks.peers.peer import Peer, PeerError, peers_option
+from benchmarks.peers.peer import join, peers_option
 from benchmarks.processes import alone
 from benchmarks.scale import Shape, log_of
 from benchmarks.training_sides import (
@@ -186,32 +187,14 @@ def contests(data: PreparedData, work: Path, quick: bool) -> list[Contest]:
     ]
 
 
-def join(contest: Contest, environments: Path, running: ExitStack) -> tuple[dict[str, Peer], list[str]]:
-    """The peers that are ready to train, by name, and of each of the others why it is not."""
-    peers: dict[str, Peer] = {}
-    missing: list[str] = []
-    for one in contest.peers:
-        try:
-            peers[one.name] = running.enter_context(one.peer(environments, contest.data))
-        except PeerError as error:
-            missing.append(str(error))
-    for name, peer in list(peers.items()):
-        try:
-            peer.wait()
-        except PeerError as error:
-            missing.append(str(error))
-            del peers[name]
-    return peers, missing
-
-
 def hold(contest: Contest, environments: Path, quick: bool) -> dict[str, Any]:
     """Start the peers, let all sides take turns, and compare ours with the best of them, and the bare loop.
 
     A peer that can't take part is named; where none can, there is no ratio.
     """
     with ExitStack() as running:
-        peers, missing = join(contest, environments, running)
-        print(*missing, sep="\n", end="\n" * bool(missing))
+        made = {one.name: partial(one.peer, environments, contest.data) for one in contest.peers}
+        peers, missing = join(made, running)
         turns = {OURS: Turn(contest.ours, contest.steps)}
         if contest.bare:
             turns[BARE] = Turn(contest.bare, contest.steps)

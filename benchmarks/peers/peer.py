@@ -11,8 +11,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Timer
 from typing import Any, Self
@@ -151,3 +151,18 @@ class Peer:
             self.process.wait(timeout=10)
         self.errors.seek(0)
         return ([line.strip() for line in self.errors if line.strip()] or ["no message"])[-1]
+
+
+def join(made: Mapping[str, Callable[[], Peer]], running: ExitStack) -> tuple[dict[str, Peer], list[str]]:
+    """Start peers one after the other: those that are ready, by name, and why each of the others is not."""
+    peers: dict[str, Peer] = {}
+    missing: list[str] = []
+    for name, make in made.items():
+        try:
+            peer = running.enter_context(make())
+            peer.wait()
+            peers[name] = peer
+        except PeerError as error:
+            missing.append(str(error))
+    print(*missing, sep="\n", end="\n" * bool(missing))
+    return peers, missing
