@@ -111,7 +111,7 @@ class Manifest(_Record):
     format_version: Literal[1] = 1
     counts: Counts
     columns: Columns
-    settings: dict[str, Any] | None = None
+    settings: dict[str, Any]
     sources: dict[str, FileHash]
     filters: dict[str, Any]
     bad_rows: list[BadRows]

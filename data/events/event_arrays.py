@@ -102,6 +102,7 @@ def _packed(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
 
 
 PIECE = 1 << 20  # events held in memory at a time
+Change = Callable[[Events], Events]
 
 
 class EventFiles:
@@ -142,8 +143,24 @@ class EventFiles:
         """Delete the folder."""
         shutil.rmtree(self.folder)
 
+    def by_user(
+        self, users: NDArray[np.int32], items: NDArray[np.int32], work: Path, change: Change
+    ) -> Iterator[Events]:
+        """Yield the events of a log sorted by user, part and time, a bucket of users at a time.
 
-Change = Callable[[Events], Events]
+        See `UnsortedEvents`. Buckets are written into the folder `work`, and the log is deleted.
+        """
+        totals = _totals(self, users)
+        first_users = groups(totals, PIECE)
+        buckets = _divide(self, users, items, totals, first_users, work)
+        self.remove()
+        edges = totals[first_users].tolist()
+
+        def sort(bucket: int) -> Events:
+            return change(Events(**buckets.read(edges[bucket], edges[bucket + 1])).sorted())
+
+        yield from map_ordered(sort, range(len(edges) - 1))
+        buckets.remove()
 
 
 class UnsortedEvents(Protocol):
@@ -163,41 +180,6 @@ class UnsortedEvents(Protocol):
         User u becomes the row `users[u]` and item i the row `items[i]`; `change` is applied to each sorted
         block. The events can be read once; `work` is a folder for temporary files.
         """
-
-
-class LoggedEvents(EventFiles):
-    """Events on disk in the order of their log."""
-
-    def by_user(
-        self, users: NDArray[np.int32], items: NDArray[np.int32], work: Path, change: Change
-    ) -> Iterator[Events]:
-        """Yield the events sorted by user, part and time (see `UnsortedEvents`)."""
-        yield from sorted_buckets(self, users, items, work, change)
-
-
-def sorted_buckets(
-    log: EventFiles,
-    users: NDArray[np.int32],
-    items: NDArray[np.int32],
-    work: Path,
-    change: Change,
-) -> Iterator[Events]:
-    """Yield the events of `log` sorted by user, part and time (stable), a bucket of users at a time.
-
-    User u of the log becomes the row `users[u]` and item i the row `items[i]`; `change` is applied to the
-    sorted events of each bucket. Buckets are written into the folder `work`, and the log is deleted.
-    """
-    totals = _totals(log, users)
-    first_users = groups(totals, PIECE)
-    buckets = _divide(log, users, items, totals, first_users, work)
-    log.remove()
-    edges = totals[first_users].tolist()
-
-    def sort(bucket: int) -> Events:
-        return change(Events(**buckets.read(edges[bucket], edges[bucket + 1])).sorted())
-
-    yield from map_ordered(sort, range(len(edges) - 1))
-    buckets.remove()
 
 
 def _totals(log: EventFiles, users: NDArray[np.int32]) -> NDArray[np.int64]:

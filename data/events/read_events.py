@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from turret.data.events.event_arrays import PIECE, Events, LoggedEvents, UnsortedEvents
+from turret.data.events.event_arrays import PIECE, EventFiles, Events, UnsortedEvents
 from turret.data.events.events import PART, VERDICT, Log
 from turret.data.events.ids import IdInterner
 from turret.data.events.labels import LABEL
@@ -41,7 +41,7 @@ def read_events(log: Log, work: Path) -> IngestedEvents:
     interners = {role: IdInterner(schema[role]) for role in _ROLES}
     verdicts: Counter[str] = Counter()
     labels: Counter[int] = Counter()
-    with LoggedEvents(work / "log", log.columns()) as files, ThreadPoolExecutor(len(_ROLES)) as pool:
+    with EventFiles(work / "log", log.columns()) as files, ThreadPoolExecutor(len(_ROLES)) as pool:
         for rows in log.pieces(PIECE):
             if rows[VERDICT].null_count() < rows.height:
                 verdicts.update(dict(rows[VERDICT].drop_nulls().value_counts().iter_rows()))

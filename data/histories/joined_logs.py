@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
 from turret.data.errors import DataError
-from turret.data.events.event_arrays import PIECE, Change, Events, LoggedEvents, stable_order
+from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events, stable_order
 from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
 from turret.data.events.read_events import IngestedEvents
@@ -25,7 +25,7 @@ class JoinedEvents:
     with positions for times have no equal events.
     """
 
-    files: LoggedEvents
+    files: EventFiles
     has_positions: bool
 
     @property
@@ -72,8 +72,8 @@ def joined_logs(
     columns: dict[str, DTypeLike] = {**log.columns(), "times": times, "labels": np.int8}
     # In the order of a file, all new events come last.
     later = len(old.event_items) if kind == "position" else 0
-    assert isinstance(ingested.events, LoggedEvents)
-    with LoggedEvents(work / "joined", columns) as files:
+    assert isinstance(ingested.events, EventFiles)
+    with EventFiles(work / "joined", columns) as files:
         for first in range(0, len(old.event_items), PIECE):
             files.write(_old_events(old, slice(first, first + PIECE)))
         for first in range(0, len(ingested.events), PIECE):

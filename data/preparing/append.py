@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from turret.data.configuration import override
-from turret.data.errors import ConfigurationError, DataError
+from turret.data.errors import ConfigurationError
 from turret.data.events.dropped_rows import PrepareReport, describe_dropped
 from turret.data.histories.build_histories import build_histories
 from turret.data.histories.joined_logs import joined_logs
@@ -54,9 +54,8 @@ def append(source: Place, target: Path, options: Mapping[str, object] | None = N
     are settings by their dotted names that differ for `source`, such as the names of columns. Events that the
     data has already (with equal user, item and time) are left out.
 
-    Another command that writes `target` is waited for. Raises DataError for data of another release, for data
-    whose filters or split depend on rows that it doesn't hold, for labels and negatives, and as `prepare`
-    does.
+    Another command that writes `target` is waited for. Raises DataError for data whose filters or split
+    depend on rows that it doesn't hold, for labels and negatives, and as `prepare` does.
     """
     with one_writer(target):
         return _append(PreparedData.open(target), source, target, options or {})
@@ -96,11 +95,6 @@ def _configuration(
 ) -> PrepareConfig:
     """Return the settings of the first preparation for the new source, with columns that it has."""
     settings = old.manifest.settings
-    if settings is None:
-        raise DataError(
-            f"{old.folder} was prepared by an earlier release, which did not keep its settings; "
-            "prepare the whole log again once"
-        )
     before = PrepareConfig.model_validate(settings)
     _refuse_dependent(old.folder, before)
     given = {name: value for name, value in options.items() if value is not None}
@@ -206,7 +200,7 @@ def _manifest(old: Manifest, new: Manifest) -> Manifest:
     removed: dict[str, int] = {}
     for record in (*old.removed, *new.removed):
         removed[record.filter] = removed.get(record.filter, 0) + record.events
-    settings, given = old.settings or {}, new.settings or {}
+    settings, given = old.settings, new.settings
     settings = {**settings, **{name: given[name] for name in ("items", "users", "filters")}}
     return new.model_copy(
         update={

@@ -2,7 +2,7 @@
 
 import shutil
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +113,11 @@ def is_movielens(path: Path) -> bool:
     """Tell whether `path` is a folder or zip with the files of a MovieLens data set."""
     if path.is_dir():
         return _find(path) is not None
-    return path.suffix.lower() == ".zip" and zipfile.is_zipfile(path) and _members(path) is not None
+    if path.suffix.lower() != ".zip" or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive, suppress(*DAMAGED):
+        return _find(zipfile.Path(archive)) is not None
+    return False
 
 
 def open_movielens(path: Path, work: Path) -> Source:
@@ -124,7 +128,7 @@ def open_movielens(path: Path, work: Path) -> Source:
     location = _find(_unpack(path, work) if path.is_file() else path)
     if location is None:
         raise SourceError(f"{path} is not MovieLens data; it needs {WANTED}")
-    folder, layout = location
+    folder, layout = Path(str(location[0])), location[1]
     items = films_100k(folder) if layout.movies == "u.item" else films(folder / layout.movies)
     names = [layout.ratings, layout.movies, *layout.others]
     files = (path,) if path.is_file() else tuple(folder / name for name in names if (folder / name).is_file())
@@ -140,17 +144,18 @@ def open_movielens(path: Path, work: Path) -> Source:
     )
 
 
-def _find(folder: Path) -> tuple[Path, _Layout] | None:
+def _find(folder: Path | zipfile.Path) -> tuple[Path | zipfile.Path, _Layout] | None:
     """Return the first of `folder` and its subfolders that has the files of a layout, and the layout."""
-    for candidate in [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]:
-        if layout := _layout_of(candidate, (path.name for path in candidate.iterdir())):
+    folders: list[Path | zipfile.Path] = [path for path in folder.iterdir() if path.is_dir()]
+    for candidate in (folder, *sorted(folders, key=lambda path: path.name)):
+        if layout := _layout_of(candidate):
             return candidate, layout
     return None
 
 
-def _layout_of(folder: Path | zipfile.Path, names: Iterable[str]) -> _Layout | None:
+def _layout_of(folder: Path | zipfile.Path) -> _Layout | None:
     """Return the layout of the files of a folder; others have such names too, but not the header."""
-    existing = set(names)
+    existing = {path.name for path in folder.iterdir()}
     for layout in _LAYOUTS:
         if {layout.ratings, layout.movies} <= existing:
             with (folder / layout.ratings).open("rb") as stream:
@@ -159,35 +164,24 @@ def _layout_of(folder: Path | zipfile.Path, names: Iterable[str]) -> _Layout | N
     return None
 
 
-def _members(path: Path) -> list[str] | None:
-    """Return the zip entries of a layout, all from one folder."""
-    folders: dict[str, dict[str, str]] = {}
-    with zipfile.ZipFile(path) as archive, suppress(*DAMAGED):
-        for member in archive.namelist():
-            folder, _, name = member.rpartition("/")
-            folders.setdefault(folder, {})[name] = member
-        for folder, members in folders.items():
-            if layout := _layout_of(zipfile.Path(archive, f"{folder}/" if folder else ""), members):
-                wanted = (layout.ratings, layout.movies, *layout.others)
-                return [members[name] for name in wanted if name in members]
-    return None
-
-
 def _unpack(path: Path, work: Path) -> Path:
     """Unpack the files of a layout under their base names; paths of the archive are not followed."""
-    members = _members(path) if zipfile.is_zipfile(path) else None
-    if members is None:
+    if not is_movielens(path):
         raise SourceError(f"{path} is not a zip of MovieLens data; it needs {WANTED}")
-    folder = work / "movielens"
-    folder.mkdir()
+    target = work / "movielens"
+    target.mkdir()
     try:
         with zipfile.ZipFile(path) as archive:
-            for member in members:
-                with archive.open(member) as packed, (folder / Path(member).name).open("wb") as copy:
-                    shutil.copyfileobj(packed, copy)
+            location = _find(zipfile.Path(archive))
+            assert location is not None
+            folder, layout = location
+            for name in (layout.ratings, layout.movies, *layout.others):
+                if (folder / name).is_file():
+                    with (folder / name).open("rb") as packed, (target / name).open("wb") as copy:
+                        shutil.copyfileobj(packed, copy)
     except DAMAGED as error:
         raise SourceError(f"{path} can't be unpacked: {error}; fetch it again") from None
-    return folder
+    return target
 
 
 def _read_ratings(path: Path, settings: FormatSettings, work: Path) -> Table:

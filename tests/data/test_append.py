@@ -260,17 +260,13 @@ def test_an_impossible_growth_is_refused_and_nothing_changes(
     assert PreparedData.open(tmp_path / "data").manifest == before.manifest
 
 
-def test_data_split_by_files_or_of_an_earlier_release_is_refused(tmp_path: Path) -> None:
+def test_data_split_by_files_is_refused(tmp_path: Path) -> None:
     rows = [(1, 1, START, 1), (2, 1, START, 1)]
     write(tmp_path / "0.csv", rows)
     split = {"kind": "files", "train": tmp_path / "0.csv", "test": tmp_path / "0.csv"}
     prepare(PrepareConfig.model_validate({"split": split}), tmp_path / "files")
     with pytest.raises(ConfigurationError, match="is split by files"):
         append(tmp_path / "0.csv", tmp_path / "files")
-    old = prepared(tmp_path / "0.csv", tmp_path / "old").manifest
-    old.model_copy(update={"settings": None}).save(tmp_path / "old")
-    with pytest.raises(DataError, match=r"prepared by an earlier release.* prepare the whole log again once"):
-        append(tmp_path / "0.csv", tmp_path / "old")
 
 
 def test_labels_and_negatives_of_the_data_or_of_the_new_log_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from turret.data.errors import ColumnError, SourceError
 from turret.data.events import ids as numbering
-from turret.data.events.event_arrays import EventFiles, Events, LoggedEvents, sorted_buckets, stable_order
+from turret.data.events.event_arrays import EventFiles, Events, stable_order
 from turret.data.events.events import Log, refuse_absent_kinds, validate
 from turret.data.events.ids import IdInterner, as_keys, id_key, id_text, vocabulary
 from turret.data.events.read_events import IngestedEvents, read_events
@@ -245,7 +245,7 @@ def _validate(
 def _read(log: Log) -> tuple[IngestedEvents, Events]:
     with TemporaryDirectory() as work:
         found = read_events(log, Path(work))
-        assert isinstance(found.events, LoggedEvents)
+        assert isinstance(found.events, EventFiles)
         return found, Events(**found.events.read(0, len(found.events)))
 
 
@@ -486,7 +486,7 @@ def test_buckets_follow_each_other_in_order_whatever_their_size(
         with EventFiles(Path(folder) / "log", DTYPES) as log:
             log.write(events)
         of_users, of_items = (np.arange(last, -1, -1, dtype=np.int32) for last in (9, 5))
-        found = list(sorted_buckets(log, of_users, of_items, Path(folder), change))
+        found = list(log.by_user(of_users, of_items, Path(folder), change))
         assert list(Path(folder).iterdir()) == []
     expected = [(9 - user, part, time, 5 - item) for user, part, time, item in rows]
     expected.sort(key=lambda row: row[:3])
