@@ -1,12 +1,12 @@
 """The OpenAPI 3.1 document of all calls, which is valid for every version and with every key.
 
-`make docs` writes the calls, their parameters, bodies, keys and refusals, as the code has them. The schemas
-of answers are written in the document by hand, as the code makes answers without models; the tests compare
-the answers of every call with it.
+`make docs` writes the calls, their parameters, bodies, keys and refusals, as the code has them. The name of
+an answer is written in the document by hand; its schema is that of the client (`turret.client.answers`), as
+the service makes answers without models. The tests compare the answers of every call with the document.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from markupsafe import Markup
 from pydantic import BaseModel, Field
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from turret.client import answers
 from turret.data.manifest import FileHash
 from turret.service.calls import call_of
 from turret.service.http.app import RELEASE, ROUTERS
@@ -169,6 +170,19 @@ class VersionAnswer(Manifest):
     since: str
 
 
+class VersionsAnswer(BaseModel):
+    """The live version, if there is one yet, and every bundle in the folder, oldest first."""
+
+    live: str | None
+    versions: tuple[CheckedVersion, ...]
+
+
+class ActivationsAnswer(BaseModel):
+    """The latest activations and refusals, newest first."""
+
+    activations: tuple[Activation, ...]
+
+
 def api_document() -> Described:
     """Describe every call; a new one has no schema of its answer until that is written."""
     written = orjson.loads(DOCUMENT.read_bytes())
@@ -195,8 +209,7 @@ def api_document() -> Described:
         "securitySchemes": {"key": _KEY},
         "responses": {status: _refusal(status) for status in _MEANINGS},
     }
-    schemas = written["components"]["schemas"] | _schemas(set(bodies.values()))
-    document["components"]["schemas"] = _used(document, schemas)
+    document["components"]["schemas"] = _used(document, _schemas(set(bodies.values())))
     return document
 
 
@@ -244,16 +257,14 @@ def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], type[BaseModel
 
 
 def _schemas(bodies: set[type[BaseModel]]) -> Described:
-    """The schemas of bodies and of parts of answers; pydantic has none for filters and excluded pairs."""
-    answers = (VersionAnswer, CheckedVersion, Activation)
-    _, models = models_json_schema(
-        [
-            *((model, "validation") for model in bodies),
-            *((model, "serialization") for model in answers),
-        ],
-        ref_template=reference("{model}")["$ref"],
-    )
-    schemas: Described = models["$defs"]
+    """The schemas of bodies and answers; pydantic has none for filters and excluded pairs."""
+    # The client knows less of a version than the service, which has models of these three.
+    of_service = (VersionAnswer, VersionsAnswer, ActivationsAnswer)
+    schemas = {
+        **_defined(answers.Answer.__subclasses__(), "validation"),
+        **_defined(of_service, "serialization"),
+        **_defined(bodies, "validation"),
+    }
     for name in ("RecommendRequest", "ComparedRequest"):
         schemas[name]["properties"]["filter"] = {"anyOf": [reference("Filter"), {"type": "null"}]}
         schemas[name]["allOf"] = [
@@ -263,6 +274,14 @@ def _schemas(bodies: set[type[BaseModel]]) -> Described:
             {"not": _holds("cursor", "cap", cursor=_TEXT, cap={"minProperties": 1})},
         ]
     return schemas | {"Filter": _filter(), "FieldFilter": _condition()}
+
+
+def _defined(models: Iterable[type[BaseModel]], mode: JsonSchemaMode) -> Described:
+    _, schemas = models_json_schema(
+        [(model, mode) for model in models], ref_template=reference("{model}")["$ref"]
+    )
+    defined: Described = schemas["$defs"]
+    return defined
 
 
 def _holds(*required: str, **properties: Described) -> Described:

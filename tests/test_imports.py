@@ -144,3 +144,21 @@ def test_an_installation_without_training_runs_all_that_needs_none(tmp_path: Pat
     assert ended[:2] == ["ENDED 0"] * 2
     assert "events of" in done.stdout
     assert "features is not worse than ids" in done.stdout
+
+
+@pytest.mark.process
+def test_the_client_loads_httpx_and_pydantic_alone() -> None:
+    command = "import sys, turret.client; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert {"httpx2", "pydantic"} <= loaded
+    assert not loaded & {
+        *TRAINING_ONLY,
+        "faiss",
+        "fastapi",
+        "numpy",
+        "onnxruntime",
+        "orjson",
+        "rich",
+        "typer",
+    }

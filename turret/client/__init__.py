@@ -1,0 +1,6 @@
+"""A client of the service: `Client`, and `AsyncClient` for asyncio; docs/client.md describes both."""
+
+from turret.client.calls import Event, RecommendRequest, Route
+from turret.client.client import AnswerError, AsyncClient, Client, ClientError
+
+__all__ = ["AnswerError", "AsyncClient", "Client", "ClientError", "Event", "RecommendRequest", "Route"]

@@ -1,0 +1,496 @@
+"""The answers of the service, typed; the published description of the API has its schemas from here."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Id = int | str
+FieldKind = Literal["number", "boolean", "text", "numbers", "texts", "mixed", "none"]
+
+
+class Answer(BaseModel):
+    """A frozen answer; fields of a later release of the service are ignored."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+# ---- Recommendations
+
+
+class Item(Answer):
+    """A recommended item: its id, score, source and catalog fields.
+
+    The score is the inner product / temperature for `towers` (its absolute value in a version with absolute
+    scoring), and the number of training events for `popular`. A `fresh` item was added since the version was
+    made; its score is on the scale of the answer's other items.
+    """
+
+    id: Id
+    score: float
+    source: Literal["towers", "popular", "fresh"]
+    fields: dict[str, Any]
+
+
+class ExplainedPlan(Answer):
+    """How the items were found.
+
+    `kind`: a plain search of the index (`index`), an over-fetching search, of which some are left out
+    (`over_fetch`), a search among the allowed items inside the index (`selector`), scoring every allowed item
+    (`subset`), the same while the vector engine is unavailable (`fallback`), or `popularity`. `allowed`: how
+    many items the filter allows, if there is one; `fetched`: how many were examined for the answer.
+    """
+
+    kind: Literal["index", "over_fetch", "selector", "subset", "fallback", "popularity"]
+    allowed: int | None
+    fetched: int
+
+
+class Pull(Answer):
+    """An item of the history, and the decrease of the score without it."""
+
+    id: Id
+    change: float
+
+
+class ExplainedItem(Answer):
+    """The parts of an item's score, and the history items that raise it, strongest first."""
+
+    id: Id
+    score_parts: dict[str, float | bool]
+    pulled_by: tuple[Pull, ...]
+
+
+class Explanation(Answer):
+    """The search plan, the time of each stage, and the reasons for each item."""
+
+    plan: ExplainedPlan
+    milliseconds: dict[str, float]
+    items: tuple[ExplainedItem, ...] | None = None
+
+
+class RecommendAnswer(Answer):
+    """A recommendation.
+
+    `degraded` lists the parts that were unavailable: `history` (the stored history), `items` (recent changes
+    of items), `engine` (the vector engine of the version). `unknown_items` are history items that the version
+    doesn't know. `exhausted`: fewer items than requested were left. `cursor` requests the next page, if there
+    may be one.
+    """
+
+    version: str
+    items: tuple[Item, ...]
+    degraded: tuple[Literal["history", "items", "engine"], ...]
+    exhausted: bool = False
+    unknown_items: tuple[Id, ...] = ()
+    cursor: str | None = None
+    explanation: Explanation | None = None
+
+
+class BatchAnswer(Answer):
+    """One answer a request, in order."""
+
+    results: tuple[RecommendAnswer, ...]
+
+
+# ---- Events and users
+
+
+class EventsAnswer(Answer):
+    """How many events were stored, and how many were duplicates.
+
+    `clamped`: how many had a time in the future or before 1970, and were stored with another. `expired`: how
+    many are older than the retention period, and were not stored. `warning`: events have a kind that the data
+    of the live version leaves out, or none.
+    """
+
+    stored: int
+    duplicates: int
+    clamped: int = 0
+    expired: int = 0
+    warning: str | None = None
+
+
+class RandomUserAnswer(Answer):
+    """The id of a user with stored events."""
+
+    user_id: str
+
+
+class StoredEvent(Answer):
+    """One event of a user; the time is ISO 8601 in UTC."""
+
+    event_id: str
+    item_id: Id
+    time: str
+    kind: str | None
+
+
+class UserAnswer(Answer):
+    """The stored events of a user: their number, and the newest 1000, oldest first."""
+
+    user_id: str
+    total: int
+    events: tuple[StoredEvent, ...]
+
+
+class ForgottenAnswer(Answer):
+    """How many events of a user were deleted."""
+
+    user_id: str
+    deleted: int
+
+
+# ---- Items
+
+
+class FoundItem(Answer):
+    """An item with its fields; `training_events` is null for an item added since the version was made.
+
+    `withdrawn`: no answer has it, but histories with it still count it.
+    """
+
+    id: Id
+    fields: dict[str, Any]
+    training_events: int | None
+    withdrawn: bool = False
+
+
+class FoundItemsAnswer(Answer):
+    """Items of one version; `cursor` requests the next page, if there is one."""
+
+    version: str
+    items: tuple[FoundItem, ...]
+    cursor: str | None = None
+
+
+class SimilarAnswer(Answer):
+    """Items of one version, best first; `exhausted` is set if there are fewer than requested."""
+
+    version: str
+    items: tuple[Item, ...]
+    exhausted: bool = False
+
+
+class ItemAnswer(Answer):
+    """An item as the live version and the changes since know it.
+
+    `fields` are those of answers and filters; `fields_replaced`: a PUT has replaced those of the version.
+    `features` are those of a fresh item as they were put, else null. `in_index`: the version was trained with
+    the item. A `withdrawn` item is in no answer. `training_events` and `popularity_rank` (1 for the most
+    events; equal counts share a rank) are null for a fresh item. `versions`: the live version and the canary,
+    if they were trained with it. `degraded` has `items` while recent changes can't be read.
+    """
+
+    version: str
+    id: Id
+    fields: dict[str, Any]
+    features: dict[str, Any] | None
+    in_index: bool
+    fresh: bool
+    fields_replaced: bool
+    withdrawn: bool
+    training_events: int | None
+    popularity_rank: int | None
+    versions: tuple[str, ...]
+    degraded: tuple[Literal["items"], ...]
+
+
+class ItemPutAnswer(Answer):
+    """The stored item: its vector is computed from the features, or comes from training.
+
+    `replicas_behind` names the other replicas of the service whose answers may lack the change for a moment.
+    """
+
+    version: str
+    id: Id
+    vector: Literal["features", "training"]
+    replicas_behind: tuple[str, ...] = ()
+
+
+class ItemWithdrawnAnswer(Answer):
+    """The item is in no answer of any version from now on, until it is put again; see ItemPutAnswer."""
+
+    version: str
+    id: Id
+    withdrawn: Literal[True]
+    replicas_behind: tuple[str, ...] = ()
+
+
+class FieldValue(Answer):
+    """A value of a field, and the number of items that have it."""
+
+    value: str
+    items: int
+
+
+class FieldSummary(Answer):
+    """A field of the catalog.
+
+    `missing`: the number of items without a value. `minimum` and `maximum`: of numbers. `values`: the most
+    frequent texts, up to 100, of a field whose values are shared by items.
+    """
+
+    name: str
+    kind: FieldKind
+    missing: int
+    minimum: float | None = None
+    maximum: float | None = None
+    values: tuple[FieldValue, ...] | None = None
+
+
+class FieldsAnswer(Answer):
+    """The fields of a version; `title` names the one that names an item, `picture` the one with pictures."""
+
+    version: str
+    title: str | None
+    picture: str | None
+    fields: tuple[FieldSummary, ...]
+
+
+class MapAnswer(Answer):
+    """The map of a version: the number of its points."""
+
+    version: str
+    items: int
+
+
+class ColourGroup(Answer):
+    """A group of items, and their number."""
+
+    label: str
+    items: int
+
+
+class ColoursAnswer(Answer):
+    """Up to 10 groups of items by a field.
+
+    `codes` is base64 of one byte a point, in the order of the points: the number of its group, 255 for none.
+    """
+
+    version: str
+    field: str
+    kind: FieldKind
+    groups: tuple[ColourGroup, ...]
+    codes: str
+
+
+class MapItem(Answer):
+    """An item and the number of its point, from 0; null for an item that was added since the export."""
+
+    point: int | None
+    id: Id
+    fields: dict[str, Any]
+
+
+class MapItemsAnswer(Answer):
+    """The items of some points, or the points of some items, in the order of the request."""
+
+    version: str
+    items: tuple[MapItem, ...]
+
+
+# ---- Versions
+
+
+class MeasuredRecall(Answer):
+    """The share of the true best `k` that the index finds among a share `selectivity` of the items."""
+
+    k: int
+    selectivity: float
+    recall: float
+
+
+class VersionAnswer(Answer):
+    """The live version, and since when it is live; docs/bundle.md describes its parts.
+
+    `exported`: the time of the export, where a later reindexing `created` the bundle. `data_until`: the time
+    of the newest event of the data. `exclude_seen`: the default of requests.
+    """
+
+    version: str
+    since: str
+    created: str
+    exported: str | None
+    data_until: str | None
+    kinds: tuple[str, ...]
+    default_kind: str | None
+    dimension: int
+    item_count: int
+    history_length: int
+    reads_times: bool
+    exclude_seen: bool
+    scoring: dict[str, Any]
+    index: dict[str, Any]
+    index_choice: dict[str, Any] | None
+    recall: tuple[MeasuredRecall, ...]
+    metrics: dict[str, Any]
+    fingerprints: dict[str, str]
+
+
+class Check(Answer):
+    """The result of one check, in `words`."""
+
+    name: str
+    passed: bool
+    words: str
+
+
+class GateReport(Answer):
+    """The checks in their order, up to the first that failed; `forced`: a failed overlap was accepted."""
+
+    version: str
+    time: str
+    forced: bool
+    checks: tuple[Check, ...]
+
+
+class ListedVersion(Answer):
+    """A bundle of the folder; `error` says why it can't be read, `gate` is the report of its last check."""
+
+    version: str
+    is_current: bool
+    created: str | None
+    data_until: str | None
+    item_count: int | None
+    dimension: int | None
+    metrics: dict[str, Any]
+    recall: tuple[MeasuredRecall, ...]
+    error: str | None
+    gate: GateReport | None
+
+
+class VersionsAnswer(Answer):
+    """The live version, if there is one yet, and every bundle in the folder, oldest first."""
+
+    live: str | None
+    versions: tuple[ListedVersion, ...]
+
+
+class LoggedActivation(Answer):
+    """An activation, or a refusal, which has no `number`; `words`: the reason.
+
+    `who`: the name of the key, or `start`, `pointer` (moved while no service ran), `fallback` (a version is
+    not loadable any more). `failed`: the failed checks of a forced activation or a refusal.
+    """
+
+    time: str
+    version: str
+    who: str
+    outcome: Literal["activated", "refused"]
+    number: int | None
+    previous: str | None
+    forced: bool
+    failed: tuple[str, ...]
+    words: str
+
+
+class ActivationsAnswer(Answer):
+    """The latest activations and refusals, newest first."""
+
+    activations: tuple[LoggedActivation, ...]
+
+
+class ActivateAnswer(Answer):
+    """The live version, the previous one if there was one, and the processes and replicas that are late.
+
+    `warning`: the version's vector engine doesn't hold it, or its alias could not be moved.
+    """
+
+    version: str
+    previous: str | None
+    warning: str | None = None
+    behind: tuple[int, ...] = ()
+    replicas_behind: tuple[str, ...] = ()
+
+
+class RouteShare(Answer):
+    """A version, and its share of users or of requests."""
+
+    version: str
+    share: float
+
+
+class RoutesAnswer(Answer):
+    """The live version, the canary and the shadow, and the processes and replicas that are late."""
+
+    live: str | None
+    canary: RouteShare | None
+    shadow: RouteShare | None
+    behind: tuple[int, ...] = ()
+    replicas_behind: tuple[str, ...] = ()
+
+
+class ComparisonAnswer(Answer):
+    """The compared version and the live one, since when, and the seconds until the comparison ends.
+
+    `version` is null if no version is compared.
+    """
+
+    version: str | None
+    live: str | None
+    opened: str | None = None
+    expires_seconds: float | None = None
+
+
+class Move(Answer):
+    """An item of either answer with its ranks, from 1; null: it isn't in that answer."""
+
+    id: Id
+    live_rank: int | None
+    other_rank: int | None
+
+
+class ComparedAnswer(Answer):
+    """Both versions' answers, the share of items in both, and the moves of all items."""
+
+    live: RecommendAnswer
+    other: RecommendAnswer
+    overlap: float
+    moves: tuple[Move, ...]
+
+
+class OverlapAnswer(Answer):
+    """The overlap of both versions' best k over `histories` histories.
+
+    `source`: the first stored users of a scan, or the recorded queries of the live version if none is stored.
+    `overlap_histogram` counts the histories by tenth of their overlap; `changed_first` is the share of
+    histories with another best item.
+    """
+
+    version: str
+    live: str
+    source: Literal["users", "golden"]
+    histories: int
+    overlap_mean: float
+    overlap_histogram: tuple[int, ...]
+    changed_first: float
+
+
+# ---- Probes and errors
+
+
+class AliveAnswer(Answer):
+    """The process answers."""
+
+    status: Literal["alive"]
+
+
+class ReadyAnswer(Answer):
+    """A version is live."""
+
+    status: Literal["ready"]
+    version: str
+
+
+class ErrorDetail(Answer):
+    """The field at fault, its value, and a message with the remedy."""
+
+    field: str
+    value: Any
+    message: str
+
+
+class ErrorAnswer(Answer):
+    """The one shape of all errors."""
+
+    error: ErrorDetail

@@ -1,0 +1,337 @@
+"""The calls of the API: each function turns typed arguments into a `Call`, which a client sends."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Generic, Literal, NotRequired, TypedDict, TypeVar, Unpack
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from turret.client import answers
+from turret.client.answers import Id
+
+Answered = TypeVar("Answered", covariant=True)
+Model = TypeVar("Model", bound=BaseModel)
+Time = float | str | date  # seconds since 1970, ISO 8601, or a date or datetime (UTC without a zone)
+# After which failures a call may be sent again: each where it is idempotent, or those alone after which the
+# service has certainly not carried it out.
+Retried = Literal["always", "unless received", "never"]
+_EVENTS, _BYTES = 1_000, 900_000  # of one call; the service takes 1,000 events and a megabyte
+_ACTIVATION_SECONDS = 600.0  # with its checks and the loading in every process
+
+
+class RecommendRequest(TypedDict, total=False):
+    """The fields of a recommendation, all optional; docs/serving.md describes them."""
+
+    user_id: Id
+    history: Sequence[Id]
+    history_times: Sequence[Time]
+    at: Time
+    features: Mapping[str, Any]
+    k: int
+    exclude_seen: bool
+    exclude: Sequence[Id]
+    filter: Mapping[str, Any]
+    min_score: float
+    diversity: float
+    cap: Mapping[str, int]
+    cursor: str
+    min_version: str
+    explain: bool
+
+
+class Event(TypedDict):
+    """An event; without a `time` it counts as of now. `event_id` is random unless it is given."""
+
+    user_id: Id
+    item_id: Id
+    event_id: NotRequired[Id]
+    time: NotRequired[Time]
+    kind: NotRequired[str]
+
+
+class Route(TypedDict):
+    """A version, and its share of users (canary) or of requests (shadow), above 0 and at most 1."""
+
+    version: str
+    share: float
+
+
+class Routes(TypedDict, total=False):
+    """The routes beside the live version."""
+
+    canary: Route | None
+    shadow: Route | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Answered]):
+    """A request, and how its answer is read; `seconds` is the least timeout that it needs."""
+
+    method: str
+    path: str
+    read: Callable[[bytes], Answered]
+    body: dict[str, Any] | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    retried: Retried = "always"
+    seconds: float = 0.0
+
+    @property
+    def content(self) -> bytes | None:
+        """The body as JSON. Raises TypeError for a value that JSON doesn't have."""
+        return None if self.body is None else json.dumps(self.body, default=_plain, allow_nan=False).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):  # a number or an array of NumPy
+        return value.tolist()
+    if isinstance(value, Sequence | set | frozenset):
+        return list(value)
+    raise TypeError(f"{value!r} is no JSON value; send texts, numbers, lists and mappings of them")
+
+
+def _get(path: str, model: type[Model], retried: Retried = "always", **parameters: Any) -> Call[Model]:
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return Call("GET", path, model.model_validate_json, parameters=given, retried=retried)
+
+
+def _item(item_id: Id, below: str = "") -> str:
+    return f"/v1/items/{quote(str(item_id), safe='')}{below}"
+
+
+def _user(user_id: Id) -> str:
+    return f"/v1/users/{quote(str(user_id), safe='')}"
+
+
+# ---- Recommendations
+
+
+def recommend(**request: Unpack[RecommendRequest]) -> Call[answers.RecommendAnswer]:
+    """Recommend the next items for `user_id`, for its stored history, or for a `history` (oldest first)."""
+    return Call("POST", "/v1/recommend", answers.RecommendAnswer.model_validate_json, dict(request))
+
+
+def recommend_batch(requests: Sequence[RecommendRequest]) -> Call[answers.BatchAnswer]:
+    """Answer up to 100 requests in one call, all from one version."""
+    body = {"requests": list(requests)}
+    return Call("POST", "/v1/recommend/batch", answers.BatchAnswer.model_validate_json, body)
+
+
+# ---- Events and users
+
+
+def event_calls(events: Iterable[Event]) -> Iterator[Call[answers.EventsAnswer]]:
+    """Cut events into calls; each event gets its id here, so that a repeated call stores nothing twice."""
+    waiting: list[dict[str, Any]] = []
+    size = 0
+    for event in events:
+        body: dict[str, Any] = {"event_id": uuid.uuid4().hex, **event}
+        length = len(json.dumps(body, default=_plain))
+        if waiting and (len(waiting) == _EVENTS or size + length > _BYTES):
+            yield _store(waiting)
+            waiting, size = [], 0
+        waiting.append(body)
+        size += length
+    if waiting:
+        yield _store(waiting)
+
+
+def _store(events: list[dict[str, Any]]) -> Call[answers.EventsAnswer]:
+    return Call("POST", "/v1/events", answers.EventsAnswer.model_validate_json, {"events": events})
+
+
+def sum_of(parts: Sequence[answers.EventsAnswer]) -> answers.EventsAnswer:
+    """Add the counts of several calls; the warning is the last one."""
+    return answers.EventsAnswer(
+        stored=sum(part.stored for part in parts),
+        duplicates=sum(part.duplicates for part in parts),
+        clamped=sum(part.clamped for part in parts),
+        expired=sum(part.expired for part in parts),
+        warning=next((part.warning for part in reversed(parts) if part.warning), None),
+    )
+
+
+def user(user_id: Id) -> Call[answers.UserAnswer]:
+    """Show the stored events of a user: their number, and the newest 1000, oldest first."""
+    return _get(_user(user_id), answers.UserAnswer)
+
+
+def forget_user(user_id: Id) -> Call[answers.ForgottenAnswer]:
+    """Delete all stored events of a user."""
+    return Call("DELETE", _user(user_id), answers.ForgottenAnswer.model_validate_json)
+
+
+def random_user() -> Call[answers.RandomUserAnswer]:
+    """Return the id of some user with stored events."""
+    return _get("/v1/random-user", answers.RandomUserAnswer)
+
+
+# ---- Items
+
+
+def find_items(
+    query: str | None = None,
+    *,
+    ids: Sequence[Id] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[answers.FoundItemsAnswer]:
+    """Find items by the words of their id and text fields, or by ids; without both, the most popular."""
+    given = None if ids is None else [str(one) for one in ids]
+    return _get("/v1/items", answers.FoundItemsAnswer, query=query, id=given, limit=limit, cursor=cursor)
+
+
+def similar_items(item_id: Id, k: int = 10) -> Call[answers.SimilarAnswer]:
+    """Return the items whose vectors are nearest to this item's."""
+    return _get(_item(item_id, "/similar"), answers.SimilarAnswer, k=k)
+
+
+def item(item_id: Id) -> Call[answers.ItemAnswer]:
+    """Return an item as the service knows it: fields, features if it is fresh, state, and popularity."""
+    return _get(_item(item_id), answers.ItemAnswer)
+
+
+def put_item(
+    item_id: Id, features: Mapping[str, Any], fields: Mapping[str, Any] | None = None
+) -> Call[answers.ItemPutAnswer]:
+    """Add an item by its features, or replace the fields of a known one.
+
+    `fields` are the features by default.
+    """
+    body = {"features": features} | ({} if fields is None else {"fields": fields})
+    return Call("PUT", _item(item_id), answers.ItemPutAnswer.model_validate_json, body)
+
+
+def withdraw_item(item_id: Id) -> Call[answers.ItemWithdrawnAnswer]:
+    """Withdraw an item: no answer of any version has it until it is put again."""
+    return Call("DELETE", _item(item_id), answers.ItemWithdrawnAnswer.model_validate_json)
+
+
+def fields() -> Call[answers.FieldsAnswer]:
+    """Summarise the fields of the live version's catalog: kinds, frequent values and bounds."""
+    return _get("/v1/fields", answers.FieldsAnswer)
+
+
+def item_map() -> Call[answers.MapAnswer]:
+    """Describe the map of the live version's item vectors."""
+    return _get("/v1/map", answers.MapAnswer)
+
+
+def map_points() -> Call[bytes]:
+    """Return the points of the map: two little-endian 16-bit integers, x and y, an item."""
+    return Call("GET", "/v1/map/points", bytes)
+
+
+def map_colours(field: str) -> Call[answers.ColoursAnswer]:
+    """Group the points of the map by a field of the catalog."""
+    return _get("/v1/map/colours", answers.ColoursAnswer, field=field)
+
+
+def map_items(
+    *, points: Sequence[int] | None = None, ids: Sequence[Id] | None = None
+) -> Call[answers.MapItemsAnswer]:
+    """Return the items of some points of the map, or the points of some items."""
+    given = None if ids is None else [str(one) for one in ids]
+    return _get("/v1/map/items", answers.MapItemsAnswer, point=points, id=given)
+
+
+# ---- Versions
+
+
+def version() -> Call[answers.VersionAnswer]:
+    """Describe the live version: scoring, metrics, measured recall."""
+    return _get("/v1/version", answers.VersionAnswer)
+
+
+def versions() -> Call[answers.VersionsAnswer]:
+    """List every bundle of the folder with its metrics and recall."""
+    return _get("/v1/versions", answers.VersionsAnswer)
+
+
+def activations() -> Call[answers.ActivationsAnswer]:
+    """List the latest 100 activations and refused versions, newest first, with reasons."""
+    return _get("/v1/activations", answers.ActivationsAnswer)
+
+
+def activate(version: str, *, force: bool = False) -> Call[answers.ActivateAnswer]:
+    """Make a version live in every worker, after it has passed the gate; `force` accepts a low overlap."""
+    body = {"version": version} | ({"force": True} if force else {})
+    return _swap("/admin/activate", body)
+
+
+def roll_back() -> Call[answers.ActivateAnswer]:
+    """Make the previous version live again."""
+    return _swap("/admin/rollback", {})
+
+
+def _swap(path: str, body: dict[str, Any]) -> Call[answers.ActivateAnswer]:
+    read = answers.ActivateAnswer.model_validate_json
+    return Call("POST", path, read, body, retried="unless received", seconds=_ACTIVATION_SECONDS)
+
+
+def routes() -> Call[answers.RoutesAnswer]:
+    """Show the live version, the canary and the shadow."""
+    return _get("/admin/routes", answers.RoutesAnswer)
+
+
+def set_routes(**routes: Unpack[Routes]) -> Call[answers.RoutesAnswer]:
+    """Set the `canary` or the `shadow`; None ends it, and one that is left out stays."""
+    read = answers.RoutesAnswer.model_validate_json
+    return Call("POST", "/admin/routes", read, dict(routes), seconds=_ACTIVATION_SECONDS)
+
+
+def open_comparison(version: str) -> Call[answers.ComparisonAnswer]:
+    """Open a version beside the live one, in place of any other, after it has passed the gate."""
+    read = answers.ComparisonAnswer.model_validate_json
+    return Call("POST", "/admin/comparison", read, {"version": version}, seconds=_ACTIVATION_SECONDS)
+
+
+def comparison(version: str | None = None) -> Call[answers.ComparisonAnswer]:
+    """Show which version is compared, if any; `version` asks for that one alone."""
+    return _get("/admin/comparison", answers.ComparisonAnswer, version=version)
+
+
+def close_comparison(version: str | None = None) -> Call[answers.ComparisonAnswer]:
+    """End the comparison; with `version`, only if it is of that one."""
+    parameters = {} if version is None else {"version": version}
+    read = answers.ComparisonAnswer.model_validate_json
+    return Call("DELETE", "/admin/comparison", read, parameters=parameters)
+
+
+def compare(request: RecommendRequest, *, version: str | None = None) -> Call[answers.ComparedAnswer]:
+    """Answer one request from both versions; `version` opens another one first."""
+    parameters = {} if version is None else {"version": version}
+    read, seconds = answers.ComparedAnswer.model_validate_json, _ACTIVATION_SECONDS
+    return Call("POST", "/admin/comparison/recommend", read, dict(request), parameters, seconds=seconds)
+
+
+def overlap(*, version: str | None = None, users: int = 200, k: int = 10) -> Call[answers.OverlapAnswer]:
+    """Measure the overlap of both versions' answers over stored users, or over recorded queries."""
+    parameters = {"users": users, "k": k} | ({} if version is None else {"version": version})
+    read, seconds = answers.OverlapAnswer.model_validate_json, _ACTIVATION_SECONDS
+    return Call("GET", "/admin/comparison/overlap", read, parameters=parameters, seconds=seconds)
+
+
+# ---- Probes
+
+
+def alive() -> Call[answers.AliveAnswer]:
+    """Answer while the process runs."""
+    return _get("/livez", answers.AliveAnswer, "never")
+
+
+def ready() -> Call[answers.ReadyAnswer]:
+    """Answer while the service can answer requests; AnswerError 503 has the reason while it can't."""
+    return _get("/readyz", answers.ReadyAnswer, "never")
+
+
+def metrics() -> Call[str]:
+    """Return the metrics in the Prometheus text format."""
+    return Call("GET", "/metrics", bytes.decode)

@@ -1,0 +1,297 @@
+"""`Client` and `AsyncClient`: they send the calls, retry where that is safe, and type the answers."""
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+
+import httpx2
+from pydantic import ValidationError
+
+from turret.client import calls
+from turret.client.answers import ErrorAnswer, EventsAnswer
+from turret.client.calls import Call, Event
+from turret.data.errors import TurretError, without_credentials
+
+Answered = TypeVar("Answered")
+Arguments = ParamSpec("Arguments")
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 30.0  # seconds before a retry; a longer Retry-After is the caller's to keep
+# No proxy for a service on this machine.
+_DIRECT = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+
+
+class ClientError(TurretError):
+    """No service answers at the address, or its answer is not one of Turret."""
+
+
+class AnswerError(ClientError):
+    """The service has refused a call with this HTTP `status`.
+
+    `field` is the field at fault and `value` its value; `retry_after` the seconds after which the same call
+    may succeed, if the service gave them.
+    """
+
+    def __init__(
+        self, message: str, status: int, field: str = "", value: Any = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.field, self.value, self.retry_after = status, field, value, retry_after
+
+
+class _Method(Generic[Arguments, Answered]):
+    """A call as a method of both clients, with the arguments of its function."""
+
+    def __init__(self, make: Callable[Arguments, Call[Answered]]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[Arguments, Call[Answered]]: ...
+    @overload
+    def __get__(self, client: "Client", owner: type) -> Callable[Arguments, Answered]: ...
+    @overload
+    def __get__(self, client: "AsyncClient", owner: type) -> Callable[Arguments, Awaitable[Answered]]: ...
+    def __get__(self, client: "Client | AsyncClient | None", owner: type) -> Callable[Arguments, Any]:
+        if client is None:
+            return self._make
+
+        @wraps(self._make)
+        def send(*arguments: Arguments.args, **named: Arguments.kwargs) -> Any:
+            return client.send(self._make(*arguments, **named))
+
+        return send
+
+
+class _Calls:
+    """The calls of the API as methods; their functions are in `turret.client.calls`."""
+
+    recommend = _Method(calls.recommend)
+    recommend_batch = _Method(calls.recommend_batch)
+    user = _Method(calls.user)
+    forget_user = _Method(calls.forget_user)
+    random_user = _Method(calls.random_user)
+    find_items = _Method(calls.find_items)
+    similar_items = _Method(calls.similar_items)
+    item = _Method(calls.item)
+    put_item = _Method(calls.put_item)
+    withdraw_item = _Method(calls.withdraw_item)
+    fields = _Method(calls.fields)
+    item_map = _Method(calls.item_map)
+    map_points = _Method(calls.map_points)
+    map_colours = _Method(calls.map_colours)
+    map_items = _Method(calls.map_items)
+    version = _Method(calls.version)
+    versions = _Method(calls.versions)
+    activations = _Method(calls.activations)
+    activate = _Method(calls.activate)
+    roll_back = _Method(calls.roll_back)
+    routes = _Method(calls.routes)
+    set_routes = _Method(calls.set_routes)
+    open_comparison = _Method(calls.open_comparison)
+    comparison = _Method(calls.comparison)
+    close_comparison = _Method(calls.close_comparison)
+    compare = _Method(calls.compare)
+    overlap = _Method(calls.overlap)
+    alive = _Method(calls.alive)
+    ready = _Method(calls.ready)
+    metrics = _Method(calls.metrics)
+
+    def __init__(self, url: str, key: str | None, timeout: float, retries: int) -> None:
+        if not _is_address(url):
+            raise ClientError(
+                f"{without_credentials(url)!r} is not the address of a service; give one like "
+                "http://127.0.0.1:8000, without user and password, and the key of the service apart"
+            )
+        if key is not None and not re.fullmatch(r"[!-~]+", key):
+            raise ClientError(
+                "this is no key of a service: a key is one line of ASCII characters without spaces"
+            )
+        self.url = url.rstrip("/")
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._timeout, self._retries = timeout, retries
+
+    def _request(self, call: Call[Any], http: httpx2.Client | httpx2.AsyncClient) -> httpx2.Request:
+        """The request of a call. Raises ClientError for a value that JSON doesn't have."""
+        try:
+            content = call.content
+        except (TypeError, ValueError) as error:
+            raise ClientError(f"{call.method} {call.path}: {error}") from None
+        return http.build_request(
+            call.method,
+            self.url + call.path,
+            content=content,
+            params=call.parameters or None,
+            headers=self._headers | ({} if content is None else {"Content-Type": "application/json"}),
+            timeout=max(self._timeout, call.seconds),
+        )
+
+    def _pause(
+        self, call: Call[Any], attempt: int, outcome: httpx2.Response | httpx2.TransportError
+    ) -> float | None:
+        """The seconds to wait before `call` is sent again; None where its `outcome` is the last one."""
+        if attempt >= self._retries or call.retried == "never":
+            return None
+        wait = _FIRST_WAIT * 2**attempt * random.uniform(0.5, 1)
+        if isinstance(outcome, httpx2.Response):
+            if outcome.status_code != 429 and (outcome.status_code != 503 or call.retried != "always"):
+                return None
+            wait = _retry_after(outcome) or wait
+        elif call.retried != "always" and not isinstance(outcome, httpx2.ConnectError):
+            return None
+        return wait if wait <= _LONGEST_WAIT else None
+
+    def _read(self, call: Call[Answered], outcome: httpx2.Response | httpx2.TransportError) -> Answered:
+        """Read an answer. Raises ClientError, and AnswerError for a refusal."""
+        if isinstance(outcome, httpx2.TimeoutException):
+            raise ClientError(
+                f"{self.url}{call.path}: no answer within {max(self._timeout, call.seconds):g} s"
+            ) from None
+        if isinstance(outcome, httpx2.TransportError):
+            raise ClientError(
+                f"{self.url}: no service answers there ({outcome}); start one with `turret serve`, or give "
+                "the address of one that runs"
+            ) from None
+        if outcome.status_code != 200:
+            raise self._refusal(outcome)
+        try:
+            return call.read(outcome.content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the answer"
+            raise ClientError(
+                f"{self.url}{call.path} answers, but not as Turret does ({where}: {first['msg']}); is it a "
+                "Turret service of this release?"
+            ) from None
+
+    def _refusal(self, response: httpx2.Response) -> AnswerError:
+        status, retry_after = response.status_code, _retry_after(response)
+        try:
+            error = ErrorAnswer.model_validate_json(response.content).error
+        except ValidationError:
+            message = f"{self.url} answered {status}: it did not say why; is it a Turret service?"
+            return AnswerError(message, status, retry_after=retry_after)
+        field = f"{error.field}: " if error.field else ""
+        message = f"{self.url} answered {status}: {field}{error.message}"
+        return AnswerError(message, status, error.field, error.value, retry_after)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        return re.fullmatch(r"https?://[^@\s]+", url) is not None and bool(httpx2.URL(url).host)
+    except httpx2.InvalidURL:
+        return False
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    given = response.headers.get("Retry-After", "")
+    return float(given) if re.fullmatch(r"[0-9]{1,6}", given) else None
+
+
+class Client(_Calls):
+    """A client of the service at `url`, with a key of `turret keys new` where the service requires one.
+
+    Admin calls go to the admin port, with an admin key: they need a client of their own. A call that fails
+    is sent again up to `retries` times, after the seconds of `Retry-After` or some tenths of a second, where
+    that cannot repeat an effect: `activate` and `roll_back` only if the service has not received them, the
+    probes never. `timeout` is in seconds, for each attempt; an activation has ten minutes. `http` replaces
+    the connection: for proxies, certificates, or an application in the same process.
+
+    Each method raises ClientError where no service answers, and AnswerError where it refuses. Clients may be
+    shared by threads.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: int = 3,
+        http: httpx2.Client | None = None,
+    ) -> None:
+        super().__init__(url, key, timeout, retries)
+        self._http, self._is_own = (httpx2.Client(mounts=_DIRECT), True) if http is None else (http, False)
+
+    def send(self, call: Call[Answered]) -> Answered:
+        """Send a call of `turret.client.calls`."""
+        request = self._request(call, self._http)
+        for attempt in range(self._retries + 1):
+            outcome: httpx2.Response | httpx2.TransportError
+            try:
+                outcome = self._http.send(request)
+            except httpx2.TransportError as error:
+                outcome = error
+            pause = self._pause(call, attempt, outcome)
+            if pause is None:
+                break
+            time.sleep(pause)
+        return self._read(call, outcome)
+
+    def store_events(self, events: Iterable[Event]) -> EventsAnswer:
+        """Store any number of events, 1,000 a call. After an error, send all again: an id counts once.
+
+        That needs an `event_id` for each; one without gets a random one, new in each call of this method.
+        """
+        return calls.sum_of([self.send(call) for call in calls.event_calls(events)])
+
+    def close(self) -> None:
+        """Close the connections; those of `http` stay open."""
+        if self._is_own:
+            self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncClient(_Calls):
+    """As `Client`, for asyncio: each method is awaited. Clients may be shared by tasks of one event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: int = 3,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        super().__init__(url, key, timeout, retries)
+        self._http, self._is_own = (
+            (httpx2.AsyncClient(mounts=_DIRECT), True) if http is None else (http, False)
+        )
+
+    async def send(self, call: Call[Answered]) -> Answered:
+        """Send a call of `turret.client.calls`."""
+        request = self._request(call, self._http)
+        for attempt in range(self._retries + 1):
+            outcome: httpx2.Response | httpx2.TransportError
+            try:
+                outcome = await self._http.send(request)
+            except httpx2.TransportError as error:
+                outcome = error
+            pause = self._pause(call, attempt, outcome)
+            if pause is None:
+                break
+            await asyncio.sleep(pause)
+        return self._read(call, outcome)
+
+    async def store_events(self, events: Iterable[Event]) -> EventsAnswer:
+        """Store any number of events, as `Client.store_events`."""
+        return calls.sum_of([await self.send(call) for call in calls.event_calls(events)])
+
+    async def close(self) -> None:
+        """Close the connections; those of `http` stay open."""
+        if self._is_own:
+            await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
