@@ -4,7 +4,9 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,10 +15,13 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.conftest import USER_FEATURES
 from tests.support.described_shop import publish_described
+from tests.support.places import ROOT
 from tests.support.service_app import KEY, serving
 from turret.client import AnswerError, AsyncClient, Client, ClientError, calls
 from turret.service.http.routes.probes import STATIC
+from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.listing import point
 
 URL = "http://turret.test:8000"
@@ -126,6 +131,23 @@ def test_the_asynchronous_client_has_the_same_calls(service: TestClient) -> None
             assert (await client.forget_user("many")).deleted == 1_200
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize("page", ["serving.md", "client.md"])
+def test_the_examples_of_the_documents_run(
+    page: str, make_contents: Callable[..., BundleContents], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [f"i{number:04}" for number in range(60)]
+    shop = make_contents(ids=ids, features=USER_FEATURES, times=True)
+    publish(tmp_path, replace(shop, fields=shop.fields | {"year": list(range(1960, 2020))}))
+    with serving(tmp_path) as service:
+        http = httpx2.AsyncClient(transport=httpx2.ASGITransport(service.app))
+        monkeypatch.setattr("turret.client.client.httpx2.Client", lambda **_: service)
+        monkeypatch.setattr("turret.client.client.httpx2.AsyncClient", lambda **_: http)
+        monkeypatch.setattr(service, "close", lambda: None)
+        examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.M | re.S)
+        assert len(examples) == 2
+        exec("\n".join(examples), {"__name__": page})
 
 
 # ---- Retries
