@@ -26,10 +26,13 @@ TRAIN = (
     "tensorboard",
     "torch",
 )
+BUNDLE = ("faiss", "numpy", "onnxruntime", "rich", "typer")
 SERVE = ("fastapi", "hiredis", "orjson", "prometheus_client", "pydantic_settings", "redis", "uvicorn")
 EXTRA_OF = {
     **dict.fromkeys(TRAIN, "train"),
     **dict.fromkeys(SERVE, "serve"),
+    **dict.fromkeys(BUNDLE, "bundle"),
+    "httpx2": "client",
     # Dependencies of jinja2 and fastapi that are imported by their own names.
     "markupsafe": "train",
     "starlette": "serve",

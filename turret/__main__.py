@@ -1,5 +1,20 @@
-"""`python -m turret`."""
+"""`turret`, and `python -m turret`."""
 
-from turret.cli import main
+import sys
 
-main()
+from turret.data.extras import install_hint
+
+
+def main() -> None:
+    """Run the command line; without its extra, say how to install it."""
+    try:
+        from turret.cli import main as run
+    except ModuleNotFoundError as error:
+        if (hint := install_hint(error)) is None:
+            raise
+        sys.exit(f"turret: {hint}")
+    run()
+
+
+if __name__ == "__main__":
+    main()

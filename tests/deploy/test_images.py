@@ -41,9 +41,16 @@ def instructions(target: str, name: str) -> list[str]:
 
 
 def listed(target: str) -> list[Requirement]:
-    """The requirements of an image."""
-    wanted = [PROJECT["dependencies"], *(PROJECT["optional-dependencies"][one] for one in EXTRAS[target])]
-    return [Requirement(line) for lines in wanted for line in lines]
+    """The requirements of an image: those of its extras, and of the extras that these name."""
+    found = [Requirement(line) for line in PROJECT["dependencies"]]
+    waiting = list(EXTRAS[target])
+    while waiting:
+        for needed in map(Requirement, PROJECT["optional-dependencies"][waiting.pop()]):
+            if needed.name == "turret":
+                waiting += needed.extras
+            else:
+                found.append(needed)
+    return found
 
 
 def installed_with(wanted: list[Requirement]) -> set[str]:
