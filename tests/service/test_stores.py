@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.stores import ADDRESSES
+from tests.support.plugin import install
 from tests.support.service_app import post_events, recommended, serving
 from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import (
@@ -342,6 +343,19 @@ def test_other_addresses_are_refused_with_those_that_work(address: str, words: s
 def journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package of `journal://` is installed."""
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "fixtures" / "journal_store")
+
+
+def test_two_packages_with_one_scheme_are_refused_and_none_replaces_a_shipped_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, entry in (("one", "both"), ("two", "both"), ("thief", "memory")):
+        install(tmp_path, name, "", {"turret.stores": f"{entry} = {name}:STORE"})
+    with pytest.raises(ServiceError, match="one:STORE and two:STORE both add"):
+        opened("both://x")
+    with pytest.raises(ServiceError, match=r"memory://.*both://"):
+        opened("another://x")
+    assert isinstance(opened("memory://").histories, SqliteHistory)
 
 
 @pytest.mark.usefixtures("journal")

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -456,6 +457,35 @@ async def test_a_call_that_is_given_up_while_it_waits_leaves_no_lock(
     assert current(three) == "v3"
 
 
+def test_a_call_that_is_given_up_while_it_commits_keeps_the_lock_until_that_is_done(
+    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slowly(root: Path, record: Record) -> None:
+        begun.set()
+        may_end.wait(60)
+        keep_record(root, record)
+
+    monkeypatch.setattr(activation_module, "keep_record", slowly)
+
+    async def give_up() -> Member:
+        member = await joined(three, server)
+        activating = asyncio.create_task(member.activate("v2"))
+        await asyncio.to_thread(begun.wait)
+        activating.cancel()
+        await asyncio.wait([activating], timeout=0)
+        with pytest.raises(BusyError), activation_lock(three, 0.0):
+            pass
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await activating
+        await member.holder.follow()
+        return member
+
+    assert state(asyncio.run(give_up())) == ("v2", "v2", 2)
+
+
 @in_virtual_time
 async def test_files_that_are_replaced_after_the_gate_are_not_activated(
     three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, monkeypatch: pytest.MonkeyPatch
@@ -780,6 +810,21 @@ async def test_a_member_reports_what_it_has_and_counts_the_others(three: Path, s
     assert seen() == (1, 0)
     await new.follower.leave()
     assert server.reports == {}
+
+
+@in_virtual_time
+async def test_a_member_keeps_the_live_version_without_the_store_and_says_so_once(
+    three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = await joined(three, server)
+    with server.failing():
+        await member.follow(5)
+    assert member.version == "v1"
+    assert [one for one in caplog.messages if "activations are refused" in one] == [
+        "the store is unavailable; the live version stays, and activations are refused"
+    ]
+    await member.follow(1)
+    assert "the record of the live version is followed again" in caplog.messages
 
 
 @in_virtual_time
