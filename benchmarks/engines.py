@@ -30,7 +30,6 @@ from benchmarks.serving_shop import VERSIONS, Served, served_shop
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import compile_filter
-from turret.tower.engines.engine import Limits, open_engine
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.index_settings import EngineSettings, IndexSettings
 
@@ -102,26 +101,17 @@ def _measure(
 
 
 def published(bundles: Path, name: str, server: EngineServer) -> dict[str, Any]:
-    """Publish a version on an engine: seconds, efforts, recall, and the bytes of an item."""
+    """Publish a version on an engine: seconds, and the bytes of an item."""
     assert server.process is not None
     before = resident_bytes(server.process.pid)
     begun = time.perf_counter()
     target = publish_to_engine(bundles / "exact", server.url, RECALL, name)
     seconds = time.perf_counter() - begun
     bundle = Bundle.open(target)
-    settings = bundle.manifest.index
-    assert isinstance(settings, EngineSettings)
     grown = resident_bytes(server.process.pid) - before
-    engine = open_engine(server.url, Limits())
-    said = engine.bytes_of(settings.collection)
-    engine.close()
     return {
         "publish_s": seconds,
         "resident_bytes_an_item": grown / len(bundle.vectors),
-        "said_bytes_an_item": None if said is None else said / len(bundle.vectors),
-        "subset_rows": settings.subset_rows,
-        "efforts": [one.model_dump() for one in settings.efforts],
-        "measured_recall": [one.model_dump() for one in bundle.manifest.recall],
     }
 
 
@@ -180,8 +170,6 @@ def cell(service: Running, one: Asked, truth: Sequence[Sequence[Any]], seconds: 
         "recall": shared / sum(map(len, truth)),
         "short_answers": short,
         "requests_per_s": outcome.rate(),
-        "p50_s": outcome.percentile(0.5),
-        "p99_s": outcome.percentile(0.99),
     }
 
 

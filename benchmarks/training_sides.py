@@ -36,17 +36,13 @@ def pooled(data: PreparedData, work: Path) -> Side:
     return training(data, work / "pooled", "youtubednn", changes)
 
 
-def transformer_sampled(data: PreparedData, work: Path) -> Side:
-    """The transformer with 256 uniform candidates a step."""
-    objective = f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={SAMPLED}}}}}'
+def transformer(data: PreparedData, work: Path, sampled: bool) -> Side:
+    """The transformer with 256 uniform candidates a step, or with the full softmax."""
+    objective = 'objective={loss="full_softmax"}'
+    if sampled:
+        objective = f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={SAMPLED}}}}}'
     changes = [f"tower.user.history_length={SESSION_LENGTH}", objective]
-    return training(data, work / "transformer_sampled", "transformer", changes)
-
-
-def transformer_full(data: PreparedData, work: Path) -> Side:
-    """The transformer with the full softmax."""
-    changes = [f"tower.user.history_length={SESSION_LENGTH}", 'objective={loss="full_softmax"}']
-    return training(data, work / "transformer_full", "transformer", changes)
+    return training(data, work / f"transformer{sampled}", "transformer", changes)
 
 
 def training(data: PreparedData, folder: Path, experiment: str, changes: list[str]) -> Side:

@@ -48,8 +48,7 @@ from benchmarks.training_sides import (
     bare_transformer,
     pooled,
     training,
-    transformer_full,
-    transformer_sampled,
+    transformer,
 )
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -173,10 +172,7 @@ def contests(data: PreparedData, work: Path, quick: bool) -> list[Contest]:
     positions = write_positions(data, work / "positions.npz", HISTORY_LENGTH, POSITIONS // share)
     events = write_events(data, work / "events.npz", len(data.users) // share)
     pooled_tower = pooled(data, work)
-    sampled, full = (
-        transformer_sampled(data, work),
-        transformer_full(data, work),
-    )
+    sampled, full = transformer(data, work, sampled=True), transformer(data, work, sampled=False)
     bare_sampled, bare_full = bare_transformer(data, sampled=True), bare_transformer(data, sampled=False)
     return [
         Contest("pooled_over_best_peer", pooled_tower, 100, POOLED, positions),
