@@ -25,11 +25,11 @@ from benchmarks.harness import Options, run
 from benchmarks.peers.contestants import THREADS, Contestant, sasrec, write_events
 from benchmarks.peers.peer import PeerError, peers_option
 from benchmarks.processes import seconds_to_first_answer
+from turret.activation.live import activate_version
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.service.client import activate_version
 from turret.training.commands import export_run
 from turret.training.config.experiment import EvaluationConfig, load_experiment
 from turret.training.evaluation.evaluation import evaluate

@@ -3,7 +3,6 @@
 __all__ = [
     "calls",
     "cli",
-    "client",
     "components",
     "error_responses",
     "errors",

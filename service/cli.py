@@ -1,4 +1,4 @@
-"""The commands `serve`, `versions` and `rollback`; each imports its dependencies when it runs."""
+"""The commands `serve` and `versions`; each imports its dependencies when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,6 @@ import typer
 from turret.tower.cli import BUNDLES, AsJson, Bundles
 
 URL = "http://127.0.0.1:8000"
-ADMIN_URL = "http://127.0.0.1:8001"
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -52,20 +51,6 @@ def versions(bundles: Bundles = BUNDLES, as_json: AsJson = False) -> None:
 
     Example: `turret versions --bundles var/bundles`
     """
-    from turret.service.client import print_versions
+    from turret.service.versions.commands import print_versions
 
     print_versions(bundles, as_json)
-
-
-@app.command()
-def rollback(
-    url: Annotated[str, typer.Option(help="The running service, by its admin port.")] = ADMIN_URL,
-    bundles: Bundles = BUNDLES,
-) -> None:
-    """Bring back the version that a running service served before this one.
-
-    Example: `turret rollback --url http://127.0.0.1:8001`
-    """
-    from turret.service.client import roll_back
-
-    print(roll_back(bundles, url))

@@ -7,14 +7,6 @@ class ServiceError(TurretError):
     """The base of all: an invalid setting or request, or a failed operation."""
 
 
-class AnswerError(ServiceError):
-    """A running service has refused a call of the command line with this HTTP `status`."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class UnavailableError(ServiceError):
     """A part of the service that a request needs is unavailable.
 

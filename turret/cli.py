@@ -120,7 +120,7 @@ def recommend(
 
     Example: `turret recommend --user u00042 --data var/prepared -k 5`
     """
-    from turret.service import client
+    from turret import recommending
 
     items: list[int | str] | None = list(history) if history else None
     words = list(history or [])
@@ -129,11 +129,17 @@ def recommend(
 
         known = look_up(data, user, limit=1000)
         user, items = str(known.user), known.items
-        words = [client.item_text(*shown) for shown in zip(known.items, known.fields, strict=True)]
-    answer = client.recommend(url, k, user, items, wait)
-    if items is None and user is not None:
-        words = client.stored_history(url, user)
-    client.print_recommendations(answer, words, as_json)
+        words = [recommending.item_text(*shown) for shown in zip(known.items, known.fields, strict=True)]
+    with recommending.service_client(url) as client:
+        recommending.wait_until_ready(client, wait)
+        if items is not None:
+            answer = client.recommend(history=items, k=k)
+        elif user is not None:
+            answer = client.recommend(user_id=user, k=k)
+            words = recommending.stored_history(client, user)
+        else:
+            answer = client.recommend(k=k)
+    recommending.print_recommendations(answer, words, as_json)
 
 
 def main() -> None:

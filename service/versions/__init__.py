@@ -2,6 +2,7 @@
 
 __all__ = [
     "activation",
+    "commands",
     "folder",
     "follower",
     "gate",

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import commands
-from turret.service.client import _from_environment
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings, read_settings
+from turret.service.versions.commands import _from_environment
 from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
 
 

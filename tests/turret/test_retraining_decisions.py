@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +10,13 @@ import pytest
 from tests.support.retrainings import record, size
 from turret.activation.held_out import HeldOut
 from turret.activation.not_worse import Comparison
+from turret.client import AnswerError, ClientError
+from turret.client.answers import RoutesAnswer, RouteShare
 from turret.data.errors import DataError
 from turret.retraining import deployment
 from turret.retraining.deployment import deploy, judge_canary, waiting_canary
 from turret.retraining.record import EndedCanary, Retraining, iso
 from turret.retraining.settings import RetrainSettings, Situation, choose_mode
-from turret.service.errors import AnswerError, ServiceError
 
 USUAL = Situation(has_live=True, data_changed=False, warm_starts=2, new_events=0.1, new_items=0.05)
 RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_share=0.2, warm_starts=5)
@@ -69,23 +69,22 @@ class Service:
 
     def __init__(self, live: str | None, canary: str | None = None) -> None:
         self.live = live
-        self.canary: dict[str, Any] | None = {"version": canary, "share": 0.25} if canary else None
+        self.canary = RouteShare(version=canary, share=0.25) if canary else None
         self.calls: list[str] = []
         self.error: Exception | None = None
 
-    def routes(self, bundles: Path, url: str) -> dict[str, Any]:
-        return {"live": self.live, "canary": self.canary, "shadow": None}
+    def routes(self, bundles: Path, url: str) -> RoutesAnswer:
+        return RoutesAnswer(live=self.live, canary=self.canary, shadow=None)
 
-    def set_routes(self, bundles: Path, url: str, changes: dict[str, Any]) -> dict[str, Any]:
+    def set_canary(self, bundles: Path, url: str, version: str | None, share: float = 1.0) -> None:
         self.calls.append("route")
-        self.canary = changes["canary"]
-        return self.routes(bundles, url)
+        self.canary = None if version is None else RouteShare(version=version, share=share)
 
     def activate(self, version: str, bundles: Path, url: str | None) -> str:
         self.calls.append("activate")
         if self.error:
             raise self.error
-        if self.canary and self.canary["version"] == version:
+        if self.canary and self.canary.version == version:
             self.canary = None
         self.live = version
         return f"{version} is live"
@@ -99,7 +98,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Make:
     def make(live: str | None, canary: str | None = None) -> Service:
         made = Service(live, canary)
         monkeypatch.setattr(deployment, "read_routes", made.routes)
-        monkeypatch.setattr(deployment, "set_routes", made.set_routes)
+        monkeypatch.setattr(deployment, "set_canary", made.set_canary)
         monkeypatch.setattr(deployment, "activate_version", made.activate)
         monkeypatch.setattr(deployment, "live_version", lambda bundles, url: made.live)
         return made
@@ -125,7 +124,7 @@ def test_a_good_version_becomes_the_canary_once(service: Make) -> None:
     assert (first.decision, first.status) == ("canary", 0)
     assert first.message.endswith("new is the canary for 25.0% of the users; the next run decides on it.")
     deploy(SETTINGS, STATE)
-    assert (made.live, made.canary) == ("old", {"version": "new", "share": 0.25})
+    assert (made.live, made.canary) == ("old", RouteShare(version="new", share=0.25))
     assert made.calls == ["route"]
 
 
@@ -146,8 +145,8 @@ def test_a_conflict_is_a_refusal_and_an_unreachable_service_is_an_error(service:
     made.error = AnswerError("the gate refuses", 409)
     refused = deploy(SETTINGS, STATE)
     assert (refused.decision, refused.status, refused.message) == ("refused", 1, "the gate refuses")
-    for made.error in (AnswerError("busy", 503), ServiceError("no service")):
-        with pytest.raises(ServiceError):
+    for made.error in (AnswerError("busy", 503), ClientError("no service")):
+        with pytest.raises(ClientError):
             deploy(SETTINGS, STATE)
 
 

@@ -1,1 +1,1 @@
-"""Activation of a version, after a comparison of its metrics with those of another one."""
+"""Activation of a version in a folder or a running service, after a comparison with another one."""

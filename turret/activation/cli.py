@@ -1,4 +1,4 @@
-"""The command `turret activate`; it imports its dependencies when it runs."""
+"""The commands `activate` and `rollback`; each imports its dependencies when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +8,8 @@ import typer
 from turret.data.cli import PREPARED
 from turret.data.errors import TurretError
 from turret.tower.cli import BUNDLES, Bundles
+
+ADMIN_URL = "http://127.0.0.1:8001"
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -61,9 +63,9 @@ def activate(
 
     Example: `turret activate spring --not-worse-than live --data var/prepared`
     """
+    from turret.activation.live import activate_version, live_version
     from turret.activation.not_worse import MARGIN, METRIC, compare_versions
     from turret.data.prepared import PreparedData
-    from turret.service.client import activate_version, live_version
 
     other = live_version(bundles, url) if not_worse_than == "live" else not_worse_than
     if not_worse_than is None:
@@ -80,3 +82,17 @@ def activate(
         compared = compare_versions(bundles, version, other, prepared, metric or METRIC, loss)
         print(compared.check(), flush=True)
     print(activate_version(version, bundles, url, force))
+
+
+@app.command()
+def rollback(
+    url: Annotated[str, typer.Option(help="The running service, by its admin port.")] = ADMIN_URL,
+    bundles: Bundles = BUNDLES,
+) -> None:
+    """Bring back the version that a running service served before this one.
+
+    Example: `turret rollback --url http://127.0.0.1:8001`
+    """
+    from turret.activation.live import roll_back
+
+    print(roll_back(bundles, url))

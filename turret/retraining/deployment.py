@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from turret.activation.live import activate_version, live_version, read_routes, set_canary
 from turret.activation.not_worse import Comparison, UnclearError, WorseError, compare_versions
+from turret.client import AnswerError
+from turret.client.answers import RouteShare
 from turret.data.errors import DataError, TurretError
 from turret.data.files import sweep
 from turret.data.prepared import PreparedData
 from turret.retraining.record import Decision, EndedCanary, Retraining, read_records, report
 from turret.retraining.settings import RetrainSettings
-from turret.service.client import activate_version, live_version, read_routes, set_routes
-from turret.service.errors import AnswerError
 from turret.service.versions.folder import activation_lock, kept_record
 from turret.service.versions.gate import FOLDER as GATE
 from turret.tower.engines.collections import drop_unneeded
@@ -60,7 +61,7 @@ def _judged(comparison: Comparison) -> tuple[Decision | None, str, int]:
 def deploy(settings: RetrainSettings, state: Retraining) -> Retraining:
     """Activate the new version, or route users to it as the canary; the same call again changes nothing.
 
-    A version that fails the gate is refused. Raises ServiceError where the service can't be reached.
+    A version that fails the gate is refused. Raises ClientError where the service can't be reached.
     """
     version = state.version or state.run
     live = live_version(settings.bundles, settings.url)
@@ -83,9 +84,9 @@ def _activate(settings: RetrainSettings, version: str) -> str:
 
 
 def _make_canary(settings: RetrainSettings, version: str) -> str:
-    canary = {"version": version, "share": settings.canary}
-    if read_routes(settings.bundles, settings.url or "").get("canary") != canary:
-        set_routes(settings.bundles, settings.url or "", {"canary": canary})
+    url, share = settings.url or "", settings.canary or 0.0
+    if read_routes(settings.bundles, url).canary != RouteShare(version=version, share=share):
+        set_canary(settings.bundles, url, version, share)
     return f"{version} is the canary for {settings.canary:.1%} of the users; the next run decides on it."
 
 
@@ -108,12 +109,12 @@ def judge_canary(settings: RetrainSettings, canary: str | None) -> EndedCanary |
     if canary is None or settings.url is None:
         return None
     routes = read_routes(settings.bundles, settings.url)
-    if routes["live"] == canary:
+    if routes.live == canary:
         return EndedCanary(version=canary, decision="promoted", message="It is live already.")
-    if (routes.get("canary") or {}).get("version") != canary:
+    if routes.live is None or routes.canary is None or routes.canary.version != canary:
         return EndedCanary(version=canary, decision="ended", message="It is the canary no longer.")
     try:
-        comparison = _compared(settings, canary, routes["live"])
+        comparison = _compared(settings, canary, routes.live)
     except DataError as error:
         report(f"The canary {canary} stays: {error}")
         return None
@@ -127,7 +128,7 @@ def judge_canary(settings: RetrainSettings, canary: str | None) -> EndedCanary |
             if not _is_refusal(error):
                 raise
             message = str(error)
-    set_routes(settings.bundles, settings.url, {"canary": None})
+    set_canary(settings.bundles, settings.url, None)
     report(f"The canary {canary} is ended: {message}")
     return EndedCanary(version=canary, decision="ended", message=message, figures=comparison)
 
@@ -147,8 +148,8 @@ def protected_versions(bundles: Path, url: str | None, records: Sequence[Retrain
     named = [route.version for route in (kept.routes.canary, kept.routes.shadow) if route] if kept else []
     if url is not None:
         answered = read_routes(bundles, url)
-        lives.append(answered["live"])
-        named += [answered[kind]["version"] for kind in ("canary", "shadow") if answered.get(kind)]
+        lives.append(answered.live)
+        named += [route.version for route in (answered.canary, answered.shadow) if route]
     previous = [next((version for version in known if version != live), None) for live in lives]
     previous += [record.live for record in records if record.version in lives]
     return {version for version in (*lives, *named, *previous) if version is not None}

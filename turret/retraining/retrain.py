@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from turret.activation.live import live_version
+from turret.client import ClientError
 from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
@@ -31,7 +33,6 @@ from turret.retraining.record import (
 )
 from turret.retraining.settings import RetrainSettings, Situation, choose_mode
 from turret.retraining.training import evaluate_run, publish_run, train_run
-from turret.service.client import live_version
 from turret.service.errors import ServiceError
 from turret.tower.errors import BundleError
 
@@ -52,7 +53,7 @@ def _begin(settings: RetrainSettings, state: Retraining) -> Retraining:
     """Look at the data and at the live version.
 
     Raises DataError for data that can't be used, BundleError for a live version that can't be read,
-    ServiceError where the service can't be reached.
+    ClientError where the service can't be reached.
     """
     data, live = open_data(settings), live_version(settings.bundles, settings.url)
     changed = is_changed(data, read_records(settings.work), live_manifest(settings, live))
@@ -214,7 +215,7 @@ def _may_pass(state: Retraining, error: TurretError | OSError) -> bool:
     if state.after is None:
         return False
     passing = isinstance(error, BundleError | OSError) and state.failures + 1 < _MOST_FAILURES
-    return isinstance(error, ServiceError) or passing
+    return isinstance(error, ServiceError | ClientError) or passing
 
 
 def _now() -> str:

@@ -1,0 +1,242 @@
+"""The commands that ask a running service, or work on a folder of bundles."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from tests.conftest import contents
+from turret import recommending
+from turret.activation.live import activate_version
+from turret.cli import app
+from turret.client import AnswerError, Client, ClientError
+from turret.client.answers import RecommendAnswer
+from turret.service.errors import ServiceError
+from turret.service.versions.commands import print_versions
+from turret.service.versions.gate import read_report
+from turret.tower.bundle.publish import publish
+from turret.tower.errors import BundleError
+from turret.tower.format.listing import current
+
+URL = "http://turret.test:8000"
+NONE_LIVE = {"error": {"field": "", "value": None, "message": "no version"}}
+READY = {"status": "ready", "version": "v1"}
+
+
+class Server:
+    """A service that gives these answers in order, then the last one again; with none, nothing listens."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, Any]] = []
+        self.requests: list[tuple[str, str, Any, str | None]] = []
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        body = json.loads(request.content) if request.content else None
+        path = request.url.raw_path.decode()
+        self.requests.append((request.method, path, body, request.headers.get("Authorization")))
+        if not self.answers:
+            raise httpx2.ConnectError("refused")
+        status, answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return httpx2.Response(status, json=answer)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    for name in ("TURRET_ADMIN_KEY", "TURRET_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    server = Server()
+    transport = httpx2.MockTransport(server)
+    with httpx2.Client(transport=transport) as http:
+        monkeypatch.setattr("turret.client.client.httpx2.Client", lambda **_: http)
+        monkeypatch.setattr(http, "close", lambda: None)
+        yield server
+
+
+# ---- Recommendations
+
+
+class Time:
+    """In the place of the module: the time passes by sleeping alone."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("answers", "seconds", "asked", "refusal"),
+    [
+        ([(503, {}), (503, {}), (200, READY)], 30, 3, None),
+        ([(503, NONE_LIVE)], 0.25, 4, "503: no version"),
+        ([], 0.25, 4, "no service answers there"),
+        ([], 0, 1, "no service answers there"),
+    ],
+)
+def test_waiting_ends_when_the_service_is_ready_or_the_time_is_over(
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[tuple[int, Any]],
+    seconds: float,
+    asked: int,
+    refusal: str | None,
+) -> None:
+    monkeypatch.setattr(recommending, "time", Time())
+    server.answers = answers
+    if refusal is None:
+        recommending.wait_until_ready(Client(URL), seconds)
+    else:
+        with pytest.raises(ClientError, match=refusal):
+            recommending.wait_until_ready(Client(URL), seconds)
+    assert len(server.requests) == asked
+
+
+ANSWER = {
+    "version": "v1",
+    "items": [
+        {
+            "id": 7,
+            "score": 1.256,
+            "source": "towers",
+            "fields": {"title": "Amélie", "genres": ["drama", "war"]},
+        },
+        {"id": 8, "score": -2.0, "source": "popular", "fields": {"title": None, "genres": []}},
+    ],
+    "degraded": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "body"),
+    [
+        (["--user", "ann"], {"k": 5, "user_id": "ann"}),
+        (["--user", "ann", "--history", "3", "--history", "x"], {"k": 5, "history": ["3", "x"]}),
+        ([], {"k": 5}),
+    ],
+)
+def test_a_history_that_is_given_stands_for_the_user(
+    server: Server, options: list[str], body: dict[str, Any]
+) -> None:
+    """And the service is waited for first."""
+    server.answers = [(200, READY), (200, ANSWER), (200, {"user_id": "ann", "total": 0, "events": []})]
+    done = CliRunner().invoke(app, ["recommend", "-k", "5", "--url", URL, *options])
+    assert done.exit_code == 0, done.output
+    assert server.requests[:2] == [("GET", "/readyz", None, None), ("POST", "/v1/recommend", body, None)]
+
+
+def test_a_stored_history_is_requested_by_an_id_of_any_letters(server: Server) -> None:
+    """Slashes, blanks, question marks and accents are part of the id, not of the address."""
+    events = [{"event_id": "e", "item_id": item, "time": "", "kind": None} for item in (3, "x")]
+    server.answers = [(200, {"user_id": "a", "total": 2, "events": events})]
+    assert recommending.stored_history(Client(URL), "a/b c?é") == ["3", "x"]
+    assert server.requests == [("GET", "/v1/users/a%2Fb%20c%3F%C3%A9", None, None)]
+
+
+def test_a_key_that_may_only_ask_shows_no_stored_history(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The recommendation is shown without the history; other errors are raised."""
+    server.answers = [(403, {}), (401, {})]
+    assert recommending.stored_history(Client(URL), "ann") == []
+    assert "scope write" in capsys.readouterr().err
+    with pytest.raises(AnswerError):
+        recommending.stored_history(Client(URL), "ann")
+
+
+def cells(printed: str) -> list[list[str]]:
+    lines = [line for line in printed.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_the_answer_stands_beside_the_newest_of_the_history(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten of it at most, the newest first, and the number of all; what the version doesn't know is named."""
+    answer = RecommendAnswer.model_validate({**ANSWER, "unknown_items": [3, "x"]})
+    recommending.print_recommendations(answer, [f"old {n}" for n in range(12)], as_json=False)
+    shown = capsys.readouterr().out
+    assert cells(shown)[:2] == [
+        ["old 11", "Amélie (drama, war) [7]", "1.26", "towers"],
+        ["old 10", "8", "-2.00", "popular"],
+    ]
+    assert [row[0] for row in cells(shown)[2:]] == [f"old {n}" for n in range(9, 1, -1)]
+    assert "version v1" in shown
+    assert "(12 items)" in shown
+    assert shown.endswith("not in this version's catalog: 3, x\n")
+    recommending.print_recommendations(RecommendAnswer.model_validate(ANSWER), [], as_json=False)
+    assert [row[0] for row in cells(capsys.readouterr().out)] == ["", ""]
+    recommending.print_recommendations(RecommendAnswer.model_validate(ANSWER), ["something"], as_json=True)
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == ANSWER
+    assert "Amélie" in shown
+
+
+# ---- Versions
+
+
+UNTIL = "2024-05-01T12:30:00.000+00:00"
+
+
+def test_the_table_of_versions_marks_the_current_one_and_the_broken_ones(
+    bundles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = {"test": {"towers": {"ndcg@10": {"mean": 0.123456}}}}
+    publish(bundles, replace(contents("v2", seed=3), metrics=measured, data_until=UNTIL))
+    publish(bundles, contents("v3", seed=4))
+    (bundles / "v3" / "manifest.json").unlink()
+    print_versions(bundles, as_json=False)
+    rows = cells(capsys.readouterr().out)
+    first, second = (next(row for row in rows if row[1] == name) for name in ("v1", "v2"))
+    assert (first[0], *first[3:]) == ("*", "", "60", "not evaluated", "current", "")
+    assert (second[0], *second[3:]) == ("", UNTIL[:16], "60", "0.1235", "", "")
+    broken = [row for row in rows if row not in (first, second)]
+    assert broken[0][:6] == ["", "v3", "", "", "", "not evaluated"]
+    assert "can't be read" in " ".join(row[6] for row in broken)
+    print_versions(bundles, as_json=True)
+    listed = {one["version"]: one for one in json.loads(capsys.readouterr().out)}
+    assert (listed["v1"]["is_current"], listed["v1"]["item_count"]) == (True, 60)
+
+
+def test_a_folder_has_the_gate_of_a_service(bundles: Path) -> None:
+    """Answers that have nothing in common with the current ones are refused there too, unless forced."""
+    publish(bundles, contents("v2", ids=range(200, 240), seed=1))
+    with pytest.raises(BundleError, match=r"in common.*force"):
+        activate_version("v2", bundles, None)
+    assert current(bundles) == "v1"
+    report = read_report(bundles, "v2")
+    assert report is not None
+    assert report.reason == "overlap"
+    activate_version("v2", bundles, None, force=True)
+    assert current(bundles) == "v2"
+    forced = read_report(bundles, "v2")
+    assert forced is not None
+    assert forced.passed
+
+
+@pytest.mark.parametrize("place", ["the-environment", "a-file-elsewhere", "beside-the-bundles"])
+def test_a_running_service_gets_its_key(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The one of the environment, or else of the file of the settings, or the one that the service wrote."""
+    server.answers = [(200, {"version": "v2", "previous": "v1"})]
+    (tmp_path / "admin.key").write_text("of-beside-the-bundles\n")
+    if place == "a-file-elsewhere":
+        (tmp_path / "elsewhere.key").write_text("of-a-file-elsewhere\n")
+        monkeypatch.setenv("TURRET_ADMIN_KEY_FILE", str(tmp_path / "elsewhere.key"))
+    elif place == "the-environment":
+        monkeypatch.setenv("TURRET_ADMIN_KEY", "of-the-environment")
+    said = activate_version("v2", tmp_path, URL)
+    assert server.requests == [("POST", "/admin/activate", {"version": "v2"}, f"Bearer of-{place}")]
+    assert said == f"{URL} serves v2 now (before: v1)."
+
+
+def test_without_a_key_it_is_said_where_one_would_be(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match=r"admin\.key.*TURRET_ADMIN_KEY.*--bundles"):
+        activate_version("v2", tmp_path, URL)
+    assert server.requests == []

@@ -1,0 +1,72 @@
+"""`turret recommend`: the answer of a running service beside the history."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+from turret.client import AnswerError, Client, ClientError
+from turret.client.answers import RecommendAnswer
+from turret.data.text import text_table
+
+_SHOWN_HISTORY = 10
+_WIDTH = 110
+
+
+def service_client(url: str) -> Client:
+    """A client with the key of TURRET_API_KEY, if there is one."""
+    return Client(url, os.environ.get("TURRET_API_KEY") or None)
+
+
+def wait_until_ready(client: Client, seconds: float) -> None:
+    """Wait until the service is ready. Raises ClientError after `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            client.ready()
+            return
+        except ClientError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(0.1)
+
+
+def print_recommendations(answer: RecommendAnswer, history: Sequence[str], as_json: bool) -> None:
+    """Print an answer beside the newest items of the history (formatted, oldest first)."""
+    if as_json:
+        shown = answer.model_dump(mode="json", exclude_unset=True)
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
+        return
+    headings = f"history, newest first ({len(history)} items)", "what next?", "score", "source"
+    newest = list(reversed(history))[:_SHOWN_HISTORY]
+    rows = []
+    for used, item in zip_longest(newest, answer.items):
+        of_item = ("", "", "")
+        if item is not None:
+            of_item = item_text(item.id, item.fields), f"{item.score:.2f}", item.source
+        rows.append((used or "", *of_item))
+    print(text_table(headings, rows, f"version {answer.version}", width=_WIDTH, right=("score",)))
+    if answer.unknown_items:
+        print(f"not in this version's catalog: {', '.join(map(str, answer.unknown_items))}")
+
+
+def item_text(item: int | str, fields: dict[str, Any]) -> str:
+    """Format an item: its title or first text, its first list such as genres, and its id."""
+    title = fields.get("title") or next((text for text in fields.values() if isinstance(text, str)), None)
+    lists = [", ".join(map(str, values)) for values in fields.values() if isinstance(values, list) and values]
+    return f"{title}{f' ({lists[0]})' if lists else ''} [{item}]" if title else str(item)
+
+
+def stored_history(client: Client, user: str) -> list[str]:
+    """The ids of a user's stored history, oldest first; empty, with a notice, if the key may not read it."""
+    try:
+        events = client.user(user).events
+    except AnswerError as error:
+        if error.status != 403:
+            raise
+        print("the stored history isn't shown: it needs a key of the scope write", file=sys.stderr)
+        return []
+    return [str(event.item_id) for event in events]
