@@ -27,6 +27,5 @@ def matmul_dtype(device: torch.device, precision: str) -> torch.dtype | None:
 
 def _cpu_has_bfloat16() -> bool:
     """Whether the CPU has instructions for bfloat16 products; without them torch is slower in it."""
-    has_amx: bool = torch.cpu._is_amx_tile_supported()
-    has_avx: bool = torch.cpu._is_avx512_bf16_supported()
-    return has_amx or has_avx
+    known = torch.cpu.get_capabilities()
+    return any(known.get(name, False) for name in ("amx_bf16", "avx512_bf16"))

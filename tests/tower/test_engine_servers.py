@@ -1,10 +1,8 @@
 """The contract of engines, held to the engine of the tests, to Redis search and to Milvus really running."""
 
 import signal
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,6 @@ from tests.support.tools import require
 from tests.support.until import until
 from turret.tower.catalog.columns import Interval
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
-from turret.tower.engines.access import Access, Connection
 from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits, open_engine
 from turret.tower.errors import EngineError
 
@@ -231,31 +228,6 @@ def test_an_engine_that_is_not_there_is_said(scheme: str) -> None:
 
 
 # --- Servers that hang and die
-
-
-@pytest.mark.process
-def test_an_answer_that_drips_is_left() -> None:
-    """Each byte comes within the time limit of the client; the answer would take a day."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def drip() -> None:
-            with suppress(OSError):
-                while True:
-                    client, _ = listening.accept()
-                    threading.Thread(target=each_byte, args=(client,), daemon=True).start()
-
-        def each_byte(client: socket.socket) -> None:
-            with suppress(OSError), client:
-                client.sendall(b"$100000000\r\n")
-                while True:
-                    client.sendall(b"x")
-                    threading.Event().wait(0.01)
-
-        threading.Thread(target=drip, daemon=True).start()
-        url = f"redis://127.0.0.1:{listening.getsockname()[1]}"
-        made = Connection(url, Access(seconds=0.1, failures=1))
-        with pytest.raises(EngineError, match="can't be reached or is too slow"):
-            made.search("turret_items", QUERIES[0], 3, 100, None, COUNT)
 
 
 @pytest.mark.nightly

@@ -56,8 +56,6 @@ class Session:
         except Exception as error:  # onnxruntime's own errors have no common base
             raise BundleError(f"{name} can't be run ({_first_line(error)}); export it again") from None
         self._session = session
-        # `session.run` without its check of the names, which costs a microsecond.
-        self._run = session._sess.run
         self._outputs = [output]
         self.shapes: dict[str, list[Any]] = {entry.name: entry.shape for entry in session.get_inputs()}
 
@@ -78,7 +76,7 @@ class Session:
         Raises BundleError when it can't be run, or their shape is another.
         """
         try:
-            vectors: NDArray[np.float32] = self._run(self._outputs, inputs, None)[0]
+            vectors: NDArray[np.float32] = self._session.run(self._outputs, inputs)[0]
         except Exception as error:  # onnxruntime's own errors have no common base
             raise BundleError(f"{self._name} can't be run ({_first_line(error)})") from None
         if vectors.shape != shape:
