@@ -12,7 +12,6 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
-from turret.tower.layers.linear import set_matmul_dtype
 from turret.training.batches.batches import Batch, TrainingBatches, prefetched
 from turret.training.checkpoint import (
     Checkpoint,
@@ -85,8 +84,6 @@ class Trainer:
             experiment.objective, experiment.tower, data, seed, self.device, since
         ).to(self.device)
         self.objective.products = matmul_dtype(self.device, self.settings.precision)
-        if self.device.type == "cpu":
-            set_matmul_dtype(self.model, self.objective.products)
         lazy, line = lazy_tables(self.model, self.settings, self.objective.sampler is not None)
         if line:
             self.report(line)
@@ -215,7 +212,8 @@ class Trainer:
         return loss
 
     def _precision(self) -> AbstractContextManager[object]:
-        # On the CPU only matrix products are faster in bfloat16; set_matmul_dtype sets those.
+        # On the CPU the products of the towers are no faster in bfloat16, and those of scores have a type of
+        # their own (`objective.products`).
         if self.device.type == "cpu" or self.settings.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)

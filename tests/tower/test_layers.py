@@ -6,15 +6,15 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import relu
 
 from tests.tower.small_towers import ITEMS, item_features, user_features
 from turret.tower.errors import TowerError
 from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, bag_codes, selected_features
-from turret.tower.layers.linear import Linear, perceptron, set_matmul_dtype
 from turret.tower.layers.packed import PackedHistories, gather_rows, ranges
 from turret.tower.layers.windows import window_means, window_sums
+from turret.tower.towers.user import perceptron
 
 
 def windows(starts: list[int], ends: list[int], left_out: list[int] | None = None) -> PackedHistories:
@@ -125,48 +125,6 @@ def test_the_gradient_is_the_same_bit_for_bit_in_every_run() -> None:
 def test_ranges_are_laid_end_to_end() -> None:
     """Empty ranges leave nothing."""
     assert ranges(torch.tensor([5, 9, 2]), torch.tensor([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]
-
-
-def pair(bias: bool) -> tuple[Linear, nn.Linear]:
-    """One of ours and one of torch's with the same weights."""
-    torch.manual_seed(0)
-    theirs = nn.Linear(24, 40, bias=bias)
-    ours = Linear(24, 40, bias=bias)
-    ours.load_state_dict(theirs.state_dict())
-    return ours, theirs
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("shape", [(7, 24), (3, 5, 24), (0, 24)])
-def test_short_products_are_near_and_keep_the_type(bias: bool, shape: tuple[int, ...]) -> None:
-    """Outputs and all gradients within what eight bits leave, and not the same: they are computed so."""
-    ours, theirs = pair(bias)
-    set_matmul_dtype(ours, torch.bfloat16)
-    inputs = torch.randn(*shape)
-    slopes = torch.randn(*shape[:-1], 40)
-    results = []
-    for layer in (ours, theirs):
-        given = inputs.clone().requires_grad_()
-        output = layer(given)
-        assert output.dtype == torch.float32
-        gradients = torch.autograd.grad(output, [given, *layer.parameters()], slopes)
-        results.append([output, *gradients])
-    for one, other in zip(*results, strict=True):
-        assert one.dtype == torch.float32
-        assert one.shape == other.shape
-        assert (one - other).norm() <= 0.01 * other.norm()
-    if inputs.numel():
-        assert not torch.equal(results[0][0], results[1][0])
-
-
-def test_without_a_type_and_when_not_training_it_is_torch_s_own() -> None:
-    """Validation sees what is exported."""
-    ours, theirs = pair(bias=True)
-    inputs = torch.randn(7, 24)
-    assert torch.equal(ours(inputs), theirs(inputs))
-    set_matmul_dtype(ours, torch.bfloat16)
-    ours.eval()
-    assert torch.equal(ours(inputs), theirs(inputs))
 
 
 def test_hidden_layers_are_rectified_and_the_last_one_is_linear() -> None:

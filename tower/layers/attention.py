@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from turret.tower.layers.linear import Linear
 from turret.tower.layers.packed import SegmentLayout
 
 
@@ -18,8 +17,8 @@ class CausalAttention(nn.Module):
     def __init__(self, width: int, heads: int, rotary: bool) -> None:
         super().__init__()
         self.heads = heads
-        self.inputs = Linear(width, 3 * width, bias=False)
-        self.output = Linear(width, width, bias=False)
+        self.inputs = nn.Linear(width, 3 * width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
         half = width // heads // 2
         frequencies = 10000.0 ** (-torch.arange(half).float() / max(1, half)) if rotary else None
         self.frequencies: Tensor | None

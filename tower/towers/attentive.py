@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from turret.data.features import Features
 from turret.tower.config import Width
 from turret.tower.kernels.elementwise import Dropout
-from turret.tower.layers.linear import Linear, perceptron
 from turret.tower.layers.packed import PackedHistories, gather_rows, step_at
 from turret.tower.layers.windows import weighted_means
-from turret.tower.towers.user import UserTower, UserTowerSettings, last_columns
+from turret.tower.towers.user import UserTower, UserTowerSettings, last_columns, perceptron
 
 # The bound of attention scores: weights then differ by e^16 at most, which leaves nine digits of double
 # precision in a difference of running sums.
@@ -40,7 +39,7 @@ class AttentiveUserTower(UserTower):
     def __init__(self, config: AttentiveUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__(config, prepared)
         self.attention = nn.Sequential(
-            Linear(dimension, config.attention), nn.Tanh(), Linear(config.attention, 1, bias=False)
+            nn.Linear(dimension, config.attention), nn.Tanh(), nn.Linear(config.attention, 1, bias=False)
         )
         self.dropout = Dropout(config.dropout)
         self.mlp = perceptron(2 * dimension + self.feature_width, config.hidden, dimension, config.dropout)

@@ -6,9 +6,8 @@ from torch import Tensor, nn
 from turret.data.features import Features
 from turret.tower.errors import TowerError
 from turret.tower.layers.feature_layers import Table, feature_rows, new_table
-from turret.tower.layers.linear import perceptron
 from turret.tower.towers.config import TowerConfig
-from turret.tower.towers.user import last_columns
+from turret.tower.towers.user import last_columns, perceptron
 
 
 class ItemTower(nn.Module):

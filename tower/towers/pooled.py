@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from turret.data.features import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout
-from turret.tower.layers.linear import perceptron
 from turret.tower.layers.packed import PackedHistories, gather_rows, step_at
 from turret.tower.layers.windows import weighted_means, window_means
-from turret.tower.towers.user import Context, UserTower, UserTowerSettings, last_columns
+from turret.tower.towers.user import Context, UserTower, UserTowerSettings, last_columns, perceptron
 
 
 class PooledUserConfig(UserTowerSettings):

@@ -12,7 +12,6 @@ from turret.data.features import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.attention import CausalAttention
-from turret.tower.layers.linear import Linear
 from turret.tower.layers.packed import PackedHistories, SegmentLayout, gather_rows, lay_out, step_at
 from turret.tower.times import UNKNOWN, WEEK
 from turret.tower.towers.user import Context, SegmentLength, UserTower, UserTowerSettings, last_columns
@@ -104,8 +103,8 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.inputs = Linear(width, 2 * hidden, bias=False)
-        self.output = Linear(hidden, width, bias=False)
+        self.inputs = nn.Linear(width, 2 * hidden, bias=False)
+        self.output = nn.Linear(hidden, width, bias=False)
 
     def forward(self, steps: Tensor) -> Tensor:
         """[..., D] to [..., D]."""
@@ -162,7 +161,7 @@ class TransformerUserTower(UserTower):
         self.dropout = Dropout(config.dropout)
         self.last = nn.LayerNorm(dimension)
         self.output: nn.Module = (
-            Linear(dimension + self.feature_width, dimension) if self.rows else nn.Identity()
+            nn.Linear(dimension + self.feature_width, dimension) if self.rows else nn.Identity()
         )
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The contract of user towers: histories in, user vectors out, packed for training and padded for serving."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isabstract
 from typing import Annotated, Any, Literal, cast
@@ -13,6 +13,7 @@ from turret.data.extras import kind_of
 from turret.data.features import Features
 from turret.tower.config import FeatureNames, Length, Rate, Settings, Width
 from turret.tower.errors import TowerError
+from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.feature_layers import FeatureRows, feature_rows
 from turret.tower.layers.packed import PackedHistories
 
@@ -160,3 +161,12 @@ class UserTowerKind:
     def name(self) -> str:
         """The value of `tower.user.kind`."""
         return kind_of(self.settings)
+
+
+def perceptron(inputs: int, hidden: Sequence[int], outputs: int, dropout: float) -> nn.Sequential:
+    """A ReLU network from width `inputs` over the `hidden` widths to `outputs`; its last layer is linear."""
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(inputs, width), nn.ReLU(), Dropout(dropout)]
+        inputs = width
+    return nn.Sequential(*layers, nn.Linear(inputs, outputs))
