@@ -6,7 +6,7 @@ Beside it, another process looks at the memory of the service, asks for `/livez`
 `longest_stall_ms` the longest that `/livez` took, on a machine that should have nothing else to do; from
 `own_stall_ms` the time is taken off in which a worker waited for a core. `refused_share` is that of the
 answers 429 and 503. Floods come through nginx with the limits of the production profile. `doors_opened`
-counts the answers that let in somebody who should not have been.
+counts the answers to requests that had to be refused.
 
 `--attack NAME`, repeatable, makes single attacks and keeps no result; `--quick` makes the first of each
 group.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 Address = tuple[str, int]
 Answers = Counter[str]
 PATIENCE = 20.0  # seconds for answers that are under way at the end
-PACE = 0.0005  # seconds between two connections: what they hold is measured, not how fast they come
+PACE = 0.0005  # seconds between two connections: their memory is measured, not their rate
 SMALL_BUFFER = 4096  # bytes that are received of an answer that nobody reads
 BODY_BYTES = 980_000  # just below the limit of a body
 RECOMMEND, BATCH, EVENTS = "/v1/recommend", "/v1/recommend/batch", "/v1/events"
@@ -75,7 +75,7 @@ def head(method: str, path: str, *lines: str, key: str | None = None) -> bytes:
 
 
 def post(path: str, body: object, key: str | None = None) -> bytes:
-    """Write a whole POST; `body` is bytes, or what becomes JSON."""
+    """Write a whole POST; `body` is bytes, or a value that is written as JSON."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return head("POST", path, JSON, f"Content-Length: {len(content)}", key=key) + content
 

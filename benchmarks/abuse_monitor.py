@@ -149,7 +149,7 @@ def _megabytes(kilobytes: float) -> float:
 
 
 def main() -> None:
-    """Watch what the first line of standard input names until the second, and print the figures."""
+    """Watch the process of the first input line until the second line comes, and print the figures."""
     with suppress(OSError):  # not everybody may
         os.nice(-15)
     pid, address, honest = json.loads(sys.stdin.readline())

@@ -1,7 +1,7 @@
 """Loading a prepared log into a store of histories, SQLite and a Redis.
 
 The log is synthetic, with 50 events a user in the mean. Each store is loaded twice: the second time nothing
-is new, which is what continuing after a kill costs. Redis keeps an append-only file, synced every second.
+is new, as after a kill at the end of a load. Redis keeps an append-only file, synced every second.
 Each step is a command with its peak of memory.
 """
 

@@ -1,7 +1,7 @@
 """Ten times the load that a service can carry: the service of admitted and of refused clients.
 
 One worker with a queue of 32 and a shop of 2,000 items meets 24 clients, which it can carry, and then 400, in
-turn, so that what else the machine does meets both. Each asks again as soon as it is answered; clients that
+turn, so that other load of the machine meets both. Each asks again as soon as it is answered; clients that
 are refused wait for a second, as Retry-After says, or ask again at once.
 
 `served_share`: recommendations for each second of the worker's processor time in the best flood, over those

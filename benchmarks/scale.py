@@ -511,7 +511,7 @@ def measure_redis(size: Stored) -> dict[str, float] | None:
 
 
 def _information(address: str, section: str) -> dict[str, Any]:
-    """A section of what a Redis says of itself."""
+    """A section of the INFO of a Redis."""
     with Redis.from_url(address) as client:
         found: dict[str, Any] = client.info(section)
     return found

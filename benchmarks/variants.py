@@ -3,8 +3,8 @@
 `cold_items`: how well items that were never seen in training are found, with their features and without. A
 tenth of the items is held out with all of its events. Who used some of them has to get those, from a history
 of the other items, out of the whole catalog: recall@k over all users with a held-out item, mean and standard
-deviation over seeds (which also draw what is held out). The number of epochs is fixed: no held-out event may
-choose it.
+deviation over seeds (which also draw the held-out items). The number of epochs is fixed: no held-out event
+may choose it.
 
 `in_batch_quality`: the quality of the experiment `dssm` by its loss over in-batch candidates, in batches of
 2,048, on items with features: fewer of them than a batch has examples (`ml-100k`), and six times as many

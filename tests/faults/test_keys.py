@@ -174,7 +174,7 @@ def test_an_admin_key_that_is_planted_while_the_service_runs_opens_nothing(
 def test_an_admin_key_that_is_deleted_while_the_service_runs_is_replaced_by_no_other(
     start: Start, bundles: Path
 ) -> None:
-    """A worker that starts later makes no new one, which whoever may read the folder would have."""
+    """A worker that starts later makes no new one: readers of the folder would have it."""
     service = start()
     path = bundles / "admin.key"
     right = path.read_text().strip()

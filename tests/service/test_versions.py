@@ -510,7 +510,7 @@ async def test_files_that_are_replaced_after_the_gate_are_not_activated(
 async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_member(
     three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever may write models may write the record in their folder too: that of the store counts."""
+    """Authors of models can write the record in their folder, too: that of the store counts."""
     other = publish(tmp_path / "other", make_contents("v2", ids=range(400, 440)))
     one = await joined(three, server, activation_seconds=0.3)
     stopped = await joined(three, server, "a:8000/1")

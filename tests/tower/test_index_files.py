@@ -1,4 +1,4 @@
-"""Files of indexes: what is in them, and which are refused."""
+"""Files of indexes: their content, and the refused ones."""
 
 import os
 from pathlib import Path

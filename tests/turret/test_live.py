@@ -157,7 +157,7 @@ def cells(printed: str) -> list[list[str]]:
 
 
 def test_the_answer_stands_beside_the_newest_of_the_history(capsys: pytest.CaptureFixture[str]) -> None:
-    """Ten of it at most, the newest first, and the number of all; what the version doesn't know is named."""
+    """Ten of it at most, the newest first, and the number of all; items unknown to the version are named."""
     answer = RecommendAnswer.model_validate({**ANSWER, "unknown_items": [3, "x"]})
     recommending.print_recommendations(answer, [f"old {n}" for n in range(12)], as_json=False)
     shown = capsys.readouterr().out

@@ -22,7 +22,7 @@ def namespace(bundles: Path) -> str:
     """The prefix of the names of this folder's collections, drawn at random with the first.
 
     Folders that share an engine never touch each other's collections; a copy of a folder has to begin without
-    the file, as both would drop what the other one needs.
+    the file, as each would drop collections that the other one needs.
     """
     path = bundles / NAMESPACE_FILE
     if not path.exists():

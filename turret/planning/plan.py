@@ -37,7 +37,7 @@ class Limit:
 def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
     """Where one machine ends, in the order of the parts."""
     machine = request.machine
-    # A size, what grows with it, how much of that one machine has, the reason why it ends there, the remedy.
+    # A size, the amount that it needs, the amount that one machine has, the reason of the limit, the remedy.
     rows: list[tuple[Size, Callable[[Planner], float], float, str, str]] = [
         (
             "users",
