@@ -71,6 +71,58 @@ def test_an_index_that_the_disk_can_not_take_is_refused(path: Path) -> None:
         index.save(path)
 
 
+@pytest.mark.parametrize("row", [500, 2**30, -2])
+def test_a_link_out_of_the_catalog_is_refused(path: Path, row: int) -> None:
+    """FAISS would follow it into memory that isn't the index's."""
+    index = ApproximateIndex.build(VECTORS, GRAPH)
+    index.save(path)
+    content = bytearray(path.read_bytes())
+    links = faiss.vector_to_array(index._proposing.hnsw.neighbors)[:8].tobytes()
+    place = content.index(links)
+    content[place : place + 4] = row.to_bytes(4, "little", signed=True)
+    path.write_bytes(content)
+    with pytest.raises(BundleError, match=r"index\.faiss"):
+        open_index(path, VECTORS, GRAPH)
+
+
+def test_an_entrance_out_of_the_catalog_is_refused(path: Path) -> None:
+    index = ApproximateIndex.build(VECTORS, GRAPH)
+    index._proposing.hnsw.entry_point = 500
+    index.save(path)
+    with pytest.raises(BundleError, match=r"index\.faiss"):
+        open_index(path, VECTORS, GRAPH)
+
+
+def test_a_row_that_stands_in_two_lists_is_refused(path: Path) -> None:
+    index = ApproximateIndex.build(VECTORS, LISTS)
+    lists = index._proposing.invlists
+    rows = faiss.rev_swig_ptr(lists.get_ids(0), lists.list_size(0))
+    for wrong in (int(rows[1]), 500, -1):
+        was = int(rows[0])
+        rows[0] = wrong
+        index.save(path)
+        rows[0] = was
+        with pytest.raises(BundleError, match="each of 500 rows once"):
+            open_index(path, VECTORS, LISTS)
+
+
+def test_other_lists_than_the_manifest_says_are_refused(path: Path) -> None:
+    ApproximateIndex.build(VECTORS, LISTS).save(path)
+    with pytest.raises(BundleError, match="10 lists where the manifest says 11"):
+        open_index(path, VECTORS, LISTS.model_copy(update={"lists": 11}))
+
+
+@pytest.mark.parametrize("settings", EVERY, ids=[one.kind for one in EVERY])
+def test_a_cut_file_is_refused_wherever_it_is_cut(path: Path, settings: ApproximateSettings) -> None:
+    ApproximateIndex.build(VECTORS, settings).save(path)
+    content = path.read_bytes()
+    # Of a few bytes at the end, only the size and the checksum in the manifest see that they are gone.
+    for length in np.linspace(0, len(content) - 8, 60).astype(int):
+        path.write_bytes(content[:length])
+        with pytest.raises(BundleError, match=r"index\.faiss"):
+            open_index(path, VECTORS, settings)
+
+
 @pytest.mark.parametrize("settings", EVERY, ids=[one.kind for one in EVERY])
 def test_lengths_that_the_file_does_not_hold_are_refused(path: Path, settings: ApproximateSettings) -> None:
     """Any eight bytes of the head set to 2^40: none takes the process down, and some are no such index.

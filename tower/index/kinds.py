@@ -23,6 +23,7 @@ from turret.tower.format.index_settings import (
 )
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.faiss_files import augmented, read_faiss
+from turret.tower.index.index_checks import check_graph, check_lists, check_parts
 
 _SEED = 1234
 # Codes learn from so many vectors, and k-means from so many a centre; more moved neither.
@@ -73,12 +74,14 @@ def parameters(settings: ApproximateSettings, breadth: int, **selector: Any) -> 
 def open_codes(path: Path, settings: ApproximateSettings, vectors: NDArray[np.float32]) -> Any:
     """Open the FAISS index in `path`, of the item vectors [N, D].
 
-    Raises BundleError for another class or size.
+    Raises BundleError for another class or size, and for numbers that lead out of it.
     """
     # Fast-scan lists are copied whether mapped or not, and FAISS 1.15.1 dies of a cut file that it maps.
     index = codes = read_faiss(path, mapped=not isinstance(settings, IvfPqSettings))
     if isinstance(settings, InvertedSettings) and settings.is_rotated:
-        codes = faiss.downcast_index(index.index) if type(index) is faiss.IndexPreTransform else None
+        codes = None
+        if type(index) is faiss.IndexPreTransform and index.chain.size() == 1:
+            codes = faiss.downcast_index(index.index)
     found = type(codes).__name__, int(index.ntotal), int(index.d)
     expected = _class(settings), len(vectors), settings.width(vectors.shape[1])
     if found != expected or index.metric_type != _PRODUCT or not index.is_trained:
@@ -87,7 +90,12 @@ def open_codes(path: Path, settings: ApproximateSettings, vectors: NDArray[np.fl
             "different models, make the index again with `turret index`"
         )
     if isinstance(settings, HnswSettings):
+        check_graph(path, index, len(vectors))
         _attach(index, vectors)
+    elif isinstance(settings, IvfPqSettings) and settings.reads_all:
+        check_parts(path, codes, settings.parts)
+    elif isinstance(settings, InvertedSettings):
+        check_lists(path, codes, len(vectors), settings.lists)
     return index
 
 
