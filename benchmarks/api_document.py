@@ -265,10 +265,11 @@ def _schemas(bodies: set[type[BaseModel]]) -> Described:
         **_defined(of_service, "serialization"),
         **_defined(bodies, "validation"),
     }
-    for name in ("RecommendRequest", "ComparedRequest"):
+    times = {"not": _holds("history_times", history_times={"type": "array"}, history={"type": "null"})}
+    for name in ("RecommendRequest", "ComparedRequest", "SearchRequest"):
         schemas[name]["properties"]["filter"] = {"anyOf": [reference("Filter"), {"type": "null"}]}
         schemas[name]["allOf"] = [
-            {"not": _holds("history_times", history_times={"type": "array"}, history={"type": "null"})},
+            *([] if name == "SearchRequest" else [times]),
             # Pages follow the order of the scores.
             {"not": _holds("cursor", "diversity", cursor=_TEXT, diversity={"exclusiveMinimum": 0})},
             {"not": _holds("cursor", "cap", cursor=_TEXT, cap={"minProperties": 1})},

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from turret.data.errors import ConfigurationError, TurretError
 
 TRAIN = (
+    "bm25s",
     "fastexcel",
     "jinja2",
     "matplotlib",

@@ -16,6 +16,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from turret.data.errors import DataError
 from turret.data.files import open_array, save_array
 
+QUERY = "query"
+"""The feature that holds the text of a query."""
+
 FeatureKind = Literal["text", "category", "multi", "number"]
 
 _WORD = re.compile(r"\w+")
@@ -26,7 +29,8 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
 
     - `category`: one of `values`; its code is the index in `values` plus one, 0 if missing or unknown.
     - `multi`: any number of `values`; a list of such codes without unknown values.
-    - `text`: a text; the codes of its letter trigrams (`trigrams`) without unknown ones.
+    - `text`: a text; the codes of its letter trigrams (`trigrams`), and with `words` of its whole words too,
+      without unknown ones.
     - `number`: `(x - mean) / deviation`; 0 (the mean) if missing.
     """
 
@@ -35,6 +39,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
     values: tuple[str, ...] = ()
     mean: float = 0.0
     deviation: float = 1.0
+    words: bool = False
 
     @property
     def size(self) -> int:
@@ -77,7 +82,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
         if self.kind == "text":
             if not isinstance(raw, str):
                 raise self._invalid(raw, "a text")
-            return trigrams(raw)
+            return grams(raw, self.words)
         if isinstance(raw, str) or not isinstance(raw, Sequence):
             raise self._invalid(raw, "a list of values")
         return [self._one_value(value) for value in raw]
@@ -187,6 +192,12 @@ def _open_column(folder: Path, number: int, kind: FeatureKind) -> Column:
     if bag.offsets[0] != 0 or bag.offsets[-1] != len(bag.values) or (np.diff(bag.offsets) < 0).any():
         raise DataError(f"{folder}/{number}.offsets.npy does not fit its values; prepare the data again")
     return bag
+
+
+def grams(text: str, words: bool) -> list[str]:
+    """The letter trigrams of a text and, with `words`, behind them its words, each marked as "=good"."""
+    found = trigrams(text)
+    return [*found, *(f"={word}" for word in _WORD.findall(text.casefold()))] if words else found
 
 
 def trigrams(text: str) -> list[str]:

@@ -83,7 +83,7 @@ class Time(_Record):
 class Split(_Record):
     """The split; number of events, and of users with events, by part."""
 
-    kind: Literal["last", "time", "files"]
+    kind: Literal["last", "time", "files", "queries"]
     rule: str
     events: dict[str, int]
     users: dict[str, int]

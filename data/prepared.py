@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError
-from turret.data.features import Features
+from turret.data.features import QUERY, Features
 from turret.data.files import open_array
 from turret.data.manifest import Manifest, hash_file
 from turret.data.ranges import ranges
@@ -139,14 +139,25 @@ class PreparedData:
         """The content's SHA-256; see `Manifest.fingerprint`."""
         return self.manifest.fingerprint
 
+    @property
+    def has_queries(self) -> bool:
+        """Whether the users are queries, which have a text and no history: see `data.reading.queries`."""
+        return self.manifest.split.kind == "queries"
+
+    def history_ends(self, until: HistoryEnd) -> NDArray[np.int64]:
+        """Return the end [U] of each user's history in `event_items`; a query has none."""
+        if self.has_queries:
+            return self.offsets[:-1]
+        return {"validation": self.splits[:, 0], "test": self.splits[:, 1], "end": self.offsets[1:]}[until]
+
     def history(self, user: int, until: HistoryEnd) -> NDArray[np.int32]:
         """Return the item rows [T] of `user` (a row) before `until`, oldest first; "end" gives all."""
-        ends = {
-            "validation": self.splits[user, 0],
-            "test": self.splits[user, 1],
-            "end": self.offsets[user + 1],
-        }
-        return self.event_items[self.offsets[user] : ends[until]]
+        return self.event_items[self.offsets[user] : self.history_ends(until)[user]]
+
+    def user_values(self, user: int) -> dict[str, Any]:
+        """Return the features of `user` (a row) as a request has them, with the text of a query."""
+        values = self.user_features.raw(user)
+        return {QUERY: str(self.users.id(user)), **values} if self.has_queries else values
 
     def targets(self, user: int, part: Part) -> NDArray[np.int32]:
         """Return the item rows of `user` (a row) in `part`, oldest first."""

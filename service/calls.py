@@ -21,7 +21,7 @@ def _calls(scope: Scope | None, lane: Lane, *paths: str) -> dict[str, Call]:
 
 
 _BY_PATH = {
-    **_calls("read", "recommend", "/v1/recommend"),
+    **_calls("read", "recommend", "/v1/recommend", "/v1/search"),
     **_calls("read", "batch", "/v1/recommend/batch"),
     **_calls("write", "store", "/v1/events", "/v1/random-user"),
     **_calls("read", "read", "/v1/version", "/v1/versions", "/v1/activations", "/v1/items", "/v1/fields"),

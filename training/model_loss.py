@@ -122,7 +122,7 @@ def _examples(objective: Objective, model: TwoTowers, batch: Batch, world: World
         items=items,
         scoring=model.config.scoring,
         weights=batch.weights,
-        last_items=histories.rows[histories.ends - 1],
+        last_items=histories.rows[histories.ends - 1] if len(histories.rows) else None,
         groups=groups,
         contexts=histories.users if objective.reads_contexts else None,
         seen=seen_items(batch, world) if objective.mask_seen else None,

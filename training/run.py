@@ -16,7 +16,9 @@ from turret.data.files import new_file, remove_abandoned
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.tower.layers.feature_layers import Table, tables_by
+from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
+from turret.tower.towers.query import QueryConfig
 from turret.training.baselines.registry import chosen_baselines, fitted_scores
 from turret.training.checkpoint import (
     Progress,
@@ -256,4 +258,7 @@ def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:
             "to false."
         )
     seed_torch(experiment.training.seed, "initialisation", 0)
-    return TwoTowers(experiment.tower, len(data.item_ids), data.item_features, data.user_features)
+    model = TwoTowers(experiment.tower, len(data.item_ids), data.item_features, data.user_features)
+    if isinstance(user := experiment.tower.user, QueryConfig) and user.start == "alike":
+        begin_alike(model, data.item_features)
+    return model

@@ -113,6 +113,12 @@ class Trainer:
         self.report(line)
         self._report_few_steps(FEW_WARM_STEPS)
 
+    def report_start(self) -> None:
+        """Report and validate towers that begin alike, which are the best ones until an epoch is better."""
+        if self.users is not None:
+            metric = f"{self.settings.metric} {self._validate(self.users):.4f}"
+            self.report(f"Towers that begin alike: validation {metric}")
+
     def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
         """Train to the end, with these loggers; the best model is then in the run's folder."""
         state, settings = self.progress, named_settings(self.run.experiment)
@@ -254,7 +260,7 @@ class Trainer:
                 self.popularity,
                 own,
                 self.settings.metric,
-                experiment.evaluation.exclude_seen,
+                experiment.evaluation,
                 scores,
             )
         if world.size == 1:
@@ -352,4 +358,6 @@ def train(
             run.write()
         if transfer:
             trainer.report_warm_start(transfer)
+        elif getattr(run.experiment.tower.user, "start", "") == "alike":
+            trainer.report_start()
     return trainer.train(loggers or DEFAULT)

@@ -142,6 +142,25 @@ def recommend(
     recommending.print_recommendations(answer, words, as_json)
 
 
+@service_app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="The query in words.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many items.")] = 10,
+    url: Annotated[str, typer.Option(help="The running service.")] = URL,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the service to be ready.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a running service a question in words, and print the items that answer it.
+
+    Example: `turret search "how do I return a parcel?" -k 3`
+    """
+    from turret import recommending
+
+    with recommending.service_client(url) as client:
+        recommending.wait_until_ready(client, wait)
+        recommending.print_found(client.search(query, k=k), query, as_json)
+
+
 def main() -> None:
     """Run the command line."""
     app(prog_name="turret")

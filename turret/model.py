@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from turret.data.features import QUERY
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.bundle import load as load_bundle
 from turret.tower.catalog.filters import compile_filter
@@ -79,11 +80,38 @@ class Model:
         if self.bundle.manifest.exclude_seen if exclude_seen is None else exclude_seen:
             excluded = np.concatenate([excluded, rows])
         allowed = None if filter is None else compile_filter(filter, self.bundle.catalog).allowed()
-        if len(rows):
+        if self.bundle.encoder.can_encode(rows, features or {}):
             (ranking,) = self._retriever.recommend([rows], [features or {}], k, [excluded], allowed=allowed)
             return self._items(ranking.rows, ranking.scores, "towers")
         ranking = self._retriever.popular(k, excluded, allowed)
         return self._items(ranking.rows, ranking.scores, "popular")
+
+    def search(
+        self,
+        query: str | None = None,
+        k: int = 10,
+        *,
+        features: Mapping[str, object] | None = None,
+        exclude: Iterable[Id] = (),
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 (its name over HTTP)
+    ) -> list[Recommendation]:
+        """Return the k items that answer a query best; a text without a known part gets popular ones.
+
+        Args:
+            query: the text of the query.
+            k: the number of items.
+            features: other features of the query, such as its ready vector, by name.
+            exclude: ids that are not to be answered.
+            filter: a condition on the items' fields; see docs/filters.md.
+
+        Raises:
+            BundleError: the bundle recommends for users.
+            EncodingError, FilterError, ValueError: as `recommend`.
+        """
+        if not self.bundle.manifest.reads_queries:
+            raise BundleError(f"version {self.version} recommends for users, not for queries: call recommend")
+        asked = {**({} if query is None else {QUERY: query}), **(features or {})}
+        return self.recommend((), k, features=asked, exclude=exclude, filter=filter)
 
     def similar(self, item: Id, k: int = 10) -> list[Recommendation]:
         """Return the k items nearest to an item, best first. Raises BundleError for an unknown item."""

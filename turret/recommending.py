@@ -53,6 +53,17 @@ def print_recommendations(answer: RecommendAnswer, history: Sequence[str], as_js
         print(f"not in this version's catalog: {', '.join(map(str, answer.unknown_items))}")
 
 
+def print_found(answer: RecommendAnswer, query: str, as_json: bool) -> None:
+    """Print the items that answer a query."""
+    if as_json:
+        shown = answer.model_dump(mode="json", exclude_unset=True)
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
+        return
+    rows = [(item_text(item.id, item.fields), f"{item.score:.2f}", item.source) for item in answer.items]
+    caption = f"{query!r}, version {answer.version}"
+    print(text_table(("item", "score", "source"), rows, caption, width=_WIDTH, right=("score",)))
+
+
 def item_text(item: int | str, fields: dict[str, Any]) -> str:
     """Format an item: its title or first text, its first list such as genres, and its id."""
     title = fields.get("title") or next((text for text in fields.values() if isinstance(text, str)), None)

@@ -23,6 +23,7 @@ from turret.data.events.dropped_rows import (
 from turret.data.events.ids import as_keys, float_texts, id_key, id_verdicts, refuse_lists
 from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
 from turret.data.manifest import BadRows, Columns, Removed
+from turret.data.reading.queries import ORDER
 from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
 from turret.data.reading.times import TimeReader, choose_reader, read_positions
@@ -117,7 +118,8 @@ class Log:
         part, number = row.pop(PART), row.pop(ROW)
         table = self.tables[part]
         named = {} if part is None else {"file": table.path.name}
-        values = {self.names[raw]: None if value is None else str(value) for raw, value in row.items()}
+        shown = {self.names[raw]: value for raw, value in row.items() if self.names[raw] != ORDER}
+        values = {name: None if value is None else str(value) for name, value in shown.items()}
         return {**named, **table.place(number), **values}
 
 

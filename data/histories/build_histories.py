@@ -35,12 +35,17 @@ class BuiltHistories:
 
 
 def build_histories(
-    ingested: IngestedEvents, log: Log, filters: FilterSettings, folder: Path, work: Path
+    ingested: IngestedEvents,
+    log: Log,
+    filters: FilterSettings,
+    folder: Path,
+    work: Path,
+    keep_items: bool = False,
 ) -> BuiltHistories:
     """Sort and filter the events of a log, and write their arrays into `folder`.
 
-    `work` is a folder for temporary files. Users and items without remaining events are dropped, and the
-    others get new rows. Raises EmptyDataError naming the filter that leaves nothing.
+    `work` is a folder for temporary files. Users and, unless `keep_items`, items without remaining events are
+    dropped, and the others get new rows. Raises EmptyDataError naming the filter that leaves nothing.
     """
     has_positions = log.time.kind == "position"
     if filters.duplicates == "exact" and has_positions:
@@ -61,7 +66,8 @@ def build_histories(
         built = BuiltHistories(histories, users, items, [])
     else:
         histories = write_histories(blocks, work / "all", _drop(columns, "users"), has_positions)
-        built = _filter_core(BuiltHistories(histories, users, items, []), filters, folder, has_positions)
+        whole = BuiltHistories(histories, users, items, [])
+        built = _filter_core(whole, filters, folder, has_positions, keep_items)
     if filters.duplicates == "keep":
         return built
     # Negatives are rows of `histories` too, which are divided after the filters.
@@ -80,7 +86,7 @@ def _deduplicate(policy: Duplicates) -> Callable[[Events], Events]:
 
 
 def _filter_core(
-    whole: BuiltHistories, filters: FilterSettings, folder: Path, has_positions: bool
+    whole: BuiltHistories, filters: FilterSettings, folder: Path, has_positions: bool, keep_items: bool
 ) -> BuiltHistories:
     """Write the histories of the users and items that have enough events into `folder`."""
     histories = whole.histories
@@ -90,6 +96,8 @@ def _filter_core(
         name = "users without an event"  # they have negatives alone
     if not core.users.any():
         raise EmptyDataError(f"the filter {name} leaves none of {len(histories):,} events; loosen it")
+    if keep_items:
+        core = replace(core, items=np.ones_like(core.items))
     users, items = (np.cumsum(is_kept, dtype=np.int32) - 1 for is_kept in (core.users, core.items))
 
     def cut(block: Block) -> Events:

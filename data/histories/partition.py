@@ -14,7 +14,7 @@ from turret.data import manifest
 from turret.data.errors import ConfigurationError, EmptyDataError
 from turret.data.histories.histories import Block, Histories, count_true
 from turret.data.prepared import PARTS
-from turret.data.reading.schema import FilesSplit, LastSplit, TimeSplit
+from turret.data.reading.schema import FilesSplit, LastSplit, QuerySplit, TimeSplit
 from turret.data.reading.times import TimeReader, parse_time
 
 MINIMUM_EVENTS_TO_SPLIT = 3
@@ -70,7 +70,7 @@ class Partition:
 
 
 def partition(
-    histories: Histories, settings: LastSplit | TimeSplit | FilesSplit, time: TimeReader
+    histories: Histories, settings: LastSplit | TimeSplit | FilesSplit | QuerySplit, time: TimeReader
 ) -> Partition:
     """Split histories into train, validation and test.
 
@@ -82,6 +82,8 @@ def partition(
         splits, rule = last_out(offsets), _last_rule()
     elif isinstance(settings, TimeSplit):
         splits, rule = _by_time(histories, settings, time)
+    elif isinstance(settings, QuerySplit):
+        splits, rule = _stated(histories), "by the text of the query"
     else:
         splits, rule = _by_files(histories, settings)
     lengths = np.diff(np.column_stack([offsets[:-1], splits, offsets[1:]]), axis=1)
@@ -124,10 +126,14 @@ def _by_time(histories: Histories, settings: TimeSplit, time: TimeReader) -> tup
     return np.concatenate(list(histories.by_block(split))), rule
 
 
-def _by_files(histories: Histories, settings: FilesSplit) -> tuple[NDArray[np.int64], str]:
-    splits = histories.splits
-    if splits is None:
+def _stated(histories: Histories) -> NDArray[np.int64]:
+    if histories.splits is None:
         raise ConfigurationError('split.kind = "files" needs a train and a test file')
+    return histories.splits
+
+
+def _by_files(histories: Histories, settings: FilesSplit) -> tuple[NDArray[np.int64], str]:
+    splits = _stated(histories)
     if settings.validation is not None or settings.validation_fraction == 0:
         return splits, "by file"
     fraction = settings.validation_fraction

@@ -23,10 +23,16 @@ def describe(folder: Path) -> str:
     sections = [
         _dropped_rows(prepared.manifest),
         _summary(prepared.manifest),
-        ["events a user:", *histogram(lengths, "users")],
+        [f"events a {unit(prepared.manifest)}:", *histogram(lengths, unit(prepared.manifest, many=True))],
         ["events an item:", *histogram(popularity, "items")],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def unit(manifest: Manifest, many: bool = False) -> str:
+    """What the events belong to: users, or queries."""
+    is_queries = manifest.split.kind == "queries"
+    return ("queries" if many else "query") if is_queries else ("users" if many else "user")
 
 
 def histogram(counts: NDArray[np.int64], unit: str) -> list[str]:
@@ -42,21 +48,19 @@ def histogram(counts: NDArray[np.int64], unit: str) -> list[str]:
 
 
 def _summary(manifest: Manifest) -> list[str]:
-    counts, split = manifest.counts, manifest.split
+    counts, split, users = manifest.counts, manifest.split, unit(manifest, many=True)
     density = counts.events / (counts.users * counts.items)
-    parts = (f"{part} {split.events[part]:,} events of {split.users[part]:,} users" for part in PARTS)
+    parts = (f"{part} {split.events[part]:,} events of {split.users[part]:,} {users}" for part in PARTS)
     rows = {
         "events": _events(manifest),
-        "users": f"{counts.users:,} ({counts.events / counts.users:.1f} events each)",
+        users: f"{counts.users:,} ({counts.events / counts.users:.1f} events each)",
         "items": f"{counts.items:,} ({counts.events / counts.items:.1f} events each)",
-        "density": f"{density:.3%} (events / (users x items))",
-        "repeats": f"{manifest.repeat_share:.1%} of the events repeat an item of their user"
-        + (f", {in_visit:.1%} one of the same visit" if (in_visit := manifest.visit_repeat_share) else ""),
-        "order": _period(manifest.time),
+        "density": f"{density:.3%} (events / ({users} x items))",
+        **({"repeats": _repeats(manifest), "order": _period(manifest.time)} if users == "users" else {}),
         "columns": ", ".join(f"{role} {name}" for role, name in manifest.columns if name is not None),
         "split": split.rule,
         "": "; ".join(parts),
-        "user features": _features(manifest.user_features),
+        f"{unit(manifest)} features": _features(manifest.user_features),
         "item features": _features(manifest.item_features),
         "fingerprint": manifest.fingerprint,
     }
@@ -67,6 +71,12 @@ def _events(manifest: Manifest) -> str:
     weighted = ", weighted" if manifest.has_weights else ""
     negatives = "" if manifest.negatives is None else f", with {manifest.negatives:,} given negatives"
     return f"{manifest.counts.events:,}{weighted}{negatives}"
+
+
+def _repeats(manifest: Manifest) -> str:
+    in_visit = manifest.visit_repeat_share
+    visits = f", {in_visit:.1%} one of the same visit" if in_visit else ""
+    return f"{manifest.repeat_share:.1%} of the events repeat an item of their user{visits}"
 
 
 def _period(time: Time) -> str:
@@ -85,7 +95,7 @@ def _features(features: list[FeatureSummary]) -> str:
 def _size(feature: FeatureSummary) -> str:
     if feature.kind == "number":
         return "standardised"
-    return f"{feature.size - 1:,} {'trigrams' if feature.kind == 'text' else 'values'}"
+    return f"{feature.size - 1:,} {'grams' if feature.kind == 'text' else 'values'}"
 
 
 def _dropped_rows(manifest: Manifest) -> list[str]:

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from turret.data.errors import ColumnError
-from turret.data.features import Bag, Column, Feature, Features, trigrams
+from turret.data.features import Bag, Column, Feature, Features, grams
 from turret.data.preparing.columns import require
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 from turret.data.reading.times import choose_reader
@@ -180,8 +181,10 @@ def _one_list(text: str) -> list[str] | None:
     return [str(value) for value in values if value is not None] if isinstance(values, list) else None
 
 
-def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path) -> Features:
+def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path, words: bool = False) -> Features:
     """Encode the chosen columns of `frame`, as `read_features` returns it: its rows are the vocabulary's.
+
+    `words` reads texts as whole words beside their trigrams.
 
     Raises ColumnError when a column does not exist or can't be a feature of its kind.
     """
@@ -190,7 +193,8 @@ def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path) -> Features
     existing = [name for name in frame.columns if not name.startswith("__")]
     for kind, name in chosen.by_kind():
         require(name, existing, str(where), f"{kind} feature")
-        feature, column = _ENCODERS[kind](name, frame[name])
+        encoder = partial(_text, words=words) if kind == "text" else _ENCODERS[kind]
+        feature, column = encoder(name, frame[name])
         features.append(feature)
         columns[name] = column
     return Features(frame.height, tuple(features), columns)
@@ -285,10 +289,10 @@ def _multi(name: str, values: pl.Series) -> tuple[Feature, Column]:
     return feature, _bag(feature, lists.to_list())
 
 
-def _text(name: str, values: pl.Series) -> tuple[Feature, Column]:
+def _text(name: str, values: pl.Series, words: bool) -> tuple[Feature, Column]:
     texts = _texts(values).to_list()
-    distinct = tuple(sorted({trigram for text in texts if text is not None for trigram in trigrams(text)}))
-    feature = Feature(name=name, kind="text", values=distinct)
+    distinct = tuple(sorted({gram for text in texts if text is not None for gram in grams(text, words)}))
+    feature = Feature(name=name, kind="text", values=distinct, words=words)
     return feature, _bag(feature, texts)
 
 
@@ -308,4 +312,4 @@ def _bag(feature: Feature, raw: Sequence[object]) -> Bag:
     return Bag(np.array(values, dtype=np.int32), offsets.astype(np.int64))
 
 
-_ENCODERS = {"text": _text, "category": _category, "multi": _multi, "number": _number}
+_ENCODERS = {"category": _category, "multi": _multi, "number": _number}

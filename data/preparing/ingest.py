@@ -1,9 +1,11 @@
 """Ingestion: open the configured source, choose columns, validate rows, count bad rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import polars as pl
 
 from turret.data.errors import ColumnError, EmptyDataError
 from turret.data.events.dropped_rows import (
@@ -15,6 +17,7 @@ from turret.data.events.dropped_rows import (
     refuse_bad_rows,
 )
 from turret.data.events.events import Log, refuse_absent_kinds, validate
+from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels
 from turret.data.events.read_events import IngestedEvents, read_events
 from turret.data.manifest import BadRows, Columns
@@ -80,12 +83,18 @@ def ingest_source(
         from turret.data.spark.read_by_spark import read_by_spark
 
         events = read_by_spark(session, log, work)
+    if config.queries is not None and catalog is not None:
+        # Every answer is ranked, also one that no query has.
+        every = pl.concat([events.items, as_keys(catalog, events.items.dtype)])
+        events = replace(events, items=every.unique(maintain_order=True))
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
     in_events = [*malformed, *events.bad_rows]
     entities = [entries for entries in (items, users) if entries is not None]
     bad_rows = [*in_events, *(bad for entries in entities for bad in entries.bad_rows)]
     stated = [f"null {role}" for role in ("user", "item") if has_own_nulls(nulls, getattr(columns, role))]
-    read = CheckedRows([table.path for _, table in source.parts], len(events.events), in_events, stated)
+    read = CheckedRows(
+        list(dict.fromkeys(table.path for _, table in source.parts)), len(events.events), in_events, stated
+    )
     checked = [read, *(entries.checked for entries in entities)]
     if len(events.events) or config.on_bad == "error":
         refuse_bad_rows(checked, config.on_bad, _known(bad_rows, items))

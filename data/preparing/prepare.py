@@ -11,6 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from turret.data.errors import DataError, text_without_credentials
 from turret.data.events.dropped_rows import PrepareReport
 from turret.data.features import Features
@@ -35,6 +38,7 @@ from turret.data.preparing.feature_readings import read_features
 from turret.data.preparing.ingest import IngestedSource, ingest_source, refuse_unknown_nulls
 from turret.data.preparing.item_catalog import EntityTable, fields, refuse_own_id
 from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnings
+from turret.data.preparing.query_features import share_grams
 from turret.data.progress import LOGGER, counted, progress
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES
@@ -71,7 +75,10 @@ def prepare(
             ingested = ingest_source(config, Path(work), copies, session)
             refuse_unknown_nulls(config.format.nulls, ingested.source)
             advance(1)
-            built = build_histories(ingested.events, ingested.log, config.filters, folder, Path(work))
+            keep_items = config.queries is not None
+            built = build_histories(
+                ingested.events, ingested.log, config.filters, folder, Path(work), keep_items
+            )
             advance(1)
         report = complete(folder, target, config, ingested, built, copies)
         report.manifest.save(folder)
@@ -99,7 +106,7 @@ def complete(
     parts = partition(built.histories, config.split, ingested.log.time)
     save_array(folder / "offsets.npy", built.histories.offsets)
     save_array(folder / "splits.npy", parts.splits)
-    user_features, item_features, notes = _write_catalogs(folder, config, ingested, built)
+    user_features, item_features, notes = _write_catalogs(folder, config, ingested, built, parts.splits)
     has_times, has_kinds = ingested.log.time.kind == "timestamp", ingested.columns.kind is not None
     repeats = count_repeats(built, parts.splits, has_times, has_kinds)
     sources = {
@@ -113,7 +120,11 @@ def complete(
 
 
 def _write_catalogs(
-    folder: Path, config: PrepareConfig, ingested: IngestedSource, built: BuiltHistories
+    folder: Path,
+    config: PrepareConfig,
+    ingested: IngestedSource,
+    built: BuiltHistories,
+    splits: NDArray[np.int64],
 ) -> tuple[Features, Features, list[str]]:
     """Encode and write vocabularies, features and fields.
 
@@ -123,9 +134,14 @@ def _write_catalogs(
     user_columns = (config.user_features or none).over(source.user_features or none)
     item_columns = (config.item_features or none).over(source.item_features or none)
     notes: list[str] = []
-    read = partial(_entity_columns, settings=config.format, notes=notes)
+    words = config.queries is not None and config.queries.words
+    read = partial(_entity_columns, settings=config.format, notes=notes, words=words)
     users, _, _ = read(ingested.users, built.users, user_columns, "user", field_names=())
     items, answers, cold = read(ingested.items, built.items, item_columns, "item", field_names=config.fields)
+    if config.queries is not None:
+        is_train = splits[:, 0] > built.histories.offsets[:-1]
+        texts = [*map(str, built.users.ids(range(len(built.users))))]
+        users, items = share_grams(users, items, texts, is_train, words)
     cold.save(folder)
     built.users.save(folder / "users.json")
     built.items.save(folder / "items.json")
@@ -144,6 +160,7 @@ def _entity_columns(
     settings: FormatSettings,
     field_names: tuple[str, ...] | None,
     notes: list[str],
+    words: bool,
 ) -> tuple[Features, dict[str, list[object]], ColdItems]:
     """Read the features and fields of the rows of `vocabulary`, and those of the items without an event."""
     count = len(vocabulary)
@@ -161,7 +178,7 @@ def _entity_columns(
         )
     readings = read_features(frame, chosen, entries.path, role, settings)
     notes += readings.notes
-    features = encode(readings.frame.head(count), readings.chosen, entries.path)
+    features = encode(readings.frame.head(count), readings.chosen, entries.path, words)
     columns = fields(frame, field_names, readings, entries)
     known, others = (
         {name: values[part] for name, values in columns.items()}
@@ -192,7 +209,9 @@ def _manifest(
     files = hash_files(folder)
     return Manifest(
         counts=Counts(events=len(histories), users=len(built.users), items=len(built.items)),
-        columns=ingested.columns,
+        columns=ingested.columns
+        if config.queries is None
+        else ingested.columns.model_copy(update={"time": None}),
         settings=json.loads(text_without_credentials(config.model_dump_json())),
         sources=sources,
         filters=config.filters.model_dump(mode="json"),

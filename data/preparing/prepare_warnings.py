@@ -12,6 +12,7 @@ from turret.data.events.dropped_rows import names_of
 from turret.data.events.event_arrays import Events
 from turret.data.histories.build_histories import BuiltHistories
 from turret.data.preparing.ingest import IngestedSource
+from turret.data.reading.queries import ORDER
 from turret.data.reading.tables import Table, readable
 from turret.data.reading.times import likely_times
 from turret.data.vocabulary import Vocabulary
@@ -93,7 +94,9 @@ _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
 
 def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: Repeats) -> Iterator[str]:
     """Yield one sentence per warning."""
-    yield f"time: {ingested.log.time.note}"
+    is_log = ingested.columns.time != ORDER
+    if is_log:
+        yield f"time: {ingested.log.time.note}"
     for _, table in ingested.source.parts:
         if len(table.files) > 1:
             first, *_, last = (file.relative_to(table.path).as_posix() for file in table.files)
@@ -101,7 +104,8 @@ def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: R
     if ingested.source.unread:
         yield f"not read: {names_of(ingested.source.unread)}"
     yield from ingested.log.time.doubts
-    yield from _wrong_clocks(ingested, built)
+    if is_log:
+        yield from _wrong_clocks(ingested, built)
     yield from _odd_ids(ingested, built)
     if _has_unused_returns(ingested):
         yield (
@@ -109,7 +113,9 @@ def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: R
             f"--quantity {_QUANTITY} drops such rows as returns"
         )
     if not repeats.targets:
-        yield "the split leaves no event for the test, so no model can be evaluated; choose another --split"
+        yield "the split leaves no event for the test, so no model can be evaluated; " + (
+            "choose another --split" if is_log else "give more queries, or their parts by --query-split"
+        )
     if repeats.in_visit:
         yield (
             f"{repeats.in_visit:.1%} of the events repeat an item of the same visit (no half hour without an "

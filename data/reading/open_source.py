@@ -6,6 +6,7 @@ from pathlib import Path
 
 from turret.data.errors import ConfigurationError, SourceError
 from turret.data.reading.movielens import WANTED, is_movielens, open_movielens
+from turret.data.reading.queries import open_queries
 from turret.data.reading.readers import (
     FORMATS,
     join_parts,
@@ -35,7 +36,10 @@ def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Sourc
         for name, place in (("items", config.items), ("users", config.users))
         if place is not None
     }
-    if isinstance(config.split, FilesSplit):
+    if config.queries is not None:
+        table = scan(copies.path(config.queries.source), config.format, work)
+        source = open_queries(config.queries, config, table, entities.get("items"))
+    elif isinstance(config.split, FilesSplit):
         source = _parts(config.split, config.format, work, copies)
     else:
         source = _whole(copies.path(config.source or Path()), config, work, [*entities.values()])

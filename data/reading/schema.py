@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -239,7 +239,35 @@ class FilesSplit(_Settings):
     validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
 
-Split = Annotated[LastSplit | TimeSplit | FilesSplit, Field(discriminator="kind")]
+class QuerySplit(_Settings):
+    """Queries with their items, divided by the text of the query; see `QuerySettings.split`."""
+
+    kind: Literal["queries"] = "queries"
+
+
+Split = Annotated[LastSplit | TimeSplit | FilesSplit | QuerySplit, Field(discriminator="kind")]
+
+
+class QuerySettings(_Settings):
+    """Pairs of a query's text and its item, in place of a log of events.
+
+    Items are those of the items file; without one, the distinct texts of the item column. With `match`
+    "questions" they are the training queries, each with the answer of its pair. `split` names the column of
+    the parts (train, validation or dev, test); without one, a hash of the query's text puts 10 % of the
+    queries into validation and 10 % into the test. Texts are read as letter trigrams and, by `words`, as
+    whole words too.
+    """
+
+    source: Annotated[Place, Option("Pairs of a query and its item, in place of a log.", "FILE", "queries")]
+    query: Annotated[str | None, Option("Queries: the column of their texts.", "COLUMN")] = None
+    split: Annotated[
+        str | None, Option("Queries: the column of parts (train, dev, test).", "COLUMN", "query-split")
+    ] = None
+    match: Annotated[
+        Literal["answers", "questions"],
+        Option("Match queries with answers (the default), or with stored questions of the same answer."),
+    ] = "answers"
+    words: bool = True
 
 
 EVERY = "*"
@@ -284,14 +312,15 @@ class PrepareConfig(_Settings):
     """All settings of `prepare`.
 
     `source` is a file of events, a MovieLens folder or zip, or a folder of `events`, `items` and `users`
-    files; with split.kind = "files" there is none. Paths are relative to the working directory; a URL such as
-    `s3://bucket/events.parquet` is a place in an object store. `on_bad`
-    "error" refuses a log that has bad rows, "drop" drops them unless they are more than half, and "drop=any"
-    drops them; all count them. `items_format` and `users_format` are those of files in another form than the
+    files; with split.kind = "files", or with `queries` in place of events, there is none. Paths are relative
+    to the working directory; a URL such as `s3://bucket/events.parquet` is a place in an object store.
+    `on_bad` "error" refuses a log that has bad rows, "drop" drops them unless they are more than half, and
+    "drop=any" drops them; all count them. `items_format` and `users_format` are those of files in another form than the
     events. `fields` are the item columns kept for answers (default: all).
     """
 
     source: Place | None = None
+    queries: QuerySettings | None = None
     on_bad: Annotated[
         Literal["error", "drop", "drop=any"],
         Option("Rows that can't be events: error (the default), drop (at most half of them), or drop=any."),
@@ -319,6 +348,19 @@ class PrepareConfig(_Settings):
                 f"user_features.text = {list(self.user_features.text)}: only items have texts; "
                 "name the column as a category or a list of values"
             )
-        if (self.source is None) != (self.split.kind == "files"):
-            raise ValueError('give either source, or the files of split.kind = "files"')
+        if self.queries is not None and self.split.kind != "queries":
+            raise ValueError(
+                f'queries are divided by their text, and split.kind = "{self.split.kind}" divides events; '
+                "leave it out, and name a column of parts by --query-split"
+            )
+        given = (self.source is not None) + (self.split.kind == "files") + (self.queries is not None)
+        if given != 1:
+            raise ValueError('give either source, or queries, or the files of split.kind = "files"')
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _splits_queries(cls, settings: Any) -> Any:
+        if isinstance(settings, dict) and settings.get("queries") and not settings.get("split"):
+            return {**settings, "split": {"kind": "queries"}}
+        return settings

@@ -44,10 +44,10 @@ def recommend(
     """
     stages = {} if stages is None else stages
     begun = perf_counter()
-    model.bundle.encoder.check([query.request.features for query in queries])
     view = ItemView(model.bundle, fresh)
     known = view.known_rows_of_each([query.history for query in queries])
     resolved = [_resolve(view, position, query, *known[position]) for position, query in enumerate(queries)]
+    model.bundle.encoder.check([query.request.features for query in queries])
     looked_up = perf_counter()
     _encode(view, resolved)
     encoded = perf_counter()
@@ -96,6 +96,12 @@ def _resolve(
 
 def _in_rows(view: ItemView, query: Query, rows: NDArray[np.int32], unknown: list[Id]) -> ResolvedQuery:
     request, manifest = query.request, view.bundle.manifest
+    if request.is_search and not manifest.reads_queries:
+        message = f"version {manifest.version} recommends for users, not for queries: POST /v1/recommend"
+        raise ConflictError("query", None, message)
+    if manifest.reads_queries and not request.features:
+        message = f"version {manifest.version} answers queries, not users: POST /v1/search"
+        raise ConflictError("features", None, message)
     if query.after is not None and query.after.version != manifest.version:
         version = query.after.version
         message = f"this cursor is of version {version}, which is no longer live; request the first page"
@@ -119,8 +125,13 @@ def _times(view: ItemView, query: Query) -> Times | None:
 
 
 def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
-    """Set the user vectors of histories with known items."""
-    known = [position for position, entry in enumerate(resolved) if len(entry.rows)]
+    """Set the vectors of histories with known items, and of queries with known grams."""
+    can_encode = view.bundle.encoder.can_encode
+    known = [
+        position
+        for position, entry in enumerate(resolved)
+        if can_encode(entry.rows, entry.query.request.features)
+    ]
     if not known:
         return
     chosen = [resolved[position] for position in known]

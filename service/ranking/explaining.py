@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.data.features import QUERY, grams
 from turret.service.ranking.item_view import ItemView, Vectors
 from turret.service.ranking.query import ResolvedQuery
 from turret.tower.retrieval import Ranking
@@ -12,13 +13,16 @@ from turret.tower.times import Times
 
 # How many of the newest history items are left out one by one, and how many of them are reported per item.
 REMOVED, NAMED = 100, 3
+# The most grams that are reported per item.
+MATCHED = 50
 
 
 def explain(view: ItemView, query: ResolvedQuery, ranking: Ranking) -> dict[str, Any]:
     """Describe the plan and, for an answer of the towers, the score of each item.
 
     `pulled_by` lists the history items whose removal, one at a time, lowers the item's score most, with the
-    change (leave-one-out).
+    change (leave-one-out). `matched` lists the words (each as "=word") and letter trigrams that the item's
+    texts share with a query.
     """
     explanation: dict[str, Any] = {"plan": ranking.plan._asdict()}
     if query.vector is not None:
@@ -28,7 +32,20 @@ def explain(view: ItemView, query: ResolvedQuery, ranking: Ranking) -> dict[str,
             {"id": view.id(row), "score_parts": _parts(view, query.vector, vector), "pulled_by": pull}
             for row, vector, pull in zip(ranking.rows.tolist(), vectors, pulls, strict=True)
         ]
+        if isinstance(text := query.query.request.features.get(QUERY), str):
+            for row, item in zip(ranking.rows.tolist(), explanation["items"], strict=True):
+                item["matched"] = _matched(view, text, row)
     return explanation
+
+
+def _matched(view: ItemView, query: str, row: int) -> list[str]:
+    """The parts of a query that the texts of an item have too, words first, then trigrams."""
+    encoder, fields = view.bundle.item_encoder, view.fields(row)
+    texts = [one for one in (encoder.features if encoder else ()) if one.kind == "text"]
+    words = any(one.words for one in texts)
+    found = {gram for one in texts for gram in grams(str(fields.get(one.name) or ""), words)}
+    matched = dict.fromkeys(gram for gram in grams(query, words) if gram in found)
+    return sorted(matched, key=lambda gram: not gram.startswith("="))[:MATCHED]
 
 
 def _parts(view: ItemView, user: NDArray[np.float32], item: NDArray[np.float32]) -> dict[str, float | bool]:

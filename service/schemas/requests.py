@@ -1,13 +1,15 @@
 """The bodies of requests: their validation and their JSON schemas."""
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from turret.data.features import QUERY
 from turret.service.schemas.fields import (
     HISTORY_LIMIT,
+    TEXT_LENGTH,
     Caps,
     Count,
     CursorText,
@@ -45,29 +47,17 @@ class Body(BaseModel):
         return data
 
 
-class RecommendRequest(Body):
-    """A request for recommendations.
+class RankingRequest(Body):
+    """The conditions on an answer of ranked items.
 
-    `history` (item ids, oldest first) is the whole history; without it, the stored history of `user_id`
-    counts. `history_times` are the times of its items, and `at` is the time of the request, by default now;
-    versions that don't read times ignore both. `features` are the user's, by name. The answer has `k` items,
-    without those of `exclude` and, with `exclude_seen`, of the history; without `exclude_seen`, the version
-    decides (`exclude_seen` of `GET /v1/version`).
-
-    `filter` selects items by catalog fields (docs/filters.md). `min_score` leaves out items that the towers
-    score lower. `diversity` (0 to 1) is the weight of maximal marginal relevance; `cap` limits the items that
-    share a value of a field: `{"brand": 2}`. `cursor`, from an answer, requests the next page of the same
-    version. `min_version` refuses answers of versions that were live before that one. `explain` adds reasons
-    for each item.
+    The answer has `k` items, without those of `exclude`. `filter` selects items by catalog fields
+    (docs/filters.md). `min_score` leaves out items that the towers score lower. `diversity` (0 to 1) is the
+    weight of maximal marginal relevance; `cap` limits the items that share a value of a field:
+    `{"brand": 2}`. `cursor`, from an answer, requests the next page of the same version. `min_version`
+    refuses answers of versions that were live before that one. `explain` adds reasons for each item.
     """
 
-    user_id: Id | None = None
-    history: Ids | None = None
-    history_times: list[Time] | None = Field(default=None, max_length=HISTORY_LIMIT, fail_fast=True)
-    at: Time | None = None
-    features: Features = _EMPTY
     k: Count = 10
-    exclude_seen: bool | None = None
     exclude: Ids = Field(default_factory=list, json_schema_extra={"default": []})
     filter: dict[str, Any] | None = None
     min_score: float | None = Field(default=None, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
@@ -87,10 +77,6 @@ class RecommendRequest(Body):
         """Whether it requests the best items without any further condition on their scores."""
         return self.is_in_order and self.min_score is None
 
-    def excludes_seen(self, default: bool) -> bool:
-        """Whether the answer leaves out the items of the history; `default` is that of the version."""
-        return default if self.exclude_seen is None else self.exclude_seen
-
     @field_validator("cursor")
     @classmethod
     def _page_in_order(cls, cursor: str | None, info: ValidationInfo) -> str | None:
@@ -98,6 +84,30 @@ class RecommendRequest(Body):
             message = "a cursor can't be combined with diversity or cap; send one or the other"
             raise PydanticCustomError("cursor", message)
         return cursor
+
+
+class RecommendRequest(RankingRequest):
+    """A request for recommendations.
+
+    `history` (item ids, oldest first) is the whole history; without it, the stored history of `user_id`
+    counts. `history_times` are the times of its items, and `at` is the time of the request, by default now;
+    versions that don't read times ignore both. `features` are the user's, by name. With `exclude_seen`, the
+    answer leaves out the items of the history; without `exclude_seen`, the version decides (`exclude_seen` of
+    `GET /v1/version`).
+    """
+
+    is_search: ClassVar[bool] = False
+
+    user_id: Id | None = None
+    history: Ids | None = None
+    history_times: list[Time] | None = Field(default=None, max_length=HISTORY_LIMIT, fail_fast=True)
+    at: Time | None = None
+    features: Features = _EMPTY
+    exclude_seen: bool | None = None
+
+    def excludes_seen(self, default: bool) -> bool:
+        """Whether the answer leaves out the items of the history; `default` is that of the version."""
+        return default if self.exclude_seen is None else self.exclude_seen
 
     @field_validator("history_times")
     @classmethod
@@ -129,6 +139,32 @@ class RecommendRequest(Body):
             )
             raise PydanticCustomError("at", message, {"newest": show_time(times[-1])})
         return at
+
+
+class SearchedRequest(RecommendRequest):
+    """A search as the ranking reads it: a request without a history, with the query among its features."""
+
+    is_search: ClassVar[bool] = True
+
+
+class SearchRequest(RankingRequest):
+    """A query in words (`query`), or its ready vector and other features, by name (`features`)."""
+
+    query: str | None = Field(default=None, min_length=1, max_length=TEXT_LENGTH)
+    features: Features = _EMPTY
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "SearchRequest":
+        if self.query is None and not self.features:
+            raise PydanticCustomError("query", "send a query in words, or its features")
+        return self
+
+    def as_recommendation(self) -> SearchedRequest:
+        """The request that the ranking reads."""
+        given = dict(self)
+        query, features = given.pop("query"), given.pop("features")
+        asked = features if query is None else {QUERY: query, **features}
+        return SearchedRequest.model_construct(**given, history=[], features=asked)
 
 
 class BatchRequest(Body):

@@ -283,7 +283,11 @@ def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
         try:
             rows, _ = bundle.vocabulary.known_rows(query.history)
             times = [_times(bundle, query)]
-            ranking = retriever.recommend([rows], [features], K, [rows], times)[0] if len(rows) else None
+            ranking = (
+                retriever.recommend([rows], [features], K, [rows], times)[0]
+                if bundle.encoder.can_encode(rows, features)
+                else None
+            )
         except (EncodingError, DataError):
             ranking = None
         answer = bundle.vocabulary.ids(ranking.rows) if ranking else []

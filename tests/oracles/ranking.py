@@ -22,6 +22,8 @@ def metric(name: str, ranked: Sequence[int], relevant: set[int]) -> float:
         return len(hits) / len(relevant)
     if kind == "mrr":
         return 1 / hits[0] if hits else 0.0
+    if kind == "map":
+        return sum(count / place for count, place in enumerate(hits, 1)) / min(len(relevant), int(at))
     gained = sum(1 / math.log2(place + 1) for place in hits)
     best = sum(1 / math.log2(place + 1) for place in range(1, min(len(relevant), int(at)) + 1))
     return gained / best

@@ -48,7 +48,12 @@ class Bundle:
         self.index = open_index(folder / INDEX, self.vectors, manifest.index)
         model = read_regular(folder / "user_tower.onnx", TOWER_BYTES)
         self.encoder = Encoder(
-            model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
+            model,
+            self.vectors,
+            manifest.history_length,
+            self.user_features,
+            manifest.reads_times,
+            manifest.reads_queries,
         )
         self.item_encoder: ItemEncoder | None = open_item_encoder(folder, manifest)
 

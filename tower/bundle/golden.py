@@ -43,10 +43,16 @@ class RecordedQuery(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    history: tuple[int | str, ...] = Field(min_length=1, max_length=LONGEST_HISTORY)
+    history: tuple[int | str, ...] = Field(max_length=LONGEST_HISTORY)
     features: dict[str, Any] = {}
     history_times: tuple[float, ...] | None = Field(default=None, max_length=LONGEST_HISTORY)
     at: float | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "RecordedQuery":
+        if not self.history and not self.features:
+            raise ValueError("neither a history nor features")
+        return self
 
     @model_validator(mode="after")
     def _each_item_has_a_time(self) -> "RecordedQuery":

@@ -100,7 +100,7 @@ class BundleContents:
 
     `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N], `fields` has one
     value a row, `model` is a safetensors file, and `item_features` gives the meaning of its codes.
-    `reads_times` says whether the user tower reads times, `data_until`, `kinds`, `default_kind` and
+    `reads_times`, `reads_queries`, `data_until`, `kinds`, `default_kind` and
     `exclude_seen` are as in the manifest.
     `experiment` holds the settings of the training, which a warm start needs. `recorded` holds
     queries as `tower.bundle.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for
@@ -123,6 +123,7 @@ class BundleContents:
     recorded: Sequence[Mapping[str, Any]]
     expected: Sequence[tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]]
     reads_times: bool = False
+    reads_queries: bool = False
     data_until: str | None = None
     kinds: tuple[str, ...] = ()
     default_kind: str | None = None
@@ -229,6 +230,7 @@ def _manifest(contents: BundleContents) -> Manifest:
         scoring=contents.scoring,
         history_length=contents.history_length,
         reads_times=contents.reads_times,
+        reads_queries=contents.reads_queries,
         data_until=contents.data_until,
         kinds=contents.kinds,
         default_kind=contents.default_kind,

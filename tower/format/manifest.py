@@ -87,7 +87,8 @@ class IndexChoice(_Frozen):
 class Manifest(_Frozen):
     """`manifest.json`; lengths in rows, dimension D, N = item_count.
 
-    `reads_times`: the user tower reads the times of items and of the request. `exported`: the time of the
+    `reads_times`: the user tower reads the times of items and of the request. `reads_queries`: it reads
+    queries in words, or their ready vectors, and no history. `exported`: the time of the
     export, where a later reindexing `created` the bundle. `data_until`: the time of the newest event of the
     data, ISO 8601 in UTC; None for data without times. `kinds`: those of the events that the data keeps, none
     for all; events without a kind have `default_kind`. `exclude_seen`: the default of requests that don't say
@@ -106,6 +107,7 @@ class Manifest(_Frozen):
     scoring: ScoringConfig
     history_length: int = Field(ge=1)
     reads_times: bool = False
+    reads_queries: bool = False
     exclude_seen: bool = True
     index: AnyIndexSettings = FlatSettings()
     index_choice: IndexChoice | None = None

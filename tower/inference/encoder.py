@@ -123,14 +123,24 @@ class Encoder:
         history_length: int,
         features: Sequence[Feature],
         reads_times: bool = False,
+        reads_queries: bool = False,
     ) -> None:
         # A plain view of a memory map is faster to access.
         self._vectors = np.asarray(vectors)
         self._history_length = history_length
         self._reads_times = reads_times
+        self._reads_queries = reads_queries
         self._features = FeatureInputs(features, "user")
         self._session = Session(model, "user_tower.onnx", "user_vector")
         self._check_inputs()
+
+    def can_encode(self, rows: NDArray[np.integer[Any]], features: Mapping[str, object]) -> bool:
+        """Whether a history of these rows, or a query of these features, says anything.
+
+        A history does by a known item, a query by a known gram or by a ready vector. Others are answered by
+        popularity.
+        """
+        return self._features.any_known(features) if self._reads_queries else len(rows) > 0
 
     def encode(
         self,

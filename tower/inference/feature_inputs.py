@@ -77,6 +77,14 @@ class FeatureInputs:
             if feature.name in given and _encoded(feature, given[feature.name]) is not None
         }
 
+    def any_known(self, given: Mapping[str, object]) -> bool:
+        """Whether a text or a vector among the features has a known part."""
+        return any(
+            given.get(feature.name) is not None and bool(np.any(feature.encode_one(given[feature.name])))
+            for feature in self.features
+            if feature.kind in ("text", "vector")
+        )
+
     def _unknown_feature(self) -> str:
         if not self.names:
             return f"the model that is live reads no {self._of} features; leave this out"

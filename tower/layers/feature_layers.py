@@ -76,10 +76,10 @@ class FeatureLayers(nn.Module):
         super().__init__()
         self.features = tuple(features)
         self.tables = nn.ModuleDict()
-        self.width = 0
+        self.widths: list[int] = []
         for position, feature in enumerate(self.features):
             if feature.kind == "number":
-                self.width += 1
+                self.widths.append(1)
                 continue
             table: Table | nn.EmbeddingBag
             if feature.kind == "category":
@@ -87,7 +87,7 @@ class FeatureLayers(nn.Module):
             else:
                 table = nn.EmbeddingBag(feature.size, width, mode="mean", padding_idx=0)
             self.tables[str(position)] = table
-            self.width += width
+            self.widths.append(width)
         for made in self.tables.values():
             if isinstance(made, Table):
                 made.begin(0.1)
@@ -96,6 +96,11 @@ class FeatureLayers(nn.Module):
             nn.init.normal_(made.weight, std=0.1)
             with torch.no_grad():
                 made.weight[0] = 0.0
+
+    @property
+    def width(self) -> int:
+        """The width of all features together."""
+        return sum(self.widths)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Read category [B], number [B], multi and text [B, M] (0 = nothing); gives [B, width]."""

@@ -39,7 +39,7 @@ class PackedHistories:
     Attributes:
         rows: int64 [P], item rows of all histories of the batch, end to end.
         starts: int64 [B], where each example's window begins in `rows`.
-        ends: int64 [B], where it ends; larger than the start, as nobody is served without a history.
+        ends: int64 [B], where it ends; larger than the start, but for queries, which have no history.
         users: int64 [B], the user row of each example.
         ages: float32 [B], how long before the end of training the example happened, as a share of the
             training period; zero when served.
@@ -73,11 +73,11 @@ class PackedHistories:
         return replace(self, **present)
 
     def distinct(self) -> tuple[Tensor, Tensor]:
-        """The examples [S] whose window differs from the one before; the index in [S] of each example [B].
+        """The examples [S] whose user or window differs from the one before; the index in [S] of each [B].
 
         Neighbours that leave different items out of one window differ.
         """
-        columns = [self.starts, self.ends] + ([] if self.left_out is None else [self.left_out])
+        columns = [self.users, self.starts, self.ends] + ([] if self.left_out is None else [self.left_out])
         new = torch.ones_like(self.starts, dtype=torch.bool)
         new[1:] = torch.stack([column[1:] != column[:-1] for column in columns]).any(dim=0)
         return new.nonzero().squeeze(1), new.cumsum(0) - 1

@@ -19,9 +19,10 @@ from turret.tower.layers.packed import PackedHistories
 
 # Segments are padded to the longest of a batch.
 SegmentLength = Annotated[int, Field(strict=True, ge=1, le=10_000)]
-Context = Literal["causal_window", "causal_segment", "leave_one_out", "full_set"]
+Context = Literal["causal_window", "causal_segment", "leave_one_out", "full_set", "none"]
 """The events of a user that a tower reads to predict one of them: a window of those before it; the same from
-a start that many examples share, so that one pass serves them all; all others, as a set; or the whole set."""
+a start that many examples share, so that one pass serves them all; all others, as a set; the whole set; or
+none, for queries."""
 
 
 class UserTowerSettings(Settings):

@@ -9,6 +9,7 @@ from turret.tower.errors import TowerError
 from turret.tower.towers.attentive import AttentiveUserConfig, AttentiveUserTower
 from turret.tower.towers.gru import GruUserConfig, GruUserTower
 from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
+from turret.tower.towers.query import QueryConfig, QueryTower
 from turret.tower.towers.transformer import TransformerUserConfig, TransformerUserTower
 from turret.tower.towers.user import UserTower, UserTowerKind, UserTowerSettings
 
@@ -18,6 +19,7 @@ OURS = (
     UserTowerKind(AttentiveUserConfig, AttentiveUserTower),
     UserTowerKind(GruUserConfig, GruUserTower),
     UserTowerKind(TransformerUserConfig, TransformerUserTower),
+    UserTowerKind(QueryConfig, QueryTower),
 )
 
 

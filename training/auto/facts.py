@@ -70,7 +70,7 @@ def facts_of(data: PreparedData) -> Facts:
     Raises:
         TrainingError: nothing can be trained on the data.
     """
-    check_trainable(data)
+    check_trainable(data, "causal_window")
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
     validation_starts, validation_ends = data.bounds("validation")
     has_validation = bool((validation_ends > validation_starts).any())

@@ -27,6 +27,7 @@ from turret.training.baselines.interactions import (
     used_pairs,
 )
 from turret.training.baselines.item_items import CO_OCCURRENCE, EASE, ITEM_KNN
+from turret.training.baselines.texts import BM25
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf, popularity_order, popularity_scores
 
@@ -145,9 +146,11 @@ BASELINES = {
         ITEM_KNN,
         EASE,
         Baseline("als", "matrix factorisation", fit_als, _without_implicit),
+        BM25,
     )
 }
 
+_OF_QUERIES = (POPULARITY, BM25)
 _MASKED = "the run has evaluation.exclude_seen = true, which masks the items that it ranks"
 
 
@@ -157,6 +160,7 @@ def chosen_baselines(
     """The named baselines in the order of the registry.
 
     Popularity is always one, and so are those of the user's own use unless `exclude_seen` masks used items.
+    Queries, which have no histories, have BM25 and popularity alone.
 
     Returns:
         The baselines, and by name the reasons why others of "all" can't be fitted here.
@@ -173,9 +177,13 @@ def chosen_baselines(
     for name, baseline in BASELINES.items():
         is_masked = baseline.of_own_use and exclude_seen
         is_chosen = ALL in names or baseline is POPULARITY or baseline.of_own_use
+        if data.has_queries:
+            is_masked, is_chosen = False, baseline in _OF_QUERIES
         if name not in names and (is_masked or not is_chosen):
             continue
         obstacle = _MASKED if is_masked else baseline.obstacle(data)
+        if data.has_queries and baseline not in _OF_QUERIES:
+            obstacle = "it ranks by histories, and queries have none"
         if obstacle is None:
             chosen.append(baseline)
         elif name in names:

@@ -15,7 +15,7 @@ from turret.data.ranges import ranges
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.user import Context
 from turret.training.batches.event_times import Positions, first_events, packed_times
-from turret.training.batches.spans import Spans, cut_segments, cut_sets, cut_spans
+from turret.training.batches.spans import Spans, cut_queries, cut_segments, cut_sets, cut_spans
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 
@@ -105,8 +105,9 @@ class TrainingBatches:
     `context` decides the window of a target. "causal_window": the `history_length` events before it; up to
     `span_length` consecutive targets of a user share a batch. "causal_segment": a user's events are cut into
     segments of `history_length`, and a target reads its own segment up to itself. "leave_one_out": the newest
-    `history_length` events without the target; "full_set": with it. `times` adds gaps and clocks, `negatives`
-    the given negatives of the targets. Targets before `start_time` are left out.
+    `history_length` events without the target; "full_set": with it. "none": no event, for queries. `times`
+    adds gaps and clocks, `negatives` the given negatives of the targets. Targets before `start_time` are left
+    out.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class TrainingBatches:
         times: bool = False,
         negatives: bool = False,
     ) -> None:
-        check_trainable(data)
+        check_trainable(data, context)
         self.data = data
         self.times = times
         self.negatives = data.negatives if negatives else None
@@ -131,6 +132,8 @@ class TrainingBatches:
         longest = min(span_length, batch_size)
         if context == "causal_segment":
             self.spans = cut_segments(begins, ends, history_length)
+        elif context == "none":
+            self.spans = cut_queries(begins, ends, longest)
         elif context in _SETS:
             # One span for all targets where a user's vector does not depend on the target.
             longest = longest if context == "leave_one_out" else max(1, int((ends - begins).max(initial=0)))
@@ -223,6 +226,8 @@ class TrainingBatches:
             starts, ends, left_out = bases, bases + np.repeat(read, lengths), None
             if self.context == "leave_one_out":
                 left_out = torch.from_numpy(np.where(positions < bases, -1, positions))
+        elif self.context == "none":
+            starts, ends, left_out = bases, bases, None
         else:
             starts, ends, left_out = np.maximum(bases, positions - self.history_length), positions, None
         ages = (self.last_time - self.data.times[targets]) / self.period
@@ -241,14 +246,24 @@ class TrainingBatches:
         )
 
 
-def check_trainable(data: PreparedData) -> None:
-    """Raise TrainingError for data with a single item, or without an example to train on."""
+def check_trainable(data: PreparedData, context: Context) -> None:
+    """Raise TrainingError for data with one item, without an example, or of another kind than the tower."""
+    if data.has_queries != (context == "none"):
+        holds, kind, experiment = (
+            ("queries", "of kind 'query'", "questions")
+            if data.has_queries
+            else ("histories", "of another kind than 'query'", "youtubednn")
+        )
+        raise TrainingError(
+            f"{data.folder} holds {holds}, which need a user tower {kind}; train an experiment such as "
+            f"{experiment}, or set tower.user.kind."
+        )
     if len(data.item_ids) < 2:
         raise TrainingError(
             f"{data.folder}: the catalog has one item, and a ranking needs two; prepare data with more items."
         )
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
-    if (ends - starts).max(initial=0) < 2:
+    if (ends - starts).max(initial=0) < (1 if data.has_queries else 2):
         raise TrainingError(
             f"{data.folder}: no user has two training events, so there is nothing to predict; "
             "prepare data with longer histories or another split."
@@ -263,6 +278,8 @@ def target_counts(
     Events without a context (a user's first, or only one) and events before `start_time` are no targets.
     """
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
+    if context == "none":
+        return data.item_counts("train")
     if start_time is None:
         alone = ends - begins == 1 if context in _SETS else ends > begins
         return data.item_counts("train") - np.bincount(

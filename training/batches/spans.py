@@ -103,6 +103,14 @@ def cut_sets(begins: Positions, ends: Positions, longest: int, history_length: i
     )
 
 
+def cut_queries(begins: Positions, ends: Positions, longest: int) -> Spans:
+    """Cut the pairs of each query into spans of at most `longest`, which read no event."""
+    users, nth, _ = _pieces(ends - begins, longest)
+    firsts = begins[users] + nth * longest
+    span_ends = np.minimum(firsts + longest, ends[users])
+    return Spans(users=users, contexts=firsts, stops=firsts, firsts=firsts, ends=span_ends)
+
+
 def _pieces(targets: Positions, longest: int) -> tuple[Positions, Positions, Positions]:
     """Cut counts of targets [U] into pieces of `longest`: user and number of each, pieces per user."""
     pieces = -(-targets // longest)

@@ -83,14 +83,18 @@ class TrainingConfig(Settings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     evaluate_every: Positive = 1
     validation_users: Positive = 20_000
-    metric: Annotated[str, Field(pattern=r"^((hr|recall|ndcg|mrr)@[1-9][0-9]{0,3}|auc)$")] = "ndcg@10"
+    metric: Annotated[str, Field(pattern=r"^((hr|recall|ndcg|mrr|map)@[1-9][0-9]{0,3}|auc)$")] = "ndcg@10"
     patience: Positive = 3
     checkpoint_every: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
     since: EventTime = None
 
 
 class EvaluationConfig(Settings):
-    """The full ranking: its k, and whether a user's seen items are masked."""
+    """The ranking: its k, and whether a user's seen items are masked.
+
+    `candidates` "labelled" ranks only the items that a query has a label for, as published figures of
+    labelled pairs do, in place of the whole catalog.
+    """
 
     k: Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=10_000)], ...], Field(min_length=1)] = (
         10,
@@ -98,6 +102,7 @@ class EvaluationConfig(Settings):
         50,
     )
     exclude_seen: bool = True
+    candidates: Literal["catalog", "labelled"] = "catalog"
     bootstrap: Annotated[int, Field(strict=True, ge=100, le=100_000)] = 1000
 
 

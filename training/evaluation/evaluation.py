@@ -210,7 +210,7 @@ def validation_metric(
     popularity: NDArray[np.int64],
     relevant: Relevant,
     metric: str,
-    exclude_seen: bool,
+    config: EvaluationConfig,
     scores: CatalogScores | None = None,
 ) -> float:
     """The mean of one metric, such as ndcg@10, over the users of `relevant` in the validation part."""
@@ -218,7 +218,8 @@ def validation_metric(
     if metric == AUC:
         return float(auc_of_users(scores_of, data, "validation", relevant.users).mean())
     k = int(metric.partition("@")[2])
-    ranked = rank(scores_of, data, relevant.users, "validation", k, exclude_seen)
+    labelled = config.candidates == "labelled"
+    ranked = rank(scores_of, data, relevant.users, "validation", k, config.exclude_seen, labelled)
     values, _ = measure(ranked, relevant, [k], len(data.item_ids), "validating")
     return float(values[metric].mean())
 
@@ -294,7 +295,8 @@ def _measure_ranker(
     """As `measure`, with the AUC [U] where events have negatives; NaN for users without one."""
     with progress(f"preparing {name}"):
         scores_of = make_scores()
-    ranked = rank(scores_of, data, relevant.users, part, max(config.k), config.exclude_seen)
+    labelled = config.candidates == "labelled"
+    ranked = rank(scores_of, data, relevant.users, part, max(config.k), config.exclude_seen, labelled)
     values, coverage = measure(ranked, relevant, config.k, len(data.item_ids), f"ranking by {name}")
     offered = users_with_negatives(data, part)
     if len(offered):
@@ -321,6 +323,7 @@ def _description(
         "relevant_used_before": int(used.sum()),
         "relevant_cold": int((~used & (data.item_counts("train")[relevant.rows] == 0)).sum()),
         "exclude_seen": config.exclude_seen,
+        **({"candidates": "labelled"} if config.candidates == "labelled" else {}),
         "ties": "ascending item row",
     }
 

@@ -22,6 +22,7 @@ def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequenc
 
     With r the number of relevant items of a user and h the hits among the first k ranks, from 1:
     hr@k = 1 if h > 0; recall@k = h / r; mrr@k = 1 / (rank of the first hit), else 0;
+    map@k = sum of (hits up to the rank) / rank over hits, divided by min(r, k);
     ndcg@k = sum of 1 / log2(rank + 1) over hits, divided by that of min(r, k) hits at the top
     (Jarvelin & Kekalainen 2002).
 
@@ -37,6 +38,7 @@ def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequenc
     gains = hits / np.log2(ranks + 1)
     ideal = np.cumsum(1.0 / np.log2(ranks + 1))
     reciprocal = np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
+    precisions = hits * np.cumsum(hits, axis=1) / ranks
     values: dict[str, Values] = {}
     for k in ks:
         counts = hits[:, :k].sum(axis=1)
@@ -44,6 +46,7 @@ def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequenc
         values[f"recall@{k}"] = counts / relevant
         values[f"ndcg@{k}"] = gains[:, :k].sum(axis=1) / ideal[np.minimum(relevant, k) - 1]
         values[f"mrr@{k}"] = np.where(counts > 0, reciprocal, 0.0)
+        values[f"map@{k}"] = precisions[:, :k].sum(axis=1) / np.minimum(relevant, k)
     return values
 
 

@@ -15,6 +15,7 @@ from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.scoring import served_scores
 from turret.training.batches.event_times import packed_times
+from turret.training.errors import TrainingError
 from turret.training.evaluation.top_rows import top_rows
 
 # Users ranked and scores held at once: few enough for their memory to be reused.
@@ -64,8 +65,7 @@ def history_bounds(
     data: PreparedData, users: NDArray[np.int64], until: HistoryEnd
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first and one past the last position of the events of `users` [U] before `until`: two [U]."""
-    part = {"validation": data.splits[:, 0], "test": data.splits[:, 1], "end": data.offsets[1:]}[until]
-    return np.asarray(data.offsets[users]), np.asarray(part[users])
+    return np.asarray(data.offsets[users]), np.asarray(data.history_ends(until)[users])
 
 
 def mask_seen(scores: Tensor, data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> None:
@@ -81,6 +81,28 @@ def seen_pairs(
     starts, ends = history_bounds(data, users, until)
     indices = np.repeat(np.arange(len(users)), ends - starts)
     return indices, data.event_items[ranges(starts, ends - starts)].astype(np.int64)
+
+
+def labelled_pairs(
+    data: PreparedData, users: NDArray[np.int64], part: HistoryEnd
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The events of `users` [U] in `part` and their negatives: the index in [U] and the item row, int64 [M].
+
+    Raises:
+        TrainingError: the data has no negatives.
+    """
+    if data.negatives is None or part == "end":
+        raise TrainingError(
+            f"evaluation.candidates = 'labelled' ranks the items that have a label, and {data.folder} has no "
+            "labels; prepare the data with --label, or set candidates = 'catalog'."
+        )
+    starts, ends = (np.asarray(bound)[users] for bound in data.bounds(part))
+    events = ranges(starts, ends - starts)
+    owners = np.repeat(np.arange(len(users)), ends - starts)
+    firsts = data.negatives.offsets[events]
+    counts = data.negatives.offsets[events + 1] - firsts
+    rows = [data.event_items[events], data.negatives.items[ranges(firsts, counts)]]
+    return np.concatenate([owners, np.repeat(owners, counts)]), np.concatenate(rows).astype(np.int64)
 
 
 @torch.no_grad()
@@ -157,7 +179,7 @@ def tower_scores(
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
         starts, ends = history_bounds(data, users, until)
-        warm = ends > starts
+        warm = (ends > starts) | data.has_queries
         if warm.all():
             return user_scores(model, items, data, users, until, of_catalog)
         result = popular(users)
@@ -188,12 +210,21 @@ def rank(
     until: HistoryEnd,
     k: int,
     exclude_seen: bool,
+    labelled: bool = False,
 ) -> Iterator[Block]:
-    """Rank the catalog for `users` [U] in blocks; `exclude_seen` leaves out items used before `until`."""
+    """Rank the catalog for `users` [U] in blocks; `exclude_seen` leaves out items used before `until`.
+
+    `labelled` leaves out all items but the events of the user's part `until` and their given negatives.
+    """
     size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // len(data.item_ids)))
     for first in range(0, len(users), size):
         block = users[first : first + size]
         scores = scores_of(block)
         if exclude_seen:
             mask_seen(scores, data, block, until)
+        if labelled:
+            indices, rows = map(torch.from_numpy, labelled_pairs(data, block, until))
+            candidates = torch.full_like(scores, float("-inf"))
+            candidates[indices, rows] = scores[indices, rows]
+            scores = candidates
         yield Block(block, top_rows(scores, k).numpy())

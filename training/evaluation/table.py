@@ -6,6 +6,8 @@ from typing import Any
 from turret.data.text import figure, signed_with_interval, text_table, with_interval
 from turret.training.evaluation.evaluation import SLICED
 
+_TWINS = {"recall": "hr", "map": "mrr"}
+
 
 def metrics_table(report: dict[str, Any]) -> str:
     """Tables of metrics with their intervals, of several baselines, and of slices at the smallest k."""
@@ -32,13 +34,13 @@ def metrics_table(report: dict[str, Any]) -> str:
 def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """The metrics to show, each with those that are equal to it in every summary.
 
-    With one target a user, HR and recall are the same: only these are compared.
+    With one target a user, HR and recall are the same, and so are MRR and MAP: only these are compared.
     """
     shown: dict[str, list[str]] = {}
     for name in summaries[0]:
         kind, _, k = name.partition("@")
-        twin = f"hr@{k}"
-        if kind == "recall" and twin in shown and all(each[name] == each[twin] for each in summaries):
+        twin = f"{_TWINS.get(kind)}@{k}"
+        if twin in shown and all(each[name] == each[twin] for each in summaries):
             shown[twin].append(name)
         else:
             shown[name] = []

@@ -99,6 +99,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         history_length=run.experiment.tower.user.history_length,
         model=np.memmap(work / "model.safetensors", np.uint8, "r").data,
         reads_times=run.experiment.tower.user.reads_times,
+        reads_queries=data.has_queries,
         data_until=data.manifest.time.until,
         kinds=filters.kept_kinds,
         default_kind=filters.default_kind,
@@ -152,7 +153,7 @@ def _query_vectors(data: PreparedData, model: TwoTowers, items: torch.Tensor) ->
 
 def _recorded(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]:
     """The user's history and features as a request; with times, at the moment that evaluation assumes."""
-    raw = data.user_features.raw(user)
+    raw = data.user_values(user)
     features = model.user.rows.layers.features if model.user.rows else ()
     recorded = {
         "history": data.item_ids.ids(data.history(user, "end")),

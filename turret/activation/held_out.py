@@ -171,13 +171,15 @@ class _Ranker:
         pairs = list(zip(users.tolist(), ends.tolist(), strict=True))
         events = [self._known_events(user, end) for user, end in pairs]
         histories = [self._rows[self._data.event_items[positions]] for positions in events]
-        known = [index for index, rows in enumerate(histories) if len(rows)]
+        features = [self._features(user) for user, _ in pairs]
+        can_encode = self._bundle.encoder.can_encode
+        known = [index for index, rows in enumerate(histories) if can_encode(rows, features[index])]
         result = [self._popular] * len(pairs)
         if not known:
             return result
         vectors = self._bundle.encoder.encode(
             [histories[index] for index in known],
-            [self._features(pairs[index][0]) for index in known],
+            [features[index] for index in known],
             [self._times(events[index], pairs[index][1]) for index in known],
         )
         excludes = self._bundle.manifest.exclude_seen
@@ -188,13 +190,15 @@ class _Ranker:
         return result
 
     def _known_events(self, user: int, end: int) -> NDArray[np.int64]:
+        if self._data.has_queries:
+            return _NOTHING
         positions = np.arange(self._data.offsets[user], end)
         return positions[self._rows[self._data.event_items[positions]] >= 0]
 
     def _features(self, user: int) -> dict[str, Any]:
         if not self._bundle.user_features:
             return {}
-        raw = self._data.user_features.raw(user)
+        raw = self._data.user_values(user)
         return {one.name: raw[one.name] for one in self._bundle.user_features if one.name in raw}
 
     def _times(self, positions: NDArray[np.int64], end: int) -> Times | None:

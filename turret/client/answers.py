@@ -53,11 +53,15 @@ class Pull(Answer):
 
 
 class ExplainedItem(Answer):
-    """The parts of an item's score, and the history items that raise it, strongest first."""
+    """The parts of an item's score, and the history items that raise it, strongest first.
+
+    `matched`: the words (each as "=word") and letter trigrams that the item's texts share with a query.
+    """
 
     id: Id
     score_parts: dict[str, float | bool]
     pulled_by: tuple[Pull, ...]
+    matched: tuple[str, ...] | None = None
 
 
 class Explanation(Answer):
@@ -318,6 +322,7 @@ class VersionAnswer(Answer):
     item_count: int
     history_length: int
     reads_times: bool
+    reads_queries: bool = False
     exclude_seen: bool
     scoring: dict[str, Any]
     index: dict[str, Any]

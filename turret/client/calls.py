@@ -23,16 +23,10 @@ _EVENTS, _BYTES = 1_000, 900_000  # of one call; the service takes 1,000 events 
 _ACTIVATION_SECONDS = 600.0  # with its checks and the loading in every process
 
 
-class RecommendRequest(TypedDict, total=False):
-    """The fields of a recommendation, all optional; docs/serving.md describes them."""
+class RankingRequest(TypedDict, total=False):
+    """The conditions on an answer of ranked items, all optional; docs/serving.md describes them."""
 
-    user_id: Id
-    history: Sequence[Id]
-    history_times: Sequence[Time]
-    at: Time
-    features: Mapping[str, Any]
     k: int
-    exclude_seen: bool
     exclude: Sequence[Id]
     filter: Mapping[str, Any]
     min_score: float
@@ -41,6 +35,17 @@ class RecommendRequest(TypedDict, total=False):
     cursor: str
     min_version: str
     explain: bool
+
+
+class RecommendRequest(RankingRequest, total=False):
+    """The fields of a recommendation, all optional; docs/serving.md describes them."""
+
+    user_id: Id
+    history: Sequence[Id]
+    history_times: Sequence[Time]
+    at: Time
+    features: Mapping[str, Any]
+    exclude_seen: bool
 
 
 class Event(TypedDict):
@@ -122,6 +127,17 @@ def recommend_batch(requests: Sequence[RecommendRequest]) -> Call[answers.BatchA
     """Answer up to 100 requests in one call, all from one version."""
     body = {"requests": list(requests)}
     return Call("POST", "/v1/recommend/batch", answers.BatchAnswer.model_validate_json, body)
+
+
+def search(
+    query: str | None = None,
+    features: Mapping[str, Any] | None = None,
+    **conditions: Unpack[RankingRequest],
+) -> Call[answers.RecommendAnswer]:
+    """Find the items that answer a query in words, or one whose ready vector is among its `features`."""
+    asked = {"query": query, "features": features}
+    body = {name: value for name, value in asked.items() if value is not None} | dict(conditions)
+    return Call("POST", "/v1/search", answers.RecommendAnswer.model_validate_json, body)
 
 
 # ---- Events and users

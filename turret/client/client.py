@@ -70,6 +70,7 @@ class _Calls:
 
     recommend = _Method(calls.recommend)
     recommend_batch = _Method(calls.recommend_batch)
+    search = _Method(calls.search)
     user = _Method(calls.user)
     forget_user = _Method(calls.forget_user)
     random_user = _Method(calls.random_user)

@@ -1,4 +1,4 @@
-"""`POST /v1/recommend` and `/v1/recommend/batch`."""
+"""`POST /v1/recommend`, `/v1/recommend/batch` and `/v1/search`."""
 
 from time import perf_counter
 from typing import Annotated
@@ -10,7 +10,7 @@ from turret.service.components import Components
 from turret.service.error_responses import response_to
 from turret.service.http.routes.dependencies import Parts, Reads, json_response
 from turret.service.schemas.bodies import read_body
-from turret.service.schemas.requests import BatchRequest, RecommendRequest
+from turret.service.schemas.requests import BatchRequest, RecommendRequest, SearchRequest
 
 PATH = "/v1/recommend"
 _TYPE = (b"content-type", b"application/json")
@@ -70,3 +70,16 @@ async def recommend_batch(
     degraded = tuple(dict.fromkeys(part for result in results for part in result["degraded"]))
     request.scope.setdefault("turret", {}).update(version=results[0]["version"], degraded=degraded)
     return json_response({"results": results})
+
+
+@router.post("/search")
+async def search(
+    request: Request, body: Annotated[SearchRequest, Depends(Reads(SearchRequest))], parts: Parts
+) -> Response:
+    """Find the items that answer a query in words.
+
+    A text without a known part is answered by the most popular items.
+    """
+    facts = request.scope.setdefault("turret", {})
+    answer = await parts.recommender.recommend_one(body.as_recommendation(), facts)
+    return Response(answer, media_type="application/json")

@@ -1,0 +1,220 @@
+"""Pairs of queries and items: their parts, their items, their texts, and what is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from turret.data.configuration import load_configuration
+from turret.data.errors import ColumnError, ConfigurationError, DataError
+from turret.data.features import Bag, grams
+from turret.data.prepared import PARTS, PreparedData
+from turret.data.preparing.describe import describe
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+
+Prepare = Callable[..., PreparedData]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Prepare:
+    """Prepare rows of pairs under overrides, and open the result."""
+
+    def make(rows: dict[str, list[object]], **overrides: object) -> PreparedData:
+        source = tmp_path / "pairs.parquet"
+        pl.DataFrame(rows).write_parquet(source)
+        given = {name.replace("__", "."): value for name, value in overrides.items()}
+        config = load_configuration(PrepareConfig, overrides={"queries.source": str(source), **given})
+        return PreparedData.open(prepare(config, tmp_path / "prepared", overwrite=True).folder)
+
+    return make
+
+
+def queries_of(data: PreparedData, part: str) -> set[object]:
+    """The queries with a pair in a part."""
+    starts, ends = data.bounds(part)  # type: ignore[arg-type]
+    return set(data.users.ids(np.flatnonzero(ends > starts)))
+
+
+def targets(data: PreparedData, query: str, part: str) -> set[object]:
+    """The items of a query in a part."""
+    row = data.users.row(query)
+    assert row is not None
+    return set(data.item_ids.ids(data.targets(row, part).tolist()))  # type: ignore[arg-type]
+
+
+SPLIT = {
+    "question": ["how to pay", "where is it", "where is it", "send back", "late parcel", "pay how"],
+    "answer": ["by card", "on its way", "in the shop", "with the label", "on its way", "by card"],
+    "split": ["train", "train", "test", "dev", "test", "train"],
+}
+
+
+def test_all_rows_of_a_query_are_in_its_earliest_part(pairs: Prepare) -> None:
+    data = pairs(SPLIT)
+    assert data.has_queries
+    assert queries_of(data, "train") == {"how to pay", "where is it", "pay how"}
+    assert queries_of(data, "validation") == {"send back"}
+    assert queries_of(data, "test") == {"late parcel"}
+    assert targets(data, "where is it", "train") == {"on its way", "in the shop"}
+    # Without earlier events: a query has no history.
+    assert all(data.history(row, "end").size == 0 for row in range(len(data.users)))
+
+
+def test_without_a_column_a_hash_of_the_text_divides_queries(pairs: Prepare) -> None:
+    texts = [f"question number {n}" for n in range(400)]
+    first = pairs({"query": texts, "item": [n % 7 for n in range(400)]})
+    shuffled = pairs({"query": [*texts[::-1], "another"], "item": [n % 5 for n in range(401)]})
+    sizes = [len(queries_of(first, part)) for part in PARTS]
+    assert sum(sizes) == 400
+    assert 280 < sizes[0] < 360
+    assert 20 < sizes[1] < 60
+    assert 20 < sizes[2] < 60
+    for part in PARTS:
+        assert queries_of(first, part) <= queries_of(shuffled, part)
+
+
+def test_a_split_column_without_validation_leaves_it_to_the_hash(pairs: Prepare) -> None:
+    texts = [f"question number {n}" for n in range(200)]
+    data = pairs({"query": texts, "item": ["a", "b"] * 100, "split": ["train"] * 180 + ["test"] * 20})
+    assert queries_of(data, "test") == set(texts[180:])
+    assert 5 < len(queries_of(data, "validation")) < 40
+
+
+def test_the_texts_of_both_sides_share_one_vocabulary(pairs: Prepare) -> None:
+    data = pairs(SPLIT)
+    (query,), (answer,) = data.user_features.features, data.item_features.features
+    assert query.name == "query"
+    assert query.values == answer.values
+    known = {gram for text in SPLIT["answer"] for gram in grams(str(text), True)}
+    known |= {gram for text in ("how to pay", "where is it", "pay how") for gram in grams(text, True)}
+    assert set(query.values) == known
+    column = data.user_features.columns["query"]
+    assert isinstance(column, Bag)
+    row = data.users.row("late parcel")
+    assert row is not None
+    # A gram of test queries alone has no code.
+    found = [query.values[code - 1] for code in column.row(row)]
+    assert found == [gram for gram in grams("late parcel", True) if gram in known]
+
+
+def test_items_of_a_file_are_all_ranked(pairs: Prepare, tmp_path: Path) -> None:
+    items = tmp_path / "answers.csv"
+    items.write_text("item_id,title\n1,by card\n2,on its way\n3,nobody asks for this\n")
+    data = pairs(
+        {"query": ["how to pay", "where is it"], "item": [1, 2], "split": ["train"] * 2}, items=items
+    )
+    assert data.item_ids.ids(range(3)) == [1, 2, 3]
+    assert data.fields["title"][2] == "nobody asks for this"
+    assert not data.cold_items().ids
+
+
+def test_labels_become_negatives_wherever_they_stand(pairs: Prepare) -> None:
+    rows = {
+        "query": ["a", "a", "a", "b", "b"],
+        "item": ["before", "right", "behind", "right", "never"],
+        "label": [0, 1, 0, 1, 0],
+        "split": ["train", "train", "train", "test", "test"],
+    }
+    data = pairs(rows)
+    assert data.negatives is not None
+    assert data.manifest.negatives == 3
+    assert len(data.item_ids) == 4
+
+
+def test_stored_questions_are_the_training_queries(pairs: Prepare) -> None:
+    texts = [f"pay {n}" for n in range(6)] + [f"ship {n}" for n in range(3)] + ["pay new", "lonely"]
+    answers = ["money"] * 6 + ["parcel"] * 3 + ["money", "alone"]
+    parts = ["train"] * 6 + ["train"] * 3 + ["test", "train"]
+    data = pairs({"text": texts, "intent": answers, "split": parts}, queries__match="questions")
+    stored = [*map(str, data.item_ids.ids(range(len(data.item_ids))))]
+    held = queries_of(data, "validation")  # by the hash
+    assert set(stored) == {*texts[:9], "lonely"} - held
+    assert dict(zip(data.fields["question"], data.fields["answer"], strict=True))["pay 1"] == "money"
+    for query in queries_of(data, "train"):
+        paired = targets(data, str(query), "train")
+        assert paired
+        assert query not in paired
+        assert {str(one).split()[0] for one in paired} == {str(query).split()[0]}
+    assert targets(data, "pay new", "test") == {one for one in stored if one.startswith("pay")}
+
+
+def test_long_texts_have_a_digest_for_an_id(pairs: Prepare) -> None:
+    long = "word " * 200
+    data = pairs({"question": ["a b", "c d"], "answer": [long, "short"], "split": ["train", "train"]})
+    assert sorted(map(len, map(str, data.item_ids.ids(range(2))))) == [5, 16]
+    assert long in data.fields["answer"]
+
+
+def test_a_description_speaks_of_queries(pairs: Prepare) -> None:
+    text = describe(pairs(SPLIT).folder)
+    assert "queries        5" in text
+    assert "events a query:" in text
+    assert "by the text of the query" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "overrides", "error", "sentence"),
+    [
+        (
+            {"x": ["a"], "item": ["b"]},
+            {},
+            ColumnError,
+            r"usual columns for the query .* name it with --query",
+        ),
+        ({"query": ["a"], "x": ["b"]}, {}, ColumnError, r"usual columns for the item .* name it with --item"),
+        (
+            {"query": ["a"], "item": ["b"]},
+            {"queries__query": "no"},
+            ColumnError,
+            r"no column 'no' \(--query\)",
+        ),
+        (
+            {"query": ["a"], "item": ["b"], "split": ["nowhere"]},
+            {},
+            ColumnError,
+            r"'split' .* holds 'nowhere'; the parts are train, validation, dev and test",
+        ),
+        (
+            {"query": ["a", "a"], "item": ["b", "c"], "split": ["train"] * 2},
+            {"queries__match": "questions"},
+            ColumnError,
+            r"the query 'a' has several answers",
+        ),
+        (
+            {"query": ["a", "b"], "item": ["c", "d"], "label": [0, 1], "split": ["train"] * 2},
+            {"queries__match": "questions"},
+            ConfigurationError,
+            r"has labels, .* leave out --match questions",
+        ),
+        (
+            {"query": ["a"], "item": ["b"]},
+            {"split__kind": "last"},
+            ConfigurationError,
+            r"divided by their text",
+        ),
+        (
+            {"query": ["a"], "item": ["b"]},
+            {"source": "x.csv"},
+            ConfigurationError,
+            r"either source, or queries",
+        ),
+        (
+            {"query": ["a", "b"], "item": ["c", " "], "split": ["train"] * 2},
+            {},
+            DataError,
+            r"null item: 1\n.*row 2, query b, item",
+        ),
+    ],
+)
+def test_a_mistake_is_told(
+    pairs: Prepare,
+    rows: dict[str, list[object]],
+    overrides: dict[str, object],
+    error: type[Exception],
+    sentence: str,
+) -> None:
+    with pytest.raises(error, match=sentence):
+        pairs(rows, **overrides)

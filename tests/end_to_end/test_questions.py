@@ -1,0 +1,189 @@
+"""Questions in words: from pairs to answers over HTTP, in one process."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from fastapi.testclient import TestClient
+
+import turret
+from tests.support.service_app import serving
+from tests.support.trained import TrainedShop
+from turret.data.configuration import load_configuration
+from turret.data.features import grams
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.tower.errors import BundleError
+from turret.tower.layers.packed import PackedHistories
+from turret.training.config.experiment import load_experiment
+from turret.training.errors import TrainingError
+from turret.training.run import build_model
+
+ANSWERS = {
+    "Track your parcel with the number in the mail": ("where is my parcel", "parcel not here", "track it"),
+    "Send it back within thirty days": ("send it back", "return the shoes", "can I return it"),
+    "We take cards and invoices": ("pay by card", "pay an invoice", "how can I pay"),
+    "Reset the password on the login page": ("forgot my password", "can't log in", "login is broken"),
+}
+PREFIXES = ("", "hello ", "please: ", "quick one, ", "hi, ", "again: ")
+SMALL = {
+    "tower.dimension": 64,
+    "tower.user.feature_width": 64,
+    "tower.item.feature_width": 64,
+    "training.epochs": 3,
+    "training.batch_size": 16,
+    "evaluation.k": [1, 3],
+    "training.metric": "mrr@3",
+}
+
+
+def pairs() -> pl.DataFrame:
+    """Questions with their answers."""
+    rows = [
+        (f"{prefix}{question}", answer)
+        for answer, questions in ANSWERS.items()
+        for prefix, question in product(PREFIXES, questions)
+    ]
+    return pl.DataFrame(rows, schema=["question", "answer"], orient="row")
+
+
+def prepared(folder: Path, **settings: object) -> PreparedData:
+    """Prepared pairs."""
+    pairs().write_csv(folder / "pairs.csv")
+    given = {"queries.source": str(folder / "pairs.csv"), **settings}
+    config = load_configuration(PrepareConfig, overrides=given)
+    return PreparedData.open(prepare(config, folder / "prepared").folder)
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundles of an exported model of the questions, evaluated before."""
+    folder = tmp_path_factory.mktemp("questions")
+    run = turret.train(prepared(folder), folder / "run", experiment="questions", settings=SMALL)
+    report = run.evaluate()
+    assert report["towers"]["mrr@3"]["mean"] > 0.8
+    assert {"popularity", "bm25"} <= report["differences"].keys()
+    run.export(folder / "bundles", "v1")
+    return folder / "bundles"
+
+
+@pytest.fixture(scope="module")
+def client(bundles: Path) -> Iterator[TestClient]:
+    """A service of these bundles."""
+    with serving(bundles) as service:
+        yield service
+
+
+def search(client: TestClient, status: int = 200, **body: Any) -> dict[str, Any]:
+    """Ask a question that has this status."""
+    answer = client.post("/v1/search", json=body)
+    assert answer.status_code == status, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_the_service_answers_as_the_model_does(client: TestClient, bundles: Path) -> None:
+    model = turret.load(bundles)
+    answer = search(client, query="where is my parcel?", k=2)
+    expected = model.search("where is my parcel?", 2)
+    assert [item["id"] for item in answer["items"]] == [one.id for one in expected]
+    assert [item["score"] for item in answer["items"]] == pytest.approx([one.score for one in expected])
+    assert answer["items"][0]["fields"]["answer"].startswith("Track your parcel")
+    assert answer["items"][0]["source"] == "towers"
+
+
+def test_conditions_and_pages_hold_for_questions(client: TestClient) -> None:
+    whole = search(client, query="return it", k=4)["items"]
+    first = search(client, query="return it", k=2)
+    second = search(client, query="return it", k=2, cursor=first["cursor"])
+    assert first["items"] + second["items"] == whole
+    best = whole[0]["id"]
+    assert best not in [item["id"] for item in search(client, query="return it", exclude=[best])["items"]]
+    chosen = {"answer": {"any_of": [whole[3]["id"]]}}
+    assert [item["id"] for item in search(client, query="return it", filter=chosen)["items"]] == [
+        whole[3]["id"]
+    ]
+
+
+def test_an_explanation_names_the_shared_words(client: TestClient) -> None:
+    answer = search(client, query="my parcel, my number", k=1, explain=True)
+    (item,) = answer["explanation"]["items"]
+    assert item["matched"][:2] == ["=parcel", "=number"] or set(item["matched"][:2]) == {"=parcel", "=number"}
+    assert "par" in item["matched"]
+
+
+@pytest.mark.parametrize("query", ["zzz qqq", "包裹在哪里", "?!", " "])
+def test_a_text_without_a_known_part_gets_popular_items(client: TestClient, query: str) -> None:
+    assert {item["source"] for item in search(client, query=query)["items"]} == {"popular"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "sentence"),
+    [
+        ({"query": ""}, "query", "not empty"),
+        ({"query": "a" * 100_000}, "query", "at most 2000"),
+        ({}, "body", "send a query in words, or its features"),
+        ({"query": "a", "features": {"colour": 1}}, "features.colour", "reads query"),
+        ({"query": "a", "user_id": 1}, "user_id", "unknown field"),
+    ],
+)
+def test_a_wrong_question_is_told(
+    client: TestClient, body: dict[str, Any], field: str, sentence: str
+) -> None:
+    error = search(client, 422, **body)["error"]
+    assert error["field"] == field
+    assert sentence in error["message"]
+
+
+def test_versions_say_whom_they_answer(client: TestClient, shop: TrainedShop, tmp_path: Path) -> None:
+    shop_bundles = shop.copy(tmp_path / "shop").bundles
+    refused = client.post("/v1/recommend", json={"user_id": "u1"})
+    assert refused.status_code == 409
+    assert "POST /v1/search" in refused.json()["error"]["message"]
+    with serving(shop_bundles) as of_users:
+        refused = of_users.post("/v1/search", json={"query": "shoes"})
+        assert refused.status_code == 409
+        assert "POST /v1/recommend" in refused.json()["error"]["message"]
+    with pytest.raises(BundleError, match="recommends for users"):
+        turret.load(shop_bundles).search("shoes")
+
+
+def test_the_training_names_the_tower_that_fits(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    with pytest.raises(TrainingError, match=r"holds queries, .* such as questions"):
+        turret.train(data, tmp_path / "run", experiment="youtubednn")
+
+
+def test_towers_begin_with_the_cosines_of_tf_idf(tmp_path: Path) -> None:
+    """Random projections keep them up to about 1 / sqrt(D)."""
+    data = prepared(tmp_path)
+    wide = {name: 4096 for name in SMALL if name.startswith("tower.")}
+    model = build_model(load_experiment("questions", wide), data).eval()
+    some = torch.arange(len(data.users))
+    nothing = torch.zeros_like(some)
+    histories = PackedHistories(nothing[:0], nothing, nothing, some, torch.zeros(len(some)))
+    with torch.no_grad():
+        scores = model.user_vectors(histories, torch.empty(0, 4096)) @ model.catalog_vectors().T
+    counts = {row: Counter(grams(text, True)) for row, text in enumerate(data.fields["answer"])}
+    holders = Counter(gram for found in counts.values() for gram in found)
+    weights = {gram: math.log1p((4 - held + 0.5) / (held + 0.5)) for gram, held in holders.items()}
+    unseen = math.log1p(4.5 / 0.5)
+    for row, text in enumerate(map(str, data.users.ids(range(len(data.users))))):
+        known = set(data.user_features.features[0].values)
+        asked = {
+            gram: n * weights.get(gram, unseen)
+            for gram, n in Counter(grams(text, True)).items()
+            if gram in known
+        }
+        for item, found in counts.items():
+            held = {gram: n * weights[gram] for gram, n in found.items()}
+            product_ = sum(value * held.get(gram, 0.0) for gram, value in asked.items())
+            norms = math.sqrt(sum(v * v for v in asked.values()) * sum(v * v for v in held.values()))
+            assert float(scores[row, item]) == pytest.approx(product_ / norms, abs=0.08)

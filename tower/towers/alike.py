@@ -1,0 +1,78 @@
+"""Towers of queries and items that begin as one; see `QueryConfig.start`."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from turret.data.features import Bag, Feature, Features
+from turret.tower.layers.feature_layers import FeatureLayers
+from turret.tower.towers.item import ItemTower
+from turret.tower.towers.model import TwoTowers
+from turret.tower.towers.query import QueryTower
+
+
+@torch.no_grad()
+def begin_alike(model: TwoTowers, items: Features) -> None:
+    """Let both towers begin with the same vectors of grams and ready vectors; see `QueryConfig.start`.
+
+    Only for features as wide as the vectors. Grams are drawn from torch's generator.
+    """
+    dimension, drawn = model.config.dimension, dict[tuple[str, ...], Tensor]()
+    towers = [model.item.rows, model.user.rows]
+    for layers in (rows.layers for rows in towers if rows is not None):
+        for position, feature in enumerate(layers.features):
+            table = layers.tables[str(position)] if feature.kind == "text" else None
+            if isinstance(table, nn.EmbeddingBag) and table.embedding_dim == dimension:
+                if feature.values not in drawn:
+                    weights = torch.tensor(inverse_frequencies(items, feature.values), dtype=torch.float32)
+                    drawn[feature.values] = torch.randn(feature.size, dimension) * weights[:, None]
+                table.weight.copy_(drawn[feature.values] / math.sqrt(dimension))
+    for tower in (model.user, model.item):
+        assert isinstance(tower, QueryTower | ItemTower)
+        first = tower.mlp[0] if isinstance(tower.mlp, nn.Sequential) else None
+        if tower.rows is not None and isinstance(first, nn.Linear) and first.out_features == dimension:
+            _pass_on(first, tower.rows.layers, dimension)
+
+
+def _pass_on(layer: nn.Linear, layers: FeatureLayers, dimension: int) -> None:
+    """Let a linear layer begin as the sum of its inputs that are as wide as its output."""
+    layer.bias.zero_()
+    layer.weight.zero_()
+    before = layer.in_features - layers.width
+    if before == dimension:  # ids
+        layer.weight[:, :before] = torch.eye(dimension)
+    for start, feature in _columns(layers, before):
+        if feature.kind in ("text", "vector"):
+            layer.weight[:, start : start + dimension] = torch.eye(dimension)
+
+
+def _columns(layers: FeatureLayers, first: int) -> Iterator[tuple[int, Feature]]:
+    """Each feature with its first column."""
+    for feature, width in zip(layers.features, layers.widths, strict=True):
+        yield first, feature
+        first += width
+
+
+def inverse_frequencies(items: Features, values: tuple[str, ...]) -> NDArray[np.float64]:
+    """The weight log(1 + (N - n + 1/2) / (n + 1/2)) of each gram of n among N items: float64 [V + 1].
+
+    Code 0, of no gram, has weight 0.
+
+    Source: Robertson & Zaragoza 2009, eq. 3.6, with 1 added as in Lucene.
+    """
+    texts = [one for one in items.features if one.kind == "text" and one.values == values]
+    counts = np.zeros(len(values) + 1)
+    for feature in texts:
+        column = items.columns[feature.name]
+        assert isinstance(column, Bag)
+        rows = np.repeat(np.arange(items.count), np.diff(column.offsets))
+        distinct = np.unique(rows * np.int64(len(counts)) + column.values)
+        counts += np.bincount(distinct % len(counts), minlength=len(counts))
+    total = items.count * max(len(texts), 1)
+    weights = np.log1p((total - counts + 0.5) / (counts + 0.5))
+    weights[0] = 0.0
+    return weights

@@ -1,0 +1,86 @@
+"""The query tower: from the text of a query, or its ready vector, to the vector that finds items."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from turret.data.features import Features
+from turret.tower.config import FeatureNames, Width
+from turret.tower.kernels.elementwise import Dropout
+from turret.tower.layers.packed import PackedHistories
+from turret.tower.towers.user import Context, UserTower, UserTowerSettings, last_columns, perceptron
+
+
+class QueryConfig(UserTowerSettings):
+    """The query tower of DSSM (Huang et al. 2013, section 3): the features of a query, through an MLP.
+
+    A query has no history. With `start` = "alike" both towers begin as one: each gram with the same random
+    vector, weighted by its inverse document frequency, and ready vectors as they are, so that the first
+    scores are the cosines of tf-idf vectors (in a random projection) and of ready vectors. It needs
+    `feature_width` = `tower.dimension` in both towers, and no hidden layer.
+    """
+
+    kind: Literal["query"] = "query"
+    features: FeatureNames = "all"
+    feature_width: Width = 512
+    dropout: float = 0.0
+    hidden: tuple[Width, ...] = ()
+    start: Literal["alike", "random"] = "alike"
+
+    @property
+    def context(self) -> Context:
+        """No events."""
+        return "none"
+
+    @model_validator(mode="after")
+    def _has_linear_layers(self) -> "QueryConfig":
+        if self.start == "alike" and self.hidden:
+            raise ValueError(
+                f"user.start = 'alike' begins with the features themselves, and user.hidden = "
+                f"{list(self.hidden)} mixes them; set hidden = [], or start = 'random'"
+            )
+        return self
+
+    def check_dimension(self, dimension: int) -> None:
+        """Raise ValueError unless features are as wide as vectors, where the towers begin alike."""
+        if self.start == "alike" and self.feature_width != dimension:
+            raise ValueError(
+                f"user.start = 'alike' takes features as vectors, so user.feature_width = "
+                f"{self.feature_width} has to be tower.dimension = {dimension}; set both alike, or start = "
+                "'random'"
+            )
+
+
+class QueryTower(UserTower):
+    """The features of a query, concatenated, through an MLP; its last layer is linear."""
+
+    def __init__(self, config: QueryConfig, dimension: int, prepared: Features) -> None:
+        super().__init__(config, prepared)
+        self.config = config
+        self.dropout = Dropout(config.dropout)
+        self.mlp = perceptron(self.feature_width, config.hidden, dimension, config.dropout)
+
+    def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
+        """The vectors of the examples' queries."""
+        return self._vectors(self.row_features(histories))
+
+    def served(
+        self,
+        history: Tensor,
+        length: Tensor,
+        features: Mapping[str, Tensor],
+        times: tuple[Tensor, ...] = (),
+    ) -> Tensor:
+        """The same from the inputs of a request."""
+        return self._vectors(self.served_features(features))
+
+    def feature_reader(self) -> tuple[nn.Linear, int]:
+        """The first layer of the MLP, which reads features alone."""
+        return last_columns(self.mlp.get_submodule("0"), self.feature_width)
+
+    def _vectors(self, features: Tensor | None) -> Tensor:
+        assert features is not None
+        vectors: Tensor = self.mlp(self.dropout(features))
+        return vectors
