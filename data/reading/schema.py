@@ -315,8 +315,8 @@ class PrepareConfig(_Settings):
     files; with split.kind = "files", or with `queries` in place of events, there is none. Paths are relative
     to the working directory; a URL such as `s3://bucket/events.parquet` is a place in an object store.
     `on_bad` "error" refuses a log that has bad rows, "drop" drops them unless they are more than half, and
-    "drop=any" drops them; all count them. `items_format` and `users_format` are those of files in another form than the
-    events. `fields` are the item columns kept for answers (default: all).
+    "drop=any" drops them; all count them. `items_format` and `users_format` are those of files in another
+    form than the events. `fields` are the item columns kept for answers (default: all).
     """
 
     source: Place | None = None
