@@ -154,7 +154,9 @@ class Features:
     def save(self, folder: Path) -> None:
         """Write `features.json` and the arrays, numbered in the order of the features, into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        stored = {"count": self.count, "features": [feature.model_dump() for feature in self.features]}
+        # What only some features have is left out of the others: their fingerprint stays.
+        described = [one.model_dump(exclude=None if one.words else {"words"}) for one in self.features]
+        stored = {"count": self.count, "features": described}
         (folder / "features.json").write_text(json.dumps(stored, ensure_ascii=False), encoding="utf-8")
         for number, feature in enumerate(self.features):
             column = self.columns[feature.name]

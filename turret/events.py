@@ -28,9 +28,10 @@ _ARGUMENTS = {
 
 @naming_arguments(_ARGUMENTS)
 def prepare(
-    events: Table,
+    events: Table | None,
     folder: str | PathLike[str],
     *,
+    queries: Table | None = None,
     items: Table | None = None,
     users: Table | None = None,
     user: str | None = None,
@@ -45,6 +46,7 @@ def prepare(
         events: one row an event, as a table in memory, or as the path or URL of anything that
             `turret data prepare` reads.
         folder: the new folder of prepared data.
+        queries: pairs of a query and its item in place of events, which are None then; see docs/questions.md.
         items: one row an item, with its features and the fields to answer with.
         users: one row a user, with the user's features.
         user: the column of user ids; usual names are found without it. The same holds for `item` and `time`.
@@ -58,9 +60,13 @@ def prepare(
         DataError: a column is missing, rows are bad (unless `on_bad` is "drop"), nothing is left, or `folder`
             exists.
     """
-    with table_paths(events, items, users) as paths:
+    source = events if queries is None else queries
+    if source is None or (events is not None and queries is not None):
+        raise DataError("give either events or queries, and None for the other")
+    with table_paths(source, items, users) as paths:
         given = log_settings(user, item, time, settings)
-        tables = {"source": paths.events, "items": paths.items, "users": paths.users}
+        place = "source" if queries is None else "queries.source"
+        tables = {place: paths.events, "items": paths.items, "users": paths.users}
         config = load_configuration(PrepareConfig, overrides={**tables, **given})
         report = prepare_events(config, _local(folder), overwrite)
     return _opened(report.folder, (*headline_of(report.manifest), *report.warnings))

@@ -1,16 +1,23 @@
 """Every baseline against plain loops on a small shop."""
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 from tests.oracles import item_similarity as oracle
 from tests.support.tools import require
+from turret.data.configuration import load_configuration
 from turret.data.prepared import HistoryEnd, PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
 from turret.training.baselines import item_items, registry
 from turret.training.baselines.registry import BASELINES, chosen_baselines
+from turret.training.baselines.texts import terms
 from turret.training.errors import TrainingError
 
 
@@ -181,7 +188,10 @@ def test_recent_popularity_counts_the_newest_tenth_of_training(shop: PreparedDat
     assert torch.argsort(scores, descending=True).tolist() == ranked
 
 
-@pytest.mark.parametrize("name", BASELINES)
+OF_HISTORIES = sorted(name for name, one in BASELINES.items() if not one.of_queries)
+
+
+@pytest.mark.parametrize("name", OF_HISTORIES)
 def test_a_baseline_learns_from_the_training_part_alone(
     name: str, shop: PreparedData, other_targets: PreparedData
 ) -> None:
@@ -195,7 +205,7 @@ def test_a_baseline_learns_from_the_training_part_alone(
     assert torch.equal(*scores)
 
 
-@pytest.mark.parametrize("name", sorted(BASELINES.keys() - {"recent_popularity"}))
+@pytest.mark.parametrize("name", [name for name in OF_HISTORIES if name != "recent_popularity"])
 def test_without_a_history_the_order_is_popularity(name: str, shop: PreparedData) -> None:
     """As the service answers: user 0 has no event before the part. Recent popularity ranks otherwise."""
     if name == "als":
@@ -237,6 +247,8 @@ def test_a_baseline_that_is_not_there_or_can_not_be_fitted_is_refused(
 ) -> None:
     with pytest.raises(TrainingError, match=r"--baselines eaze: there is no such baseline; there are pop"):
         chosen_baselines(["eaze"], handmade, True)
+    with pytest.raises(TrainingError, match=r"bm25: users have histories and no texts"):
+        chosen_baselines(["bm25"], handmade, True)
     with pytest.raises(TrainingError, match=r"recent_popularity: the events of .* have no timestamps"):
         chosen_baselines(["recent_popularity"], handmade, True)
     with pytest.raises(TrainingError, match=r"last_used: the run has evaluation\.exclude_seen = true, which"):
@@ -257,3 +269,38 @@ def test_matrix_factorisation_prefers_items_of_like_users(shop: PreparedData) ->
             top = set(np.argsort(-scores[user])[:20].tolist())
             hits[name] += len(top & set(shop.targets(user, "test").tolist()))
     assert hits["als"] > hits["popularity"]
+
+
+def test_bm25_agrees_with_its_formula(tmp_path: Path) -> None:
+    """In Lucene's variant: the sum of idf f / (f + k1 (1 - b + b L / mean L)) over the terms of the query."""
+    texts = ["a rabbit and a fox", "the fox", "rabbit rabbit rabbit", "nothing alike"]
+    rows = {"query": ["fox and rabbit", "兔子"], "item": texts[:2], "split": ["train", "train"]}
+    pl.DataFrame(rows).write_csv(tmp_path / "pairs.csv")
+    pl.DataFrame({"item": texts, "title": texts}).write_csv(tmp_path / "items.csv")
+    given = {"queries.source": str(tmp_path / "pairs.csv"), "items": str(tmp_path / "items.csv")}
+    config = load_configuration(PrepareConfig, overrides=given)
+    data = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
+    row = data.users.row("fox and rabbit")
+    assert row is not None
+    found = BASELINES["bm25"].fit(data, "test").scores_of(np.array([row]))[0]
+    words = [title.split() for title in data.fields["title"]]
+    mean = sum(map(len, words)) / len(words)
+    for item, document in enumerate(words):
+        expected = 0.0
+        for term in ("fox", "and", "rabbit"):
+            holders, count = sum(term in other for other in words), document.count(term)
+            idf = math.log(1 + (len(words) - holders + 0.5) / (holders + 0.5))
+            expected += idf * count / (count + 1.2 * (0.25 + 0.75 * len(document) / mean))
+        assert float(found[item]) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello, World's 2nd", ["hello", "world", "s", "2nd"]),
+        ("我的包裹 A1", ["我的", "的包", "包裹", "a1"]),
+        ("?!", []),
+    ],
+)
+def test_terms_are_words_or_pairs_of_characters(text: str, expected: list[str]) -> None:
+    assert terms(text) == expected

@@ -69,6 +69,8 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
         assert answer.explanation is not None
         assert answer.explanation.plan.allowed == 30
         assert answer.cursor is not None
+        with pytest.raises(AnswerError, match="not for queries: POST /v1/recommend"):
+            client.search("lamp")
         results = client.recommend_batch([{"history": [101, 999]}, {"user_id": "me"}]).results
         assert [result.unknown_items for result in results] == [(999,), ()]
 

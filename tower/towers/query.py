@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from turret.data.features import Features
 from turret.tower.config import FeatureNames, Width
+from turret.tower.errors import TowerError
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.user import Context, UserTower, UserTowerSettings, last_columns, perceptron
@@ -58,6 +59,11 @@ class QueryTower(UserTower):
 
     def __init__(self, config: QueryConfig, dimension: int, prepared: Features) -> None:
         super().__init__(config, prepared)
+        if self.rows is None:
+            raise TowerError(
+                f"tower.user.features = {config.features!r} leaves no input for a query's vector; name "
+                "features that the prepared data has."
+            )
         self.config = config
         self.dropout = Dropout(config.dropout)
         self.mlp = perceptron(self.feature_width, config.hidden, dimension, config.dropout)

@@ -19,7 +19,7 @@ from turret.training.auto.candidates import (
 from turret.training.auto.facts import Facts, facts_of
 from turret.training.auto.trials import Trial, obstacle, run_trials, trial_reason
 from turret.training.baselines.registry import BASELINES
-from turret.training.config.experiment import ExperimentConfig, TrainingConfig
+from turret.training.config.experiment import ExperimentConfig, TrainingConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.run import Run, check_no_run
 from turret.training.verdict.findings import Finding, listing
@@ -70,6 +70,11 @@ def chosen_run(
 def choose(data: PreparedData, overrides: Sequence[str] | Mapping[str, object], report: Report) -> Choice:
     """Pick an experiment for `data`; `overrides` win over its settings, `report` takes each reason."""
     values = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    if data.has_queries:
+        picked, sentence = "questions", "Picked: questions, without trials, as the data holds queries."
+        report(f"auto: {sentence}")
+        reason = Finding("no_trials", sentence, {"picked": picked})
+        return Choice(picked, load_experiment(picked, values), (reason,), ())
     facts = facts_of(data)
     experiments, refused = candidates(facts, values)
     reasons: list[Finding] = []

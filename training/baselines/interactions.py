@@ -42,6 +42,7 @@ class Baseline:
         obstacle: the reason, as a clause, why the baseline can't be fitted on this data here, or None.
         of_own_use: whether it ranks the items that the user has used: it is always there where these are
             ranked, and nowhere else.
+        of_queries: whether it ranks by the texts of queries, in place of histories.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Baseline:
     fit: Callable[[PreparedData, HistoryEnd], Fitted]
     obstacle: Callable[[PreparedData], str | None] = lambda data: None
     of_own_use: bool = False
+    of_queries: bool = False
 
 
 HistoryScores = Callable[[Offsets, Rows], NDArray[np.float32]]

@@ -150,7 +150,6 @@ BASELINES = {
     )
 }
 
-_OF_QUERIES = (POPULARITY, BM25)
 _MASKED = "the run has evaluation.exclude_seen = true, which masks the items that it ranks"
 
 
@@ -175,15 +174,15 @@ def chosen_baselines(
             )
     chosen, left_out = [], {}
     for name, baseline in BASELINES.items():
+        fits = baseline is POPULARITY or baseline.of_queries == data.has_queries
         is_masked = baseline.of_own_use and exclude_seen
-        is_chosen = ALL in names or baseline is POPULARITY or baseline.of_own_use
-        if data.has_queries:
-            is_masked, is_chosen = False, baseline in _OF_QUERIES
-        if name not in names and (is_masked or not is_chosen):
+        is_usual = baseline is POPULARITY or baseline.of_own_use or baseline.of_queries
+        if name not in names and (not fits or is_masked or not (ALL in names or is_usual)):
             continue
-        obstacle = _MASKED if is_masked else baseline.obstacle(data)
-        if data.has_queries and baseline not in _OF_QUERIES:
-            obstacle = "it ranks by histories, and queries have none"
+        kind = (
+            "queries have texts and no histories" if data.has_queries else "users have histories and no texts"
+        )
+        obstacle = kind if not fits else _MASKED if is_masked else baseline.obstacle(data)
         if obstacle is None:
             chosen.append(baseline)
         elif name in names:

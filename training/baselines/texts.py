@@ -57,11 +57,9 @@ def fit_bm25(data: PreparedData, until: HistoryEnd) -> Fitted:
 
 
 def _obstacle(data: PreparedData) -> str | None:
-    if not data.has_queries:
-        return "its users have histories, and BM25 ranks the answers of queries"
     if not any(one.kind == "text" and one.name in data.fields for one in data.item_features.features):
         return "its items have no text among the fields of answers"
     return None
 
 
-BM25 = Baseline("bm25", "BM25", fit_bm25, _obstacle)
+BM25 = Baseline("bm25", "BM25", fit_bm25, _obstacle, of_queries=True)

@@ -315,6 +315,7 @@ def _description(
     offered = len(users_with_negatives(data, part))
     return {
         "part": part,
+        **({"queries": True} if data.has_queries else {}),
         "users": len(relevant.users),
         **({"users_with_negatives": offered} if offered else {}),
         "users_without_history": int((ends == starts).sum()),

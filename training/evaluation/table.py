@@ -12,7 +12,8 @@ _TWINS = {"recall": "hr", "map": "mrr"}
 def metrics_table(report: dict[str, Any]) -> str:
     """Tables of metrics with their intervals, of several baselines, and of slices at the smallest k."""
     rankers = ("towers", "popularity")
-    caption = "mean over users [95 % bootstrap interval]"
+    asked = "queries" if report.get("queries") else "users"
+    caption = f"mean over {asked} [95 % bootstrap interval]"
     if report["exclude_seen"] and report["relevant_used_before"]:
         caption += (
             f"\n{report['relevant_used_before']:,} of {report['relevant_items']:,} targets were used before "
@@ -24,11 +25,12 @@ def metrics_table(report: dict[str, Any]) -> str:
             (" = ".join([name, *equal]), *(with_interval(report[ranker][name]) for ranker in rankers))
             for name, equal in distinct_metrics([report[ranker] for ranker in rankers]).items()
         ),
-        f"{report['part']} part: {report['users']:,} users, {report['items']:,} items ranked",
+        f"{report['part']} part: {report['users']:,} {asked}, {report['items']:,} items ranked",
         caption,
     )
     baselines = [_baselines(report)] if len(report.get("differences", {})) > 1 else []
-    return "\n".join([overall, *baselines, _slices(report)])
+    # Slices are by histories, and queries have none.
+    return "\n".join([overall, *baselines, *([] if report.get("queries") else [_slices(report)])])
 
 
 def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -101,7 +101,8 @@ def unread_features(
         lambda other: (
             (not items or other.tower.item.features == "all")
             and (not users or other.tower.user.features == "all")
-        )
+        ),
+        data,
     )
     if not (items or users) or not readers:
         return None
@@ -134,7 +135,7 @@ def unread_order(
 
     `rejected` has the validation values of the candidates to which `--experiment auto` preferred this one.
     """
-    readers = _shipped(_reads_order)
+    readers = _shipped(_reads_order, data)
     if _reads_order(experiment) or data.manifest.time.kind == "position" or not readers:
         return None
     order = order_of(data, repeats=not experiment.evaluation.exclude_seen)
@@ -155,5 +156,11 @@ def _reads_order(experiment: ExperimentConfig) -> bool:
     return experiment.tower.user.context == "causal_segment"
 
 
-def _shipped(reads: Callable[[ExperimentConfig], bool]) -> list[str]:
-    return [name for name in shipped_experiments() if reads(load_experiment(name))]
+def _shipped(reads: Callable[[ExperimentConfig], bool], data: PreparedData) -> list[str]:
+    """The shipped experiments for such data that read something."""
+    loaded = {name: load_experiment(name) for name in shipped_experiments()}
+    return [
+        name
+        for name, one in loaded.items()
+        if (one.tower.user.context == "none") == data.has_queries and reads(one)
+    ]
