@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from turret.data.files import open_array, save_array
 QUERY = "query"
 """The feature that holds the text of a query."""
 
-FeatureKind = Literal["text", "category", "multi", "number"]
+FeatureKind = Literal["text", "category", "multi", "number", "vector"]
 
 _WORD = re.compile(r"\w+")
 
@@ -32,6 +32,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
     - `text`: a text; the codes of its letter trigrams (`trigrams`), and with `words` of its whole words too,
       without unknown ones.
     - `number`: `(x - mean) / deviation`; 0 (the mean) if missing.
+    - `vector`: `width` numbers, each over `deviation`; NaN if missing.
     """
 
     name: str
@@ -40,22 +41,25 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
     mean: float = 0.0
     deviation: float = 1.0
     words: bool = False
+    width: int = 0
 
     @property
     def size(self) -> int:
-        """The number of codes, 0 included."""
-        return len(self.values) + 1
+        """The number of codes, 0 included; of a vector its numbers."""
+        return self.width or len(self.values) + 1
 
     @cached_property
     def _codes(self) -> dict[str, int]:
         return {value: code for code, value in enumerate(self.values, start=1)}
 
-    def encode_one(self, raw: object) -> int | list[int] | float:
+    def encode_one(self, raw: object) -> int | list[int] | float | NDArray[np.float32]:
         """Encode one raw value, or None for a missing one.
 
-        Returns a code for a category, a list of codes for multi and text, a float for a number.
-        Raises DataError for a value of the wrong type.
+        Returns a code for a category, a list of codes for multi and text, a float for a number, float32
+        [width] for a vector. Raises DataError for a value of the wrong type.
         """
+        if self.kind == "vector":
+            return self._encode_vector(raw)
         if self.kind == "number":
             return self._encode_number(raw)
         if self.kind == "category":
@@ -68,6 +72,22 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
         if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
             raise self._invalid(raw, "a finite number")
         return (raw - self.mean) / self.deviation
+
+    def _encode_vector(self, raw: object) -> NDArray[np.float32]:
+        if raw is None:
+            return np.full(self.width, np.nan, dtype=np.float32)
+        try:
+            numbers = np.asarray(raw, dtype=np.float32)
+        except (TypeError, ValueError):
+            numbers = np.empty(0, dtype=np.float32)
+        if numbers.shape != (self.width,) or isinstance(raw, str) or not np.isfinite(numbers).all():
+            raise self._invalid(raw, self.fits)
+        return numbers / np.float32(self.deviation)
+
+    @property
+    def fits(self) -> str:
+        """Describe the values of a vector."""
+        return f"a list of {self.width} finite numbers"
 
     def _one_value(self, raw: object) -> str:
         if isinstance(raw, bool):
@@ -87,8 +107,13 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
             raise self._invalid(raw, "a list of values")
         return [self._one_value(value) for value in raw]
 
+    def unused(self) -> set[str]:
+        """Return the fields that only other features have: they are not stored, so that fingerprints stay."""
+        return {name for name in ("words", "width") if not getattr(self, name)}
+
     def _invalid(self, raw: object, expected: str) -> DataError:
-        return DataError(f"feature {self.name!r} can't be {raw!r}: give {expected}, or null if unknown")
+        shown = f"{str(raw)[:80]!r}..." if len(str(raw)) > 80 else repr(raw)
+        return DataError(f"feature {self.name!r} can't be {shown}: give {expected}, or null if unknown")
 
 
 @dataclass(frozen=True)
@@ -109,7 +134,45 @@ class Bag:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
 
-Column = NDArray[Any] | Bag
+_ROWS_A_BLOCK = 8192
+
+
+@dataclass(frozen=True)
+class VectorRows:
+    """Vectors that are not read yet: row r is `source[rows[r]]`, and missing where `rows[r]` is -1.
+
+    `source` is float16 or float32 [R, W], mapped or in memory; `rows` is int64 [N].
+    """
+
+    source: NDArray[Any]
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, rows: slice) -> "VectorRows":
+        """Return some of the rows."""
+        return VectorRows(self.source, self.rows[rows])
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """Yield the vectors in their type, some thousand rows at a time; NaN for missing ones."""
+        for start in range(0, len(self.rows), _ROWS_A_BLOCK):
+            rows = self.rows[start : start + _ROWS_A_BLOCK]
+            block = self.source[np.maximum(rows, 0)]
+            block[rows < 0] = np.nan
+            yield block
+
+    def save(self, path: Path) -> None:
+        """Write the vectors to the `.npy` file `path`, a block at a time."""
+        described = np.lib.format.dtype_to_descr(self.source.dtype)
+        header = {"descr": described, "fortran_order": False, "shape": (len(self), self.source.shape[1])}
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for block in self.blocks():
+                file.write(np.ascontiguousarray(block).data)
+
+
+Column = NDArray[Any] | Bag | VectorRows
 
 
 @dataclass(frozen=True)
@@ -117,7 +180,8 @@ class Features:
     """The encoded features of `count` items or users, by row.
 
     `columns` has one entry per feature: int32 [count] codes of a category, float32 [count] of a number,
-    a Bag of `count` rows of a multi or text feature.
+    a Bag of `count` rows of a multi or text feature; of a vector, float16 or float32 [count, width] with NaN
+    for missing ones, or VectorRows before it is saved.
     """
 
     count: int
@@ -134,6 +198,10 @@ class Features:
             if len(column) != self.count:
                 raise DataError(f"feature {name!r} has {len(column)} rows instead of {self.count}")
 
+    def with_vector(self, feature: Feature, vectors: VectorRows) -> "Features":
+        """Return these features and one of vectors."""
+        return Features(self.count, (*self.features, feature), {**self.columns, feature.name: vectors})
+
     def raw(self, row: int) -> dict[str, Any]:
         """Decode the features of one row into the form of a request.
 
@@ -145,17 +213,27 @@ class Features:
             if isinstance(column, Bag):
                 if feature.kind == "multi":
                     values[feature.name] = [feature.values[code - 1] for code in column.row(row)]
+            elif isinstance(column, VectorRows) or feature.kind == "vector":
+                continue
             elif feature.kind == "number":
                 values[feature.name] = float(column[row]) * feature.deviation + feature.mean
             elif column[row]:
                 values[feature.name] = feature.values[column[row] - 1]
-        return values
+        return values | self.vectors(row)
+
+    def vectors(self, row: int) -> dict[str, list[float]]:
+        """Return the vectors of one row, of saved features, as lists; missing ones are left out."""
+        columns = {one.name: self.columns[one.name] for one in self.features if one.kind == "vector"}
+        return {
+            name: column[row].tolist()
+            for name, column in columns.items()
+            if isinstance(column, np.ndarray) and np.isfinite(column[row, 0])
+        }
 
     def save(self, folder: Path) -> None:
         """Write `features.json` and the arrays, numbered in the order of the features, into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        # What only some features have is left out of the others: their fingerprint stays.
-        described = [one.model_dump(exclude=None if one.words else {"words"}) for one in self.features]
+        described = [one.model_dump(exclude=one.unused()) for one in self.features]
         stored = {"count": self.count, "features": described}
         (folder / "features.json").write_text(json.dumps(stored, ensure_ascii=False), encoding="utf-8")
         for number, feature in enumerate(self.features):
@@ -163,6 +241,8 @@ class Features:
             if isinstance(column, Bag):
                 save_array(folder / f"{number}.values.npy", column.values)
                 save_array(folder / f"{number}.offsets.npy", column.offsets)
+            elif isinstance(column, VectorRows):
+                column.save(folder / f"{number}.npy")
             else:
                 save_array(folder / f"{number}.npy", column)
 
@@ -178,15 +258,23 @@ class Features:
             raise DataError(f"{path} is missing; prepare the data again") from None
         except (ValueError, KeyError, TypeError, ValidationError) as error:
             raise DataError(f"{path} does not describe features ({error}); prepare the data again") from None
-        columns = {feature.name: _open_column(folder, n, feature.kind) for n, feature in enumerate(features)}
+        columns = {feature.name: _open_column(folder, n, feature) for n, feature in enumerate(features)}
         return cls(count, features, columns)
 
 
-def _open_column(folder: Path, number: int, kind: FeatureKind) -> Column:
-    if kind == "category":
-        return open_array(folder / f"{number}.npy", "int32")
-    if kind == "number":
-        return open_array(folder / f"{number}.npy", "float32")
+def _open_column(folder: Path, number: int, feature: Feature) -> Column:
+    path = folder / f"{number}.npy"
+    if feature.kind == "category":
+        return open_array(path, "int32")
+    if feature.kind == "number":
+        return open_array(path, "float32")
+    if feature.kind == "vector":
+        vectors = open_array(path, "float16", "float32")
+        if vectors.ndim != 2 or vectors.shape[1] != feature.width:
+            raise DataError(
+                f"{path} does not hold vectors of {feature.width} numbers; prepare the data again"
+            )
+        return vectors
     bag = Bag(
         open_array(folder / f"{number}.values.npy", "int32"),
         open_array(folder / f"{number}.offsets.npy", "int64"),

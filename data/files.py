@@ -25,10 +25,10 @@ def save_array(path: Path, values: NDArray[Any]) -> None:
     np.save(path, values, allow_pickle=False)
 
 
-def open_array(path: Path, dtype: str) -> NDArray[Any]:
+def open_array(path: Path, *dtypes: str) -> NDArray[Any]:
     """Map the `.npy` file `path` into memory, read-only.
 
-    Raises DataError when the file is missing, is not an array, or does not hold `dtype`.
+    Raises DataError when the file is missing, is not an array, or does not hold one of `dtypes`.
     """
     try:
         values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -36,8 +36,9 @@ def open_array(path: Path, dtype: str) -> NDArray[Any]:
         raise DataError(f"{path} is missing; prepare the data again") from None
     except (ValueError, EOFError):
         values = _open_empty(path)
-    if values.dtype != np.dtype(dtype):
-        raise DataError(f"{path} holds {values.dtype} where {dtype} is expected; prepare the data again")
+    if values.dtype not in map(np.dtype, dtypes):
+        expected = " or ".join(dtypes)
+        raise DataError(f"{path} holds {values.dtype} where {expected} is expected; prepare the data again")
     return values
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError
-from turret.data.features import QUERY, Features
+from turret.data.features import QUERY, Features, VectorRows
 from turret.data.files import open_array
 from turret.data.manifest import Manifest, hash_file
 from turret.data.ranges import ranges
@@ -20,7 +20,7 @@ Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 HistoryEnd = Literal["validation", "test", "end"]
 
-COLD_ITEMS = "cold_items.json"
+COLD_ITEMS, _COLD_VECTORS = "cold_items.json", "cold_vectors.{}.npy"
 _USERS_PER_BLOCK = 65536
 
 
@@ -56,18 +56,34 @@ class ColdItems:
     """Items of the catalog that have no event, which an item tower that reads features can still encode.
 
     `ids` [C], and C values each of the `features`, by name, and of the `fields`. Features are raw values, as
-    `Feature.encode_one` takes them.
+    `Feature.encode_one` takes them. `vectors` has those features that are vectors, by name: [C, width] each.
     """
 
     ids: list[Id] = field(default_factory=list)
     features: dict[str, list[Any]] = field(default_factory=dict)
     fields: dict[str, list[Any]] = field(default_factory=dict)
+    vectors: dict[str, NDArray[Any] | VectorRows] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write the items into prepared data, if there are any."""
-        if self.ids:
-            text = json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
-            (folder / COLD_ITEMS).write_text(text, encoding="utf-8")
+        if not self.ids:
+            return
+        stored = {"ids": self.ids, "features": self.features, "fields": self.fields}
+        if self.vectors:
+            stored["vectors"] = list(self.vectors)
+        for number, rows in enumerate(self.vectors.values()):
+            assert isinstance(rows, VectorRows)
+            rows.save(folder / _COLD_VECTORS.format(number))
+        text = json.dumps(stored, ensure_ascii=False, allow_nan=False)
+        (folder / COLD_ITEMS).write_text(text, encoding="utf-8")
+
+    def rows(self, part: slice) -> list[dict[str, Any]]:
+        """Return the features of some of the items, as `Feature.encode_one` takes them; NaN: no vector."""
+        columns = {name: values[part] for name, values in self.features.items()}
+        for name, vectors in self.vectors.items():
+            assert isinstance(vectors, np.ndarray)
+            columns[name] = [None if np.isnan(one[0]) else one for one in vectors[part]]
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     @classmethod
     def open(cls, folder: Path) -> "ColdItems":
@@ -76,7 +92,13 @@ class ColdItems:
         if not path.exists():
             return cls()
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            names = enumerate(stored.pop("vectors", []))
+            files = {name: folder / _COLD_VECTORS.format(number) for number, name in names}
+            vectors: dict[str, NDArray[Any] | VectorRows] = {}
+            for name, file in files.items():
+                vectors[name] = open_array(file, "float16", "float32")
+            return cls(**stored, vectors=vectors)
         except (ValueError, TypeError) as error:
             raise DataError(f"{path} is damaged ({error}); prepare the data again") from None
 

@@ -18,7 +18,7 @@ from turret.data.vocabulary import Vocabulary
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import bundle_folder
 from turret.tower.format.manifest import EXPERIMENT, ITEM_FEATURES, read_manifest
-from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows
+from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, VectorLayer
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import ExperimentConfig, named_settings
@@ -223,8 +223,10 @@ def restandardise(reader: nn.Linear, first: int, layers: FeatureLayers, before: 
     """
     column = first
     for index, (new, old) in enumerate(zip(layers.features, before, strict=True)):
+        if isinstance(layer := layers.tables[str(index)] if new.kind == "vector" else None, VectorLayer):
+            layer.linear.weight.data *= new.deviation / old.deviation
         if new.kind != "number":
-            column += layers.tables[str(index)].get_parameter("weight").shape[1]
+            column += layers.widths[index]
             continue
         if (new.mean, new.deviation) != (old.mean, old.deviation):
             weights = reader.weight.data[:, column]

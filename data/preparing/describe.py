@@ -93,6 +93,8 @@ def _features(features: list[FeatureSummary]) -> str:
 
 
 def _size(feature: FeatureSummary) -> str:
+    if feature.kind == "vector":
+        return f"{feature.size:,} numbers"
     if feature.kind == "number":
         return "standardised"
     return f"{feature.size - 1:,} {'grams' if feature.kind == 'text' else 'values'}"

@@ -184,7 +184,7 @@ def _one_list(text: str) -> list[str] | None:
 def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path, words: bool = False) -> Features:
     """Encode the chosen columns of `frame`, as `read_features` returns it: its rows are the vocabulary's.
 
-    `words` reads texts as whole words beside their trigrams.
+    `words` reads texts as whole words beside their trigrams. Vectors are left out.
 
     Raises ColumnError when a column does not exist or can't be a feature of its kind.
     """
@@ -193,6 +193,8 @@ def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path, words: bool
     existing = [name for name in frame.columns if not name.startswith("__")]
     for kind, name in chosen.by_kind():
         require(name, existing, str(where), f"{kind} feature")
+        if kind == "vector":
+            continue
         encoder = partial(_text, words=words) if kind == "text" else _ENCODERS[kind]
         feature, column = encoder(name, frame[name])
         features.append(feature)
@@ -201,9 +203,10 @@ def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path, words: bool
 
 
 def raw_features(frame: pl.DataFrame, chosen: FeatureColumns) -> dict[str, list[Any]]:
-    """Return the chosen columns of `frame`, as for `encode`, as values that `Feature.encode_one` takes."""
+    """Return the chosen columns of `frame` as values that `Feature.encode_one` takes; vectors are left out."""
     forms = {"multi": lambda values: as_lists(values, "|"), "number": as_numbers}
-    return {name: forms.get(kind, _texts)(frame[name]).to_list() for kind, name in chosen.by_kind()}
+    plain = ((kind, name) for kind, name in chosen.by_kind() if kind != "vector")
+    return {name: forms.get(kind, _texts)(frame[name]).to_list() for kind, name in plain}
 
 
 def is_printable(dtype: pl.DataType) -> bool:

@@ -6,6 +6,7 @@ A guess is told in a sentence, with the option that says otherwise.
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 
@@ -26,6 +27,7 @@ from turret.data.preparing.encoding import (
     truths,
     without_nulls,
 )
+from turret.data.preparing.vectors import is_vector
 from turret.data.progress import counted
 from turret.data.reading.schema import EVERY, NULLS, FeatureColumns, FormatSettings, nulls_of
 
@@ -80,6 +82,8 @@ class _Reader:
             require(name, frame.columns, str(self.where), "ignored feature")
         for kind, name in chosen.by_kind():
             require(name, frame.columns, str(self.where), f"{kind} feature")
+            if kind == "vector":
+                continue
             values = self._known(frame[name])
             if kind == "number":
                 values = self._number(values)
@@ -99,8 +103,10 @@ class _Reader:
         return FeatureReadings(frame, chosen, self.notes)
 
     def _guess_all(self, frame: pl.DataFrame, names: list[str]) -> tuple[pl.DataFrame, FeatureColumns]:
-        kinds: dict[FeatureKind, list[str]] = {"text": [], "category": [], "multi": [], "number": []}
+        kinds: dict[FeatureKind, list[str]] = {kind: [] for kind in get_args(FeatureKind)}
         left_out = []
+        kinds["vector"] = [name for name in names if is_vector(frame[name].dtype)]
+        names = [name for name in names if name not in kinds["vector"]]
         values = {name: truths(self._known(frame[name])) for name in names}
         guesses = {name: self._guess(column) for name, column in values.items()}
         texts = [values[name] for name, guess in guesses.items() if guess and guess[0][0] == "category"]
@@ -296,7 +302,7 @@ class _Reader:
     def _options(self) -> str:
         texts = ("text",) if self.role == "item" else ()
         return ", ".join(
-            f"--{self.role}-{kind}" for kind in (*texts, "category", "multi", "number", "ignore")
+            f"--{self.role}-{kind}" for kind in (*texts, "category", "multi", "number", "vector", "ignore")
         )
 
 

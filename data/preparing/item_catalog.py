@@ -119,11 +119,12 @@ def fields(
 
     Lists and numbers among the features come as they were read, all other columns as they are.
 
-    Without `names`, these are all columns of texts, numbers, booleans, dates and lists of them. Raises
-    ColumnError for a named column that does not exist or that JSON can't express.
+    Without `names`, these are all columns of texts, numbers, booleans, dates and lists of them, but vectors.
+    Raises ColumnError for a named column that does not exist or that JSON can't express.
     """
     columns: dict[str, list[Any]] = {}
-    for name in frame.columns if names is None else names:
+    shown = [name for name in frame.columns if name not in readings.chosen.vector]
+    for name in shown if names is None else names:
         values = frame[require(name, frame.columns, str(entries.path), "answers")]
         if values.dtype == pl.String and name in (*readings.chosen.multi, *readings.chosen.number):
             values = readings.frame[name]

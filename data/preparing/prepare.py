@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from turret.data.errors import DataError, text_without_credentials
 from turret.data.events.dropped_rows import PrepareReport
-from turret.data.features import Features
+from turret.data.features import Features, VectorRows
 from turret.data.files import new_folder, save_array, try_lock
 from turret.data.histories.build_histories import BuiltHistories, build_histories
 from turret.data.histories.partition import Partition, partition
@@ -39,11 +39,12 @@ from turret.data.preparing.ingest import IngestedSource, ingest_source, refuse_u
 from turret.data.preparing.item_catalog import EntityTable, fields, refuse_own_id
 from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnings
 from turret.data.preparing.query_features import share_grams
+from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note, vector_feature
 from turret.data.progress import LOGGER, counted, progress
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES
 from turret.data.stores import LocalCopies, local_copies
-from turret.data.vocabulary import Vocabulary
+from turret.data.vocabulary import Id, Vocabulary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,35 +165,46 @@ def _entity_columns(
 ) -> tuple[Features, dict[str, list[object]], ColdItems]:
     """Read the features and fields of the rows of `vocabulary`, and those of the items without an event."""
     count = len(vocabulary)
+    known = [*map(str, vocabulary.ids(range(count)))]
+    cold: list[Id] = []
+    vectors: dict[str, VectorRows] = {}
     if entries is None:
-        return Features(count, (), {}), {}, ColdItems()
-    refuse_own_id(chosen, entries, role)
-    notes += entries.notes
-    cold = entries.without_event(vocabulary) if role == "item" else []
-    ids = [*map(str, vocabulary.ids(range(count)))]
-    frame = entries.aligned([*ids, *map(str, cold)])
-    if absent := count - int(entries.ids.is_in(ids).sum()):  # in a log, only users can be
-        notes.append(
-            f"{entries.path.name}: {absent:,} of {counted(count, role)} of the log are not in it, and have "
-            f"no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
-        )
-    readings = read_features(frame, chosen, entries.path, role, settings)
-    notes += readings.notes
-    features = encode(readings.frame.head(count), readings.chosen, entries.path, words)
-    columns = fields(frame, field_names, readings, entries)
-    known, others = (
-        {name: values[part] for name, values in columns.items()}
-        for part in (slice(count), slice(count, None))
-    )
-    if not cold:
-        return features, known, ColdItems()
-    note = f"{entries.path.name}: {len(cold):,} of {counted(len(frame), 'item')} have no event"
+        features, answers, others = Features(count, (), {}), {}, ColdItems()
+    else:
+        refuse_own_id(chosen, entries, role)
+        notes += entries.notes
+        cold = entries.without_event(vocabulary) if role == "item" else []
+        frame = entries.aligned([*known, *map(str, cold)])
+        if absent := count - int(entries.ids.is_in(known).sum()):  # in a log, only users can be
+            notes.append(
+                f"{entries.path.name}: {absent:,} of {counted(count, role)} of the log are not in it, and "
+                f"have no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
+            )
+        readings = read_features(frame, chosen, entries.path, role, settings)
+        notes += readings.notes
+        features = encode(readings.frame.head(count), readings.chosen, entries.path, words)
+        columns = fields(frame, field_names, readings, entries)
+        answers = {name: values[:count] for name, values in columns.items()}
+        later = {name: values[count:] for name, values in columns.items()}
+        others = ColdItems(cold, raw_features(readings.frame.tail(len(cold)), readings.chosen), later)
+        for kind, name in readings.chosen.by_kind():
+            if kind == "vector":
+                vectors[name] = column_vectors(frame[name], entries.path)
+    for name, path in chosen.vector_files().items():
+        vectors[name] = file_vectors(path, [*known, *map(str, cold)], role)
+    for name, rows in vectors.items():
+        own = rows.part(slice(count))
+        features = features.with_vector(vector_feature(name, own), own)
+        others.vectors[name] = rows.part(slice(count, None))
+        notes.append(missing_note(name, own, role))
+    if not cold or entries is None:
+        return features, answers, ColdItems()
+    note = f"{entries.path.name}: {len(cold):,} of {counted(count + len(cold), 'item')} have no event"
     if not features.features:
         notes.append(f"{note} and no features, so no model can rank them, and they are left out")
-        return features, known, ColdItems()
+        return features, answers, ColdItems()
     notes.append(f"{note}; a model whose item tower reads features recommends them, others leave them out")
-    raw = raw_features(readings.frame.tail(len(cold)), readings.chosen)
-    return features, known, ColdItems(cold, raw, others)
+    return features, answers, others
 
 
 def _manifest(

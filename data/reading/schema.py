@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -14,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from turret.data.features import FeatureKind
 from turret.data.stores import Place
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
@@ -284,11 +286,15 @@ class FeatureColumns(_Settings):
     category: Annotated[tuple[str, ...], Option("one of several values.", "COLUMN")] = ()
     multi: Annotated[tuple[str, ...], Option("a list of values.", "COLUMN")] = ()
     number: Annotated[tuple[str, ...], Option("a number.", "COLUMN")] = ()
+    vector: Annotated[
+        tuple[str, ...],
+        Option("a ready vector: a list of numbers, or a file of vectors.", "COLUMN|NAME=FILE.npy"),
+    ] = ()
     ignore: Annotated[tuple[str, ...], Option("no feature; * for all that are not named.", "COLUMN")] = ()
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:
-        names = [*(name for _, name in self.by_kind()), *self.ignore]
+        names = [*(name for _, name in self.by_kind()), *self.vector_files(), *self.ignore]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"column {repeated[0]!r} is named as a feature twice; give it one kind")
@@ -296,15 +302,21 @@ class FeatureColumns(_Settings):
 
     def over(self, defaults: "FeatureColumns") -> "FeatureColumns":
         """Return these columns, and those of `defaults` that these neither name nor ignore."""
-        named = {*self.ignore, *(name for _, name in self.by_kind())}
+        named = {*self.ignore, *self.vector_files(), *(name for _, name in self.by_kind())}
         if EVERY in named:
             return self
         rest = {kind: tuple(name for name in names if name not in named) for kind, names in defaults}
         return FeatureColumns(**{kind: names + rest[kind] for kind, names in self})
 
-    def by_kind(self) -> list[tuple[Literal["text", "category", "multi", "number"], str]]:
-        """Return (kind, column) for every feature."""
+    def vector_files(self) -> dict[str, Path]:
+        """Return the files of vectors by the names of their features."""
+        entries = (entry.partition("=") for entry in self.vector)
+        return {name: Path(path) for name, is_file, path in entries if is_file}
+
+    def by_kind(self) -> list[tuple[FeatureKind, str]]:
+        """Return (kind, column) for every feature that is a column."""
         groups = {"text": self.text, "category": self.category, "multi": self.multi, "number": self.number}
+        groups["vector"] = tuple(entry for entry in self.vector if "=" not in entry)
         return [(kind, name) for kind, names in groups.items() for name in names]  # type: ignore[misc]
 
 

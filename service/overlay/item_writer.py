@@ -15,7 +15,7 @@ from turret.tower.bundle.bundle import Bundle
 
 Announce = Callable[[int, float], Awaitable[list[str]]]
 # Of an item's features and fields together: every process holds those of all fresh items.
-ITEM_BYTES = 16_000
+ITEM_BYTES = 48_000
 # Every process and every later version holds the id of an item that was withdrawn; so many times the limit.
 _WITHDRAWN = 10
 
@@ -50,7 +50,11 @@ class ItemWriter:
         if not can_name(bundle.vocabulary, item):
             raise InvalidFieldError("id", item, f"version {version} has integer ids; send an integer id")
         features = _json(body.features)
-        fields = features if body.fields is None else _json(body.fields)
+        encoder = bundle.item_encoder
+        # Vectors are no fields that people or filters look at.
+        hidden = {one.name for one in encoder.features if one.kind == "vector"} if encoder else set()
+        shown = {name: value for name, value in body.features.items() if name not in hidden}
+        fields = _json(shown if body.fields is None else body.fields)
         if len(features) + len(fields) > ITEM_BYTES:
             message = f"features and fields together exceed {ITEM_BYTES} bytes; leave some fields out"
             raise BodyError("fields", None, message, status=413)

@@ -13,7 +13,7 @@ from turret.data.features import Feature
 from turret.tower.errors import EncodingError
 from turret.tower.format.safe_open import read_regular
 
-Code = int | list[int] | float
+Code = int | list[int] | float | NDArray[np.float32]
 
 _FITS = {
     "number": "a finite number",
@@ -37,7 +37,7 @@ class FeatureInputs:
     """The feature inputs of a user or item tower: one input `feature_<name>` for each.
 
     int64 [B] for a category, float32 [B] for a number, int64 [B, M] of codes and then zeros for multi and
-    text.
+    text, float32 [B, width] for a vector.
     """
 
     def __init__(self, features: Sequence[Feature], of: Literal["user", "item"]) -> None:
@@ -94,7 +94,8 @@ class FeatureInputs:
 def _encode(position: int, feature: Feature, raw: object) -> Code:
     encoded = _encoded(feature, raw)
     if encoded is None:
-        message = f"this feature takes {_FITS[feature.kind]} in a usual range, or null where it is unknown"
+        fits = _FITS.get(feature.kind, feature.fits)
+        message = f"this feature takes {fits} in a usual range, or null where it is unknown"
         raise EncodingError(position, f"features.{feature.name}", raw, message)
     return encoded
 
@@ -105,12 +106,16 @@ def _encoded(feature: Feature, raw: object) -> Code | None:
         encoded = feature.encode_one(raw)
     except (DataError, OverflowError, ValueError):
         return None
+    if isinstance(encoded, np.ndarray):
+        return None if (np.abs(encoded) > LARGEST_NUMBER).any() else encoded
     return encoded if not isinstance(encoded, float) or abs(encoded) <= LARGEST_NUMBER else None
 
 
 def _column(feature: Feature, encoded: list[Any]) -> NDArray[Any]:
     if feature.kind == "number":
         return np.array(encoded, dtype=np.float32)
+    if feature.kind == "vector":
+        return np.stack(encoded)
     if feature.kind == "category":
         return np.array(encoded, dtype=np.int64)
     codes = np.zeros((len(encoded), max(1, *map(len, encoded), 1)), dtype=np.int64)

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turret.data.features import Bag, Feature, Features
@@ -65,6 +67,23 @@ def bag_codes(values: Tensor, offsets: Tensor, rows: Tensor) -> tuple[Tensor, Te
     return values[ranges(offsets[rows], lengths)], lengths.cumsum(0) - lengths
 
 
+class VectorLayer(nn.Module):
+    """A linear layer of vectors [B, W], over a vector [width] that is learned for missing ones (NaN)."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, width, bias=False)
+        self.missing = nn.Parameter(torch.zeros(width))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Project standardised vectors: [B, width]."""
+        first = vectors[:, :1]
+        is_known = first == first
+        zeros = torch.zeros_like(vectors)
+        projected: Tensor = self.linear(torch.where(is_known, vectors, zeros))
+        return torch.where(is_known, projected, self.missing.expand_as(projected))
+
+
 class FeatureLayers(nn.Module):
     """Concatenated feature inputs of a tower, [B, width].
 
@@ -81,16 +100,20 @@ class FeatureLayers(nn.Module):
             if feature.kind == "number":
                 self.widths.append(1)
                 continue
+            self.widths.append(width)
+            if feature.kind == "vector":
+                self.tables[str(position)] = VectorLayer(feature.width, width)
+                continue
             table: Table | nn.EmbeddingBag
             if feature.kind == "category":
                 table = new_table(feature.size, width, padding=0)
             else:
                 table = nn.EmbeddingBag(feature.size, width, mode="mean", padding_idx=0)
             self.tables[str(position)] = table
-            self.widths.append(width)
         for made in self.tables.values():
             if isinstance(made, Table):
                 made.begin(0.1)
+            if isinstance(made, Table | VectorLayer):
                 continue
             assert isinstance(made, nn.EmbeddingBag)
             nn.init.normal_(made.weight, std=0.1)
@@ -103,13 +126,13 @@ class FeatureLayers(nn.Module):
         return sum(self.widths)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Read category [B], number [B], multi and text [B, M] (0 = nothing); gives [B, width]."""
+        """Read category [B], number [B], multi and text [B, M] (0 = nothing), vector [B, W]; [B, width]."""
         columns = []
         for position, feature in enumerate(self.features):
             given = inputs[feature.name]
             if feature.kind == "number":
                 columns.append(given[:, None])
-            elif feature.kind == "category":
+            elif feature.kind in ("category", "vector"):
                 columns.append(self.tables[str(position)](given))
             else:
                 columns.append(self._mean_of_codes(position, given))
@@ -125,16 +148,23 @@ class FeatureLayers(nn.Module):
 
 
 class FeatureRows(nn.Module):
-    """The features of every row of the prepared data, looked up by row and fed to `FeatureLayers`."""
+    """The features of every row of the prepared data, looked up by row and fed to `FeatureLayers`.
+
+    Vectors stay in the mapped files of the prepared data, and are read for each batch.
+    """
 
     def __init__(self, layers: FeatureLayers, prepared: Features) -> None:
         super().__init__()
         self.layers = layers
+        self._vectors: dict[int, NDArray[Any]] = {}
         for position, feature in enumerate(layers.features):
             column = prepared.columns[feature.name]
             if isinstance(column, Bag):
                 self._hold(f"values_{position}", torch.tensor(column.values, dtype=torch.int64))
                 self._hold(f"offsets_{position}", torch.tensor(column.offsets, dtype=torch.int64))
+            elif feature.kind == "vector":
+                assert isinstance(column, np.ndarray)
+                self._vectors[position] = column
             else:
                 dtype = torch.float32 if feature.kind == "number" else torch.int64
                 self._hold(f"column_{position}", torch.tensor(column, dtype=dtype))
@@ -142,12 +172,25 @@ class FeatureRows(nn.Module):
     def _hold(self, name: str, column: Tensor) -> None:
         self.register_buffer(name, column, persistent=False)
 
+    @property
+    def has_vectors(self) -> bool:
+        """Whether vectors are among the features."""
+        return bool(self._vectors)
+
+    def _standardised(self, position: int, rows: Tensor) -> Tensor:
+        """The vectors of `rows` [B] over their deviation: float32 [B, W]."""
+        vectors = self._vectors[position][rows.cpu().numpy()].astype(np.float32)
+        vectors /= np.float32(self.layers.features[position].deviation)
+        return torch.from_numpy(vectors).to(rows.device)
+
     def forward(self, rows: Tensor) -> Tensor:
         """The dense features of `rows` [B]: [B, width]."""
         columns = []
         for position, feature in enumerate(self.layers.features):
             if feature.kind == "number":
                 columns.append(self.get_buffer(f"column_{position}")[rows][:, None])
+            elif feature.kind == "vector":
+                columns.append(self.layers.tables[str(position)](self._standardised(position, rows)))
             elif feature.kind == "category":
                 columns.append(self.layers.tables[str(position)](self.get_buffer(f"column_{position}")[rows]))
             else:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turret.data.features import Bag, Feature, Features
-from turret.tower.layers.feature_layers import FeatureLayers
+from turret.tower.layers.feature_layers import FeatureLayers, VectorLayer
 from turret.tower.towers.item import ItemTower
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryTower
@@ -31,11 +31,29 @@ def begin_alike(model: TwoTowers, items: Features) -> None:
                     weights = torch.tensor(inverse_frequencies(items, feature.values), dtype=torch.float32)
                     drawn[feature.values] = torch.randn(feature.size, dimension) * weights[:, None]
                 table.weight.copy_(drawn[feature.values] / math.sqrt(dimension))
+            if isinstance(
+                layer := layers.tables[str(position)] if feature.kind == "vector" else None, VectorLayer
+            ):
+                layer.linear.weight.copy_(
+                    kept_directions(feature.width, dimension) / math.sqrt(feature.width)
+                )
     for tower in (model.user, model.item):
         assert isinstance(tower, QueryTower | ItemTower)
         first = tower.mlp[0] if isinstance(tower.mlp, nn.Sequential) else None
         if tower.rows is not None and isinstance(first, nn.Linear) and first.out_features == dimension:
             _pass_on(first, tower.rows.layers, dimension)
+
+
+def kept_directions(width: int, dimension: int) -> Tensor:
+    """A matrix [dimension, width] that keeps inner products: the identity, or a projection of wider vectors.
+
+    The projection is random, and the same for each width.
+    """
+    if width <= dimension:
+        return torch.eye(dimension, width)
+    drawn = torch.randn(width, dimension, generator=torch.Generator().manual_seed(0))
+    directions: Tensor = torch.linalg.qr(drawn)[0].T
+    return directions * math.sqrt(width / dimension)
 
 
 def _pass_on(layer: nn.Linear, layers: FeatureLayers, dimension: int) -> None:

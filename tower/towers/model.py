@@ -67,6 +67,8 @@ def _again(compute: Callable[..., Tensor], *inputs: object) -> Tensor:
 
 # Rows that are this many times the catalog hold most of it: computing it whole is faster than sorting them.
 MANY = 2
+# Items whose ready vectors are read from files at once.
+_VECTORS_AT_ONCE = 32_768
 
 
 class TwoTowers(nn.Module):
@@ -118,7 +120,9 @@ class TwoTowers(nn.Module):
     def catalog_vectors(self) -> Tensor:
         """The scored vectors of the whole catalog: [N, D]."""
         rows = torch.arange(self.item.item_count, device=next(self.parameters()).device)
-        return scored_items(in_chunks(self.item, rows, self.chunk_size), self.config.scoring)
+        has_vectors = self.item.rows is not None and self.item.rows.has_vectors
+        size = self.chunk_size or (_VECTORS_AT_ONCE if has_vectors else 0)
+        return scored_items(in_chunks(self.item, rows, size), self.config.scoring)
 
     def user_vectors(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Scored user vectors [B, D] of a packed batch whose item vectors are `vectors` [P, D]."""

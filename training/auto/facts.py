@@ -150,5 +150,6 @@ def _values_of(column: Column) -> pl.DataFrame:
         return pl.DataFrame(
             {"item": items, "value": np.asarray(column.values), "share": 1.0 / lengths[items]}
         )
+    assert isinstance(column, np.ndarray)
     items = np.flatnonzero(column)
     return pl.DataFrame({"item": items, "value": np.asarray(column)[items], "share": np.ones(len(items))})

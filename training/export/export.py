@@ -182,14 +182,18 @@ def _expected(
 def _recorded_items(data: PreparedData, model: TwoTowers) -> tuple[RecordedItem, ...]:
     """Draw items deterministically for the data and encode them by their features, for the golden file.
 
-    The features are the catalog's fields, where those are stored: the codes of a text can't be decoded.
+    The features are vectors, and the catalog's fields where those are stored: the codes of a text can't be
+    decoded.
     """
     if model.item.rows is None:
         return ()
     count = len(data.item_ids)
     drawn = stream(0, "recorded items", 0).choice(count, min(RECORDED_ITEMS, count), replace=False)
     rows = np.sort(drawn).tolist()
-    fields = [{name: values[row] for name, values in data.fields.items()} for row in rows]
+    fields = [
+        {**{name: values[row] for name, values in data.fields.items()}, **data.item_features.vectors(row)}
+        for row in rows
+    ]
     read, vectors = encoded_by_features(model, fields)
     return tuple(
         RecordedItem(id=item_id, features=features, vector=tuple(vector))
@@ -262,9 +266,8 @@ def cold_vectors(model: TwoTowers, items: ColdItems) -> NDArray[np.float32] | No
     """
     if model.item.rows is None or not items.ids:
         return None
-    rows = [dict(zip(items.features, row, strict=True)) for row in zip(*items.features.values(), strict=True)]
-    parts = (rows[first : first + _ENCODED] for first in range(0, len(rows), _ENCODED))
-    return np.concatenate([encoded_by_features(model, part)[1] for part in parts])
+    parts = (slice(first, first + _ENCODED) for first in range(0, len(items.ids), _ENCODED))
+    return np.concatenate([encoded_by_features(model, items.rows(part))[1] for part in parts])
 
 
 @torch.no_grad()

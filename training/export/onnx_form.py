@@ -77,7 +77,8 @@ def user_tower_onnx(model: TwoTowers) -> bytes:
     """Export the user tower with free batch, history and bag sizes.
 
     Inputs: `history` float32 [B, T, D], `length` int64 [B], `feature_<name>` for each user feature
-    (category int64 [B], number float32 [B], multi and text int64 [B, M], 0 = padding), and `gaps` and
+    (category int64 [B], number float32 [B], multi and text int64 [B, M], 0 = padding, vector float32
+    [B, W], NaN = missing), and `gaps` and
     `clocks` float32 [B, T] where the tower reads times.
     Output: `user_vector` float32 [B, D].
     """
@@ -105,6 +106,8 @@ def item_tower_onnx(model: TwoTowers) -> bytes | None:
 
 def _example(feature: Feature) -> Tensor:
     """An example input of a feature for two users or items."""
+    if feature.kind == "vector":
+        return torch.zeros(2, feature.width)
     if feature.kind == "number":
         return torch.zeros(2)
     if feature.kind == "category":

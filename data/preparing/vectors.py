@@ -1,0 +1,139 @@
+"""Ready vectors of items and users, made by other models: a list column, or a `.npy` file beside its ids."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turret.data.errors import ColumnError, SourceError
+from turret.data.features import Feature, VectorRows
+from turret.data.preparing.columns import Role
+from turret.data.progress import counted
+from turret.data.reading.tables import readable
+
+MOST_NUMBERS = 8192
+_IDS = (".ids.npy", ".ids.csv", ".ids.parquet")
+
+
+def is_vector(dtype: pl.DataType) -> bool:
+    """Whether a column of this type holds lists of floats."""
+    return isinstance(dtype, pl.List | pl.Array) and dtype.inner.is_float()
+
+
+def column_vectors(values: pl.Series, where: Path) -> VectorRows:
+    """Read a column of lists of numbers [rows]; null is a missing vector.
+
+    Raises ColumnError for lists of other values, of several lengths, or with numbers that are not finite.
+    """
+    column = f"column {values.name!r} of {where}"
+    dtype = values.dtype
+    if not isinstance(dtype, pl.List | pl.Array) or not dtype.inner.is_numeric():
+        raise ColumnError(f"{column} holds {dtype}, and a vector is a list of numbers")
+    lists = values.cast(pl.List(dtype.inner))
+    widths = lists.list.len()
+    known = lists.drop_nulls()
+    if not len(known):
+        raise ColumnError(f"{column} has no vector in any row")
+    width = int(known.list.len().mode()[0])
+    if (known.list.len() != width).any():
+        row = int((widths.fill_null(width) != width).arg_true()[0])
+        raise ColumnError(
+            f"{column}: most vectors have {width} numbers, and row {row + 1} of it has {widths[row]}; "
+            "vectors of one feature have one length"
+        )
+    numbers = known.explode().cast(pl.Float32, strict=False).to_numpy()
+    rows = np.full(len(values), -1, dtype=np.int64)
+    rows[lists.is_not_null().to_numpy()] = np.arange(len(known))
+    return _checked(VectorRows(numbers.reshape(len(known), width), rows), column)
+
+
+def file_vectors(path: Path, ids: Sequence[str], role: Role) -> VectorRows:
+    """Map the vectors of a `.npy` file, for the items or users with these ids.
+
+    The ids of its rows are beside it: `pictures.ids.npy`, or the first column of `pictures.ids.csv` or
+    `.parquet`, for `pictures.npy`. Raises SourceError for a missing or another kind of file, for numbers of
+    ids and vectors that differ, and for ids that come twice.
+    """
+    try:
+        source: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path} can't be read as a .npy file of vectors: {error}") from None
+    if (
+        source.ndim != 2
+        or source.dtype not in (np.float16, np.float32)
+        or not 0 < source.shape[1] <= MOST_NUMBERS
+    ):
+        raise SourceError(
+            f"{path} holds {source.dtype} of shape {source.shape}; give float16 or float32 of shape "
+            f"[rows, numbers], of at most {MOST_NUMBERS} numbers"
+        )
+    known, where = _ids_beside(path)
+    if len(known) != len(source):
+        raise SourceError(
+            f"{where} has {len(known):,} ids, and {path} {len(source):,} vectors; give one each"
+        )
+    row_of = {one: row for row, one in enumerate(known)}
+    if len(row_of) != len(known):
+        twice = next(one for row, one in enumerate(known) if row_of[one] != row)
+        raise SourceError(f"{where} has the id {twice!r} twice; give each vector once")
+    rows = np.array([row_of.get(one, -1) for one in ids], dtype=np.int64)
+    if (rows < 0).all():
+        raise SourceError(
+            f"no id of {where}, such as {known[0]!r}, is one of the {role}s, such as {ids[0]!r}; give the "
+            f"ids as in the {role}s file"
+        )
+    return _checked(VectorRows(source, rows), str(path))
+
+
+def missing_note(name: str, vectors: VectorRows, role: Role) -> str:
+    """Tell how many rows have no vector."""
+    missing = int((vectors.rows < 0).sum())
+    if not missing:
+        return f"{name}: {counted(len(vectors), role)} with a vector each"
+    return f"{name}: {missing:,} of {counted(len(vectors), role)} have no vector, and share a learned one"
+
+
+def vector_feature(name: str, vectors: VectorRows) -> Feature:
+    """Describe the feature; its deviation is the root mean square of all numbers, which keeps directions."""
+    total, count = 0.0, 0
+    for block in vectors.blocks():
+        known = block[~np.isnan(block[:, 0])].astype(np.float64)
+        total += float(np.square(known).sum())
+        count += known.size
+    deviation = (total / count) ** 0.5 if count else 1.0
+    return Feature(name=name, kind="vector", width=vectors.source.shape[1], deviation=deviation or 1.0)
+
+
+def _checked(vectors: VectorRows, where: str) -> VectorRows:
+    """Raise ColumnError for a vector with a number that is not finite."""
+    first = 0
+    for block in vectors.blocks():
+        is_known = vectors.rows[first : first + len(block)] >= 0
+        bad = np.flatnonzero(is_known & ~np.isfinite(block).all(axis=1))
+        if len(bad):
+            row = int(vectors.rows[first + bad[0]]) + 1
+            raise ColumnError(
+                f"{where}: vector {row:,} has a number that is not finite; correct it, or leave it out"
+            )
+        first += len(block)
+    return vectors
+
+
+def _ids_beside(path: Path) -> tuple[list[str], Path]:
+    for ending in _IDS:
+        where = path.with_suffix(ending)
+        if not where.exists():
+            continue
+        if ending == ".ids.npy":
+            return [str(one) for one in np.load(where, allow_pickle=False).tolist()], where
+        with readable(where):
+            is_text = ending == ".ids.csv"
+            table = pl.read_csv(where, infer_schema=False) if is_text else pl.read_parquet(where)
+        return [*map(str, table.to_series(0))], where
+    names = ", ".join(path.with_suffix(ending).name for ending in _IDS)
+    raise SourceError(
+        f"the ids of the vectors in {path} are missing; write them beside it, as one of {names}"
+    )
