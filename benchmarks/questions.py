@@ -1,0 +1,222 @@
+"""Questions in words: towers from nothing and over ready vectors, beside BM25, on sets with published splits.
+
+    python -m benchmarks.questions --json
+
+Each set is prepared by `turret data prepare --queries`, and trained by the experiment `questions` with 3
+seeds. Ready vectors of English texts are those of all-MiniLM-L6-v2, computed once by a peer.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.harness import Options, run_rows
+from benchmarks.peers.peer import Peer, environment, peers_option
+from turret.data.configuration import load_configuration
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.run import train
+
+SEEDS = (0, 1, 2)
+# Of labelled candidates all are ranked.
+LABELLED = {"evaluation.candidates": "labelled", "evaluation.k": [100], "training.metric": "mrr@100"}
+RANKED = {"evaluation.k": [1, 10], "training.metric": "mrr@10"}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A set: its pairs, its items with a text each (None: the texts of the pairs), and how it is judged."""
+
+    pairs: pl.DataFrame
+    items: pl.DataFrame | None = None
+    match: str = "answers"
+    settings: Mapping[str, Any] = field(default_factory=lambda: RANKED)
+
+    @property
+    def metric(self) -> str:
+        """The MRR that the set is compared by."""
+        return str(self.settings["training.metric"])
+
+
+def trecqa(folder: Path) -> Pairs:
+    """Answer sentences; of validation and test the questions with a right and a wrong answer."""
+    pairs = pl.read_parquet(folder / "trecqa" / "pairs.parquet")
+    kept = pairs.filter(pl.col("clean") | (pl.col("split") == "train"))
+    return Pairs(kept.select("question", "answer", "label", "split"), settings=LABELLED)
+
+
+def selqa(folder: Path) -> Pairs:
+    """Answer sentences; trained on the development part, as the training part is not there."""
+    pairs = pl.read_parquet(folder / "selqa" / "pairs.parquet").filter(pl.col("answer").str.strip_chars() != "")
+    split = pl.col("split").replace({"dev": "train"})
+    return Pairs(pairs.select("question", "answer", "label", split), settings=LABELLED)
+
+
+def stackfaq(folder: Path) -> Pairs:
+    """Threads of questions and answers; their other questions are divided by the hash of their text."""
+    faq = pl.read_parquet(folder / "stackfaq" / "faq.parquet")
+    text = pl.concat_str(pl.col("question").first(), pl.col("answer").str.join(" "), separator=" ")
+    items = faq.group_by("thread", maintain_order=True).agg(text.alias("text")).rename({"thread": "item"})
+    queries = pl.read_parquet(folder / "stackfaq" / "queries.parquet")
+    return Pairs(queries.select("query", item="thread"), items)
+
+
+def banking77(folder: Path) -> Pairs:
+    """Intents of a bank's customers: the stored questions of the same intent are right."""
+    queries = pl.read_parquet(folder / "banking77" / "queries.parquet")
+    return Pairs(queries.select(query="text", item="intent", split="split"), match="questions")
+
+
+def clinc150(folder: Path) -> Pairs:
+    """Intents of an assistant, those in scope."""
+    queries = pl.read_parquet(folder / "clinc150" / "queries.parquet").filter(pl.col("in_scope"))
+    return Pairs(queries.select(query="text", item="intent", split="split"), match="questions")
+
+
+def afqmc(folder: Path) -> Pairs:
+    """Chinese pairs of questions; the development part is the test, as that of the test has no labels."""
+    pairs = pl.read_parquet(folder / "afqmc" / "pairs.parquet").filter(pl.col("same").is_not_null())
+    split = pl.col("split").replace({"dev": "test"})
+    return Pairs(pairs.select("question_1", "question_2", split, label="same"))
+
+
+def drcd(folder: Path) -> Pairs:
+    """Chinese questions about passages, which share their words; trained on the development part."""
+    questions = pl.read_parquet(folder / "zh-passages" / "questions.parquet").filter(pl.col("source") == "drcd")
+    passages = pl.read_parquet(folder / "zh-passages" / "passages.parquet").filter(pl.col("source") == "drcd")
+    split = pl.col("split").replace({"dev": "train"})
+    item = pl.concat_str("split", "passage_id", separator=" ").alias("item")
+    text = pl.concat_str("title", "passage", separator=" ").alias("text")
+    return Pairs(questions.select("question", item, split), passages.select(item, text))
+
+
+ENGLISH = {"trecqa": trecqa, "selqa": selqa, "stackfaq": stackfaq, "banking77": banking77, "clinc150": clinc150}
+CHINESE = {"afqmc": afqmc, "drcd": drcd}
+LOSSES = {
+    "in-batch softmax with logQ": {},
+    "binary cross entropy": {"objective": {"loss": "binary_cross_entropy", "candidates": "labelled"}},
+    "hinge on cosines": {
+        "objective": {"loss": "cosine_hinge", "candidates": "given"},
+        "tower.scoring.temperature": 1.0,
+    },
+    "cosine embedding": {
+        "objective": {"loss": "cosine_embedding", "candidates": "labelled"},
+        "tower.scoring.temperature": 1.0,
+    },
+}
+LOSS_SET = "selqa"
+
+
+def prepared(pairs: Pairs, work: Path, python: Path | None) -> PreparedData:
+    """Prepare a set, with the vectors of all texts if there is a Python that computes them."""
+    pairs.pairs.write_parquet(work / "pairs.parquet")
+    given: dict[str, Any] = {"queries.source": str(work / "pairs.parquet"), "queries.match": pairs.match}
+    given["on_bad"] = "drop"
+    if pairs.items is not None:
+        pairs.items.write_parquet(work / "items.parquet")
+        given |= {"items": str(work / "items.parquet"), "item_features.text": ["text"]}
+    config = load_configuration(PrepareConfig, overrides=given)
+    data = PreparedData.open(prepare(config, work / "texts").folder)
+    if python is None:
+        return data
+    queries = [str(one) for one in data.users.ids(range(len(data.users)))]
+    (text,) = (one.name for one in data.item_features.features if one.kind == "text")
+    entries = []
+    for role, ids, texts in (
+        ("user", queries, queries),
+        ("item", [str(one) for one in data.item_ids.ids(range(len(data.item_ids)))], data.fields[text]),
+    ):
+        path = work / f"{role}.npy"
+        encode(texts, path, python)
+        np.save(work / f"{role}.ids.npy", np.array(ids))
+        entries.append((f"{role}_features.vector", [f"sentence={path}"]))
+    config = load_configuration(PrepareConfig, overrides=given | dict(entries))
+    return PreparedData.open(prepare(config, work / "vectors").folder)
+
+
+def encode(texts: list[Any], path: Path, python: Path) -> None:
+    """Write the vectors of texts."""
+    source = path.with_suffix(".texts.parquet")
+    pl.DataFrame({"text": [str(text) for text in texts]}).write_parquet(source)
+    with Peer("all-MiniLM-L6-v2", "sentence_vectors", python, source, {"to": str(path)}, 3600.0) as peer:
+        peer.ask(1)
+
+
+def scores(data: PreparedData, pairs: Pairs, settings: Mapping[str, Any], work: Path) -> dict[str, float]:
+    """The test MRR of a training, and of BM25 beside it; HR@1 too where it is measured."""
+    run = train(data, work / "run", experiment="questions", settings={**pairs.settings, **settings}, overwrite=True)
+    report = run.evaluate("test", ["bm25"])
+    found = {name: report[name][pairs.metric]["mean"] for name in ("towers", "bm25")}
+    found["queries"], found["items"] = report["users"], report["items"]
+    if "hr@1" in report["towers"]:
+        found["hr@1"] = report["towers"]["hr@1"]["mean"]
+    return found
+
+
+FROM_NOTHING = {"tower.user.features": ["query"], "tower.item.features": ["text"]}
+
+
+def measure(options: Options, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One row a set, and one a loss."""
+    done = {row["name"] for row in rows}
+    seeds = SEEDS[:1] if options.quick else SEEDS
+    sets = {"trecqa": trecqa} if options.quick else {**ENGLISH, **CHINESE}
+    python = None if options.quick else environment("sentence_vectors", options.given.peers)
+    for name, read in sets.items():
+        losses = LOSSES if name == LOSS_SET else {}
+        if {name, *losses} <= done:
+            continue
+        pairs = read(options.data)
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            data = prepared(pairs, work, python if name in ENGLISH else None)
+            text = next(one.name for one in data.item_features.features if one.kind == "text")
+            ways = {"nothing": {"tower.user.features": ["query"], "tower.item.features": [text]}}
+            if name in ENGLISH and python is not None:
+                ways["vectors"] = {
+                    "tower.user.features": ["query", "sentence"],
+                    "tower.item.features": [text, "sentence"],
+                }
+            if name not in done:
+                yield _row(name, data, pairs, ways, seeds, work)
+            for loss, settings in losses.items():
+                if loss not in done:
+                    way = {loss: {**ways["nothing"], **settings}}
+                    yield {**_row(loss, data, pairs, way, seeds, work), "of": name}
+
+
+def _row(
+    name: str,
+    data: PreparedData,
+    pairs: Pairs,
+    ways: Mapping[str, Mapping[str, Any]],
+    seeds: tuple[int, ...],
+    work: Path,
+) -> dict[str, Any]:
+    """The means over seeds of each way, with the deviation of one seed."""
+    row: dict[str, Any] = {"name": name, "metric": pairs.metric, "seeds": len(seeds)}
+    for way, settings in ways.items():
+        found = [scores(data, pairs, {**settings, "training.seed": seed}, work) for seed in seeds]
+        row |= {"queries": found[0]["queries"], "items": found[0]["items"], "bm25": found[0]["bm25"]}
+        values = [one["towers"] for one in found]
+        row[way] = {"mrr": mean(values), "deviation": stdev(values) if len(values) > 1 else 0.0}
+        if "hr@1" in found[0]:
+            row[way]["hr@1"] = mean(one["hr@1"] for one in found)
+    return row
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The least ratio of towers over ready vectors to BM25."""
+    ratios = [row["vectors"]["mrr"] / row["bm25"] for row in rows if "vectors" in row]
+    return {"least_over_bm25": min(ratios)} if ratios else {}
+
+
+if __name__ == "__main__":
+    run_rows(measure, more=peers_option(), summary=summary)
