@@ -274,6 +274,10 @@ def _schemas(bodies: set[type[BaseModel]]) -> Described:
             {"not": _holds("cursor", "diversity", cursor=_TEXT, diversity={"exclusiveMinimum": 0})},
             {"not": _holds("cursor", "cap", cursor=_TEXT, cap={"minProperties": 1})},
         ]
+    schemas["SearchRequest"]["anyOf"] = [
+        _holds("query", query=_TEXT),
+        _holds("features", features={"minProperties": 1}),
+    ]
     return schemas | {"Filter": _filter(), "FieldFilter": _condition()}
 
 

@@ -54,7 +54,9 @@ def trecqa(folder: Path) -> Pairs:
 
 def selqa(folder: Path) -> Pairs:
     """Answer sentences; trained on the development part, as the training part is not there."""
-    pairs = pl.read_parquet(folder / "selqa" / "pairs.parquet").filter(pl.col("answer").str.strip_chars() != "")
+    pairs = pl.read_parquet(folder / "selqa" / "pairs.parquet").filter(
+        pl.col("answer").str.strip_chars() != ""
+    )
     split = pl.col("split").replace({"dev": "train"})
     return Pairs(pairs.select("question", "answer", "label", split), settings=LABELLED)
 
@@ -89,7 +91,9 @@ def afqmc(folder: Path) -> Pairs:
 
 def drcd(folder: Path) -> Pairs:
     """Chinese questions about passages, which share their words; trained on the development part."""
-    questions = pl.read_parquet(folder / "zh-passages" / "questions.parquet").filter(pl.col("source") == "drcd")
+    questions = pl.read_parquet(folder / "zh-passages" / "questions.parquet").filter(
+        pl.col("source") == "drcd"
+    )
     passages = pl.read_parquet(folder / "zh-passages" / "passages.parquet").filter(pl.col("source") == "drcd")
     split = pl.col("split").replace({"dev": "train"})
     item = pl.concat_str("split", "passage_id", separator=" ").alias("item")
@@ -97,9 +101,15 @@ def drcd(folder: Path) -> Pairs:
     return Pairs(questions.select("question", item, split), passages.select(item, text))
 
 
-ENGLISH = {"trecqa": trecqa, "selqa": selqa, "stackfaq": stackfaq, "banking77": banking77, "clinc150": clinc150}
+ENGLISH = {
+    "trecqa": trecqa,
+    "selqa": selqa,
+    "stackfaq": stackfaq,
+    "banking77": banking77,
+    "clinc150": clinc150,
+}
 CHINESE = {"afqmc": afqmc, "drcd": drcd}
-LOSSES = {
+LOSSES: dict[str, dict[str, Any]] = {
     "in-batch softmax with logQ": {},
     "binary cross entropy": {"objective": {"loss": "binary_cross_entropy", "candidates": "labelled"}},
     "hinge on cosines": {
@@ -151,16 +161,15 @@ def encode(texts: list[Any], path: Path, python: Path) -> None:
 
 def scores(data: PreparedData, pairs: Pairs, settings: Mapping[str, Any], work: Path) -> dict[str, float]:
     """The test MRR of a training, and of BM25 beside it; HR@1 too where it is measured."""
-    run = train(data, work / "run", experiment="questions", settings={**pairs.settings, **settings}, overwrite=True)
+    run = train(
+        data, work / "run", experiment="questions", settings={**pairs.settings, **settings}, overwrite=True
+    )
     report = run.evaluate("test", ["bm25"])
     found = {name: report[name][pairs.metric]["mean"] for name in ("towers", "bm25")}
     found["queries"], found["items"] = report["users"], report["items"]
     if "hr@1" in report["towers"]:
         found["hr@1"] = report["towers"]["hr@1"]["mean"]
     return found
-
-
-FROM_NOTHING = {"tower.user.features": ["query"], "tower.item.features": ["text"]}
 
 
 def measure(options: Options, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -170,7 +179,7 @@ def measure(options: Options, rows: list[dict[str, Any]]) -> Iterator[dict[str, 
     sets = {"trecqa": trecqa} if options.quick else {**ENGLISH, **CHINESE}
     python = None if options.quick else environment("sentence_vectors", options.given.peers)
     for name, read in sets.items():
-        losses = LOSSES if name == LOSS_SET else {}
+        losses: dict[str, dict[str, Any]] = LOSSES if name == LOSS_SET else {}
         if {name, *losses} <= done:
             continue
         pairs = read(options.data)
@@ -178,7 +187,9 @@ def measure(options: Options, rows: list[dict[str, Any]]) -> Iterator[dict[str, 
             work = Path(folder)
             data = prepared(pairs, work, python if name in ENGLISH else None)
             text = next(one.name for one in data.item_features.features if one.kind == "text")
-            ways = {"nothing": {"tower.user.features": ["query"], "tower.item.features": [text]}}
+            ways: dict[str, dict[str, Any]] = {
+                "nothing": {"tower.user.features": ["query"], "tower.item.features": [text]}
+            }
             if name in ENGLISH and python is not None:
                 ways["vectors"] = {
                     "tower.user.features": ["query", "sentence"],
@@ -188,7 +199,7 @@ def measure(options: Options, rows: list[dict[str, Any]]) -> Iterator[dict[str, 
                 yield _row(name, data, pairs, ways, seeds, work)
             for loss, settings in losses.items():
                 if loss not in done:
-                    way = {loss: {**ways["nothing"], **settings}}
+                    way: dict[str, dict[str, Any]] = {loss: {**ways["nothing"], **settings}}
                     yield {**_row(loss, data, pairs, way, seeds, work), "of": name}
 
 

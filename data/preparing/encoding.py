@@ -203,7 +203,7 @@ def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path, words: bool
 
 
 def raw_features(frame: pl.DataFrame, chosen: FeatureColumns) -> dict[str, list[Any]]:
-    """Return the chosen columns of `frame` as values that `Feature.encode_one` takes; vectors are left out."""
+    """Return the chosen columns of `frame` as values for `Feature.encode_one`; vectors are left out."""
     forms = {"multi": lambda values: as_lists(values, "|"), "number": as_numbers}
     plain = ((kind, name) for kind, name in chosen.by_kind() if kind != "vector")
     return {name: forms.get(kind, _texts)(frame[name]).to_list() for kind, name in plain}

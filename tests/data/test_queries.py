@@ -11,6 +11,7 @@ from turret.data.configuration import load_configuration
 from turret.data.errors import ColumnError, ConfigurationError, DataError
 from turret.data.features import Bag, grams
 from turret.data.prepared import PARTS, PreparedData
+from turret.data.preparing import query_features
 from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -98,6 +99,18 @@ def test_the_texts_of_both_sides_share_one_vocabulary(pairs: Prepare) -> None:
     # A gram of test queries alone has no code.
     found = [query.values[code - 1] for code in column.row(row)]
     assert found == [gram for gram in grams("late parcel", True) if gram in known]
+
+
+def test_the_vocabulary_has_the_grams_of_most_texts(pairs: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_features, "MOST_GRAMS", 2)
+    rows = {"query": ["ab x", "ab y"], "item": ["ab cd", "cd ab ab"], "split": ["train", "train"]}
+    data = pairs(rows)
+    assert data.user_features.features[0].values == ("#ab", "=ab")
+    column = data.item_features.columns["item"]
+    assert isinstance(column, Bag)
+    row = data.item_ids.row("cd ab ab")
+    assert row is not None
+    assert sorted(column.row(row).tolist()) == [1, 1, 2, 2]
 
 
 def test_items_of_a_file_are_all_ranked(pairs: Prepare, tmp_path: Path) -> None:

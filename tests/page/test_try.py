@@ -3,12 +3,15 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import quote_plus
 
+import polars as pl
 import pytest
 
+import turret
 from tests.page.conftest import OpenView, View
-from tests.support.service_process import Process
+from tests.support.service_process import Process, Start
 
 
 def search(view: View, text: str) -> list[str]:
@@ -149,3 +152,29 @@ def test_a_stored_user_and_a_random_one_are_shown_with_their_history(
     again = open_view(service, view.page.evaluate("location.hash"))
     again.wait_for_items()
     assert again.ids() == view.ids()
+
+
+@pytest.mark.process
+def test_a_question_is_asked_and_its_shared_words_are_shown(
+    tmp_path: Path, start: Start, open_view: OpenView
+) -> None:
+    """A version that answers questions opens with the field for one."""
+    words = {1: "parcel", 2: "card"}
+    rows = [{"query": f"{word} number {n}", "item": item} for item, word in words.items() for n in range(20)]
+    items = pl.DataFrame({"item": [1, 2], "title": ["track a parcel", "pay by card"]})
+    texts = {"item_features.text": ["title"]}
+    data = turret.prepare(
+        None, tmp_path / "prepared", queries=pl.DataFrame(rows), items=items, settings=texts
+    )
+    run = turret.train(data, tmp_path / "run", experiment="questions", settings={"training.epochs": 1})
+    run.export(tmp_path / "answers", "v1")
+    view = open_view(start(tmp_path / "answers"))
+    field = view.page.get_by_label("Question", exact=True)
+    field.fill("where is my parcel")
+    field.press("Enter")
+    view.wait_for_items(2)
+    assert view.ids()[0] == "1"
+    assert "#try?query=where%20is%20my%20parcel" in view.page.url
+    view.page.get_by_role("button", name="Why").first.click()
+    view.wait_for("() => document.body.innerText.includes('Words: parcel.')")
+    assert "v1/search" in (view.page.locator("#request-curl").text_content() or "")

@@ -178,7 +178,7 @@ BODIES = [
     ("PUT", "/v1/items/900", {"features": {"colour": "red"}}, 422, "features.colour"),
     ("PUT", "/v1/items/100", {"features": {"colour": "red"}}, 422, "features.colour"),
     ("PUT", "/v1/items/900", {"features": {"tags": ["new"] * 2001}}, 422, "features"),
-    ("PUT", "/v1/items/900", {"features": {}, "fields": {"text": "x" * 16_000}}, 413, "fields"),
+    ("PUT", "/v1/items/900", {"features": {}, "fields": {"text": "x" * 48_000}}, 413, "fields"),
     *(("PUT", f"/v1/items/{item}", {"features": {}}, 422, "id") for item in NO_IDS),
     ("DELETE", "/v1/items/10%fe", None, 422, "id"),
     ("DELETE", "/v1/items/901", None, 404, "id"),

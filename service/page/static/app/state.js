@@ -2,7 +2,7 @@
 
 export const VIEWS = ["try", "compare", "map", "service"];
 export const DEFAULTS = Object.freeze({
-  view: "try", user: null, history: [], k: 10, filter: {}, cap: {}, diversity: 0, min_score: null,
+  view: "try", query: null, user: null, history: [], k: 10, filter: {}, cap: {}, diversity: 0, min_score: null,
   exclude_seen: null, version: null, colour: null,
 });
 const LONGEST = 1000;
@@ -16,6 +16,7 @@ export let problems = [];
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
 const READERS = {
+  query: (raw) => decode(raw) || undefined,
   user: (raw) => decode(raw) || undefined,
   history: (raw) => raw.split(",").filter(Boolean).map(decode),
   k: (raw) => wholeNumber(decode(raw), 1, 1000),
@@ -81,6 +82,7 @@ export function hashOf({ view, ...rest }) {
   const code = encodeURIComponent;
   const parts = [];
   const add = (name, value) => parts.push(`${name}=${value}`);
+  if (rest.query !== null) add("query", code(rest.query));
   if (rest.user !== null) add("user", code(rest.user));
   if (rest.history.length) add("history", rest.history.map(code).join(","));
   if (rest.k !== DEFAULTS.k) add("k", rest.k);
@@ -105,7 +107,7 @@ export function change(patch) {
 
 /** Add an item at the end of the history; a stored user's history is replaced by the list. */
 export function addToHistory(id) {
-  change({ user: null, history: [...state.history, String(id)] });
+  change({ query: null, user: null, history: [...state.history, String(id)] });
 }
 
 function readAddress() {

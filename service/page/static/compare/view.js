@@ -6,7 +6,7 @@ import { button, fill, h, sentence } from "../app/dom.js";
 import { latest } from "../app/latest.js";
 import { pulse } from "../app/pulse.js";
 import { change, state } from "../app/state.js";
-import { bodyOf } from "../query/body.js";
+import { comparedOf } from "../query/body.js";
 import { createPanel } from "../query/panel.js";
 import { adminElsewhere } from "../versions/admin.js";
 import { gateReport } from "../versions/gate.js";
@@ -73,7 +73,7 @@ export function create() {
 
   async function ask(isAgain = false) {
     try {
-      const answer = await recommend(opened, bodyOf(state));
+      const answer = await recommend(opened, comparedOf(state));
       remember([...answer.live.items, ...answer.other.items]);
       fill(messages);
       fill(answers, columnsOf(answer));

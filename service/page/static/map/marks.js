@@ -6,7 +6,7 @@ import { fill, h, sentence } from "../app/dom.js";
 import { plural } from "../app/format.js";
 import { latest } from "../app/latest.js";
 import { state } from "../app/state.js";
-import { bodyOf, conditionsOf } from "../query/body.js";
+import { bodyOf, callOf, conditionsOf } from "../query/body.js";
 
 const MOST = 50;
 
@@ -22,7 +22,7 @@ export function createMarks(canvas, onChange) {
   const list = h("div", { class: "stack", id: "marked" });
   let marks = [];
   const load = latest(async (signal) => {
-    const answer = await post("v1/recommend", bodyOf(state), { signal });
+    const answer = await post(callOf(state), bodyOf(state), { signal });
     remember(answer.items);
     const answered = answer.items.slice(0, MOST).map((item) => String(item.id));
     const whole = await historyIds(signal);

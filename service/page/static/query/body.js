@@ -1,17 +1,26 @@
-/** The body of /v1/recommend for a state. */
+/** The call for a state, /v1/recommend or /v1/search, and its body. */
+
+/** The path of the call. */
+export const callOf = (state) => state.query === null ? "v1/recommend" : "v1/search";
+
+/** The same request to two versions: a question is a feature of a request without a history. */
+export function comparedOf(state) {
+  const { query, ...body } = bodyOf(state);
+  return query === undefined ? body : { ...body, history: [], features: { query } };
+}
 
 /**
  * @param {import("../app/state.js").state} state
  * @param {{explain?: boolean}} options
  */
 export function bodyOf(state, { explain = false } = {}) {
-  const body = state.user !== null ? { user_id: state.user } : { history: state.history };
+  const body = state.query !== null ? { query: state.query } : state.user !== null ? { user_id: state.user } : { history: state.history };
   body.k = state.k;
   if (Object.keys(state.filter).length) body.filter = state.filter;
   if (Object.keys(state.cap).length) body.cap = state.cap;
   if (state.diversity) body.diversity = state.diversity;
   if (state.min_score !== null) body.min_score = state.min_score;
-  if (state.exclude_seen !== null) body.exclude_seen = state.exclude_seen;
+  if (state.exclude_seen !== null && state.query === null) body.exclude_seen = state.exclude_seen;
   if (explain) body.explain = true;
   return body;
 }

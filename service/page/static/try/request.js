@@ -3,9 +3,9 @@
 import { settings } from "../app/api.js";
 import { button, h } from "../app/dom.js";
 import { state } from "../app/state.js";
-import { bodyOf } from "../query/body.js";
+import { bodyOf, callOf } from "../query/body.js";
 
-const address = () => new URL("v1/recommend", location.href).href;
+const address = () => new URL(callOf(state), location.href).href;
 
 /** The request for a shell. */
 export function asCurl(body) {

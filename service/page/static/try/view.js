@@ -6,7 +6,7 @@ import { fill, h, sentence } from "../app/dom.js";
 import { plural } from "../app/format.js";
 import { latest } from "../app/latest.js";
 import { state } from "../app/state.js";
-import { bodyOf } from "../query/body.js";
+import { bodyOf, callOf } from "../query/body.js";
 import { createPanel } from "../query/panel.js";
 import { messagesOf } from "./answer.js";
 import { createPlan } from "./plan.js";
@@ -21,12 +21,18 @@ export function create() {
   const results = createResults(() => recommend());
   const plan = createPlan(() => recommend());
   const request = createRequest();
-  const ask = latest((signal, body) => post("v1/recommend", body, { signal }));
+  const ask = latest((signal, body) => post(callOf(state), body, { signal }));
   let asked = null;
 
   async function recommend(fields = loadFields()) {
     const body = bodyOf(state, { explain: results.needsExplanation || plan.needsExplanation });
     asked = JSON.stringify(body);
+    if (await panel.settle()) {
+      results.clear();
+      status.textContent = "";
+      fill(messages, sentence("Type a question: this version answers questions in words."));
+      return;
+    }
     const begun = performance.now();
     try {
       const [answer] = await Promise.all([ask(body), fields]);
@@ -59,7 +65,7 @@ export function create() {
   }
 
   const element = h("div", { class: "view try" },
-    h("div", { class: "view-head" }, heading, h("p", { class: "lead" }, "What is recommended for this history, and why?")),
+    h("div", { class: "view-head" }, heading, h("p", { class: "lead" }, "What is recommended for this history or question, and why?")),
     h("div", { class: "split" }, panel.element,
       h("section", { class: "answer", "aria-label": "Recommendations" },
         h("div", { class: "row baseline" }, h("h2", {}, "Recommendations"), status),

@@ -18,7 +18,9 @@ export function whyOf(item, answer) {
   const explained = answer.explanation?.items?.find((each) => String(each.id) === String(item.id));
   return [
     isLong(nameOf(item)) && h("p", { class: "whole" }, nameOf(item)),
-    h("section", {}, h("h4", {}, "From the history"), pulls(explained, answer)),
+    explained?.matched
+      ? h("section", {}, h("h4", {}, "Shared with the question"), matched(explained))
+      : h("section", {}, h("h4", {}, "From the history"), pulls(explained, answer)),
     h("section", {}, h("h4", {}, "Score"), parts(explained, item)),
     h("section", {}, h("h4", {}, "Nearest items"), nearestOf(item, answer.version)),
   ];
@@ -35,6 +37,13 @@ function pulls(explained, answer) {
     for (const row of list.children) row.firstChild.textContent = nameOfId(row.dataset.id);
   }, () => {});
   return [h("p", { class: "hint" }, "How much lower the score is without each of these items."), list];
+}
+
+/** The shared words; without one the shared trigrams. */
+function matched({ matched: grams }) {
+  const words = grams.filter((gram) => gram.startsWith("=")).map((gram) => gram.slice(1));
+  if (words.length) return sentence(`Words: ${words.join(", ")}.`);
+  return sentence(grams.length ? `No word; parts of words: ${grams.join(", ")}.` : "No word, and no part of one.");
 }
 
 function parts(explained, item) {
