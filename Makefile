@@ -14,7 +14,7 @@ TAG ?=
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help setup demo test test-process nightly test-compose lint docs audit lock images clean
+.PHONY: help setup demo test test-process nightly test-compose lint docs site audit lock images clean
 
 help:
 	@echo "make demo            from raw events to recommendations over HTTP, until Ctrl-C"
@@ -24,8 +24,9 @@ help:
 	@echo "make test-process    one test of each promise with real services, commands and browsers: five minutes"
 	@echo "make nightly         every test, with all rounds, planted faults and benchmarks with a threshold: hours"
 	@echo "make test-compose    the production profile on a container engine, under load: 20 minutes, as root"
-	@echo "make lint            ruff, mypy, and whether the pages are current"
+	@echo "make lint            ruff, mypy, whether the pages are current, and the site of the documents"
 	@echo "make docs            regenerate the tables and figures of the pages"
+	@echo "make site            the documents as a website, in var/site"
 	@echo "make audit           known vulnerabilities of the installed packages; needs a network"
 	@echo "make lock            the locks of the images, from constraints.txt; needs a network"
 	@echo "make images          turret:serve and turret:train, with bills of materials in var/; TAG=... for other tags"
@@ -64,6 +65,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m benchmarks.docs --check
+	$(BIN)/python -m deploy.site
+
+site: $(STAMP)
+	$(BIN)/python -m deploy.site
 
 docs: $(STAMP)
 	$(BIN)/python -m benchmarks.docs

@@ -1,0 +1,79 @@
+"""Build the site of the documents by Zensical, without a warning: `make site`, into var/site.
+
+The front page is the index, docs/README.md, whose tables are the navigation. Links to files outside of docs/
+become plain text: the site has the documents alone.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_LINK = re.compile(r"\[([^\]]*)\]\(((?!https?://|#)[^)]+)\)")
+_PAGE = re.compile(r"^\| \[([^\]]+)\]\((\w+\.md)\)", re.MULTILINE)
+_SECTION = re.compile(r"^\| ([^|\[]+?) \| \|$", re.MULTILINE)
+
+
+def navigation(index: str) -> list[dict[str, object]]:
+    """The sections of the index with their pages."""
+    starts = list(_SECTION.finditer(index))
+    ends = [*(start.start() for start in starts[1:]), len(index)]
+    sections: list[dict[str, object]] = [
+        {"Turret": ["README.md", {"The first steps": "start.md"}, {"The first week": "first_week.md"}]}
+    ]
+    for start, end in zip(starts, ends, strict=True):
+        pages = [{name[0].upper() + name[1:]: page} for name, page in _PAGE.findall(index[start.end() : end])]
+        sections.append({start[1].capitalize(): pages})
+    return sections
+
+
+def within_site(text: str, folder: Path, moved: dict[Path, str]) -> str:
+    """The text of a page of `folder` whose links lead to pages of the site (`moved`), or are no links."""
+
+    def link(match: re.Match[str]) -> str:
+        words, target = match.groups()
+        path, mark, anchor = target.partition("#")
+        name = moved.get((folder / path).resolve())
+        return words if name is None else f"[{words}]({name}{mark}{anchor})"
+
+    return _LINK.sub(link, text)
+
+
+def write_sources(work: Path) -> None:
+    """Write the configuration and the pages."""
+    shutil.rmtree(work, ignore_errors=True)
+    (work / "docs").mkdir(parents=True)
+    files = [path for path in sorted((ROOT / "docs").iterdir()) if path.is_file()]
+    moved = {path: path.name for path in files} | {ROOT / "README.md": "start.md"}
+    for path, name in moved.items():
+        if path.suffix == ".md":
+            text = within_site(path.read_text("utf-8"), path.parent, moved)
+            (work / "docs" / name).write_text(text, "utf-8")
+        else:
+            shutil.copy(path, work / "docs" / name)
+    pages = navigation((ROOT / "docs" / "README.md").read_text("utf-8"))
+    settings = (ROOT / "deploy" / "site.toml").read_text("utf-8")
+    # With this separator it is an inline table of TOML.
+    nav = json.dumps(pages, ensure_ascii=False, separators=(", ", " = "))
+    marked = settings.replace("[project.theme]", f"nav = {nav}\n\n[project.theme]", 1)
+    (work / "zensical.toml").write_text(marked, "utf-8")
+
+
+def main() -> int:
+    """Build the site; the exit status is that of Zensical, which stops at a warning."""
+    work, site = ROOT / "var" / "site-source", ROOT / "var" / "site"
+    write_sources(work)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    built = subprocess.run(command, cwd=work, check=False)
+    if built.returncode == 0:
+        shutil.rmtree(site, ignore_errors=True)
+        shutil.copytree(work / "site", site)
+        print(f"the site is in {site}")
+    return built.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
