@@ -132,7 +132,7 @@ def _of_cold(options: Options, name: str, seed: int) -> dict[str, dict[str, floa
     epochs = f"training.epochs={1 if options.quick else EPOCHS}"
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        data = _without_cold(options.data / name, COLD_SETS[name], seed, work)
+        data = cold_data(options.data / name, COLD_SETS[name], seed, work)
         results = {
             model: tested("dssm", [*changes, epochs], seed, data, work / f"run{number}", COLD_METRICS)
             for number, (model, changes) in enumerate(MODELS.items())
@@ -140,7 +140,7 @@ def _of_cold(options: Options, name: str, seed: int) -> dict[str, dict[str, floa
         return {**results, "chance": {f"recall@{k}": k / len(data.item_ids) for k in (20, 100)}}
 
 
-def _without_cold(source: Path, chosen: FeaturedSet, seed: int, work: Path) -> PreparedData:
+def cold_data(source: Path, chosen: FeaturedSet, seed: int, work: Path) -> PreparedData:
     """Train on the warm items' events; the test is each user's different cold items."""
     events = chosen.read(source)
     items = events["item_id"].unique().sort()

@@ -166,6 +166,19 @@ class PreparedData:
         """Whether the users are queries, which have a text and no history: see `data.reading.queries`."""
         return self.manifest.split.kind == "queries"
 
+    def query_groups(self) -> NDArray[np.int64] | None:
+        """Return the number of each query's answer, int64 [U]: items are questions, several of one answer.
+
+        None where items are answers, or users have histories.
+        """
+        settings = self.manifest.settings.get("queries")
+        if not settings or settings.get("match") != "questions":
+            return None
+        if "answer" not in self.fields:  # left out of the fields
+            return None
+        _, answers = np.unique([str(one) for one in self.fields["answer"]], return_inverse=True)
+        return np.asarray(answers[self.event_items[self.offsets[:-1]]], dtype=np.int64)
+
     def history_ends(self, until: HistoryEnd) -> NDArray[np.int64]:
         """Return the end [U] of each user's history in `event_items`; a query has none."""
         if self.has_queries:

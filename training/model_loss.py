@@ -147,8 +147,12 @@ def _gathered(objective: Objective, batch: Batch, vectors: Tensor, world: World)
 
 
 def seen_items(batch: Batch, world: World = ALONE) -> SeenItems:
-    """The items of each example's user, as far as the batch (of all processes) reads or predicts them."""
+    """The items of each example's user, as far as the batch (of all processes) reads or predicts them.
+
+    Of queries whose items share answers, these are the items of the same answer.
+    """
     histories = batch.histories
-    users = torch.cat([batch.owners, histories.users])
+    own = histories.users if batch.groups is None else batch.groups
+    users = torch.cat([batch.owners, own])
     rows = torch.cat([histories.rows, batch.targets])
-    return SeenItems.of(world.gathered(users), world.gathered(rows), histories.users)
+    return SeenItems.of(world.gathered(users), world.gathered(rows), own)

@@ -231,3 +231,15 @@ def test_a_mistake_is_told(
 ) -> None:
     with pytest.raises(error, match=sentence):
         pairs(rows, **overrides)
+
+
+def test_queries_of_one_answer_are_a_group(pairs: Prepare) -> None:
+    rows = {"query": ["a 1", "a 2", "b 1", "b 2", "a 3"], "item": ["a", "a", "b", "b", "a"]}
+    split = ["train"] * 4 + ["test"]
+    data = pairs({**rows, "split": split}, queries__match="questions")
+    groups = data.query_groups()
+    assert groups is not None
+    of = dict(zip(map(str, data.users.ids(range(len(data.users)))), groups.tolist(), strict=True))
+    assert len({of[query] for query in of if query.startswith("a")}) == 1
+    assert {of[query] for query in of if query.startswith("a")} != {of[q] for q in of if q.startswith("b")}
+    assert pairs({**rows, "split": split}).query_groups() is None

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
+from urllib.request import urlopen
 
 import pytest
 
@@ -38,6 +39,14 @@ def _cached(wheel: str) -> bool:
     return any((cache / "turret-tests").glob(wheel))
 
 
+def _answers(address: str) -> bool:
+    try:
+        urlopen(address, timeout=10).close()
+    except OSError:
+        return False
+    return True
+
+
 # The tool, whether it is here, and how to get it.
 _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "redis": (lambda: _program("redis-server"), "apt-get install redis-server"),
@@ -62,6 +71,7 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "milvus_lite": (lambda: _module("milvus_lite"), "pip install milvus-lite"),
     "implicit": (lambda: _module("implicit"), "pip install 'turret[baselines]'"),
     "mlflow": (lambda: _module("mlflow") and _module("sqlalchemy"), "pip install 'turret[mlflow]'"),
+    "grouplens": (lambda: _answers("https://files.grouplens.org"), "a network with files.grouplens.org"),
     "wandb": (lambda: _module("wandb"), "pip install 'turret[wandb]'"),
     "pandas": (lambda: _module("pandas") and _module("pyarrow"), "pip install 'turret[pandas]'"),
 }

@@ -61,6 +61,7 @@ class Batch:
         weights: float32 [B], the weight of each target event; ones for data without weights.
         negatives: int64 [B, K], the given negatives of each target, -1 for none; None where they aren't read.
         negative_weights: float32 [B, K], their weights.
+        groups: int64 [B], the number of each query's answer, where several items have one; else None.
         is_padding: whether the examples, of weight zero, stand in for none: a process without a part of a
             batch takes part in its step.
     """
@@ -71,6 +72,7 @@ class Batch:
     weights: Tensor
     negatives: Tensor | None = None
     negative_weights: Tensor | None = None
+    groups: Tensor | None = None
     is_padding: bool = False
 
     @property
@@ -125,6 +127,7 @@ class TrainingBatches:
         self.data = data
         self.times = times
         self.negatives = data.negatives if negatives else None
+        self.groups = data.query_groups()
         self.batch_size = batch_size
         self.history_length = history_length
         self.context = context
@@ -207,6 +210,7 @@ class TrainingBatches:
         negatives, negative_weights = None, None
         if self.negatives is not None:
             negatives, negative_weights = padded_negatives(self.negatives, targets)
+        owners = np.repeat(spans.users, lengths)
         return Batch(
             histories=self._histories(spans, targets, read, lengths),
             owners=torch.from_numpy(np.repeat(spans.users, read)),
@@ -214,6 +218,7 @@ class TrainingBatches:
             weights=torch.ones(len(targets)) if weights is None else torch.from_numpy(weights[targets]),
             negatives=negatives,
             negative_weights=negative_weights,
+            groups=None if self.groups is None else torch.from_numpy(self.groups[owners]),
         )
 
     def _histories(
