@@ -3,14 +3,17 @@
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.until import until
+from turret.data.configuration import load_configuration
 from turret.data.prepared import Negatives, PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -24,6 +27,7 @@ from turret.training.batches.batches import (
     target_counts,
 )
 from turret.training.errors import TrainingError
+from turret.training.model_loss import seen_items
 from turret.training.randomness import stream
 
 Example = tuple[int, tuple[int, ...], int]
@@ -300,3 +304,23 @@ def test_ages_run_from_one_to_zero(shop: PreparedData) -> None:
     ages = batch.histories.ages.numpy()
     assert ages.min() == 0.0
     assert 0.9 < ages.max() <= 1.0
+
+
+def test_queries_of_one_answer_are_seen_by_each_other(tmp_path: Path) -> None:
+    """Stored questions of the answer of an example are no negatives of it."""
+    rows = {"query": [f"{a} {n}" for a in "ab" for n in range(3)], "item": ["a"] * 3 + ["b"] * 3}
+    pl.DataFrame({**rows, "split": ["train"] * 6}).write_csv(tmp_path / "pairs.csv")
+    given = {"queries.source": str(tmp_path / "pairs.csv"), "queries.match": "questions"}
+    config = load_configuration(PrepareConfig, overrides=given)
+    data = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
+    batches = TrainingBatches(data, 64, 50, 64, "none")
+    (batch,) = batches.epoch(np.random.default_rng(0))
+    assert len(batch.histories.rows) == 0
+    assert batch.size == batches.example_count
+    questions = np.array(data.fields["question"])
+    seen = seen_items(batch)
+    users = np.array(data.users.ids(batch.histories.users.numpy()))
+    for example, target in enumerate(batch.targets.tolist()):
+        assert questions[target][0] == users[example][0]
+        known = seen.rows[seen.users == seen.examples[example]].tolist()
+        assert {questions[row][0] for row in known} == {users[example][0]}
