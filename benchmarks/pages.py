@@ -13,13 +13,12 @@ from typing import Any
 
 import jinja2
 
-from benchmarks.first_week import SETS as FIRST_WEEK_SETS
 from benchmarks.harness import kept, result
 from benchmarks.plan_check import compared
 from benchmarks.plots import INDEX_TITLES, fastest_calls
 from benchmarks.quality_sets import SETS
 from benchmarks.research.runs import by_setting
-from benchmarks.research.softmax_regression import chosen, largest_fall
+from benchmarks.research.softmax_regression import largest_fall
 from benchmarks.timed_sets import TIMED
 from benchmarks.validation_parts import EARLIER, SHIPPED, of
 from turret.data.text import duration, rounded_count, size
@@ -40,11 +39,6 @@ SHOP = PlanRequest(
     experiment="youtubednn",
     epochs=10,
     hours=8.0,
-)
-SHOPS = (
-    replace(SHOP, users=1e5, items=2e4, events=5e6),
-    replace(SHOP, users=1e6, items=2e5, events=5e7, requests=500.0),
-    replace(SHOP, users=1e7, items=1e6, events=5e8, requests=5_000.0, machine=MACHINES[1]),
 )
 Row = dict[str, Any]
 
@@ -143,18 +137,15 @@ def _scale() -> Row:
         "figures": figures,
         "plans": [make_plan(replace(SHOP, machine=machine), figures) for machine in MACHINES],
         "shop": SHOP,
-        "shop_plans": [make_plan(shop, figures) for shop in SHOPS],
     }
 
 
 _CONTEXT: dict[str, Callable[[], Row]] = {
     "data.md": lambda: {"memory": load_figures().quantities["preparation.memory"]},
     "estimators.md": lambda: {"gains": _gains},
-    "evaluation.md": lambda: {"first_week_sets": FIRST_WEEK_SETS},
     "papers.md": lambda: {
         "by_setting": by_setting,
         "largest_rise": lambda curve: largest_fall([-value for value in curve]),
-        "regression_rates": lambda runs: chosen(runs)[0],
         "seconds": _seconds,
     },
     "results.md": lambda: {

@@ -96,6 +96,11 @@ def _configuration(
     """Return the settings of the first preparation for the new source, with columns that it has."""
     settings = old.manifest.settings
     before = PrepareConfig.model_validate(settings)
+    if old.has_queries:
+        raise ConfigurationError(
+            f"{old.folder} holds queries, and `turret data append` merges events alone; prepare all pairs "
+            "again"
+        )
     _refuse_dependent(old.folder, before)
     given = {name: value for name, value in options.items() if value is not None}
     _refuse_negatives(old, given)

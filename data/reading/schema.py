@@ -365,6 +365,8 @@ class PrepareConfig(_Settings):
                 f'queries are divided by their text, and split.kind = "{self.split.kind}" divides events; '
                 "leave it out, and name a column of parts by --query-split"
             )
+        if self.queries is not None and (self.columns.time or self.columns.in_file_order):
+            raise ValueError("queries have no times; leave out --time and --in-file-order")
         given = (self.source is not None) + (self.split.kind == "files") + (self.queries is not None)
         if given != 1:
             raise ValueError('give either source, or queries, or the files of split.kind = "files"')

@@ -12,6 +12,7 @@ from turret.data.errors import ColumnError, ConfigurationError, DataError
 from turret.data.features import Bag, grams
 from turret.data.prepared import PARTS, PreparedData
 from turret.data.preparing import query_features
+from turret.data.preparing.append import append
 from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -208,6 +209,7 @@ def test_a_description_speaks_of_queries(pairs: Prepare) -> None:
             ConfigurationError,
             r"divided by their text",
         ),
+        ({"query": ["a"], "item": ["b"]}, {"columns__time": "t"}, ConfigurationError, r"have no times"),
         (
             {"query": ["a"], "item": ["b"]},
             {"source": "x.csv"},
@@ -243,3 +245,10 @@ def test_queries_of_one_answer_are_a_group(pairs: Prepare) -> None:
     assert len({of[query] for query in of if query.startswith("a")}) == 1
     assert {of[query] for query in of if query.startswith("a")} != {of[q] for q in of if q.startswith("b")}
     assert pairs({**rows, "split": split}).query_groups() is None
+
+
+def test_pairs_are_not_appended(pairs: Prepare, tmp_path: Path) -> None:
+    data = pairs(SPLIT)
+    (tmp_path / "more.csv").write_text("question,answer\nhow so,because\n")
+    with pytest.raises(ConfigurationError, match=r"holds queries, .* prepare all pairs again"):
+        append(tmp_path / "more.csv", data.folder)
