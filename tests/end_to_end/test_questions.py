@@ -39,6 +39,7 @@ SMALL = {
     "tower.item.feature_width": 64,
     "training.epochs": 3,
     "training.batch_size": 16,
+    "training.learning_rate": 1e-3,
     "evaluation.k": [1, 3],
     "training.metric": "mrr@3",
 }
@@ -110,6 +111,17 @@ def test_conditions_and_pages_hold_for_questions(client: TestClient) -> None:
     assert [item["id"] for item in search(client, query="return it", filter=chosen)["items"]] == [
         whole[3]["id"]
     ]
+
+
+def test_an_item_that_is_put_is_found_by_its_text(client: TestClient) -> None:
+    text = "Cards and invoices: how can I pay?"
+    put = client.put("/v1/items/new", json={"features": {"answer": text}})
+    assert put.status_code == 200, put.text
+    found = search(client, query="how can I pay", k=4)["items"]
+    assert "new" in [item["id"] for item in found[:2]]
+    assert next(item for item in found if item["id"] == "new")["source"] == "fresh"
+    assert client.delete("/v1/items/new").status_code == 200
+    assert "new" not in [item["id"] for item in search(client, query="how can I pay", k=4)["items"]]
 
 
 def test_an_explanation_names_the_shared_words(client: TestClient) -> None:
