@@ -105,6 +105,10 @@ class RecommendRequest(RankingRequest):
     features: Features = _EMPTY
     exclude_seen: bool | None = None
 
+    def as_recommendation(self) -> "RecommendRequest":
+        """The request that the ranking reads: itself."""
+        return self
+
     def excludes_seen(self, default: bool) -> bool:
         """Whether the answer leaves out the items of the history; `default` is that of the version."""
         return default if self.exclude_seen is None else self.exclude_seen

@@ -152,7 +152,7 @@ def test_the_fast_path_refuses_in_the_words_of_the_route(
 
     refused = ask(client)
     assert refused[0] == status
-    monkeypatch.setattr("turret.service.http.routes.recommend.PATH", "/elsewhere")
+    monkeypatch.setattr("turret.service.http.routes.recommend._SCHEMAS", {})
     with client_of(settings) as by_route:
         assert ask(by_route) == refused
 

@@ -12,15 +12,18 @@ from turret.service.http.routes.dependencies import Parts, Reads, json_response
 from turret.service.schemas.bodies import read_body
 from turret.service.schemas.requests import BatchRequest, RecommendRequest, SearchRequest
 
-PATH = "/v1/recommend"
+_SCHEMAS: dict[str, type[RecommendRequest | SearchRequest]] = {
+    "/v1/recommend": RecommendRequest,
+    "/v1/search": SearchRequest,
+}
 _TYPE = (b"content-type", b"application/json")
 router = APIRouter(prefix="/v1", tags=["recommend"])
 
 
 class Innermost:
-    """The innermost layer: answers recommendations from bytes to bytes, and passes other calls on to `app`.
+    """The innermost layer: answers recommendations and searches from bytes to bytes, and passes others on.
 
-    FastAPI's routing costs as much as the ranking. A recommendation with parameters, which are refused, comes
+    FastAPI's routing costs as much as the ranking. A call with parameters, which are refused, comes
     to its route. A process that was stopped may have missed an activation, and reads the record first.
     """
 
@@ -29,16 +32,17 @@ class Innermost:
         self._components = components
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a recommendation; pass other calls on."""
+        """Answer a recommendation or a search; pass other calls on to the application."""
         if self._components.follower.was_stopped:
             await self._components.follower.refresh()
-        if scope["path"] != PATH or scope["method"] != "POST" or scope["query_string"]:
+        schema = _SCHEMAS.get(scope["path"])
+        if schema is None or scope["method"] != "POST" or scope["query_string"]:
             await self._app(scope, receive, send)
             return
         facts = scope.setdefault("turret", {})
         try:
             begun = perf_counter()
-            request = await read_body(scope, RecommendRequest)
+            request = (await read_body(scope, schema)).as_recommendation()
             facts.setdefault("stages", {})["parse"] = perf_counter() - begun
             answer = await self._components.recommender.recommend_one(request, facts)
         except Exception as error:
