@@ -19,6 +19,15 @@ from turret.data.files import open_array, save_array
 QUERY = "query"
 """The feature that holds the text of a query."""
 
+# Between the text and the context of a query in its id: the unit separator, which no text has.
+CONTEXT = "\x1f"
+
+
+def text_of(query: object) -> str:
+    """Return the text of a query by its id, which may have the digest of a context behind it."""
+    return str(query).partition(CONTEXT)[0]
+
+
 FeatureKind = Literal["text", "category", "multi", "number", "vector"]
 
 _WORD = re.compile(r"\w+")

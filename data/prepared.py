@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError
-from turret.data.features import QUERY, Features, VectorRows
+from turret.data.features import QUERY, Features, VectorRows, text_of
 from turret.data.files import open_array
 from turret.data.manifest import Manifest, hash_file
 from turret.data.ranges import ranges
@@ -192,7 +192,11 @@ class PreparedData:
     def user_values(self, user: int) -> dict[str, Any]:
         """Return the features of `user` (a row) as a request has them, with the text of a query."""
         values = self.user_features.raw(user)
-        return {QUERY: str(self.users.id(user)), **values} if self.has_queries else values
+        return {QUERY: self.query_text(user), **values} if self.has_queries else values
+
+    def query_text(self, user: int) -> str:
+        """Return the text of a query (a row)."""
+        return text_of(self.users.id(user))
 
     def targets(self, user: int, part: Part) -> NDArray[np.int32]:
         """Return the item rows of `user` (a row) in `part`, oldest first."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from turret.data.errors import DataError, text_without_credentials
 from turret.data.events.dropped_rows import PrepareReport
-from turret.data.features import Features, VectorRows
+from turret.data.features import Features, VectorRows, text_of
 from turret.data.files import new_folder, save_array, try_lock
 from turret.data.histories.build_histories import BuiltHistories, build_histories
 from turret.data.histories.partition import Partition, partition
@@ -141,7 +141,7 @@ def _write_catalogs(
     items, answers, cold = read(ingested.items, built.items, item_columns, "item", field_names=config.fields)
     if config.queries is not None:
         is_train = splits[:, 0] > built.histories.offsets[:-1]
-        texts = [*map(str, built.users.ids(range(len(built.users))))]
+        texts = [*map(text_of, built.users.ids(range(len(built.users))))]
         users, items = share_grams(users, items, texts, is_train, words)
     cold.save(folder)
     built.users.save(folder / "users.json")

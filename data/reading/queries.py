@@ -11,13 +11,14 @@ from dataclasses import replace
 import polars as pl
 
 from turret.data.errors import ColumnError, ConfigurationError
+from turret.data.features import CONTEXT
 from turret.data.reading.schema import ColumnSettings, FeatureColumns, PrepareConfig, QuerySettings
 from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Source, Table, readable
 from turret.data.vocabulary import ID_LENGTH
 
 ORDER = "__order"
 """The column that stands for the times of pairs, which have none."""
-_PART, _ITEM_ID = "__part", "item_id"
+_PART, _ITEM_ID, _QUERY_ID = "__part", "item_id", "__query_id"
 # Usual names of the columns.
 _QUERIES = ("query", "question", "text", "utterance", "question_1")
 _ITEMS = ("item", "item_id", "answer_id", "answer", "intent", "document", "question_2")
@@ -46,12 +47,21 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     frame = table.frame.with_columns(pl.lit(0).alias(ORDER)).join(
         parts.lazy(), on=query, how="left", maintain_order="left", nulls_equal=True
     )
+    users = None
+    if settings.context:
+        for name in settings.context:
+            _require(name, names, "--query-context", table)
+        frame, users = _in_contexts(frame, query, settings.context, table)
     optional = {role: role for role in ("label", "weight") if role in names and role not in (query, item)}
     if settings.match == "questions":
         if "label" in optional:
             raise ConfigurationError(
                 f"{table.path} has labels, so its pairs already say which questions are alike; leave out "
                 "--match questions"
+            )
+        if settings.context:
+            raise ConfigurationError(
+                "stored questions have no context; leave out --query-context, or --match questions"
             )
         frame, items = _stored_questions(frame, query, item, table)
         text = "question"
@@ -66,7 +76,7 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     return Source(
         parts=tuple(tables),
         items=items,
-        users=None,
+        users=users,
         files=table.files,
         columns=ColumnSettings(
             user=query, item=item, time=ORDER, item_id=None if items is given else _ITEM_ID, **optional
@@ -130,6 +140,23 @@ def _part_of(text: str | None) -> int:
 def id_of_text(text: str) -> str:
     """The id of an item that is told by its text: the text, or a digest of a longer one than ids may be."""
     return text if len(text) <= ID_LENGTH else hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _in_contexts(
+    frame: pl.LazyFrame, query: str, context: Sequence[str], table: Table
+) -> tuple[pl.LazyFrame, Table]:
+    """Tell queries of one text by their contexts, and give each its context as features."""
+    with readable(table.path):
+        rows = frame.select(query, *context).drop_nulls(query).unique(maintain_order=True)
+        distinct = rows.collect(engine="streaming")
+    digests = [hashlib.sha256(repr(row).encode()).hexdigest()[:12] for row in distinct.select(context).rows()]
+    ids = [f"{text}{CONTEXT}{digest}" for text, digest in zip(distinct[query], digests, strict=True)]
+    named = distinct.with_columns(pl.Series(_QUERY_ID, ids))
+    joined = frame.join(
+        named.lazy(), on=[query, *context], how="left", maintain_order="left", nulls_equal=True
+    )
+    pairs = joined.with_columns(pl.col(_QUERY_ID).alias(query)).drop(_QUERY_ID)
+    return pairs, _items_table(named.select(pl.col(_QUERY_ID).alias(query), *context), table)
 
 
 def _items_table(frame: pl.DataFrame, table: Table) -> Table:

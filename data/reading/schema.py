@@ -256,8 +256,9 @@ class QuerySettings(_Settings):
     Items are those of the items file; without one, the distinct texts of the item column. With `match`
     "questions" they are the training queries, each with the answer of its pair. `split` names the column of
     the parts (train, validation or dev, test); without one, a hash of the query's text puts 10 % of the
-    queries into validation and 10 % into the test. Texts are read as letter trigrams and, by `words`, as
-    whole words too.
+    queries into validation and 10 % into the test. `context` are columns of features that differ between
+    pairs of one text, such as the items that a user has seen. Texts are read as letter trigrams and, by
+    `words`, as whole words too.
     """
 
     source: Annotated[Place, Option("Pairs of a query and its item, in place of a log.", "FILE", "queries")]
@@ -265,6 +266,10 @@ class QuerySettings(_Settings):
     split: Annotated[
         str | None, Option("Queries: the column of parts (train, dev, test).", "COLUMN", "query-split")
     ] = None
+    context: Annotated[
+        tuple[str, ...],
+        Option("Queries: columns of features beside the text, such as a history.", "COLUMN", "query-context"),
+    ] = ()
     match: Annotated[
         Literal["answers", "questions"],
         Option("Match queries with answers (the default), or with stored questions of the same answer."),

@@ -252,3 +252,30 @@ def test_pairs_are_not_appended(pairs: Prepare, tmp_path: Path) -> None:
     (tmp_path / "more.csv").write_text("question,answer\nhow so,because\n")
     with pytest.raises(ConfigurationError, match=r"holds queries, .* prepare all pairs again"):
         append(tmp_path / "more.csv", data.folder)
+
+
+def test_a_context_tells_queries_of_one_text_apart(pairs: Prepare) -> None:
+    rows = {
+        "query": ["more like it", "more like it", "more like it", "another"],
+        "item": ["a", "b", "a", "b"],
+        "history": [["x", "y"], ["z", "y"], ["x", "y"], None],
+        "split": ["train"] * 4,
+    }
+    data = pairs(rows, queries__context=["history"])
+    assert len(data.users) == 3
+    contexts = {}
+    for user in range(len(data.users)):
+        values = data.user_values(user)
+        contexts[tuple(values["history"])] = (data.query_text(user), values["query"])
+        starts, ends = data.bounds("train")
+        found = set(data.item_ids.ids(data.event_items[starts[user] : ends[user]]))
+        assert found == {("x", "y"): {"a"}, ("z", "y"): {"b"}, (): {"b"}}[tuple(values["history"])]
+    assert contexts == {
+        ("x", "y"): ("more like it", "more like it"),
+        ("z", "y"): ("more like it", "more like it"),
+        (): ("another", "another"),
+    }
+    with pytest.raises(ConfigurationError, match="stored questions have no context"):
+        pairs(rows, queries__context=["history"], queries__match="questions")
+    with pytest.raises(ColumnError, match=r"no column 'no' \(--query-context\)"):
+        pairs(rows, queries__context=["no"])

@@ -199,3 +199,21 @@ def test_towers_begin_with_the_cosines_of_tf_idf(tmp_path: Path) -> None:
             product_ = sum(value * held.get(gram, 0.0) for gram, value in asked.items())
             norms = math.sqrt(sum(v * v for v in asked.values()) * sum(v * v for v in held.values()))
             assert float(scores[row, item]) == pytest.approx(product_ / norms, abs=0.08)
+
+
+def test_the_history_of_a_query_decides_between_answers(tmp_path: Path) -> None:
+    """One text, two kinds of histories, two answers."""
+    groups = {"shoes": ["boots", "laces", "soles"], "tea": ["cups", "leaves", "kettle"]}
+    rows = [
+        {"query": f"more like it {n}", "item": answer, "history": [seen[n % 3], seen[(n + 1) % 3]]}
+        for answer, seen in groups.items()
+        for n in range(40)
+    ]
+    settings = {"queries.context": ["history"]}
+    data = turret.prepare(None, tmp_path / "prepared", queries=pl.DataFrame(rows), settings=settings)
+    learning = {"training.epochs": 20, "training.learning_rate": 1e-2}
+    run = turret.train(data, tmp_path / "run", experiment="questions", settings={**SMALL, **learning})
+    model = turret.load(run.export(tmp_path / "bundles", "v1").parent)
+    for answer, seen in groups.items():
+        found = model.search("more like it", k=1, features={"history": seen[:2]})
+        assert [one.id for one in found] == [answer]

@@ -49,7 +49,7 @@ def fit_bm25(data: PreparedData, until: HistoryEnd) -> Fitted:
     index.index([terms(text) or ["\0"] for text in _item_texts(data)], show_progress=False)
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
-        queries = [terms(str(text)) for text in data.users.ids(users)]
+        queries = [terms(data.query_text(user)) for user in users.tolist()]
         scores = [index.get_scores(query) if query else np.zeros(len(data.item_ids)) for query in queries]
         return torch.from_numpy(np.array(scores, dtype=np.float32))
 
