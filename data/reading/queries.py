@@ -183,7 +183,8 @@ def _texts_as_items(frame: pl.LazyFrame, item: str, table: Table) -> tuple[pl.La
 def _stored_questions(frame: pl.LazyFrame, query: str, item: str, table: Table) -> tuple[pl.LazyFrame, Table]:
     """Make the training queries the items, each with its answer, and pair queries of the same answer.
 
-    A training query is paired with some others, the next ones in order; a query of another part with all.
+    A training query is paired with some others, the next ones in order; a query of another part with all. One
+    of several answers is stored with each.
     """
     with readable(table.path):
         rows = frame.select(ROW, query, item, ORDER, _PART).drop_nulls().collect(engine="streaming")
@@ -191,14 +192,13 @@ def _stored_questions(frame: pl.LazyFrame, query: str, item: str, table: Table) 
     stored = rows.filter(pl.col(_PART) == 0)
     if stored.is_empty():
         raise ConfigurationError(f"{table.path} has no training query to store; see --query-split")
-    if stored[query].n_unique() < len(stored):
-        twice = stored.filter(stored[query].is_duplicated())[query][0]
-        raise ColumnError(
-            f"{table.path}: the query {twice!r} has several answers, so it can't stand for one; leave out "
-            "--match questions, which matches queries with the answers themselves"
-        )
+    is_shared = stored[query].is_duplicated()
+    texts = [
+        f"{text} ({answer})" if shared else str(text)
+        for text, answer, shared in zip(stored[query], stored[item], is_shared, strict=True)
+    ]
     stored = stored.with_columns(
-        pl.Series(_ITEM_ID, [id_of_text(str(text)) for text in stored[query]]),
+        pl.Series(_ITEM_ID, [id_of_text(text) for text in texts]),
         place=pl.int_range(pl.len()).over(item),
         count=pl.len().over(item),
     )
