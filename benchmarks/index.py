@@ -23,7 +23,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-from benchmarks.harness import Options, finish, read_options, show
+from benchmarks.harness import Options, run
 from benchmarks.index_sets import KEPT, IndexSet, Side, exact_side, index_set, kinds, side
 from benchmarks.peers.contestants import THREADS
 from benchmarks.peers.peer import Peer, environment, join, peers_option
@@ -207,7 +207,6 @@ def measure(options: Options) -> dict[str, Any]:
             one = index_set(name, options.data)
             faiss.omp_set_num_threads(threads)
             found[name] = race(one, options, Path(folder))
-            show({name: found[name]})
     ratios = [each[f"at_{KS[0]}"]["ratio"] for each in found.values()]
     return {
         "qps_over_best_peer_at_99": None if None in ratios else min(ratios),
@@ -219,13 +218,5 @@ def measure(options: Options) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, more=parser())
-    figures = measure(options)
-    whole = set(figures["sets"]) == set(SETS)
-    finish("index", options, figures, keep=whole)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, more=parser(), is_whole=lambda options: set(options.given.sets or SETS) == set(SETS))
