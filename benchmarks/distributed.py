@@ -259,7 +259,6 @@ def measure(options: Options) -> dict[str, Any]:
             for name, (setting, steps) in settings(Path(work)).items()
         }
     return {
-        "speedup_2_over_1": measured["transformer"]["over_one"]["ratio"],
         "loss_difference": max(measured[name]["loss_difference"] for name in ("in_batch", "large_table")),
         "network_gbit_per_s": GBIT_PER_S,
         "trainings": measured,

@@ -150,8 +150,9 @@ def _steps(seconds: float) -> int:
 
 def result_of(made: Side) -> dict[str, Any]:
     """What a side of ours is asked with, in the form in which peers say it."""
-    by_k = {str(k): {**settings, "recall": found} for k, (_, found, settings) in made.chosen.items()}
-    return {"by_k": by_k, "build_seconds": made.build_seconds}
+    return {
+        "by_k": {str(k): {**settings, "recall": found} for k, (_, found, settings) in made.chosen.items()}
+    }
 
 
 def compared(rates: dict[str, list[float]], sides: dict[str, Any], k: int) -> dict[str, Any]:
@@ -169,7 +170,6 @@ def compared(rates: dict[str, list[float]], sides: dict[str, Any], k: int) -> di
                 "queries_per_second": median(own),
                 "least": min(own),
                 "greatest": max(own),
-                "build_seconds": sides[name or call]["build_seconds"],
                 "settings": {key: setting[key] for key in setting if key not in ("single", "batch")},
             }
         )
@@ -210,7 +210,6 @@ def measure(options: Options) -> dict[str, Any]:
     ratios = [each[f"at_{KS[0]}"]["ratio"] for each in found.values()]
     return {
         "qps_over_best_peer_at_99": None if None in ratios else min(ratios),
-        **{f"qps_over_best_peer_at_99_{name}": ratio for name, ratio in zip(found, ratios, strict=True)},
         "target": TARGET,
         "threads": 1,
         "load": load,

@@ -246,7 +246,6 @@ def measure(options: Options) -> dict[str, Any]:
         "ratio_full_1e6": by_size.get(10**6, {}).get("ratio_full"),
         "growth_1e4_1e6": growth(by_size.get(10**4), by_size.get(10**6)),
         "max_log_count_error": max(row["log_count_error"] for row in rows),
-        "largest_sampler_over_table": rows[-1]["sampler_bytes"] / rows[-1]["table_bytes"],
         "rows": rows,
         "setting": {
             "batch": BATCH,
