@@ -410,7 +410,7 @@ def measure_catalogs(folder: Path, quick: bool) -> list[dict[str, Any]]:
 
 
 def measure_stores(folder: Path, quick: bool) -> list[dict[str, Any]]:
-    """The smallest and the largest catalog, with SQLite, and with a Redis where there is one.
+    """The smallest and the largest catalog, with SQLite and with a Redis.
 
     The bundles of `benchmarks.scale service` are used if they are there.
     """
@@ -436,10 +436,9 @@ def measure_both(bundles: Path, data: Path, seconds: float) -> dict[str, Any]:
         turret_cost("history", "load", "--data", data, "--store", address)
         figures["sqlite"] = measure_requests(bundles, address, bodies, seconds)
         with redis_server(Path(work)) as server:
-            if server is not None:
-                turret_cost("history", "load", "--data", data, "--store", server)
-                process = int(_information(server, "server")["process_id"])
-                figures["redis"] = measure_requests(bundles, server, bodies, seconds, process)
+            turret_cost("history", "load", "--data", data, "--store", server)
+            process = int(_information(server, "server")["process_id"])
+            figures["redis"] = measure_requests(bundles, server, bodies, seconds, process)
     return figures
 
 
@@ -493,11 +492,9 @@ def measure_sqlite(size: Stored) -> float:
         return sum(path.stat().st_size for path in Path(work).glob("h.sqlite*")) / 1e6
 
 
-def measure_redis(size: Stored) -> dict[str, float] | None:
-    """Megabytes that a Redis holds in memory beside those when empty, and of its log; None without Redis."""
+def measure_redis(size: Stored) -> dict[str, float]:
+    """Megabytes that a Redis holds in memory beside those when empty, and of its log."""
     with TemporaryDirectory(prefix="turret-scale-") as work, redis_server(Path(work)) as address:
-        if address is None:
-            return None
         empty = int(_information(address, "memory")["used_memory"])
         asyncio.run(_store(size, address))
         held = int(_information(address, "memory")["used_memory"]) - empty
