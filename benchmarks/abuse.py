@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.abuse_attacks import ATTACKS, Address, Attack, Scene
 from benchmarks.abuse_monitor import watched
-from benchmarks.harness import Options, finish, read_options, show
+from benchmarks.harness import Options, run
 from benchmarks.load import Load, run_load
 from benchmarks.processes import PROXY_FOLDER, running_proxy, running_service
 from benchmarks.serving_shop import Served, served_shop
@@ -112,15 +112,7 @@ def _edge(service: Address) -> Iterator[Address]:
         yield address
 
 
-def main() -> None:
-    """Run the benchmark."""
-    more = argparse.ArgumentParser(add_help=False)
-    more.add_argument("--attack", action="append", choices=[one.name for one in ATTACKS], metavar="NAME")
-    options = read_options(__doc__, needs_data=False, more=more)
-    figures = measure(options)
-    show(figures)
-    finish("abuse", options, figures, keep=not options.given.attack)
-
-
 if __name__ == "__main__":
-    main()
+    attacks = argparse.ArgumentParser(add_help=False)
+    attacks.add_argument("--attack", action="append", choices=[one.name for one in ATTACKS], metavar="NAME")
+    run(measure, needs_data=False, more=attacks, is_whole=lambda options: not options.given.attack)

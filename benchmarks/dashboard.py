@@ -41,20 +41,19 @@ def main() -> None:
     parser.add_argument("--prometheus", default="prometheus", help="the program")
     options = parser.parse_args()
     shop = served_shop(ITEMS)
-    with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as store:
-        if store is None:
-            raise SystemExit("there is no redis-server here; install it (apt-get install redis-server)")
-        with (
-            running_service(shop.bundles, 1, "--store", store) as first,
-            running_service(shop.bundles, 1, "--store", store) as second,
-            prometheus(options.prometheus, Path(folder), [first, second]) as port,
-        ):
-            (Path(folder) / "proxy").mkdir()
-            ports = [int(one.url.rsplit(":", 1)[1]) for one in (first, second)]
-            with local_proxy(Path(folder) / "proxy", ports) as (_, proxy_port):
-                send(f"http://127.0.0.1:{proxy_port}", shop.bodies, first)
-            time.sleep(2 * SCRAPE_SECONDS)
-            draw(port, time.time() - sum(seconds for _, seconds in PHASES), time.time())
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        redis_server(Path(folder)) as store,
+        running_service(shop.bundles, 1, "--store", store) as first,
+        running_service(shop.bundles, 1, "--store", store) as second,
+        prometheus(options.prometheus, Path(folder), [first, second]) as port,
+    ):
+        (Path(folder) / "proxy").mkdir()
+        ports = [int(one.url.rsplit(":", 1)[1]) for one in (first, second)]
+        with local_proxy(Path(folder) / "proxy", ports) as (_, proxy_port):
+            send(f"http://127.0.0.1:{proxy_port}", shop.bodies, first)
+        time.sleep(2 * SCRAPE_SECONDS)
+        draw(port, time.time() - sum(seconds for _, seconds in PHASES), time.time())
 
 
 def send(url: str, bodies: tuple[str, ...], service: Running) -> None:

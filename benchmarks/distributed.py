@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import count, islice
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -132,39 +132,19 @@ def _serve(pipe: Connection, setting: Setting, rank: int, size: int, threads: in
     set_up_process()
     import torch
 
+    from benchmarks.training_sides import endless, trainer_of
+    from turret.data.prepared import PreparedData
     from turret.training.distributed.processes import join_world
 
     torch.set_num_threads(threads)
     world = join_world()
-    trainer = _trainer(setting, world)
-    batches = _endless(trainer)
+    changes = [*setting.changes, f"training.batch_size={setting.batch}"]
+    data = PreparedData.open(setting.data)
+    trainer = trainer_of(data, setting.folder, setting.experiment, changes, world)
+    batches = endless(trainer)
     while steps := pipe.recv():
         pipe.send(_turn(trainer, islice(batches, steps)))
     world.close()
-
-
-def _trainer(setting: Setting, world: Any) -> Any:
-    from turret.data.prepared import PreparedData
-    from turret.training.config.experiment import load_experiment
-    from turret.training.run import Run
-    from turret.training.trainer import Trainer
-
-    data = PreparedData.open(setting.data)
-    experiment = load_experiment(
-        setting.experiment, [*setting.changes, f"training.batch_size={setting.batch}", "training.device=cpu"]
-    )
-    run = Run(setting.folder, experiment, data.folder, data.fingerprint)
-    trainer = Trainer(run, data, report=lambda line: None, world=world)
-    trainer.model.train()
-    return trainer
-
-
-def _endless(trainer: Any) -> Iterator[Any]:
-    from turret.training.randomness import stream
-
-    share = (trainer.world.rank, trainer.world.size)
-    for epoch in count():
-        yield from trainer.batches.epoch(stream(trainer.settings.seed, "order", epoch), 0, share)
 
 
 def _turn(trainer: Any, batches: Iterator[Any]) -> Steps:
@@ -259,7 +239,6 @@ def measure(options: Options) -> dict[str, Any]:
             for name, (setting, steps) in settings(Path(work)).items()
         }
     return {
-        "speedup_2_over_1": measured["transformer"]["over_one"]["ratio"],
         "loss_difference": max(measured[name]["loss_difference"] for name in ("in_batch", "large_table")),
         "network_gbit_per_s": GBIT_PER_S,
         "trainings": measured,

@@ -5,8 +5,7 @@ best and requests/s by the share of the items that a filter allows (1, .3, .1, .
 searches there or the service does so exactly, seconds to publish, and bytes that the engine takes an item.
 Requests carry 50 items of history; 8 connections; service, engine and load share the machine's processors.
 Then versions are switched under load. `failed_on_switch`: requests that
-were not answered with 200; `short_answers`: answers with fewer items than the exact index's; `least_recall`:
-of all cells; `requests_per_s`: without a filter; `bytes_an_item`: of an engine's resident memory.
+were not answered with 200; `short_answers`: answers with fewer items than the exact index's.
 """
 
 import json
@@ -90,12 +89,8 @@ def _measure(
     cells = [one for engine in engines.values() for one in engine["cells"]]
     return {
         "items": shop.items,
-        "asked_recall": RECALL,
         **switches,
         "short_answers": sum(one["short_answers"] for one in cells),
-        "least_recall": min(one["recall"] for one in cells),
-        "requests_per_s": {name: engine["cells"][0]["requests_per_s"] for name, engine in engines.items()},
-        "bytes_an_item": {name: engines[name]["resident_bytes_an_item"] for name in servers},
         "engines": engines,
     }
 

@@ -262,16 +262,11 @@ def summary(report: Row) -> Row:
     towers = report["towers"][METRIC]
     return {
         "picked": report["auto"]["picked"],
-        "reasons": [reason["sentence"] for reason in report["auto"]["reasons"]],
-        "users": report["users"],
-        "exclude_seen": report["exclude_seen"],
         "towers": towers,
         "baselines": baselines,
-        "left_out": report["baselines_left_out"],
         "differences": {name: found[METRIC] for name, found in report["differences"].items()},
         "best_baseline": best,
         "auto_over_best_baseline": towers["mean"] / baselines[best]["mean"],
-        "verdict": [finding["sentence"] for finding in report["verdict"]],
     }
 
 

@@ -67,10 +67,12 @@ def run(
     *measures: Callable[[Options], Mapping[str, Any]],
     needs_data: bool = True,
     more: argparse.ArgumentParser | None = None,
+    is_whole: Callable[[Options], bool] = lambda options: True,
 ) -> None:
     """Measure as the script that is running, print the figures and keep them under its name.
 
-    Of several measures the first argument of the command names one, and its function names the result.
+    Of several measures the first argument of the command names one, and its function names the result. It is
+    kept if the options ask for a whole one.
     """
     name, description = _script()
     parser = argparse.ArgumentParser(add_help=False, parents=[more] if more else [])
@@ -80,7 +82,7 @@ def run(
     (measure,) = (one for one in measures if one.__name__ == getattr(options.given, "measure", one.__name__))
     figures = measure(options)
     show(figures)
-    finish(name if len(measures) == 1 else measure.__name__, options, figures)
+    finish(name if len(measures) == 1 else measure.__name__, options, figures, is_whole(options))
 
 
 def run_rows(

@@ -33,8 +33,7 @@ def measure(options: Options) -> dict[str, Any]:
         turret_cost("data", "prepare", folder / "log", "--to", folder / "prepared")
         stores = {"sqlite": store(f"sqlite:///{folder}/h.sqlite", folder / "prepared", events)}
         with redis_server(folder) as address:
-            if address is not None:
-                stores["redis"] = store(address, folder / "prepared", events)
+            stores["redis"] = store(address, folder / "prepared", events)
     return {"events": events, "stores": stores}
 
 

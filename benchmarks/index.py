@@ -23,7 +23,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-from benchmarks.harness import Options, finish, read_options, show
+from benchmarks.harness import Options, run
 from benchmarks.index_sets import KEPT, IndexSet, Side, exact_side, index_set, kinds, side
 from benchmarks.peers.contestants import THREADS
 from benchmarks.peers.peer import Peer, environment, join, peers_option
@@ -150,8 +150,9 @@ def _steps(seconds: float) -> int:
 
 def result_of(made: Side) -> dict[str, Any]:
     """What a side of ours is asked with, in the form in which peers say it."""
-    by_k = {str(k): {**settings, "recall": found} for k, (_, found, settings) in made.chosen.items()}
-    return {"by_k": by_k, "build_seconds": made.build_seconds}
+    return {
+        "by_k": {str(k): {**settings, "recall": found} for k, (_, found, settings) in made.chosen.items()}
+    }
 
 
 def compared(rates: dict[str, list[float]], sides: dict[str, Any], k: int) -> dict[str, Any]:
@@ -169,7 +170,6 @@ def compared(rates: dict[str, list[float]], sides: dict[str, Any], k: int) -> di
                 "queries_per_second": median(own),
                 "least": min(own),
                 "greatest": max(own),
-                "build_seconds": sides[name or call]["build_seconds"],
                 "settings": {key: setting[key] for key in setting if key not in ("single", "batch")},
             }
         )
@@ -207,11 +207,9 @@ def measure(options: Options) -> dict[str, Any]:
             one = index_set(name, options.data)
             faiss.omp_set_num_threads(threads)
             found[name] = race(one, options, Path(folder))
-            show({name: found[name]})
     ratios = [each[f"at_{KS[0]}"]["ratio"] for each in found.values()]
     return {
         "qps_over_best_peer_at_99": None if None in ratios else min(ratios),
-        **{f"qps_over_best_peer_at_99_{name}": ratio for name, ratio in zip(found, ratios, strict=True)},
         "target": TARGET,
         "threads": 1,
         "load": load,
@@ -219,13 +217,5 @@ def measure(options: Options) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Run the benchmark."""
-    options = read_options(__doc__, more=parser())
-    figures = measure(options)
-    whole = set(figures["sets"]) == set(SETS)
-    finish("index", options, figures, keep=whole)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, more=parser(), is_whole=lambda options: set(options.given.sets or SETS) == set(SETS))

@@ -10,7 +10,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -223,13 +223,12 @@ def kinds(one: IndexSet) -> list[ApproximateSettings]:
     ]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Side:
     """An index, and for each k the settings it is asked with and the recall that it was seen to have."""
 
     name: str
-    build_seconds: float
-    chosen: dict[int, tuple[Index, float, dict[str, Any]]] = field(default_factory=dict)
+    chosen: dict[int, tuple[Index, float, dict[str, Any]]]
 
     def run(self, queries: NDArray[np.float32], k: int) -> float:
         """The seconds that one search for each of `queries` takes, one after the other.
@@ -246,16 +245,13 @@ class Side:
 def exact_side(one: IndexSet, ks: Sequence[int]) -> Side:
     """The index that compares every vector."""
     index = ExactIndex(one.items)
-    return Side("flat", 0.0, {k: (index, recall(index, one, k), {}) for k in ks})
+    return Side("flat", {k: (index, recall(index, one, k), {}) for k in ks})
 
 
 def side(one: IndexSet, settings: ApproximateSettings, ks: Sequence[int], target: float, kept: Path) -> Side:
     """A kind, built or read from `kept`, at its fastest settings whose recall is `target`, or its best."""
-    index, seconds = _built(one, settings, kept)
-    made = Side(settings.kind, seconds)
-    for k in ks:
-        made.chosen[k] = _fastest(index, one, k, target)
-    return made
+    index = _built(one, settings, kept)
+    return Side(settings.kind, {k: _fastest(index, one, k, target) for k in ks})
 
 
 def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float:
@@ -268,24 +264,19 @@ def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float
     return float(np.mean(hits)) / k
 
 
-def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> tuple[ApproximateIndex, float]:
-    if len(one.items) < _LARGE:
-        start = time.perf_counter()
+def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> ApproximateIndex:
+    path = kept / f"turret-{settings.kind}-{getattr(settings, 'lists', 0)}.faiss"
+    is_large = len(one.items) >= _LARGE
+    if not is_large or not path.is_file():
         made = ApproximateIndex.build(one.items, settings, one.learnt)
         assert isinstance(made, ApproximateIndex)
-        return made, time.perf_counter() - start
-    path = kept / f"turret-{settings.kind}-{getattr(settings, 'lists', 0)}.faiss"
-    seconds_path = path.with_suffix(".seconds")
-    if not seconds_path.is_file():
-        start = time.perf_counter()
-        index = ApproximateIndex.build(one.items, settings, one.learnt)
-        seconds = time.perf_counter() - start
-        kept.mkdir(parents=True, exist_ok=True)
-        index.save(path)
-        seconds_path.write_text(str(seconds), encoding="utf-8")
+        if not is_large:
+            return made
+        made.save(path.with_suffix(".part"))
+        path.with_suffix(".part").replace(path)
     opened = open_index(path, one.items, settings)
     assert isinstance(opened, ApproximateIndex)
-    return opened, float(seconds_path.read_text(encoding="utf-8"))
+    return opened
 
 
 def _fastest(

@@ -15,7 +15,6 @@ import argparse
 import gc
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from benchmarks.harness import finish, read_options, show
+from benchmarks.harness import Options, run
 from benchmarks.processes import alone
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
@@ -234,11 +233,12 @@ def log_count_error(sampled: SampledStep) -> float:
     return error
 
 
-def measure(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
+def measure(options: Options) -> dict[str, Any]:
     """All sizes, and what is claimed of them."""
+    torch.set_num_threads(min(2, torch.get_num_threads()))
     rows = []
-    for item_count in sizes:
-        rows.append(measure_size(item_count, rounds))
+    for item_count in options.given.items or (QUICK_SIZES if options.quick else SIZES):
+        rows.append(measure_size(item_count, QUICK_ROUNDS if options.quick else ROUNDS))
         gc.collect()
     by_size = {row["items"]: row for row in rows}
     return {
@@ -246,7 +246,6 @@ def measure(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
         "ratio_full_1e6": by_size.get(10**6, {}).get("ratio_full"),
         "growth_1e4_1e6": growth(by_size.get(10**4), by_size.get(10**6)),
         "max_log_count_error": max(row["log_count_error"] for row in rows),
-        "largest_sampler_over_table": rows[-1]["sampler_bytes"] / rows[-1]["table_bytes"],
         "rows": rows,
         "setting": {
             "batch": BATCH,
@@ -267,17 +266,7 @@ def growth(small: dict[str, Any] | None, large: dict[str, Any] | None) -> float 
     return float(large["sampled"]["median_ms"] / small["sampled"]["median_ms"])
 
 
-def main() -> None:
-    """Measure, print, keep."""
-    more = argparse.ArgumentParser(add_help=False)
-    more.add_argument("--items", action="append", type=int, metavar="N", help="one size (repeatable; all)")
-    options = read_options(__doc__, needs_data=False, more=more)
-    torch.set_num_threads(min(2, torch.get_num_threads()))
-    sizes = options.given.items or (QUICK_SIZES if options.quick else SIZES)
-    figures = measure(sizes, QUICK_ROUNDS if options.quick else ROUNDS)
-    show(figures)
-    finish("kernel_cost", options, figures, keep=not options.given.items)
-
-
 if __name__ == "__main__":
-    main()
+    sizes = argparse.ArgumentParser(add_help=False)
+    sizes.add_argument("--items", action="append", type=int, metavar="N", help="one size (repeatable; all)")
+    run(measure, needs_data=False, more=sizes, is_whole=lambda options: not options.given.items)

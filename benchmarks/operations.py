@@ -176,8 +176,6 @@ def replicas(options: Options) -> dict[str, Any]:
     shop, rows = served_shop(2_000), []
     for count in REPLICAS:
         with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as store:
-            if store is None:
-                raise SystemExit("there is no redis-server here; install it (apt-get install redis-server)")
             rows.append(costs(options, shop, store, count))
     return {"replicas": rows}
 

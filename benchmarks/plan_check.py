@@ -14,7 +14,8 @@ from typing import Any
 
 from benchmarks.harness import Options, run
 from benchmarks.processes import CommandCost, turret_cost
-from benchmarks.scale import WORK, folder_mb, measure_requests, questions, watched
+from benchmarks.scale import WORK, measure_requests, questions
+from benchmarks.scale_training import folder_mb, watched
 from turret.data.prepared import PreparedData
 from turret.planning.figures import Amount, Figures
 from turret.planning.parts import EXPERIMENT, Machine, PlanRequest, experiment_defaults

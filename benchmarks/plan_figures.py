@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import RESULTS
-from benchmarks.scale import EXPERIMENTS
+from benchmarks.scale_training import EXPERIMENTS
 from turret.planning.figures import PRODUCTS, derived_sizes
 
 

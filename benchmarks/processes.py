@@ -223,11 +223,10 @@ def processor_seconds(pid: int) -> float:
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[str | None]:
-    """Run a Redis with an append-only file; yields its URL, or None where redis-server isn't installed."""
+def redis_server(folder: Path) -> Iterator[str]:
+    """Run a Redis with an append-only file; yields its URL. Raises SystemExit where it isn't installed."""
     if shutil.which("redis-server") is None:
-        yield None
-        return
+        raise SystemExit("there is no redis-server here; install it (apt-get install redis-server)")
     port = free_port()
     options = ["--port", str(port), "--save", "", "--appendonly", "yes", "--dir", str(folder)]
     with subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL) as server:

@@ -46,7 +46,6 @@ def figures(logs: list[dict[str, Any]]) -> dict[str, Any]:
     lines = {side: fit(rows, medians[side], ("base", "events")) for side in ENGINES}
     slopes = {side: line["events"] for side, line in lines.items()}
     return {
-        "spark_over_polars": medians[SPARK][-1] / medians[POLARS][-1],
         "cores_to_match": slopes[SPARK] / slopes[POLARS] * machine()["cores"],
         "start_seconds": {side: line["base"] for side, line in lines.items()},
         "microseconds_an_event": {side: 1e6 * slope for side, slope in slopes.items()},

@@ -44,12 +44,12 @@ BARS: dict[str, tuple[Bar, ...]] = {
     ),
     "abuse --attack wrong_keys": (
         Bar("doors_opened", "<=", 0, "no guess finds a key"),
-        Bar("attacks.0.peak_mb_over_idle", "<=", 10, "guesses of keys are not kept (docs/security.md)"),
+        Bar("attacks.0.peak_mb_over_idle", "<=", 10, "guesses of keys are not kept"),
         Bar("attacks.0.own_stall_ms", "<=", 100, "guesses of keys do not hold up the event loop"),
     ),
     "abuse --quick": (
-        Bar("doors_opened", "<=", 0, "no attack is let in (docs/security.md)"),
-        Bar("peak_mb_over_idle", "<=", 150, "clients together take a bounded memory (docs/security.md)"),
+        Bar("doors_opened", "<=", 0, "no attack is let in"),
+        Bar("peak_mb_over_idle", "<=", 150, "clients together take a bounded memory"),
     ),
     "overload --trial": (
         *(

@@ -5,7 +5,7 @@ in memory, so that nothing is padded, gathered or drawn by anybody else. The res
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from benchmarks.peers.contestants import HIDDEN, HISTORY_LENGTH, NEGATIVES, SAMP
 from turret.data.prepared import PreparedData
 from turret.training.batches.batches import Batch
 from turret.training.config.experiment import load_experiment
+from turret.training.distributed.world import ALONE, World
 from turret.training.randomness import stream
 from turret.training.run import Run
 from turret.training.trainer import Trainer
@@ -47,10 +48,8 @@ def transformer(data: PreparedData, work: Path, sampled: bool) -> Side:
 
 def training(data: PreparedData, folder: Path, experiment: str, changes: list[str]) -> Side:
     """The trainer's steps on its own batches, epoch after epoch; making the batches counts."""
-    settings = load_experiment(experiment, [*changes, "training.device='cpu'"])
-    trainer = Trainer(Run(folder, settings, data.folder, data.fingerprint), data, report=lambda line: None)
-    trainer.model.train()
-    batches = _endless(trainer)
+    trainer = trainer_of(data, folder, experiment, changes)
+    batches = endless(trainer)
 
     def run(steps: int) -> tuple[int, float]:
         start, examples = time.perf_counter(), 0
@@ -62,9 +61,22 @@ def training(data: PreparedData, folder: Path, experiment: str, changes: list[st
     return run
 
 
-def _endless(trainer: Trainer) -> Iterator[Batch]:
+def trainer_of(
+    data: PreparedData, folder: Path, experiment: str, changes: Sequence[str], world: World = ALONE
+) -> Trainer:
+    """A silent trainer on the CPU whose model is about to train."""
+    settings = load_experiment(experiment, [*changes, "training.device='cpu'"])
+    run = Run(folder, settings, data.folder, data.fingerprint)
+    trainer = Trainer(run, data, report=lambda line: None, world=world)
+    trainer.model.train()
+    return trainer
+
+
+def endless(trainer: Trainer) -> Iterator[Batch]:
+    """The batches of its process, epoch after epoch."""
+    share = (trainer.world.rank, trainer.world.size)
     for epoch in count():
-        yield from trainer.batches.epoch(stream(trainer.settings.seed, "order", epoch))
+        yield from trainer.batches.epoch(stream(trainer.settings.seed, "order", epoch), 0, share)
 
 
 DIMENSION, HEADS, WIDTH, BLOCKS = 64, 2, 128, 2

@@ -43,7 +43,7 @@ from benchmarks.peers.contestants import (
 )
 from benchmarks.peers.peer import join, peers_option
 from benchmarks.processes import alone
-from benchmarks.scale import Shape, log_of
+from benchmarks.scale_training import Shape, log_of
 from benchmarks.training_sides import (
     bare_transformer,
     pooled,

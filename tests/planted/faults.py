@@ -1,31 +1,11 @@
-"""All faults, from the module of each area."""
+"""All faults, from the module of each area, whose name begins with `of_`."""
 
-from tests.planted import (
-    of_activation,
-    of_answers,
-    of_data,
-    of_keys,
-    of_losses,
-    of_questions,
-    of_samplers,
-    of_stores,
-    of_tower,
-    of_training,
-    of_turret,
-)
+from importlib import import_module
+from pathlib import Path
+
 from tests.planted.fault import FAULTS
 
-__all__ = [
-    "FAULTS",
-    "of_activation",
-    "of_answers",
-    "of_data",
-    "of_keys",
-    "of_losses",
-    "of_questions",
-    "of_samplers",
-    "of_stores",
-    "of_tower",
-    "of_training",
-    "of_turret",
-]
+__all__ = ["FAULTS"]
+
+for path in sorted(Path(__file__).parent.glob("of_*.py")):
+    import_module(f"tests.planted.{path.stem}")

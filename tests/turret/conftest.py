@@ -1,5 +1,6 @@
 """Logs of some lines, and a log of tastes with bundles that know them or not."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
+from turret.service.settings import Settings
+from turret.service.stores.contract import Event
+from turret.service.stores.registry import open_stores
 from turret.tower.bundle.publish import BundleContents, publish
 
 Prepare = Callable[..., PreparedData]
@@ -20,6 +24,19 @@ DAY = 86_400
 START = 1_700_000_000
 TasteContents = Callable[..., BundleContents]
 PublishTaste = Callable[..., BundleContents]
+
+
+def stored(address: str, user: str) -> list[Event]:
+    """The events of a user in a store."""
+
+    async def read() -> list[Event]:
+        stores = open_stores(Settings(store=address))
+        try:
+            return (await stores.histories.events(user, 100_000))[1]
+        finally:
+            await stores.close()
+
+    return asyncio.run(read())
 
 
 def taste_log(users: int, days: int = 4) -> str:

@@ -293,6 +293,8 @@ def test_a_value_that_json_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         client.recommend(features={"country": object()})
     with pytest.raises(ClientError, match="not JSON compliant"):
         client.recommend(min_score=float("nan"))
+    with pytest.raises(ClientError, match=r"POST /v1/events: .* is no JSON value"):
+        client.store_events([{"user_id": "me", "item_id": object()}])  # type: ignore[typeddict-item]
 
 
 def test_a_service_on_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.contracts.stores import ADDRESSES
 from tests.support.redis_server import sweep
-from tests.turret.conftest import Prepare
+from tests.turret.conftest import Prepare, stored
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import FilesSplit, PrepareConfig
@@ -39,17 +39,6 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     place = ADDRESSES[request.param](tmp_path)
     yield place
     sweep(place)
-
-
-def stored(address: str, user: str) -> list[Event]:
-    async def read() -> list[Event]:
-        stores = open_stores(Settings(store=address))
-        try:
-            return (await stores.histories.events(user, 100_000))[1]
-        finally:
-            await stores.close()
-
-    return asyncio.run(read())
 
 
 def append(address: str, *events: Event) -> None:

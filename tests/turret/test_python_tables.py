@@ -12,9 +12,8 @@ import pytest
 
 import turret
 from tests.support.tools import require
+from tests.turret.conftest import stored
 from turret.data.prepared import PreparedData
-from turret.service.settings import Settings
-from turret.service.stores.registry import open_stores
 
 EVENTS = pl.DataFrame(
     {
@@ -59,18 +58,6 @@ def make(request: pytest.FixtureRequest) -> Callable[[pl.DataFrame], Any]:
     return made
 
 
-def stored(address: str, user: str) -> list[tuple[int | str, int]]:
-    async def read() -> list[tuple[int | str, int]]:
-        stores = open_stores(Settings(store=address))
-        try:
-            _, events = await stores.histories.events(user, 1000)
-            return [(event.item, event.time) for event in events]
-        finally:
-            await stores.close()
-
-    return asyncio.run(read())
-
-
 def assert_same(one: PreparedData, other: PreparedData) -> None:
     assert one.fingerprint == other.fingerprint
     assert one.fields == other.fields
@@ -110,7 +97,8 @@ def test_a_table_of_any_library_fills_a_store(make: Callable[[pl.DataFrame], Any
     assert (report.stored, report.users) == (84, 7)
     expected = EVENTS.filter(user_id="u3").sort("timestamp")
     times = [1000 * time for time in expected["timestamp"]]
-    assert stored(address, "u3") == list(zip(expected["item_id"], times, strict=True))
+    found = [(event.item, event.time) for event in stored(address, "u3")]
+    assert found == list(zip(expected["item_id"], times, strict=True))
     again = turret.load_histories(make(EVENTS), address)
     assert (again.kept, again.stored) == (84, 0)
 

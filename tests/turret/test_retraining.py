@@ -22,11 +22,12 @@ from turret.history.loading import load_histories
 from turret.retraining import retrain as retrain_module
 from turret.retraining import training
 from turret.retraining.events import size_of
-from turret.retraining.record import RECORDS, STATE, LockedError, Retraining, iso, read_records, retrain_lock
+from turret.retraining.record import RECORDS, STATE, LockedError, Retraining, read_records, retrain_lock
 from turret.retraining.retrain import STEPS, Step, retrain
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.training import publish_run, train_run
 from turret.service.errors import ServiceError
+from turret.service.schemas.fields import show_time
 from turret.service.settings import read_settings
 from turret.tower.bundle.publish import publish, reindex
 from turret.tower.errors import BundleError
@@ -365,7 +366,7 @@ def of_runs(tmp_path: Path) -> RetrainSettings:
 
 def begun(settings: RetrainSettings, **fields: object) -> Retraining:
     size = size_of(PreparedData.open(settings.data))
-    plain = {"run": "r1", "started": iso(0), "before": size, "after": size}
+    plain = {"run": "r1", "started": show_time(0), "before": size, "after": size}
     return Retraining.model_validate(
         {**plain, "data_changed": False, "step": "train", "live": current(settings.bundles), **fields}
     )

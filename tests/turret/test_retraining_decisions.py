@@ -15,8 +15,9 @@ from turret.client.answers import RoutesAnswer, RouteShare
 from turret.data.errors import DataError
 from turret.retraining import deployment
 from turret.retraining.deployment import deploy, judge_canary, waiting_canary
-from turret.retraining.record import EndedCanary, Retraining, iso
+from turret.retraining.record import EndedCanary, Retraining
 from turret.retraining.settings import RetrainSettings, Situation, choose_mode
+from turret.service.schemas.fields import show_time
 
 USUAL = Situation(has_live=True, data_changed=False, warm_starts=2, new_events=0.1, new_items=0.05)
 RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_share=0.2, warm_starts=5)
@@ -60,7 +61,7 @@ SETTINGS = RetrainSettings(
     data=Path("d"), bundles=Path("b"), work=Path("w"), url="http://admin", canary=0.25, margin=0.1
 )
 STATE = Retraining(
-    run="new", started=iso(0), before=size(1), data_changed=False, step="deploy", version="new"
+    run="new", started=show_time(0), before=size(1), data_changed=False, step="deploy", version="new"
 )
 
 

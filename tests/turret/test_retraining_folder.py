@@ -27,7 +27,6 @@ from turret.retraining.record import (
     LockedError,
     Retraining,
     append_record,
-    iso,
     lineage,
     read_records,
     read_state,
@@ -35,6 +34,7 @@ from turret.retraining.record import (
     retrain_lock,
 )
 from turret.retraining.settings import RetrainSettings
+from turret.service.schemas.fields import show_time
 from turret.service.settings import read_settings
 from turret.service.versions.folder import RECORD, keep_record
 from turret.service.versions.record import Record, Route, Routes, new_activation
@@ -76,7 +76,7 @@ def settings(tmp_path: Path) -> RetrainSettings:
 
 def begun(settings: RetrainSettings) -> Retraining:
     before = size_of(open_data(settings))
-    moment = {"run": "r1", "started": iso(NOW)}
+    moment = {"run": "r1", "started": show_time(NOW)}
     return Retraining.model_validate({**moment, "before": before, "data_changed": False, "step": "gather"})
 
 
@@ -104,8 +104,8 @@ def test_a_wrong_future_time_does_not_hide_events(settings: RetrainSettings, tmp
     """The range begins at the end of the last dump, if the data claims to be newer."""
     append(write(tmp_path / "wrong.csv", [("bob", "i7", START + 9999 * DAY)]), settings.data)
     store(settings, LATER)
-    dumped = record("r0", started=iso((START + 5 * DAY) * 1000), after=size(11), new_events=1)
-    failed = record("r1", started=iso(NOW), after=size(11), decision="failed")
+    dumped = record("r0", started=show_time((START + 5 * DAY) * 1000), after=size(11), new_events=1)
+    failed = record("r1", started=show_time(NOW), after=size(11), decision="failed")
     gather(settings, begun(settings), [dumped, failed])
     assert len(open_data(settings).event_items) == len(LOG) + 1 + len(LATER)
 
@@ -197,9 +197,9 @@ def test_events_without_an_earlier_one_in_the_training_part_can_not_be_predicted
 ) -> None:
     data = open_data(settings)
     # The last two of each user's five events are validation and test.
-    assert count_predictable(data, iso((START + 2 * DAY) * 1000)) == 2
-    assert count_predictable(data, iso((START + 3 * DAY) * 1000)) == 0
-    assert count_predictable(data, iso(START * 1000)) == 4
+    assert count_predictable(data, show_time((START + 2 * DAY) * 1000)) == 2
+    assert count_predictable(data, show_time((START + 3 * DAY) * 1000)) == 0
+    assert count_predictable(data, show_time(START * 1000)) == 4
 
 
 FIGURES = Comparison(("v2", "v1"), "ndcg@10", 0.1, 99, "newest", new=0.25, live=0.2, low=0.01, high=0.09)
@@ -253,7 +253,7 @@ def test_a_version_of_another_command_had_the_data_before_the_first_warm_start_f
 
 
 def state(**fields: object) -> Retraining:
-    plain = {"run": "r1", "started": iso(0), "before": size(10), "data_changed": False}
+    plain = {"run": "r1", "started": show_time(0), "before": size(10), "data_changed": False}
     return Retraining.model_validate({**plain, "step": "gather", **fields})
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from turret.client import answers
 from turret.client.answers import Id
+from turret.client.errors import ClientError
 
 Answered = TypeVar("Answered", covariant=True)
 Model = TypeVar("Model", bound=BaseModel)
@@ -20,6 +21,7 @@ Time = float | str | date  # seconds since 1970, ISO 8601, or a date or datetime
 # service has certainly not carried it out.
 Retried = Literal["always", "unless received", "never"]
 _EVENTS, _BYTES = 1_000, 900_000  # of one call; the service takes 1,000 events and a megabyte
+_COMPARISON = "/admin/comparison"
 _ACTIVATION_SECONDS = 600.0  # with its checks and the loading in every process
 
 
@@ -79,15 +81,18 @@ class Call(Generic[Answered]):
     method: str
     path: str
     read: Callable[[bytes], Answered]
-    body: dict[str, Any] | None = None
+    content: bytes | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
     retried: Retried = "always"
     seconds: float = 0.0
 
-    @property
-    def content(self) -> bytes | None:
-        """The body as JSON. Raises TypeError for a value that JSON doesn't have."""
-        return None if self.body is None else json.dumps(self.body, default=_plain, allow_nan=False).encode()
+
+def _json(value: Any, call: str) -> bytes:
+    """A body of a call, or a part of it. Raises ClientError for a value that JSON doesn't have."""
+    try:
+        return json.dumps(value, default=_plain, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise ClientError(f"{call}: {error}") from None
 
 
 def _plain(value: Any) -> Any:
@@ -103,8 +108,22 @@ def _plain(value: Any) -> Any:
 
 
 def _get(path: str, model: type[Model], retried: Retried = "always", **parameters: Any) -> Call[Model]:
+    return _call("GET", path, model, None, retried, **parameters)
+
+
+def _call(
+    method: str,
+    path: str,
+    model: type[Model],
+    body: Any = None,
+    retried: Retried = "always",
+    seconds: float = 0.0,
+    **parameters: Any,
+) -> Call[Model]:
+    """A call with the `parameters` that are not None."""
+    content = None if body is None else _json(body, f"{method} {path}")
     given = {name: value for name, value in parameters.items() if value is not None}
-    return Call("GET", path, model.model_validate_json, parameters=given, retried=retried)
+    return Call(method, path, model.model_validate_json, content, given, retried, seconds)
 
 
 def _item(item_id: Id, below: str = "") -> str:
@@ -120,13 +139,12 @@ def _user(user_id: Id) -> str:
 
 def recommend(**request: Unpack[RecommendRequest]) -> Call[answers.RecommendAnswer]:
     """Recommend the next items for `user_id`, for its stored history, or for a `history` (oldest first)."""
-    return Call("POST", "/v1/recommend", answers.RecommendAnswer.model_validate_json, dict(request))
+    return _call("POST", "/v1/recommend", answers.RecommendAnswer, request)
 
 
 def recommend_batch(requests: Sequence[RecommendRequest]) -> Call[answers.BatchAnswer]:
     """Answer up to 100 requests in one call, all from one version."""
-    body = {"requests": list(requests)}
-    return Call("POST", "/v1/recommend/batch", answers.BatchAnswer.model_validate_json, body)
+    return _call("POST", "/v1/recommend/batch", answers.BatchAnswer, {"requests": list(requests)})
 
 
 def search(
@@ -145,22 +163,22 @@ def search(
 
 def event_calls(events: Iterable[Event]) -> Iterator[Call[answers.EventsAnswer]]:
     """Cut events into calls; each event gets its id here, so that a repeated call stores nothing twice."""
-    waiting: list[dict[str, Any]] = []
+    waiting: list[bytes] = []
     size = 0
     for event in events:
-        body: dict[str, Any] = {"event_id": uuid.uuid4().hex, **event}
-        length = len(json.dumps(body, default=_plain))
-        if waiting and (len(waiting) == _EVENTS or size + length > _BYTES):
+        encoded = _json({"event_id": uuid.uuid4().hex, **event}, "POST /v1/events")
+        if waiting and (len(waiting) == _EVENTS or size + len(encoded) > _BYTES):
             yield _store(waiting)
             waiting, size = [], 0
-        waiting.append(body)
-        size += length
+        waiting.append(encoded)
+        size += len(encoded)
     if waiting:
         yield _store(waiting)
 
 
-def _store(events: list[dict[str, Any]]) -> Call[answers.EventsAnswer]:
-    return Call("POST", "/v1/events", answers.EventsAnswer.model_validate_json, {"events": events})
+def _store(events: list[bytes]) -> Call[answers.EventsAnswer]:
+    content = b'{"events": [%b]}' % b", ".join(events)
+    return Call("POST", "/v1/events", answers.EventsAnswer.model_validate_json, content)
 
 
 def sum_of(parts: Sequence[answers.EventsAnswer]) -> answers.EventsAnswer:
@@ -181,7 +199,7 @@ def user(user_id: Id) -> Call[answers.UserAnswer]:
 
 def forget_user(user_id: Id) -> Call[answers.ForgottenAnswer]:
     """Delete all stored events of a user."""
-    return Call("DELETE", _user(user_id), answers.ForgottenAnswer.model_validate_json)
+    return _call("DELETE", _user(user_id), answers.ForgottenAnswer)
 
 
 def random_user() -> Call[answers.RandomUserAnswer]:
@@ -222,12 +240,12 @@ def put_item(
     `fields` are the features by default.
     """
     body = {"features": features} | ({} if fields is None else {"fields": fields})
-    return Call("PUT", _item(item_id), answers.ItemPutAnswer.model_validate_json, body)
+    return _call("PUT", _item(item_id), answers.ItemPutAnswer, body)
 
 
 def withdraw_item(item_id: Id) -> Call[answers.ItemWithdrawnAnswer]:
     """Withdraw an item: no answer of any version has it until it is put again."""
-    return Call("DELETE", _item(item_id), answers.ItemWithdrawnAnswer.model_validate_json)
+    return _call("DELETE", _item(item_id), answers.ItemWithdrawnAnswer)
 
 
 def fields() -> Call[answers.FieldsAnswer]:
@@ -288,8 +306,7 @@ def roll_back() -> Call[answers.ActivateAnswer]:
 
 
 def _swap(path: str, body: dict[str, Any]) -> Call[answers.ActivateAnswer]:
-    read = answers.ActivateAnswer.model_validate_json
-    return Call("POST", path, read, body, retried="unless received", seconds=_ACTIVATION_SECONDS)
+    return _call("POST", path, answers.ActivateAnswer, body, "unless received", _ACTIVATION_SECONDS)
 
 
 def routes() -> Call[answers.RoutesAnswer]:
@@ -299,40 +316,35 @@ def routes() -> Call[answers.RoutesAnswer]:
 
 def set_routes(**routes: Unpack[Routes]) -> Call[answers.RoutesAnswer]:
     """Set the `canary` or the `shadow`; None ends it, and one that is left out stays."""
-    read = answers.RoutesAnswer.model_validate_json
-    return Call("POST", "/admin/routes", read, dict(routes), seconds=_ACTIVATION_SECONDS)
+    return _call("POST", "/admin/routes", answers.RoutesAnswer, routes, seconds=_ACTIVATION_SECONDS)
 
 
 def open_comparison(version: str) -> Call[answers.ComparisonAnswer]:
     """Open a version beside the live one, in place of any other, after it has passed the gate."""
-    read = answers.ComparisonAnswer.model_validate_json
-    return Call("POST", "/admin/comparison", read, {"version": version}, seconds=_ACTIVATION_SECONDS)
+    body = {"version": version}
+    return _call("POST", _COMPARISON, answers.ComparisonAnswer, body, seconds=_ACTIVATION_SECONDS)
 
 
 def comparison(version: str | None = None) -> Call[answers.ComparisonAnswer]:
     """Show which version is compared, if any; `version` asks for that one alone."""
-    return _get("/admin/comparison", answers.ComparisonAnswer, version=version)
+    return _get(_COMPARISON, answers.ComparisonAnswer, version=version)
 
 
 def close_comparison(version: str | None = None) -> Call[answers.ComparisonAnswer]:
     """End the comparison; with `version`, only if it is of that one."""
-    parameters = {} if version is None else {"version": version}
-    read = answers.ComparisonAnswer.model_validate_json
-    return Call("DELETE", "/admin/comparison", read, parameters=parameters)
+    return _call("DELETE", _COMPARISON, answers.ComparisonAnswer, version=version)
 
 
 def compare(request: RecommendRequest, *, version: str | None = None) -> Call[answers.ComparedAnswer]:
     """Answer one request from both versions; `version` opens another one first."""
-    parameters = {} if version is None else {"version": version}
-    read, seconds = answers.ComparedAnswer.model_validate_json, _ACTIVATION_SECONDS
-    return Call("POST", "/admin/comparison/recommend", read, dict(request), parameters, seconds=seconds)
+    path = f"{_COMPARISON}/recommend"
+    return _call("POST", path, answers.ComparedAnswer, request, seconds=_ACTIVATION_SECONDS, version=version)
 
 
 def overlap(*, version: str | None = None, users: int = 200, k: int = 10) -> Call[answers.OverlapAnswer]:
     """Measure the overlap of both versions' answers over stored users, or over recorded queries."""
-    parameters = {"users": users, "k": k} | ({} if version is None else {"version": version})
-    read, seconds = answers.OverlapAnswer.model_validate_json, _ACTIVATION_SECONDS
-    return Call("GET", "/admin/comparison/overlap", read, parameters=parameters, seconds=seconds)
+    path, seconds = f"{_COMPARISON}/overlap", _ACTIVATION_SECONDS
+    return _call("GET", path, answers.OverlapAnswer, seconds=seconds, users=users, k=k, version=version)
 
 
 # ---- Probes

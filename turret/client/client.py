@@ -14,31 +14,14 @@ from pydantic import ValidationError
 from turret.client import calls
 from turret.client.answers import ErrorAnswer, EventsAnswer
 from turret.client.calls import Call, Event
-from turret.data.errors import TurretError, without_credentials
+from turret.client.errors import AnswerError, ClientError
+from turret.data.errors import without_credentials
 
 Answered = TypeVar("Answered")
 Arguments = ParamSpec("Arguments")
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 30.0  # seconds before a retry; a longer Retry-After is the caller's to keep
 # No proxy for a service on this machine.
 _DIRECT = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-
-
-class ClientError(TurretError):
-    """No service answers at the address, or its answer is not one of Turret."""
-
-
-class AnswerError(ClientError):
-    """The service has refused a call with this HTTP `status`.
-
-    `field` is the field at fault and `value` its value; `retry_after` the seconds after which the same call
-    may succeed, if the service gave them.
-    """
-
-    def __init__(
-        self, message: str, status: int, field: str = "", value: Any = None, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.status, self.field, self.value, self.retry_after = status, field, value, retry_after
 
 
 class _Method(Generic[Arguments, Answered]):
@@ -115,17 +98,12 @@ class _Calls:
         self._timeout, self._retries = timeout, retries
 
     def _request(self, call: Call[Any], http: httpx2.Client | httpx2.AsyncClient) -> httpx2.Request:
-        """The request of a call. Raises ClientError for a value that JSON doesn't have."""
-        try:
-            content = call.content
-        except (TypeError, ValueError) as error:
-            raise ClientError(f"{call.method} {call.path}: {error}") from None
         return http.build_request(
             call.method,
             self.url + call.path,
-            content=content,
+            content=call.content,
             params=call.parameters or None,
-            headers=self._headers | ({} if content is None else {"Content-Type": "application/json"}),
+            headers=self._headers | ({} if call.content is None else {"Content-Type": "application/json"}),
             timeout=max(self._timeout, call.seconds),
         )
 

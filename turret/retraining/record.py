@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -191,11 +191,6 @@ def remove_state(work: Path, state: Retraining) -> None:
     state.dump(work).unlink(missing_ok=True)
     sweep(work, ".events-*.new", 0.0)  # parts of a dump that was killed
     (work / STATE).unlink(missing_ok=True)
-
-
-def iso(moment: int) -> str:
-    """A time in milliseconds since 1970 as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def milliseconds(moment: str) -> int:

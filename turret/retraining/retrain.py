@@ -23,7 +23,6 @@ from turret.retraining.record import (
     DataSize,
     Retraining,
     append_record,
-    iso,
     lineage,
     read_records,
     read_state,
@@ -34,6 +33,7 @@ from turret.retraining.record import (
 from turret.retraining.settings import RetrainSettings, Situation, choose_mode
 from turret.retraining.training import evaluate_run, publish_run, train_run
 from turret.service.errors import ServiceError
+from turret.service.schemas.fields import show_time
 from turret.tower.errors import BundleError
 
 Step = Callable[[RetrainSettings, Retraining], Retraining]
@@ -147,7 +147,7 @@ def retrain(settings: RetrainSettings) -> Retraining:
         state = _unfinished(settings)
         if state is None:
             now = time.time_ns() // 1_000_000
-            state = Retraining(run=_new_name(settings, now), started=iso(now), step="begin")
+            state = Retraining(run=_new_name(settings, now), started=show_time(now), step="begin")
         while state.step is not None:
             state = _step(settings, state, state.step)
         record = state.model_copy(update={"ended": _now()})
@@ -219,4 +219,4 @@ def _may_pass(state: Retraining, error: TurretError | OSError) -> bool:
 
 
 def _now() -> str:
-    return iso(time.time_ns() // 1_000_000)
+    return show_time(time.time_ns() // 1_000_000)

@@ -1,10 +1,8 @@
 """What the scripts of graph libraries share: the least ef that reaches the recall, and timed turns."""
 
-import json
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,13 +68,8 @@ def turns(
     return run
 
 
-def kept(path: str, make: Callable[[str], None]) -> float:
-    """Let `make` write the index to `path` unless it is there already: the seconds that making it took."""
-    told = Path(f"{path}.json")
-    if not told.is_file():
-        start = time.perf_counter()
+def keep(path: str, make: Callable[[str], None]) -> None:
+    """Let `make` write the index to `path` unless it is there already."""
+    if not os.path.isfile(path):
         make(f"{path}.part")
-        seconds = time.perf_counter() - start
         os.replace(f"{path}.part", path)
-        told.write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
-    return float(json.loads(told.read_text(encoding="utf-8"))["seconds"])

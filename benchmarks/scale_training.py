@@ -1,0 +1,263 @@
+"""What preparation, training and validation hold and take by size: parts of `benchmarks.scale`."""
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.harness import Side
+from benchmarks.preparation import PERIOD, START, write_log
+from benchmarks.processes import alone, turret_cost
+from benchmarks.training_sides import training
+from turret.data.prepared import PreparedData
+from turret.data.synthetic.shop import GENRES
+from turret.training.config.experiment import load_experiment
+from turret.training.process import keep_freed_memory
+from turret.training.run import Run
+from turret.training.trainer import Trainer
+
+TURN_SECONDS, TURNS = 1.5, 4
+
+
+def timed_steps(prepared: Path, run: Path, experiment: str, changes: list[str]) -> dict[str, float]:
+    """Processor microseconds an example, in one thread; a turn warms up."""
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    side = training(PreparedData.open(prepared), run, experiment, changes)
+    steps = _steps_of_a_turn(side)
+    costs = []
+    for _ in range(TURNS):
+        begun = time.process_time()
+        examples, _ = side(steps)
+        costs.append((time.process_time() - begun) / examples)
+    return {"processor_us_per_example": 1e6 * min(costs)}
+
+
+def _steps_of_a_turn(side: Side) -> int:
+    steps = 1
+    while True:
+        _, seconds = side(steps)
+        if seconds > TURN_SECONDS / 2:
+            return max(1, round(steps * TURN_SECONDS / seconds))
+        steps *= 2
+
+
+def timed_validation(prepared: Path, run: Path, dimension: int, users: int) -> dict[str, float]:
+    """Processor seconds to rank the catalog for a user with an untrained model, in one thread.
+
+    Of a large catalog few users are ranked at a time, as their scores are kept small, and each of these
+    blocks reads all item vectors: the cost of a user grows with the square of the items.
+    """
+    torch.set_num_threads(1)
+    data = PreparedData.open(prepared)
+    changes = [f"tower.dimension={dimension}", f"training.validation_users={users}"]
+    experiment = load_experiment("youtubednn", changes)
+    trainer = Trainer(Run(run, experiment, data.folder, data.fingerprint), data, lambda line: None)
+    assert trainer.users is not None
+    begun = time.process_time()
+    trainer.validation_metric(trainer.users)
+    count = len(trainer.users.users)
+    return {"users": count, "seconds_per_user": (time.process_time() - begun) / count}
+
+
+# Of a large catalog the transformer's full softmax would be slow, as its experiment says.
+SAMPLED = 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=1024}}'
+EXPERIMENTS: dict[str, tuple[str, ...]] = {"youtubednn": (), "transformer": (SAMPLED,)}
+EVENTS = 300_000
+# Memory does not depend on their number, and a ranking of a million items takes long.
+VALIDATED = "training.validation_users=1000"
+ONE_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes that a training depends on: rows of the item table, their width, events of a history."""
+
+    items: int
+    dimension: int
+    history: int
+
+
+STEPS = (Shape(20_000, 64, 50), Shape(20_000, 128, 50), Shape(20_000, 64, 200), Shape(20_000, 128, 200))
+RUNS = (*STEPS, Shape(1_000_000, 64, 50), Shape(1_000_000, 128, 50))
+# With as many users as take some seconds.
+VALIDATIONS = (
+    (Shape(20_000, 64, 50), 4096),
+    (Shape(200_000, 64, 50), 512),
+    (Shape(1_000_000, 64, 50), 64),
+    (Shape(1_000_000, 128, 50), 64),
+)
+QUICK_STEPS = (Shape(2_000, 16, 10),)
+QUICK_VALIDATIONS = ((Shape(2_000, 16, 10), 16),)
+
+
+def log_of(shape: Shape, folder: Path, least_events: int = EVENTS) -> Path:
+    """Prepare a log in which every item occurs, or find it; returns the prepared folder."""
+    target = folder / f"items_{shape.items}_history_{shape.history}"
+    if target.exists():
+        return target
+    users = ceil(max(least_events, shape.items) / shape.history)
+    events = users * shape.history
+    random = np.random.default_rng(0)
+    items = np.concatenate([np.arange(shape.items), random.integers(0, shape.items, events)])[:events]
+    log = {
+        "user_id": np.repeat(np.arange(users), shape.history),
+        "item_id": random.permutation(items),
+        "timestamp": ONE_DAY * np.tile(np.arange(shape.history), users) + random.integers(0, ONE_DAY),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(log).write_parquet(folder / "log.parquet")
+    turret_cost("data", "prepare", folder / "log.parquet", "--to", target)
+    return target
+
+
+def changes_of(experiment: str, shape: Shape) -> list[str]:
+    """The settings of the experiment for that shape."""
+    return [
+        f"tower.dimension={shape.dimension}",
+        f"tower.user.history_length={shape.history}",
+        *EXPERIMENTS[experiment],
+    ]
+
+
+def measure_steps(experiment: str, shape: Shape, folder: Path) -> dict[str, float]:
+    """The cost of steps in one thread."""
+    changes = changes_of(experiment, shape)
+    # As `turret train` sets it: threads that spin would count.
+    log, run = log_of(shape, folder), folder / "run"
+    return alone(timed_steps, log, run, experiment, changes, OMP_WAIT_POLICY="PASSIVE")
+
+
+def measure_run(experiment: str, shape: Shape, folder: Path) -> dict[str, float]:
+    """The peak of `turret train` for one epoch, and the bytes that it writes."""
+    run = folder / "run"
+    words: list[object] = ["train", "--data", log_of(shape, folder), "--run", run, "--overwrite"]
+    for change in ("training.epochs=1", VALIDATED, *changes_of(experiment, shape)):
+        words += ["--set", change]
+    cost = turret_cost(*words, "--experiment", experiment)
+    return asdict(cost) | {"run_mb": folder_mb(run)}
+
+
+def measure_validation(folder: Path, quick: bool) -> list[dict[str, Any]]:
+    """Processor seconds of one thread for a user of the validation, by catalog and width."""
+    return [
+        asdict(shape)
+        | alone(timed_validation, log_of(shape, folder), folder / "ranked", shape.dimension, users)
+        for shape, users in (QUICK_VALIDATIONS if quick else VALIDATIONS)
+    ]
+
+
+def folder_mb(folder: Path) -> float:
+    """Megabytes (10^6 bytes) of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+def measure_training(folder: Path, quick: bool) -> dict[str, Any]:
+    """All points, by experiment."""
+    steps_at, runs_at = (QUICK_STEPS, QUICK_STEPS) if quick else (STEPS, RUNS)
+    figures: dict[str, Any] = {}
+    for experiment in EXPERIMENTS:
+        steps = [asdict(at) | measure_steps(experiment, at, folder) for at in steps_at]
+        figures[experiment] = {
+            "changes": list(EXPERIMENTS[experiment]),
+            "steps": steps,
+            "runs": [asdict(at) | measure_run(experiment, at, folder) for at in runs_at],
+        }
+    return figures
+
+
+POLL = 0.05  # seconds between two looks at a folder that grows
+
+
+@dataclass(frozen=True)
+class Log:
+    """How many events a log has, and how many users and items they are drawn from."""
+
+    events: int
+    users: int
+    items: int
+
+
+LOGS = (
+    Log(1_000_000, 20_000, 5_000),
+    Log(10_000_000, 200_000, 50_000),
+    Log(10_000_000, 2_000_000, 50_000),
+    Log(10_000_000, 200_000, 1_000_000),
+    Log(30_000_000, 600_000, 150_000),
+)
+QUICK = (Log(20_000, 400, 100),)
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[list[float]]:
+    """Gives the megabytes of the folder, of which the last are the most so far."""
+    most, ended = [0.0], threading.Event()
+
+    def look() -> None:
+        while not ended.wait(POLL):
+            try:
+                most.append(max(most[-1], folder_mb(folder)))
+            except FileNotFoundError:  # renamed meanwhile
+                continue
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield most
+    finally:
+        ended.set()
+        thread.join()
+
+
+def write_items(path: Path, items: int) -> None:
+    """Write so many items with titles of four words, as the synthetic shop has them."""
+    random = np.random.default_rng(1)
+    genres = np.array(list(GENRES))
+    words = np.array(sorted({word for pair in GENRES.values() for part in pair for word in part.split()}))
+
+    def joined(choices: NDArray[np.str_], count: int, separator: str) -> pl.Expr:
+        columns = [pl.lit(pl.Series(random.choice(choices, items))) for _ in range(count)]
+        return pl.concat_str(columns, separator=separator)
+
+    pl.select(
+        item_id=pl.int_range(items),
+        title=joined(words, 4, " "),
+        genres=joined(genres, 2, "|"),
+        price=pl.lit(pl.Series(random.gamma(2, 10, items).round(2))),
+        released=pl.lit(pl.Series(START + random.integers(0, PERIOD, items))),
+    ).write_parquet(path)
+
+
+def measure_log(log: Log, folder: Path) -> dict[str, Any]:
+    """Prepare one log with its items, and count its users, items and events."""
+    source, target, items = folder / "log", folder / "work" / "prepared", folder / "items.parquet"
+    shutil.rmtree(folder, ignore_errors=True)
+    target.parent.mkdir(parents=True)
+    write_log(source, log.events, log.users, log.items)
+    write_items(items, log.items)
+    with watched(target.parent) as most:
+        cost = turret_cost("data", "prepare", source, "--items", items, "--to", target)
+    data = PreparedData.open(target)
+    return {
+        "events": log.events,
+        "users": len(data.users),
+        "items": len(data.item_ids),
+        **asdict(cost),
+        "prepared_mb": folder_mb(target),
+        "work_mb": max(most[-1], folder_mb(target)),
+    }
+
+
+def measure_preparation(folder: Path, quick: bool) -> list[dict[str, Any]]:
+    """All logs, one after the other."""
+    return [measure_log(log, folder / "log") for log in (QUICK if quick else LOGS)]
