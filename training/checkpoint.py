@@ -17,7 +17,14 @@ from turret.training.errors import TrainingError
 
 _OBJECTIVE = "objective."
 # As safetensors calls them.
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "I64": torch.int64,
+    "BOOL": torch.bool,
+}
 
 
 @dataclass
@@ -83,14 +90,11 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint. Raises TrainingError for any other file."""
-    tensors, metadata = _read(path)
-    try:
-        checkpoint = Checkpoint({}, {}, {}, {}, {}, Progress(**json.loads(metadata["progress"])))
-        for key, tensor in tensors.items():
+    checkpoint = Checkpoint({}, {}, {}, {}, {}, load_progress(path))
+    with safe_open(path, framework="pt") as stored:
+        for key in list(stored.keys()):
             group, name = key.split(".", 1)
-            vars(checkpoint)[group][name] = tensor
-    except (KeyError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
+            vars(checkpoint)[group][name] = stored.get_tensor(key)
     return checkpoint
 
 
@@ -100,18 +104,10 @@ def load_progress(path: Path) -> Progress:
         # For torch, the whole file would count as memory of the process.
         with safe_open(path, framework="numpy") as stored:
             return Progress(**json.loads((stored.metadata() or {})["progress"]))
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a file and its metadata."""
-    try:
-        with safe_open(path, framework="pt") as stored:
-            names = list(stored.keys())
-            return {name: stored.get_tensor(name) for name in names}, stored.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
 
 
 def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
@@ -121,15 +117,24 @@ def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def load_model(path: Path, model: nn.Module) -> None:
-    """Load the model's parameters from a file of `save_tensors`; the objective's are ignored."""
-    tensors, _ = _read(path)
-    _load(path, model, _of_model(tensors))
-
-
 def map_model(path: Path, model: nn.Module) -> None:
-    """Put the parameters of such a file in place of the model's own, mapped for reading alone."""
-    _load(path, model, _of_model(mapped_tensors(path)), assign=True)
+    """Put the model's parameters of a file of `all_parameters` in place of its own, mapped for reading."""
+    tensors = mapped_tensors(path)
+    _load(path, model, {name: tensors[name] for name in tensors if not name.startswith(_OBJECTIVE)})
+
+
+def load_objective(path: Path, objective: nn.Module) -> None:
+    """Put the objective's parameters of such a file in place of its own, mapped for reading."""
+    tensors = mapped_tensors(path)
+    names = (name for name in tensors if name.startswith(_OBJECTIVE))
+    _load(path, objective, {name.removeprefix(_OBJECTIVE): tensors[name] for name in names})
+
+
+def _load(path: Path, module: nn.Module, tensors: dict[str, Tensor]) -> None:
+    try:
+        module.load_state_dict(tensors, assign=True)
+    except RuntimeError as error:
+        raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None
 
 
 def mapped_tensors(path: Path) -> dict[str, Tensor]:
@@ -155,21 +160,3 @@ def mapped_tensors(path: Path) -> dict[str, Tensor]:
 def _tensor(data: Tensor, entry: dict[str, Any]) -> Tensor:
     first, end = entry["data_offsets"]
     return data[first:end].view(_DTYPES[entry["dtype"]]).view(entry["shape"])
-
-
-def load_objective(path: Path, objective: nn.Module) -> None:
-    """Load the objective's parameters from a file of `save_tensors`; the model's are ignored."""
-    tensors, _ = _read(path)
-    names = (name for name in tensors if name.startswith(_OBJECTIVE))
-    _load(path, objective, {name.removeprefix(_OBJECTIVE): tensors[name] for name in names})
-
-
-def _of_model(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value for name, value in tensors.items() if not name.startswith(_OBJECTIVE)}
-
-
-def _load(path: Path, module: nn.Module, tensors: dict[str, Tensor], assign: bool = False) -> None:
-    try:
-        module.load_state_dict(tensors, assign=assign)
-    except RuntimeError as error:
-        raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None

@@ -18,13 +18,7 @@ from turret.data.prepared import PreparedData
 from turret.tower.layers.feature_layers import Table, tables_by
 from turret.tower.towers.model import TwoTowers
 from turret.training.baselines.registry import chosen_baselines, fitted_scores
-from turret.training.checkpoint import (
-    Progress,
-    load_model,
-    load_objective,
-    load_progress,
-    map_model,
-)
+from turret.training.checkpoint import Progress, load_objective, load_progress, map_model
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import write_experiment
 from turret.training.errors import TrainingError
@@ -121,25 +115,18 @@ class Run:
         return data
 
     def open_model(self, data: PreparedData) -> TwoTowers:
-        """Load the trained towers. Raises TrainingError before the first evaluation of a run."""
-        model = build_model(self.experiment, data)
-        load_model(self._saved_model(), model)
-        return model.eval()
+        """The trained towers for reading alone, mapped from their file.
 
-    def map_model(self, data: PreparedData) -> TwoTowers:
-        """The trained towers for reading alone, mapped from their file; errors as `open_model`."""
-        saved = self._saved_model()
-        with tables_by(Table.without_rows):
-            model = build_model(self.experiment, data)
-        map_model(saved, model)
-        return model.eval()
-
-    def _saved_model(self) -> Path:
+        Raises TrainingError before the first evaluation of a run.
+        """
         if not (self.folder / MODEL).is_file():
             raise TrainingError(
                 f"{self.folder}: no model was saved yet; let `turret train` reach its first evaluation."
             )
-        return self.folder / MODEL
+        with tables_by(Table.without_rows):
+            model = build_model(self.experiment, data)
+        map_model(self.folder / MODEL, model)
+        return model.eval()
 
     def open_scores(self, data: PreparedData) -> CatalogScores | None:
         """The objective's scores if its loss does not rank by inner products, else None."""
@@ -169,7 +156,7 @@ class Run:
         evaluated = evaluate_rankers(
             {
                 TOWERS: lambda: tower_scores(
-                    self.map_model(data), data, part, data.item_counts("train"), self.open_scores(data)
+                    self.open_model(data), data, part, data.item_counts("train"), self.open_scores(data)
                 ),
                 **{one.name: partial(fitted_scores, one, data, part, limits) for one in chosen},
             },

@@ -70,17 +70,16 @@ def test_only_the_data_of_a_run_is_opened(tmp_path: Path, handmade: PreparedData
 def test_the_saved_model_is_the_one_that_is_opened(tmp_path: Path, handmade: PreparedData) -> None:
     """Ready to answer: without dropout."""
     run = run_in(tmp_path, handmade, training={"seed": 1})
-    for way in (run.open_model, run.map_model):
-        with pytest.raises(TrainingError, match="no model was saved yet"):
-            way(handmade)
+    with pytest.raises(TrainingError, match="no model was saved yet"):
+        run.open_model(handmade)
     trained = {
         name: torch.full_like(t, 0.5)
         for name, t in build_model(run.experiment, handmade).state_dict().items()
     }
     save_tensors(tmp_path / MODEL, trained)
-    for opened in (run.open_model(handmade), run.map_model(handmade)):
-        assert not opened.training
-        assert all(torch.equal(value, trained[name]) for name, value in opened.state_dict().items())
+    opened = run.open_model(handmade)
+    assert not opened.training
+    assert all(torch.equal(value, trained[name]) for name, value in opened.state_dict().items())
 
 
 def test_the_age_of_an_example_needs_times(handmade: PreparedData, shop: PreparedData) -> None:
