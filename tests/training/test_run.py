@@ -38,24 +38,16 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path, handmade: PreparedData)
     assert [path.name for path in run.folder.iterdir()] == [RUN]
 
 
-def test_a_run_knows_the_bundle_that_it_began_from(
+def test_a_run_knows_its_data_and_its_bundle_from_any_folder(
     tmp_path: Path, handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From any folder, too."""
-    monkeypatch.chdir(tmp_path)
-    begun = Run(tmp_path, ExperimentConfig(), handmade.folder, handmade.fingerprint, Path("bundles/spring"))
-    begun.write()
-    assert Run.read(tmp_path).origin == tmp_path / "bundles" / "spring"
-
-
-def test_a_run_knows_its_data_from_any_folder(
-    tmp_path: Path, handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The path is stored whole, so that later commands can be typed elsewhere."""
+    """Paths are stored whole, so that later commands can be typed elsewhere."""
     monkeypatch.chdir(handmade.folder.parent)
-    Run(tmp_path, ExperimentConfig(), Path(handmade.folder.name), handmade.fingerprint).write()
+    data = Path(handmade.folder.name)
+    Run(tmp_path, ExperimentConfig(), data, handmade.fingerprint, Path("bundles/spring")).write()
     monkeypatch.chdir(tmp_path)
     assert Run.read(tmp_path).open_data().fingerprint == handmade.fingerprint
+    assert Run.read(tmp_path).origin == handmade.folder.parent / "bundles" / "spring"
 
 
 def test_only_the_data_of_a_run_is_opened(tmp_path: Path, handmade: PreparedData, shop: PreparedData) -> None:
