@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from turret.data.files import new_file
-from turret.training.errors import TrainingError
+from turret.training.errors import TrainingError, naming_damage
 
-_OBJECTIVE = "objective."
+_OBJECTIVE, _AGAIN = "objective.", "train again with --overwrite"
 # As safetensors calls them.
 _DTYPES = {
     "F64": torch.float64,
@@ -100,14 +100,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 def load_progress(path: Path) -> Progress:
     """Read the progress alone of a checkpoint. Raises TrainingError for any other file."""
-    try:
-        # For torch, the whole file would count as memory of the process.
-        with safe_open(path, framework="numpy") as stored:
-            return Progress(**json.loads((stored.metadata() or {})["progress"]))
-    except (OSError, SafetensorError) as error:
-        raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
+    # For torch, the whole file would count as memory of the process.
+    with naming_damage(path, _AGAIN, OSError, SafetensorError), safe_open(path, framework="numpy") as stored:
+        return Progress(**json.loads((stored.metadata() or {})["progress"]))
 
 
 def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
@@ -143,7 +138,7 @@ def mapped_tensors(path: Path) -> dict[str, Tensor]:
     A tensor that is written to ends the process. safetensors maps a file for writing, which counts as memory.
     Raises TrainingError for any other file.
     """
-    try:
+    with naming_damage(path, _AGAIN, OSError, SafetensorError):
         with safe_open(path, framework="numpy") as checked:
             names = list(checked.keys())
         file = np.memmap(path, np.uint8, "r")
@@ -153,8 +148,6 @@ def mapped_tensors(path: Path) -> dict[str, Tensor]:
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             data = torch.from_numpy(file[start:])
         return {name: _tensor(data, header[name]) for name in names}
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
 
 
 def _tensor(data: Tensor, entry: dict[str, Any]) -> Tensor:

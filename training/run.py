@@ -21,7 +21,7 @@ from turret.training.baselines.registry import chosen_baselines, fitted_scores
 from turret.training.checkpoint import Progress, load_objective, load_progress, map_model
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import write_experiment
-from turret.training.errors import TrainingError
+from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.per_user import save_per_user
 from turret.training.evaluation.ranking import CatalogScores, tower_scores
@@ -79,26 +79,27 @@ class Run:
     @classmethod
     def read(cls, folder: Path) -> "Run":
         """Read `run.json`. Raises TrainingError when the folder holds no run."""
-        try:
-            stored = json.loads((folder / RUN).read_text(encoding="utf-8"))
-            if not isinstance(stored["experiment"], dict):
-                raise TypeError("its experiment is no object")
-            experiment = override(ExperimentConfig, stored["experiment"], path=folder / RUN)
-            origin = None if stored["origin"] is None else Path(stored["origin"])
-            data, fingerprint = Path(stored["data"]), str(stored["fingerprint"])
-            choice, launch = stored.get("auto"), stored.get("launch")
-            return cls(folder, experiment, data, fingerprint, origin, choice, launch)
-        except FileNotFoundError:
+        path = folder / RUN
+        if not path.is_file():
             if (folder / SEEDS).is_file():
                 first = min(folder.glob("seed-*"), default=folder / "seed-0")
                 raise TrainingError(
                     f"{folder} holds the runs of several seeds; name one of them, such as {first}."
-                ) from None
-            raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None
-        except ConfigurationError as error:
-            raise TrainingError(f"{error}; install the package that adds it, or train again.") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrainingError(f"{folder / RUN}: it can't be read ({error!r}); train again.") from None
+                )
+            raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.")
+        with naming_damage(path, "train again"):
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(stored["experiment"], dict):
+                raise TypeError("its experiment is no object")
+            try:
+                experiment = override(ExperimentConfig, stored["experiment"], path=path)
+            except ConfigurationError as error:
+                raise TrainingError(f"{error}; install the package that adds it, or train again.") from None
+            origin = None if stored["origin"] is None else Path(stored["origin"])
+            data, fingerprint = Path(stored["data"]), str(stored["fingerprint"])
+            return cls(
+                folder, experiment, data, fingerprint, origin, stored.get("auto"), stored.get("launch")
+            )
 
     def open_data(self, folder: Path | None = None) -> PreparedData:
         """Open the prepared data of this run, from its stored path or from `folder`.
@@ -184,21 +185,16 @@ class Run:
 
     def metrics(self) -> dict[str, Any]:
         """The evaluation reports by part; empty if they are about an earlier model."""
-        try:
-            stored = json.loads((self.folder / METRICS).read_text(encoding="utf-8"))
+        path, file = self.folder / METRICS, self.folder / MODEL
+        if not (path.is_file() and file.is_file()):
+            return {}
+        with naming_damage(path, "delete it and evaluate again"):
+            stored = json.loads(path.read_text(encoding="utf-8"))
             reports: dict[str, Any] = stored["reports"]
             model = stored["model"]
             # A model of gigabytes is read again only where its file is another one, such as a copy.
-            is_same = model["state"] == self._model_state()
-            if not is_same and model["sha256"] != hash_file(self.folder / MODEL).sha256:
-                return {}
-        except FileNotFoundError:
-            return {}
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrainingError(
-                f"{self.folder / METRICS}: it can't be read ({error!r}); delete it and evaluate again."
-            ) from None
-        return reports
+            is_same = model["state"] == self._model_state() or model["sha256"] == hash_file(file).sha256
+        return reports if is_same else {}
 
     def _model_state(self) -> list[int]:
         status = (self.folder / MODEL).stat()

@@ -197,7 +197,7 @@ def test_a_run_that_cannot_begin_leaves_the_old_one(shop: PreparedData, own: Run
 def test_a_checkpoint_of_another_model_is_refused(shop: PreparedData, own: Run, evaluated: Run) -> None:
     """Resuming with a file that is no checkpoint, or not this model's, ends in a sentence."""
     shutil.copy(own.folder / MODEL, own.folder / CHECKPOINT)
-    with pytest.raises(TrainingError, match="not a checkpoint"):
+    with pytest.raises(TrainingError, match=r"it can't be read .*progress"):
         train(own, shop, resume=True)
     shutil.copy(evaluated.folder / CHECKPOINT, own.folder / CHECKPOINT)
     with pytest.raises(TrainingError, match="another model"):

@@ -12,7 +12,7 @@ import numpy as np
 from turret.data.text import WIDTH, figure, text_table
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.errors import TrainingError
+from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, differences, summarise
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.table import distinct_metrics
@@ -67,15 +67,11 @@ class SeedRuns:
             TrainingError: its seeds.json is damaged.
         """
         path = folder / SEEDS
-        try:
+        if not path.is_file():
+            return None
+        with naming_damage(path, "delete it, and train again"):
             stored = json.loads(path.read_text(encoding="utf-8"))
             return cls(folder, tuple(int(seed) for seed in stored["seeds"]))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrainingError(
-                f"{path}: it can't be read ({error!r}); delete it, and train again."
-            ) from None
 
     def with_seeds(self, seeds: Iterable[int]) -> "SeedRuns":
         """The same folder with more seeds, in rising order."""

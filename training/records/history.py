@@ -8,7 +8,7 @@ from typing import Any
 
 from turret.data.files import new_file
 from turret.training.checkpoint import Progress
-from turret.training.errors import TrainingError
+from turret.training.errors import naming_damage
 from turret.training.records.environment import record_environment
 from turret.training.records.loggers import OpenLoggers
 
@@ -33,13 +33,9 @@ def load_history(folder: Path) -> list[dict[str, Any]]:
     path, entries = folder / HISTORY, []
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     for number, line in enumerate(lines, start=1):
-        try:
+        with naming_damage(f"{path}, line {number}", "delete the line, or train again"):
             entry = json.loads(line)
             entry["step"], entry["epoch"], entry["seconds"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrainingError(
-                f"{path}, line {number}: it can't be read ({error!r}); delete the line, or train again."
-            ) from None
         entries.append(entry)
     return entries
 
