@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tests.training.conftest import check_resumed, train_and_keep
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -132,20 +133,8 @@ def test_what_a_sampler_remembers_is_resumed_with(
     monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
     objective = {"loss": "sampled_softmax", "sampler": sampler}
     whole = run_of(tmp_path / "whole", shop, objective, checkpoint_every=5)
-    cut = replace(whole, folder=tmp_path / "cut")
-    save = Trainer.save
-
-    def save_and_keep(trainer: Trainer) -> None:
-        save(trainer)
-        if trainer.progress.step == 5:
-            cut.write()
-            shutil.copy(whole.folder / CHECKPOINT, cut.folder / CHECKPOINT)
-
-    monkeypatch.setattr(Trainer, "save", save_and_keep)
-    trained(whole, shop)
-    train(cut, shop, resume=True, report=lambda _: None)
-    expected, resumed = (load_file(run.folder / CHECKPOINT) for run in (whole, cut))
-    assert all(torch.equal(resumed[name], tensor) for name, tensor in expected.items())
+    cut = train_and_keep(whole, shop, 5, monkeypatch)
+    check_resumed(cut, whole, shop)
 
 
 def losses_of(lines: list[str]) -> list[float]:
@@ -320,10 +309,9 @@ def test_steps_train_the_towers_in_training_mode_along_one_schedule(
     curve = [1e-3 * (0.1 + 0.45 * (1.0 + math.cos(math.pi * number / count))) for number in range(count)]
     # An epoch may have a step less than is planned for.
     assert rates == pytest.approx(curve, rel=0.05)
-    losses = [float(line.split("loss ")[1].split(",")[0]) for line in lines if ": loss " in line]
     for epoch, some in enumerate((weighed[: count // 2], weighed[count // 2 :])):
         mean = sum(loss * size for loss, size in some) / sum(size for _, size in some)
-        assert losses[epoch] == pytest.approx(mean, abs=1e-4)
+        assert losses_of(lines)[epoch] == pytest.approx(mean, abs=1e-4)
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
