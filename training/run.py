@@ -80,26 +80,25 @@ class Run:
     def read(cls, folder: Path) -> "Run":
         """Read `run.json`. Raises TrainingError when the folder holds no run."""
         path = folder / RUN
-        if not path.is_file():
+        try:
+            with naming_damage(path, "train again"):
+                stored = json.loads(path.read_text(encoding="utf-8"))
+                if not isinstance(stored["experiment"], dict):
+                    raise TypeError("its experiment is no object")
+                experiment = override(ExperimentConfig, stored["experiment"], path=path)
+                origin = None if stored["origin"] is None else Path(stored["origin"])
+                data, fingerprint = Path(stored["data"]), str(stored["fingerprint"])
+                choice, launch = stored.get("auto"), stored.get("launch")
+                return cls(folder, experiment, data, fingerprint, origin, choice, launch)
+        except FileNotFoundError:
             if (folder / SEEDS).is_file():
                 first = min(folder.glob("seed-*"), default=folder / "seed-0")
                 raise TrainingError(
                     f"{folder} holds the runs of several seeds; name one of them, such as {first}."
-                )
-            raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.")
-        with naming_damage(path, "train again"):
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(stored["experiment"], dict):
-                raise TypeError("its experiment is no object")
-            try:
-                experiment = override(ExperimentConfig, stored["experiment"], path=path)
-            except ConfigurationError as error:
-                raise TrainingError(f"{error}; install the package that adds it, or train again.") from None
-            origin = None if stored["origin"] is None else Path(stored["origin"])
-            data, fingerprint = Path(stored["data"]), str(stored["fingerprint"])
-            return cls(
-                folder, experiment, data, fingerprint, origin, stored.get("auto"), stored.get("launch")
-            )
+                ) from None
+            raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None
+        except ConfigurationError as error:
+            raise TrainingError(f"{error}; install the package that adds it, or train again.") from None
 
     def open_data(self, folder: Path | None = None) -> PreparedData:
         """Open the prepared data of this run, from its stored path or from `folder`.
