@@ -13,11 +13,18 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from turret.data.files import new_file
-from turret.training.errors import TrainingError
+from turret.training.errors import TrainingError, naming_damage
 
-_OBJECTIVE = "objective."
+_OBJECTIVE, _AGAIN = "objective.", "train again with --overwrite"
 # As safetensors calls them.
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "I64": torch.int64,
+    "BOOL": torch.bool,
+}
 
 
 @dataclass
@@ -83,35 +90,19 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint. Raises TrainingError for any other file."""
-    tensors, metadata = _read(path)
-    try:
-        checkpoint = Checkpoint({}, {}, {}, {}, {}, Progress(**json.loads(metadata["progress"])))
-        for key, tensor in tensors.items():
+    checkpoint = Checkpoint({}, {}, {}, {}, {}, load_progress(path))
+    with safe_open(path, framework="pt") as stored:
+        for key in list(stored.keys()):
             group, name = key.split(".", 1)
-            vars(checkpoint)[group][name] = tensor
-    except (KeyError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
+            vars(checkpoint)[group][name] = stored.get_tensor(key)
     return checkpoint
 
 
 def load_progress(path: Path) -> Progress:
     """Read the progress alone of a checkpoint. Raises TrainingError for any other file."""
-    try:
-        # For torch, the whole file would count as memory of the process.
-        with safe_open(path, framework="numpy") as stored:
-            return Progress(**json.loads((stored.metadata() or {})["progress"]))
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a file and its metadata."""
-    try:
-        with safe_open(path, framework="pt") as stored:
-            names = list(stored.keys())
-            return {name: stored.get_tensor(name) for name in names}, stored.metadata() or {}
-    except (OSError, SafetensorError) as error:
-        raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
+    # For torch, the whole file would count as memory of the process.
+    with naming_damage(path, _AGAIN, OSError, SafetensorError), safe_open(path, framework="numpy") as stored:
+        return Progress(**json.loads((stored.metadata() or {})["progress"]))
 
 
 def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
@@ -121,15 +112,24 @@ def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def load_model(path: Path, model: nn.Module) -> None:
-    """Load the model's parameters from a file of `save_tensors`; the objective's are ignored."""
-    tensors, _ = _read(path)
-    _load(path, model, _of_model(tensors))
-
-
 def map_model(path: Path, model: nn.Module) -> None:
-    """Put the parameters of such a file in place of the model's own, mapped for reading alone."""
-    _load(path, model, _of_model(mapped_tensors(path)), assign=True)
+    """Put the model's parameters of a file of `all_parameters` in place of its own, mapped for reading."""
+    tensors = mapped_tensors(path)
+    _load(path, model, {name: tensors[name] for name in tensors if not name.startswith(_OBJECTIVE)})
+
+
+def load_objective(path: Path, objective: nn.Module) -> None:
+    """Put the objective's parameters of such a file in place of its own, mapped for reading."""
+    tensors = mapped_tensors(path)
+    names = (name for name in tensors if name.startswith(_OBJECTIVE))
+    _load(path, objective, {name.removeprefix(_OBJECTIVE): tensors[name] for name in names})
+
+
+def _load(path: Path, module: nn.Module, tensors: dict[str, Tensor]) -> None:
+    try:
+        module.load_state_dict(tensors, assign=True)
+    except RuntimeError as error:
+        raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None
 
 
 def mapped_tensors(path: Path) -> dict[str, Tensor]:
@@ -138,7 +138,7 @@ def mapped_tensors(path: Path) -> dict[str, Tensor]:
     A tensor that is written to ends the process. safetensors maps a file for writing, which counts as memory.
     Raises TrainingError for any other file.
     """
-    try:
+    with naming_damage(path, _AGAIN, OSError, SafetensorError):
         with safe_open(path, framework="numpy") as checked:
             names = list(checked.keys())
         file = np.memmap(path, np.uint8, "r")
@@ -148,28 +148,8 @@ def mapped_tensors(path: Path) -> dict[str, Tensor]:
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             data = torch.from_numpy(file[start:])
         return {name: _tensor(data, header[name]) for name in names}
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
 
 
 def _tensor(data: Tensor, entry: dict[str, Any]) -> Tensor:
     first, end = entry["data_offsets"]
     return data[first:end].view(_DTYPES[entry["dtype"]]).view(entry["shape"])
-
-
-def load_objective(path: Path, objective: nn.Module) -> None:
-    """Load the objective's parameters from a file of `save_tensors`; the model's are ignored."""
-    tensors, _ = _read(path)
-    names = (name for name in tensors if name.startswith(_OBJECTIVE))
-    _load(path, objective, {name.removeprefix(_OBJECTIVE): tensors[name] for name in names})
-
-
-def _of_model(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value for name, value in tensors.items() if not name.startswith(_OBJECTIVE)}
-
-
-def _load(path: Path, module: nn.Module, tensors: dict[str, Tensor], assign: bool = False) -> None:
-    try:
-        module.load_state_dict(tensors, assign=assign)
-    except RuntimeError as error:
-        raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None

@@ -161,11 +161,7 @@ def _resolve_run(request: TrainRequest, seed: int | None = None) -> tuple[Run, P
         )
     if experiment is not None or overrides:
         seeded = overrides if seed is None else [*overrides, f"training.seed={seed}"]
-        if not _began_with(run, experiment, seeded):
-            raise TrainingError(
-                f"--resume: {folder} was begun with other settings, and keeps them; leave out --experiment "
-                "and --set, or start another run with --run."
-            )
+        check_begun_with(run, _requested(run, experiment, seeded))
     return run, run.open_data(request.data)
 
 
@@ -211,12 +207,20 @@ def _began_from(run: Run, origin: Path) -> bool:
     return False
 
 
-def _began_with(run: Run, experiment: str | None, overrides: Sequence[str]) -> bool:
-    if experiment == AUTO:
-        return run.choice is not None and run.experiment == with_settings(
-            run.experiment, parse_overrides(overrides)
+def check_begun_with(run: Run, experiment: ExperimentConfig | None) -> None:
+    """Raise TrainingError unless a run that is resumed was begun with this experiment."""
+    if experiment != run.experiment:
+        raise TrainingError(
+            f"--resume: {run.folder} was begun with other settings, and keeps them; leave out --experiment "
+            "and --set, or start another run with --run."
         )
-    return run.experiment == _experiment(experiment, overrides, run.origin)
+
+
+def _requested(run: Run, experiment: str | None, overrides: Sequence[str]) -> ExperimentConfig | None:
+    """The experiment that is requested for a run that exists; None for a choice that it has not made."""
+    if experiment != AUTO:
+        return _experiment(experiment, overrides, run.origin)
+    return None if run.choice is None else with_settings(run.experiment, parse_overrides(overrides))
 
 
 def _train_seeds(request: TrainRequest, seeds: Sequence[int], known: SeedRuns | None) -> None:

@@ -46,7 +46,11 @@ def naming_lack_of_memory(sentence: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not _is_of_memory(error):
+        import torch
+
+        # On the CPU torch raises a plain RuntimeError.
+        of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+        if not of_memory:
             raise
         raise TrainingError(sentence) from error
 
@@ -58,10 +62,3 @@ def too_large_training(processes: int) -> str:
         f"the training does not fit into the memory of {each}; lower training.batch_size or "
         "tower.dimension, or leave out rare items: turret data prepare --min-item-events."
     )
-
-
-def _is_of_memory(error: Exception) -> bool:
-    import torch
-
-    # On the CPU torch raises a plain RuntimeError.
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)

@@ -20,16 +20,10 @@ from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
 from turret.training.baselines.registry import chosen_baselines, fitted_scores
-from turret.training.checkpoint import (
-    Progress,
-    load_model,
-    load_objective,
-    load_progress,
-    map_model,
-)
+from turret.training.checkpoint import Progress, load_objective, load_progress, map_model
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import write_experiment
-from turret.training.errors import TrainingError
+from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.per_user import save_per_user
 from turret.training.evaluation.ranking import CatalogScores, tower_scores
@@ -87,15 +81,17 @@ class Run:
     @classmethod
     def read(cls, folder: Path) -> "Run":
         """Read `run.json`. Raises TrainingError when the folder holds no run."""
+        path = folder / RUN
         try:
-            stored = json.loads((folder / RUN).read_text(encoding="utf-8"))
-            if not isinstance(stored["experiment"], dict):
-                raise TypeError("its experiment is no object")
-            experiment = override(ExperimentConfig, stored["experiment"], path=folder / RUN)
-            origin = None if stored["origin"] is None else Path(stored["origin"])
-            data, fingerprint = Path(stored["data"]), str(stored["fingerprint"])
-            choice, launch = stored.get("auto"), stored.get("launch")
-            return cls(folder, experiment, data, fingerprint, origin, choice, launch)
+            with naming_damage(path, "train again"):
+                stored = json.loads(path.read_text(encoding="utf-8"))
+                if not isinstance(stored["experiment"], dict):
+                    raise TypeError("its experiment is no object")
+                experiment = override(ExperimentConfig, stored["experiment"], path=path)
+                origin = None if stored["origin"] is None else Path(stored["origin"])
+                data, fingerprint = Path(stored["data"]), str(stored["fingerprint"])
+                choice, launch = stored.get("auto"), stored.get("launch")
+                return cls(folder, experiment, data, fingerprint, origin, choice, launch)
         except FileNotFoundError:
             if (folder / SEEDS).is_file():
                 first = min(folder.glob("seed-*"), default=folder / "seed-0")
@@ -105,8 +101,6 @@ class Run:
             raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None
         except ConfigurationError as error:
             raise TrainingError(f"{error}; install the package that adds it, or train again.") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrainingError(f"{folder / RUN}: it can't be read ({error!r}); train again.") from None
 
     def open_data(self, folder: Path | None = None) -> PreparedData:
         """Open the prepared data of this run, from its stored path or from `folder`.
@@ -123,25 +117,18 @@ class Run:
         return data
 
     def open_model(self, data: PreparedData) -> TwoTowers:
-        """Load the trained towers. Raises TrainingError before the first evaluation of a run."""
-        model = build_model(self.experiment, data)
-        load_model(self._saved_model(), model)
-        return model.eval()
+        """The trained towers for reading alone, mapped from their file.
 
-    def map_model(self, data: PreparedData) -> TwoTowers:
-        """The trained towers for reading alone, mapped from their file; errors as `open_model`."""
-        saved = self._saved_model()
-        with tables_by(Table.without_rows):
-            model = build_model(self.experiment, data)
-        map_model(saved, model)
-        return model.eval()
-
-    def _saved_model(self) -> Path:
+        Raises TrainingError before the first evaluation of a run.
+        """
         if not (self.folder / MODEL).is_file():
             raise TrainingError(
                 f"{self.folder}: no model was saved yet; let `turret train` reach its first evaluation."
             )
-        return self.folder / MODEL
+        with tables_by(Table.without_rows):
+            model = build_model(self.experiment, data)
+        map_model(self.folder / MODEL, model)
+        return model.eval()
 
     def open_scores(self, data: PreparedData) -> CatalogScores | None:
         """The objective's scores if its loss does not rank by inner products, else None."""
@@ -171,7 +158,7 @@ class Run:
         evaluated = evaluate_rankers(
             {
                 TOWERS: lambda: tower_scores(
-                    self.map_model(data), data, part, data.item_counts("train"), self.open_scores(data)
+                    self.open_model(data), data, part, data.item_counts("train"), self.open_scores(data)
                 ),
                 **{one.name: partial(fitted_scores, one, data, part, limits) for one in chosen},
             },
@@ -199,21 +186,16 @@ class Run:
 
     def metrics(self) -> dict[str, Any]:
         """The evaluation reports by part; empty if they are about an earlier model."""
-        try:
-            stored = json.loads((self.folder / METRICS).read_text(encoding="utf-8"))
+        path, file = self.folder / METRICS, self.folder / MODEL
+        if not (path.is_file() and file.is_file()):
+            return {}
+        with naming_damage(path, "delete it and evaluate again"):
+            stored = json.loads(path.read_text(encoding="utf-8"))
             reports: dict[str, Any] = stored["reports"]
             model = stored["model"]
             # A model of gigabytes is read again only where its file is another one, such as a copy.
-            is_same = model["state"] == self._model_state()
-            if not is_same and model["sha256"] != hash_file(self.folder / MODEL).sha256:
-                return {}
-        except FileNotFoundError:
-            return {}
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrainingError(
-                f"{self.folder / METRICS}: it can't be read ({error!r}); delete it and evaluate again."
-            ) from None
-        return reports
+            is_same = model["state"] == self._model_state() or model["sha256"] == hash_file(file).sha256
+        return reports if is_same else {}
 
     def _model_state(self) -> list[int]:
         status = (self.folder / MODEL).stat()

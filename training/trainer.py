@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -95,15 +96,14 @@ class Trainer:
         )
         self.users = validation_users(data, self.settings, self.report)
         self.popularity = data.item_counts("train")  # ranks for users without a history
-        self.loss_of = self._loss_of()
+        # Of a batch, or of this process's part of it.
+        self.loss_of: LossOf = (
+            partial(model_loss, self.objective, self.model)
+            if world.size == 1
+            else ParallelLoss(world, self.objective, self.model)
+        )
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
-
-    def _loss_of(self) -> LossOf:
-        """The loss of a batch, or of this process's part of it."""
-        if self.world.size == 1:
-            return lambda batch, random: model_loss(self.objective, self.model, batch, random)
-        return ParallelLoss(self.world, self.objective, self.model)
 
     def report_warm_start(self, transfer: TransferReport) -> None:
         """Report and validate the copied model, which is the best one until an epoch is better."""

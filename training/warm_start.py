@@ -22,7 +22,7 @@ from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, Vecto
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import ExperimentConfig, named_settings
-from turret.training.errors import TrainingError
+from turret.training.errors import TrainingError, naming_damage
 
 _FEATURES = TypeAdapter(tuple[Feature, ...])
 # Settings that may differ: features are compared separately, and dropout has no parameters.
@@ -59,7 +59,7 @@ class ParentBundle:
                 f"{folder}: this bundle does not say how it was trained, so no warm start is possible; "
                 "export its run again, or train without --from"
             )
-        try:
+        with naming_damage(folder, "copy it again", OSError):
             return cls(
                 folder,
                 json.loads((folder / EXPERIMENT).read_text(encoding="utf-8")),
@@ -68,8 +68,6 @@ class ParentBundle:
                 _FEATURES.validate_json((folder / "user_features.json").read_bytes()),
                 manifest.data_until,
             )
-        except (ValueError, OSError) as error:
-            raise TrainingError(f"{folder}: it can't be read ({error}); copy it again.") from None
 
     def experiment(self, overrides: Sequence[str] = ()) -> ExperimentConfig:
         """The bundle's experiment with `section.key=value` overrides, without its own `training.since`.

@@ -9,7 +9,8 @@ from typing import Any
 
 from turret.arguments import naming_arguments
 from turret.data.prepared import PreparedData
-from turret.training.commands import new_run
+from turret.training.commands import check_begun_with, new_run
+from turret.training.config.named_settings import with_settings
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.export.export import export
 from turret.training.run import Run
@@ -19,10 +20,12 @@ _LOG = logging.getLogger("turret")
 _ARGUMENTS = {
     "--baselines": "baselines=...",
     "--data": "data=...",
+    "--experiment": "experiment=...",
     "--logger": "loggers=...",
     "--overwrite": "overwrite=True",
     "--resume": "resume=True",
     "--run": "folder=...",
+    "--set": "settings=...",
     "--time": "time=...",
 }
 StrPath = str | PathLike[str]
@@ -106,13 +109,14 @@ def train(
         loggers: "tensorboard", "mlflow" or "wandb"; by default TensorBoard, or those of a resumed run.
 
     Raises:
-        TrainingError: `folder` holds a run, `resume` has none to continue or comes with settings, or the
-            experiment can't be trained on this data.
+        TrainingError: `folder` holds a run, `resume` has none to continue or comes with other settings,
+            or the experiment can't be trained on this data.
         ConfigurationError: a setting does not exist, does not fit, or contradicts another.
     """
     prepared = data if isinstance(data, PreparedData) else PreparedData.open(Path(data))
     if resume:
         run = Run.read(Path(folder))
+        check_begun_with(run, with_settings(run.experiment, settings or {}))
         prepared = run.open_data(prepared.folder)
     else:
         run = new_run(Path(folder), prepared, str(experiment), settings or {}, report, overwrite)

@@ -1,10 +1,13 @@
 """Prepared data and runs that the tests of this folder share."""
 
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.support.shops import small_shop
 from turret.data.prepared import PreparedData
@@ -15,8 +18,8 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.randomness import stream
-from turret.training.run import Run, build_model
-from turret.training.trainer import train
+from turret.training.run import CHECKPOINT, Run, build_model
+from turret.training.trainer import Trainer, train
 
 QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8", "evaluation.bootstrap=100"]
 
@@ -113,3 +116,25 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
             PrepareConfig.model_validate({"source": folder / "raw", "user_features": features}), folder / name
         )
     return Grown(*(PreparedData.open(folder / name) for name in parts))
+
+
+def train_and_keep(whole: Run, data: PreparedData, step: int, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Train a run; the other one that is returned has the checkpoint of this step, and no more."""
+    cut, save = replace(whole, folder=whole.folder.parent / "cut"), Trainer.save
+
+    def save_and_keep(trainer: Trainer) -> None:
+        save(trainer)
+        if trainer.progress.step == step:
+            cut.write()
+            shutil.copy(whole.folder / CHECKPOINT, cut.folder / CHECKPOINT)
+
+    monkeypatch.setattr(Trainer, "save", save_and_keep)
+    train(whole, data, report=lambda _: None)
+    return cut
+
+
+def check_resumed(cut: Run, whole: Run, data: PreparedData) -> None:
+    """Assert that a run that is resumed ends bit for bit as the whole one has ended."""
+    train(Run.read(cut.folder), data, resume=True, report=lambda _: None)
+    expected, resumed = (load_file(run.folder / CHECKPOINT) for run in (whole, cut))
+    assert all(torch.equal(resumed[name], tensor) for name, tensor in expected.items())

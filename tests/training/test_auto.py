@@ -93,14 +93,6 @@ def test_data_that_nothing_can_be_trained_on_is_refused_before_a_plan(
         choose(prepare(events, tmp_path / "prepared"), {}, pytest.fail)
 
 
-def test_a_handful_of_events_shows_no_order_either_way(handmade: PreparedData) -> None:
-    """Two of its 18 events repeat one of their user."""
-    facts = facts_of(handmade)
-    assert facts.order.ratio is None
-    assert facts.repeat_share == pytest.approx(2 / 18)
-    assert (facts.item_features, facts.user_features) == ((), ())
-
-
 def test_data_without_a_validation_part_is_told(shop: PreparedData) -> None:
     whole = np.column_stack([shop.offsets[1:], shop.offsets[1:]])
     assert not facts_of(PreparedData(**{**vars(shop), "splits": whole})).has_validation

@@ -120,14 +120,6 @@ def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-5)
 
 
-def test_ease_solves_one_ridge_regression_an_item() -> None:
-    """Each item from all others, with no weight on itself."""
-    random = np.random.default_rng(3)
-    matrix = (random.random((40, 9)) < 0.3).astype(np.float64)
-    found = item_items.ease_weights((matrix.T @ matrix).astype(np.float32), 2.5)
-    np.testing.assert_allclose(found.numpy(), oracle.least_squares_columns(matrix, 2.5), atol=1e-5)
-
-
 def test_ease_ranks_the_most_popular_items_by_its_weights(
     shop: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,6 +206,8 @@ def test_scores_are_those_of_the_service_in_one_memory(absolute: bool) -> None:
         assert torch.equal(scores, served_scores(users, items, scoring))
         addresses.add(scores.data_ptr())
     assert len(addresses) == 1
+    wide, catalog = torch.randn(2, 8, dtype=torch.float64), items.double()
+    assert torch.equal(scores_of(wide, catalog, scoring), served_scores(wide, catalog, scoring))
 
 
 def test_every_metric_agrees_with_plain_loops() -> None:
@@ -386,10 +388,3 @@ def test_the_tables_of_an_evaluation_are_what_they_were() -> None:
     differences = {"popularity": {"ndcg@5": interval(0.2)}, "ease": {"ndcg@5": interval(-0.005)}}
     several = {**shown_report(), "slices": {}, "towers": figures, "popularity": other, "ease": other}
     check_snapshot("evaluation_with_baselines.txt", metrics_table({**several, "differences": differences}))
-
-
-def test_items_of_another_type_get_a_memory_of_that_type() -> None:
-    scores_of, scoring = ReusedScores(), ScoringConfig()
-    for dtype in (torch.float32, torch.float64):
-        users, items = torch.randn(2, 4, dtype=dtype), torch.randn(9, 4, dtype=dtype)
-        assert torch.equal(scores_of(users, items, scoring), served_scores(users, items, scoring))

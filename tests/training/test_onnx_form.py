@@ -86,11 +86,6 @@ def test_raw_user_features_become_the_same_vectors() -> None:
     assert np.abs(ours[0] - ours[2]).max() > 0.01
 
 
-def test_a_tower_of_ids_alone_is_not_exported() -> None:
-    config = TowerConfig.model_validate({"dimension": 6})
-    assert item_tower_onnx(TwoTowers(config, ITEMS, no_features(ITEMS), no_features(4))) is None
-
-
 CASES: dict[str, dict[str, Any]] = {
     "dropped ids": {"id_dropout": 0.3},
     "kept ids": {},

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.optimiser import Optimiser, RowAdam, learning_rate_factor
-from turret.training.run import CHECKPOINT, MODEL, Run
-from turret.training.trainer import Trainer, train
+from turret.training.run import Run
+from turret.training.trainer import Trainer
 
 
 def table() -> torch.nn.Embedding:
@@ -39,18 +38,6 @@ def test_rows_move_as_by_sparse_adam(draws: list[list[int]]) -> None:
             optimiser.step()
     torch.testing.assert_close(mine.weight, other.weight)
     assert not torch.allclose(mine.weight, table().weight)
-
-
-def test_rows_without_a_gradient_stay() -> None:
-    """Also when they have moments from before."""
-    embedding = table()
-    optimiser = RowAdam(embedding.parameters(), lr=0.1)
-    for row in (3, 4):
-        optimiser.zero_grad()
-        embedding(torch.tensor([row])).sum().backward()
-        before = embedding.weight.detach().clone()
-        optimiser.step()
-        assert (embedding.weight != before).any(dim=1).nonzero().tolist() == [[row]]
 
 
 ROWS = torch.tensor([3, 7, 3])
@@ -174,32 +161,6 @@ def test_lazy_tables_are_refused_where_all_rows_change(
     ):
         Trainer(run_of(tmp_path, shop, weight_decay=0.1, tables="lazy"), shop)
     assert Trainer(run_of(tmp_path, shop, tables="lazy"), shop).optimiser.rows is not None
-
-
-def test_a_run_by_the_row_learns_and_resumes(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stopped after an epoch and gone on with, it ends where an undisturbed one ends."""
-    monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
-    train(run_of(tmp_path / "whole", shop), shop)
-    trainer = Trainer(run_of(tmp_path / "cut", shop), shop)
-    trainer.run.write()
-    stop = trainer.save
-
-    def once() -> None:
-        stop()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(trainer, "save", once)
-    with pytest.raises(KeyboardInterrupt):
-        trainer.train()
-    assert (tmp_path / "cut" / CHECKPOINT).is_file()
-    train(run_of(tmp_path / "cut", shop), shop, resume=True)
-    whole, cut = load_file(tmp_path / "whole" / MODEL), load_file(tmp_path / "cut" / MODEL)
-    assert all(torch.equal(whole[name], cut[name]) for name in whole)
-    fresh = Trainer(run_of(tmp_path / "fresh", shop), shop).model.item.table
-    assert fresh is not None
-    assert not torch.equal(fresh.weight, cut["item.table.weight"])
 
 
 def test_rises_then_falls_to_the_decay() -> None:

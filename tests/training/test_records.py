@@ -31,13 +31,7 @@ from turret.training.records.environment import (
     record_environment,
 )
 from turret.training.records.history import HISTORY, Recorder, load_history
-from turret.training.records.loggers import (
-    LOGGERS,
-    Logger,
-    OpenLoggers,
-    check_loggers,
-    stored_loggers,
-)
+from turret.training.records.loggers import LOGGERS, Logger, check_loggers, stored_loggers
 from turret.training.run import Run, remove_run
 from turret.training.trainer import Trainer, train
 
@@ -164,12 +158,12 @@ SETTINGS = {"training.seed": 3, "tower.user.hidden": [8]}
 
 def logged(folder: Path, name: str, step: int = 0, finished: bool = True) -> None:
     """Two measurements from `step` on."""
-    warnings: list[str] = []
-    loggers = OpenLoggers([name], folder, SETTINGS, step, warnings.append)
-    loggers.log(step + 1, {"loss/train": 2.5})
-    loggers.log(step + 2, {"validation/ndcg@10": 0.25})
-    loggers.close(finished)
-    assert warnings == []
+    state = Progress(step=step, finished=finished)
+    recorder = Recorder(folder, SETTINGS, state, [name], pytest.fail)
+    for figures in ({"loss/train": 2.5}, {"validation/ndcg@10": 0.25}):
+        state.step += 1
+        recorder.record(figures)
+    recorder.close()
 
 
 def test_tensorboard_has_every_figure_and_the_settings(tmp_path: Path) -> None:
@@ -266,10 +260,11 @@ def test_a_logger_that_fails_gives_one_warning_and_the_others_go_on(
     monkeypatch.setitem(LOGGERS, "bad", failing(call))
     monkeypatch.setitem(LOGGERS, "good", failing("never"))
     warnings: list[str] = []
-    loggers = OpenLoggers(["bad", "good"], tmp_path, {}, 0, warnings.append)
-    loggers.log(1, {"loss": 1.0})
-    loggers.log(2, {"loss": 1.0})
-    loggers.close(True)
+    recorder = Recorder(tmp_path, {}, Progress(finished=True), ["bad", "good"], warnings.append)
+    recorder.record({"loss": 1.0})
+    recorder.record({"loss": 1.0})
+    recorder.close()
+    assert len(load_history(tmp_path)) == 2
     assert warnings == [
         "The logger bad failed and gets no more figures (ConnectionError: no server at http://host); "
         "training continues, and history.jsonl has every figure."

@@ -38,24 +38,16 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path, handmade: PreparedData)
     assert [path.name for path in run.folder.iterdir()] == [RUN]
 
 
-def test_a_run_knows_the_bundle_that_it_began_from(
+def test_a_run_knows_its_data_and_its_bundle_from_any_folder(
     tmp_path: Path, handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From any folder, too."""
-    monkeypatch.chdir(tmp_path)
-    begun = Run(tmp_path, ExperimentConfig(), handmade.folder, handmade.fingerprint, Path("bundles/spring"))
-    begun.write()
-    assert Run.read(tmp_path).origin == tmp_path / "bundles" / "spring"
-
-
-def test_a_run_knows_its_data_from_any_folder(
-    tmp_path: Path, handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The path is stored whole, so that later commands can be typed elsewhere."""
+    """Paths are stored whole, so that later commands can be typed elsewhere."""
     monkeypatch.chdir(handmade.folder.parent)
-    Run(tmp_path, ExperimentConfig(), Path(handmade.folder.name), handmade.fingerprint).write()
+    data = Path(handmade.folder.name)
+    Run(tmp_path, ExperimentConfig(), data, handmade.fingerprint, Path("bundles/spring")).write()
     monkeypatch.chdir(tmp_path)
     assert Run.read(tmp_path).open_data().fingerprint == handmade.fingerprint
+    assert Run.read(tmp_path).origin == handmade.folder.parent / "bundles" / "spring"
 
 
 def test_only_the_data_of_a_run_is_opened(tmp_path: Path, handmade: PreparedData, shop: PreparedData) -> None:
@@ -70,17 +62,16 @@ def test_only_the_data_of_a_run_is_opened(tmp_path: Path, handmade: PreparedData
 def test_the_saved_model_is_the_one_that_is_opened(tmp_path: Path, handmade: PreparedData) -> None:
     """Ready to answer: without dropout."""
     run = run_in(tmp_path, handmade, training={"seed": 1})
-    for way in (run.open_model, run.map_model):
-        with pytest.raises(TrainingError, match="no model was saved yet"):
-            way(handmade)
+    with pytest.raises(TrainingError, match="no model was saved yet"):
+        run.open_model(handmade)
     trained = {
         name: torch.full_like(t, 0.5)
         for name, t in build_model(run.experiment, handmade).state_dict().items()
     }
     save_tensors(tmp_path / MODEL, trained)
-    for opened in (run.open_model(handmade), run.map_model(handmade)):
-        assert not opened.training
-        assert all(torch.equal(value, trained[name]) for name, value in opened.state_dict().items())
+    opened = run.open_model(handmade)
+    assert not opened.training
+    assert all(torch.equal(value, trained[name]) for name, value in opened.state_dict().items())
 
 
 def test_the_age_of_an_example_needs_times(handmade: PreparedData, shop: PreparedData) -> None:

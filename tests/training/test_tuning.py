@@ -195,6 +195,7 @@ def test_a_study_goes_on_with_its_own_space(softmax_study: StudyRequest, tmp_pat
         (None, ("training.epochs=4",), r"another experiment \(training\.epochs was 3 and is 4\)"),
         ("full_softmax", (), r"another experiment \(training\.epochs was 3 and is 10\)"),
         ("demo", (THREE,), "objective.loss.kind was 'full_softmax' and is 'sampled_softmax'"),
+        ("demo", (THREE,), "was not set and is"),
         (
             "full_softmax",
             (THREE, "training.batch_size=2048"),

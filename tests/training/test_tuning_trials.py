@@ -201,7 +201,7 @@ def test_a_study_ends_with_its_best_trials_and_where_they_are(
     search(folder, shop, 2)
     lines = capsys.readouterr().out.splitlines()
     values = [f"{trial.values[0]:.4f}" for trial in stored(folder)]
-    assert lines[0] == "trial 1 of 2: learning_rate 0.004, hidden [128]"
+    assert lines[0] == "trial 1 of 2: training.learning_rate 0.004, tower.user.hidden [128]"
     best = int(np.argmax(values)) + 1
     run = folder / "trials" / f"{best:04d}"
     assert lines[-1] == f"Best experiment: {folder / 'best.toml'}. Its run: {run}."

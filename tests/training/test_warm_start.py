@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from tests.support.bundle_damage import change_manifest, rewrite
-from tests.training.conftest import Grown
+from tests.training.conftest import Grown, check_resumed, train_and_keep
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
@@ -25,8 +25,8 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.export.export import export
-from turret.training.run import CHECKPOINT, MODEL, Run, build_model
-from turret.training.trainer import Trainer, train
+from turret.training.run import MODEL, Run, build_model
+from turret.training.trainer import train
 from turret.training.warm_start import (
     ParentBundle,
     TransferReport,
@@ -235,21 +235,9 @@ def test_a_warm_start_that_was_interrupted_goes_on_as_if_it_was_not(
     """From its checkpoint alone: the bundle may be gone by then."""
     moved = shutil.copytree(exported({}), tmp_path / "old")
     whole = warm_run(tmp_path / "whole", grown, moved, checkpoint_every=3)
-    cut = replace(whole, folder=tmp_path / "cut")
-    save = Trainer.save
-
-    def save_and_keep(trainer: Trainer) -> None:
-        save(trainer)
-        if trainer.progress.step == 3:
-            cut.write()
-            shutil.copy(whole.folder / CHECKPOINT, cut.folder / CHECKPOINT)
-
-    monkeypatch.setattr(Trainer, "save", save_and_keep)
-    train(whole, grown.after, report=lambda _: None)
+    cut = train_and_keep(whole, grown.after, 3, monkeypatch)
     shutil.rmtree(moved)
-    train(Run.read(cut.folder), grown.after, resume=True, report=lambda _: None)
-    expected, resumed = (load_file(run.folder / CHECKPOINT) for run in (whole, cut))
-    assert all(torch.equal(resumed[name], tensor) for name, tensor in expected.items())
+    check_resumed(cut, whole, grown.after)
 
 
 def test_a_warm_start_that_can_not_begin_leaves_the_run_that_is_there(

@@ -114,6 +114,13 @@ def test_errors_are_turret_errors_that_say_what_would_work(raw: Path, tmp_path: 
     assert not list(tmp_path.iterdir())
 
 
+def test_a_run_is_not_resumed_with_other_settings() -> None:
+    run = trained_shop().run()
+    sentence = r"^resume=True: .* was begun with other settings, .* leave out experiment=\.\.\. and settings="
+    with pytest.raises(turret.TurretError, match=sentence):
+        turret.train(run.data_folder, run.folder, resume=True, settings={"training.epochs": 99})
+
+
 def test_a_module_that_an_argument_needs_is_named_with_its_extra() -> None:
     extra = r"run: pip install .*\[mlflow\]'"
     with pytest.raises(turret.MissingExtraError, match=extra), naming_arguments({}):

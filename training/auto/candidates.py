@@ -6,11 +6,12 @@ from turret.data.errors import ConfigurationError
 from turret.training.auto.facts import Facts
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.config.named_settings import with_settings
+from turret.training.verdict.order import ORDERED_RATIO
 from turret.training.verdict.verdict import MANY
 
 # Pairs of successive items that recur less often than this, relative to shuffled histories, show no order;
 # from ORDERED on, the order is certain. Between the two, trials decide.
-UNORDERED, ORDERED = 1.1, 1.5
+UNORDERED, ORDERED = 1.1, ORDERED_RATIO
 # Two items of a user that share a value more seldom than this, relative to two of the log, show no taste.
 UNTOLD = 1.1
 # A larger catalog is scored by samples; a large one with features by the items of the batch.

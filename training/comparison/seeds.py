@@ -12,8 +12,8 @@ import numpy as np
 from turret.data.text import WIDTH, figure, text_table
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.errors import TrainingError
-from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
+from turret.training.errors import TrainingError, naming_damage
+from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, differences, summarise
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.table import distinct_metrics
 from turret.training.run import MODEL, PER_USER, RUN, SEEDS, Run, replace_json
@@ -67,15 +67,11 @@ class SeedRuns:
             TrainingError: its seeds.json is damaged.
         """
         path = folder / SEEDS
-        try:
+        if not path.is_file():
+            return None
+        with naming_damage(path, "delete it, and train again"):
             stored = json.loads(path.read_text(encoding="utf-8"))
             return cls(folder, tuple(int(seed) for seed in stored["seeds"]))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrainingError(
-                f"{path}: it can't be read ({error!r}); delete it, and train again."
-            ) from None
 
     def with_seeds(self, seeds: Iterable[int]) -> "SeedRuns":
         """The same folder with more seeds, in rising order."""
@@ -167,19 +163,12 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
         }
         for name, own in values.items()
     }
-    differences = {
-        name: summarise(
-            {metric: values[TOWERS][metric] - value for metric, value in own.items()}, replicates, seed
-        )
-        for name, own in values.items()
-        if name != TOWERS
-    }
     counts = ("users", "users_with_negatives", "items", "relevant_items", "relevant_cold")
     report = {
         **{name: reports[0][name] for name in ("part", *counts, "exclude_seen") if name in reports[0]},
         "seeds": [run.experiment.training.seed for run in runs],
         **described,
-        "differences": differences,
+        "differences": differences(values, replicates, seed),
     }
     metric = main_metric(report, experiment)
     report["verdict"] = [

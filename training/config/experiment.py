@@ -119,11 +119,7 @@ class ExperimentConfig(Settings):
         objective = self.objective
         if reason := scoring_refusal(objective.loss, objective.sampler, self.tower.scoring):
             raise ValueError(reason)
-        return self
-
-    @model_validator(mode="after")
-    def _has_candidates(self) -> "ExperimentConfig":
-        sampler = self.objective.sampler
+        sampler = objective.sampler
         if sampler is not None and sampler.needs_other_examples and self.training.batch_size == 1:
             raise ValueError(
                 "training.batch_size = 1 leaves in-batch sampling without a candidate; "

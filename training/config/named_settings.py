@@ -1,7 +1,7 @@
 """Experiments by the dotted names of their settings, such as `training.learning_rate`, and as TOML files."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,6 @@ def with_settings(experiment: ExperimentConfig, settings: Mapping[str, object]) 
 def overlap(name: str, other: str) -> bool:
     """Whether two names are equal, or one is a section that contains the other."""
     return f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.")
-
-
-def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Each name's shortest dotted suffix that no other name has."""
-    paths = [name.split(".") for name in names]
-    short = {}
-    for path in paths:
-        others = [other for other in paths if other != path]
-        sizes = range(1, len(path))
-        size = next((n for n in sizes if all(other[-n:] != path[-n:] for other in others)), len(path))
-        short[".".join(path)] = ".".join(path[-size:])
-    return short
 
 
 def differences(before: ExperimentConfig, after: ExperimentConfig) -> str:

@@ -274,12 +274,7 @@ def evaluate_rankers(
         for group, members in groups.items() if name in SLICED else ():
             subset = {metric: value[members] for metric, value in values.items()}
             report["slices"][group][name] = summarise(subset, config.bootstrap, seed)
-    towers = all_values[TOWERS]
-    report["differences"] = {
-        name: summarise({key: towers[key] - value for key, value in values.items()}, config.bootstrap, seed)
-        for name, values in all_values.items()
-        if name != TOWERS
-    }
+    report["differences"] = differences(all_values, config.bootstrap, seed)
     first = first_targets(data, part, relevant.users)
     return Evaluated(report, relevant.users, used_before(data, first, part), all_values)
 
@@ -334,6 +329,17 @@ def user_groups(data: PreparedData, part: EvaluatedPart, relevant: Relevant) -> 
     starts, ends = history_bounds(data, relevant.users, part)
     first = first_targets(data, part, relevant.users)
     return slices(ends - starts, data.item_counts("train"), first.rows, used_before(data, first, part))
+
+
+def differences(
+    values: Mapping[str, dict[str, Values]], replicates: int, seed: int
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Summarise the towers minus each other ranker, paired by user, from the values [U] of both."""
+    return {
+        name: summarise({key: values[TOWERS][key] - value for key, value in own.items()}, replicates, seed)
+        for name, own in values.items()
+        if name != TOWERS
+    }
 
 
 def summarise(values: dict[str, Values], replicates: int, seed: int) -> dict[str, dict[str, float]]:

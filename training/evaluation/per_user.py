@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from turret.data.files import new_file
 from turret.data.vocabulary import Vocabulary
-from turret.training.errors import TrainingError
+from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.evaluation import Evaluated
 from turret.training.evaluation.metrics import Values
 
@@ -64,11 +64,9 @@ def load_per_user(*paths: Path) -> PerUser:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    try:
+    if not path.is_file():
+        raise TrainingError(f"{path} is missing; evaluate the run again with `turret evaluate`.")
+    with naming_damage(path, "evaluate the run again", OSError, pl.exceptions.PolarsError):
         table = pl.read_parquet(path)
         table.select(USER, USED_BEFORE)
-    except FileNotFoundError:
-        raise TrainingError(f"{path} is missing; evaluate the run again with `turret evaluate`.") from None
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise TrainingError(f"{path}: it can't be read ({error}); evaluate the run again.") from None
     return table

@@ -76,7 +76,7 @@ def export(run: Run, data: PreparedData, bundles: Path, version: str | None = No
 
 def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleContents:
     """The contents of the bundle, the largest of them in files of `work`."""
-    model = run.map_model(data)
+    model = run.open_model(data)
     users = _some_users(data, RECORDED_QUERIES, "recorded queries", _RECORDED_HISTORY)
     cold = data.cold_items()
     encoded = cold_vectors(model, cold)
@@ -220,7 +220,7 @@ def export_warnings(run: Run, data: PreparedData) -> Iterator[str]:
             f"{run.origin.name}, whose weights these are."
         )
     if count := len(data.cold_items().ids):
-        if run.map_model(data).item.rows is None:
+        if run.open_model(data).item.rows is None:
             yield (
                 f"{counted(count, 'item')} without an event are not in the bundle, as the item tower reads "
                 "no features."

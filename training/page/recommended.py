@@ -61,7 +61,7 @@ def rankings_of(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -> Ra
     Raises:
         TrainingError: the run has no model yet, or the part is empty.
     """
-    model, relevant = run.map_model(data), relevant_items(data, part)
+    model, relevant = run.open_model(data), relevant_items(data, part)
     scores_of = tower_scores(model, data, part, data.item_counts("train"), run.open_scores(data))
     exclude_seen, item_count = run.experiment.evaluation.exclude_seen, len(data.item_ids)
     rows = np.full((len(relevant.users), k), -1, dtype=np.int32)

@@ -2,15 +2,17 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from turret.data.errors import text_without_credentials
 from turret.data.files import new_file
 from turret.training.checkpoint import Progress
-from turret.training.errors import TrainingError
+from turret.training.errors import naming_damage
 from turret.training.records.environment import record_environment
-from turret.training.records.loggers import OpenLoggers
+from turret.training.records.loggers import LOGGERS, LOGGERS_FILE, Logger, stored_loggers
 
 HISTORY = "history.jsonl"
 
@@ -33,19 +35,18 @@ def load_history(folder: Path) -> list[dict[str, Any]]:
     path, entries = folder / HISTORY, []
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     for number, line in enumerate(lines, start=1):
-        try:
+        with naming_damage(f"{path}, line {number}", "delete the line, or train again"):
             entry = json.loads(line)
             entry["step"], entry["epoch"], entry["seconds"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrainingError(
-                f"{path}, line {number}: it can't be read ({error!r}); delete the line, or train again."
-            ) from None
         entries.append(entry)
     return entries
 
 
 class Recorder:
-    """The records of one training, from its first step or its checkpoint; without a folder a clock alone."""
+    """The records of one training, from its first step or its checkpoint; without a folder a clock alone.
+
+    It writes the history, and hands figures to the loggers.
+    """
 
     def __init__(
         self,
@@ -55,13 +56,15 @@ class Recorder:
         loggers: Sequence[str],
         warn: Callable[[str], None],
     ) -> None:
-        """Open the records in a run's folder, for settings by dotted names; `warn` takes warnings.
+        """Open the records in a run's folder, for settings by dotted names, and store the ids of its loggers.
 
-        Lines of the history that the checkpoint does not include, written before training was interrupted,
-        are removed: their steps are made again.
+        `warn` takes the warning about a logger that fails, which is left out from there on. Lines of the
+        history that the checkpoint does not include, written before training was interrupted, are removed:
+        their steps are made again.
         """
-        self._folder, self._progress = folder, progress
+        self._folder, self._progress, self._warn = folder, progress, warn
         self._clock = time.monotonic() - progress.seconds
+        self._loggers: dict[str, Logger] = {}
         if folder is None:
             return
         record_environment(folder, progress.step)
@@ -70,7 +73,13 @@ class Recorder:
             kept = [line for line in lines if _is_before(line, progress.step, progress.epoch)]
             with new_file(path) as draft:
                 draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        self._loggers = OpenLoggers(loggers, folder, settings, progress.step, warn)
+        stored = stored_loggers(folder) if progress.step else {}
+        for name in loggers:
+            with self._leaving_out(name):
+                self._loggers[name] = LOGGERS[name](folder, settings, progress.step, stored.get(name))
+        ids = {name: self._loggers[name].id if name in self._loggers else None for name in loggers}
+        with new_file(folder / LOGGERS_FILE) as draft:
+            draft.write_text(json.dumps({**stored, **ids}) + "\n", encoding="utf-8")
 
     def seconds(self) -> float:
         """The seconds of training so far, those before an interruption too."""
@@ -84,9 +93,25 @@ class Recorder:
         entry = {"step": state.step, "epoch": state.epoch, "seconds": round(self.seconds(), 3), **figures}
         with (self._folder / HISTORY).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(entry, allow_nan=False) + "\n")
-        self._loggers.log(state.step, figures)
+        for name, logger in list(self._loggers.items()):
+            with self._leaving_out(name):
+                logger.log(state.step, figures)
 
     def close(self) -> None:
         """Close the loggers."""
-        if self._folder is not None:
-            self._loggers.close(self._progress.finished)
+        for name, logger in list(self._loggers.items()):
+            with self._leaving_out(name):
+                logger.close(self._progress.finished)
+
+    @contextmanager
+    def _leaving_out(self, name: str) -> Iterator[None]:
+        """Leave a logger out once it fails, with a warning; its library may raise anything."""
+        try:
+            yield
+        except Exception as error:
+            self._loggers.pop(name, None)
+            reason = text_without_credentials((str(error).strip() or repr(error)).splitlines()[0])
+            self._warn(
+                f"The logger {name} failed and gets no more figures ({type(error).__name__}: {reason}); "
+                "training continues, and history.jsonl has every figure."
+            )

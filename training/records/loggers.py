@@ -9,9 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from turret.data.errors import text_without_credentials
 from turret.data.extras import install_hint
-from turret.data.files import new_file
 from turret.training.errors import TrainingError
 
 LOGGERS_FILE = "loggers.json"
@@ -161,53 +159,3 @@ def stored_loggers(folder: Path) -> dict[str, str | None]:
         return {str(name): None if given is None else str(given) for name, given in stored.items()}
     except (OSError, ValueError, AttributeError):
         return {}
-
-
-class OpenLoggers:
-    """Hands figures to several loggers; one that fails is left out from there on, with one warning."""
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        folder: Path,
-        settings: dict[str, Any],
-        step: int,
-        warn: Callable[[str], None],
-    ) -> None:
-        """Open the loggers, and store their ids in the folder of the run."""
-        self._warn = warn
-        self._open: dict[str, Logger] = {}
-        stored = stored_loggers(folder) if step else {}
-        for name in names:
-            try:
-                self._open[name] = LOGGERS[name](folder, settings, step, stored.get(name))
-            except Exception as error:  # a library may raise anything
-                self._fail(name, error)
-        ids = {name: self._open[name].id if name in self._open else None for name in names}
-        with new_file(folder / LOGGERS_FILE) as draft:
-            draft.write_text(json.dumps({**stored, **ids}) + "\n", encoding="utf-8")
-
-    def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """Hand figures to all loggers."""
-        for name, logger in list(self._open.items()):
-            try:
-                logger.log(step, figures)
-            except Exception as error:
-                del self._open[name]
-                self._fail(name, error)
-
-    def close(self, finished: bool) -> None:
-        """Close all loggers."""
-        for name, logger in self._open.items():
-            try:
-                logger.close(finished)
-            except Exception as error:
-                self._fail(name, error)
-        self._open.clear()
-
-    def _fail(self, name: str, error: Exception) -> None:
-        reason = text_without_credentials((str(error).strip() or repr(error)).splitlines()[0])
-        self._warn(
-            f"The logger {name} failed and gets no more figures ({type(error).__name__}: {reason}); training "
-            "continues, and history.jsonl has every figure."
-        )

@@ -11,13 +11,12 @@ import torch
 from turret.data.prepared import PreparedData
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
-from turret.training.checkpoint import load_model
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import with_settings
 from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import Objective
 from turret.training.randomness import stream
-from turret.training.run import MODEL, Run
+from turret.training.run import Run
 from turret.training.samplers.core.contract import Sampler
 from turret.training.trainer import Trainer
 
@@ -88,7 +87,7 @@ def moved_model(run: Run, data: PreparedData, samplers: Mapping[int, Sequence[Sa
     steady = with_settings(run.experiment, {"training.warmup": 0.0, "training.decay": 1.0})
     trainer = Trainer(replace(run, experiment=steady), data, report=lambda _: None)
     model = trainer.model
-    load_model(run.folder / MODEL, model)
+    model.load_state_dict(run.open_model(data).state_dict())
     rows, steps = torch.arange(model.item.item_count, device=trainer.device), max(samplers)
     if trainer.objective.sampler:
         trainer.objective.sampler.refresh(model.current_vectors(rows))

@@ -12,7 +12,7 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.data.text import text_table
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.config.named_settings import short_names, with_settings, write_experiment
+from turret.training.config.named_settings import with_settings, write_experiment
 from turret.training.device import pick_device
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.run import Run
@@ -87,8 +87,8 @@ class Trials:
         self._save_best()
         while (number := len(self.study.finished()) + 1) <= count:
             trial = self.study.ask()
-            names, settings = short_names(trial.params), self._settings(trial)
-            shown = ", ".join(f"{names[name]} {shown_setting(value)}" for name, value in settings.items())
+            settings = self._settings(trial).items()
+            shown = ", ".join(f"{name} {shown_setting(value)}" for name, value in settings)
             REPORT(f"trial {number} of {count}: {shown}")
             REPORT(f"  {self._outcome(trial, number)}")
             self._save_best()
