@@ -48,7 +48,7 @@ def test_vectors_reach_the_answers(tmp_path: Path) -> None:
     )
     settings = {**SMALL, "tower.item.id": False, "tower.item.id_dropout": 0.0}
     run = turret.train(data, tmp_path / "run", experiment="dssm", settings=settings)
-    model = run.run.map_model(data)
+    model = run.run.open_model(data)
     assert not [name for name, _ in model.named_buffers() if "vector" in name]
     run.export(tmp_path / "bundles", "v1")
     with serving(tmp_path / "bundles") as client:
