@@ -155,7 +155,7 @@ def search(
     """Find the items that answer a query in words, or one whose ready vector is among its `features`."""
     asked = {"query": query, "features": features}
     body = {name: value for name, value in asked.items() if value is not None} | dict(conditions)
-    return Call("POST", "/v1/search", answers.RecommendAnswer.model_validate_json, body)
+    return _call("POST", "/v1/search", answers.RecommendAnswer, body)
 
 
 # ---- Events and users
