@@ -20,7 +20,7 @@ from turret.tower.errors import BundleError, EncodingError, EngineError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
-_METHODS = ("DELETE", "GET", "HEAD", "POST", "PUT")
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 # Errors of bundles and engines, which know no HTTP: the part that is unavailable, and the end of the message.
 _OF_TOWER: dict[type[Exception], tuple[str, str]] = {
     BundleError: ("bundles", "; the live version stays in service"),

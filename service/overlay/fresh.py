@@ -142,7 +142,7 @@ def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshI
     - A withdrawn item is left out, however old the change, until it is put again.
     - An invalid entry of the store is skipped and logged.
     """
-    valid = [change for change in changes.items if _is_valid(change)]
+    valid = [change for change in changes.items if is_valid(change)]
     if not valid:
         return fresh if changes.last == fresh.number else replace(fresh, number=changes.last)
     exported = exported_at(bundle)
@@ -190,17 +190,17 @@ def exported_at(bundle: Bundle) -> int:
     return round(datetime.fromisoformat(exported).timestamp() * 1000)
 
 
-def _is_valid(change: Change) -> bool:
+def is_valid(change: Change) -> bool:
     """Whether this service can have written a change; any other would break every answer."""
     try:
         parts = [orjson.loads(text) for text in (change.features, change.fields) if text is not None]
     except (ValueError, TypeError):
         parts = [None]
-    is_valid = isinstance(change.item, str) and isinstance(change.time, int)
-    is_valid = is_valid and all(isinstance(part, dict) for part in parts)
-    if not is_valid:
+    valid = isinstance(change.item, str) and isinstance(change.time, int)
+    valid = valid and all(isinstance(part, dict) for part in parts)
+    if not valid:
         _log.warning("the entry %r of the item store is not a valid item; put it again", change.item)
-    return is_valid
+    return valid
 
 
 def _encode(bundle: Bundle, changes: list[Change]) -> tuple[list[Change], NDArray[np.float32]]:

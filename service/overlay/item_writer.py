@@ -5,12 +5,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import orjson
+
 from turret.data.vocabulary import ID_LENGTH, Id
 from turret.service.errors import BodyError, ConflictError, InvalidFieldError, NotFoundError
-from turret.service.overlay.fresh import FreshItems, can_name, exported_at
+from turret.service.overlay.fresh import FreshItems, can_name, exported_at, is_valid
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
-from turret.service.schemas.requests import ItemBody
-from turret.service.stores.contract import ItemStore
+from turret.service.schemas.requests import ItemBody, ItemPatch
+from turret.service.stores.contract import Change, ItemStore
 from turret.tower.bundle.bundle import Bundle
 
 Announce = Callable[[int, float], Awaitable[list[str]]]
@@ -46,32 +48,44 @@ class ItemWriter:
         """
         if not 1 <= len(item) <= ID_LENGTH:
             raise InvalidFieldError("id", item, f"send an id of 1 to {ID_LENGTH} characters")
-        version, is_known = bundle.manifest.version, bundle.vocabulary.row(item) is not None
+        is_known = bundle.vocabulary.row(item) is not None
         if not can_name(bundle.vocabulary, item):
-            raise InvalidFieldError("id", item, f"version {version} has integer ids; send an integer id")
-        features = _json(body.features)
+            message = f"version {bundle.manifest.version} has integer ids; send an integer id"
+            raise InvalidFieldError("id", item, message)
         encoder = bundle.item_encoder
         # Vectors are no fields that people or filters look at.
         hidden = {one.name for one in encoder.features if one.kind == "vector"} if encoder else set()
         shown = {name: value for name, value in body.features.items() if name not in hidden}
-        fields = _json(shown if body.fields is None else body.fields)
-        if len(features) + len(fields) > ITEM_BYTES:
-            message = f"features and fields together exceed {ITEM_BYTES} bytes; leave some fields out"
-            raise BodyError("fields", None, message, status=413)
-        if bundle.item_encoder is not None:
-            bundle.item_encoder.encode([body.features])
-        elif not is_known:
-            message = (
-                f"version {version} has no item tower that reads features, so it can't serve items that it "
-                "wasn't trained with; train with tower.item.features and export again"
-            )
-            raise ConflictError("id", item, message)
+        parts = _stored(body.features, shown if body.fields is None else body.fields)
+        _check_features(bundle, item, body.features)
 
         async def put() -> int:
             self._check_room(bundle, item, await self._overlay.of(bundle))
-            return await self._store.put(item, features, fields, _now(bundle))
+            return await self._store.put(item, *parts, _now(bundle))
 
         return await self._done(bundle, item, put(), vector="training" if is_known else "features")
+
+    async def patch(self, bundle: Bundle, item: str, body: ItemPatch) -> dict[str, Any]:
+        """Change an item in part, so that no other change at the same time is lost; return the answer.
+
+        Raises NotFoundError for an item that neither the version has nor somebody put, ConflictError for one
+        that is withdrawn, and what `put` raises.
+        """
+        _check_features(bundle, item, body.features)
+
+        async def patch() -> int:
+            number = 0
+            while not number:  # each turn but the first follows a change of the item by somebody else
+                last = await self._store.last(item)
+                features, fields = _present(bundle, item, last)
+                parts = _stored(_merged(features, body.features), _merged(fields, body.fields))
+                self._check_room(bundle, item, await self._overlay.of(bundle))
+                after = last.number if last else 0
+                number = await self._store.put(item, *parts, _now(bundle), after)
+            return number
+
+        is_known = bundle.vocabulary.row(item) is not None
+        return await self._done(bundle, item, patch(), vector="training" if is_known else "features")
 
     async def withdraw(self, bundle: Bundle, item: str) -> dict[str, Any]:
         """Withdraw an item, which is in no answer that begins after this returns; return the answer.
@@ -117,6 +131,53 @@ class ItemWriter:
             remedy = "put items under these ids again"
         if count >= limit:
             raise ConflictError("id", item, f"{full}{remedy}, or raise TURRET_FRESH_ITEMS_LIMIT")
+
+
+def _check_features(bundle: Bundle, item: str, features: dict[str, Any]) -> None:
+    """Raise EncodingError for features that don't fit the tower, ConflictError where a new item has none."""
+    if bundle.item_encoder is not None:
+        bundle.item_encoder.encode([features])
+    elif bundle.vocabulary.row(item) is None:
+        message = (
+            f"version {bundle.manifest.version} has no item tower that reads features, so it can't serve "
+            "items that it wasn't trained with; train with tower.item.features and export again"
+        )
+        raise ConflictError("id", item, message)
+
+
+def _present(bundle: Bundle, item: str, last: Change | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The features and fields of an item that a change in part begins with; `last` is its last change.
+
+    The features of an item that was never put are those among its fields that the item tower reads, for
+    versions that don't have the item.
+    """
+    row = bundle.vocabulary.row(item)
+    if last is not None and last.is_withdrawn:
+        raise ConflictError("id", item, "this item is withdrawn; PUT it to serve it again")
+    of_bundle = None if row is None else bundle.catalog.json_of(row)
+    if last is not None and is_valid(last):
+        is_newer = of_bundle is None or last.time >= exported_at(bundle)
+        fields = last.fields if is_newer else of_bundle
+        return orjson.loads(last.features or b"{}"), orjson.loads(fields or b"{}")
+    if of_bundle is None:
+        message = f"version {bundle.manifest.version} has no such item, and none was added; PUT it"
+        raise NotFoundError("id", item, message)
+    shown = orjson.loads(of_bundle)
+    return bundle.item_encoder.readable(shown) if bundle.item_encoder else {}, shown
+
+
+def _merged(present: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """A JSON merge patch (RFC 7396) of one level: values are replaced whole."""
+    return {name: value for name, value in (present | patch).items() if value is not None}
+
+
+def _stored(features: dict[str, Any], fields: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Features and fields as they are stored. Raises BodyError for more than ITEM_BYTES."""
+    parts = _json(features), _json(fields)
+    if len(parts[0]) + len(parts[1]) > ITEM_BYTES:
+        message = f"features and fields together exceed {ITEM_BYTES} bytes; leave some fields out"
+        raise BodyError("fields", None, message, status=413)
+    return parts
 
 
 def _json(value: dict[str, Any]) -> bytes:

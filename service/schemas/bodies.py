@@ -118,7 +118,7 @@ def field_error(error: ErrorDetails, name: str | None = None) -> InvalidFieldErr
         value = value.get(context["name"])
     if error["type"] == "missing":
         value = None
-    message = _REMEDIES.get(error["type"]) or _bound(error) or _too_long(path, context) or error["msg"]
+    message = _REMEDIES.get(error["type"]) or _bound(error) or _too_long(error, path) or error["msg"]
     return InvalidFieldError(".".join(path) or "body", value, message)
 
 
@@ -128,8 +128,10 @@ def _bound(error: ErrorDetails) -> str | None:
     return f"send a number {relation} {bound:g}" if relation else None
 
 
-def _too_long(path: list[str], context: dict[str, Any]) -> str | None:
+def _too_long(error: ErrorDetails, path: list[str]) -> str | None:
+    context = error.get("ctx", {})
     if "max_length" not in context:
         return None
+    unit = "characters" if error["type"] == "string_too_long" else "entries"
     newest = "the newest" if path[-1] == "history" else "at most"
-    return f"this is too long; send {newest} {context['max_length']}"
+    return f"this is too long; send {newest} {context['max_length']:,} {unit}"

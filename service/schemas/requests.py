@@ -216,6 +216,19 @@ class ItemBody(Body):
     fields: dict[str, Any] | None = Field(default=None, max_length=100)
 
 
+class ItemPatch(Body):
+    """The features and the fields of an item to change; the others stay. A null removes one."""
+
+    features: Features = _EMPTY
+    fields: dict[str, Any] = Field(default_factory=dict, max_length=100, json_schema_extra={"default": {}})
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> "ItemPatch":
+        if not self.features and not self.fields:
+            raise PydanticCustomError("patch", "send the features or fields to change")
+        return self
+
+
 class ActivateRequest(Body):
     """The version to make live; `force` accepts a low overlap with the live version."""
 

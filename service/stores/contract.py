@@ -147,8 +147,17 @@ class ItemStore(Protocol):
     Every method raises ItemsUnavailableError while the store is unavailable.
     """
 
-    async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
-        """Store an item's features and fields, and return the number of the change."""
+    async def put(
+        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
+    ) -> int:
+        """Store an item's features and fields, and return the number of the change.
+
+        With `after`, only if that is still the number of the item's last change (0: it has none). Otherwise
+        nothing is stored, and the number is 0.
+        """
+
+    async def last(self, item: str) -> Change | None:
+        """Return the last change of an item, None if there is none."""
 
     async def withdraw(self, item: str, time: int) -> int:
         """Delete an item's features and fields, mark it withdrawn, and return the number of the change."""

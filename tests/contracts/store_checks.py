@@ -258,7 +258,17 @@ async def _check_items(place: _Place) -> None:
         for turn in range(6):
             await (store.withdraw("again", 6) if turn >= 3 else store.put("again", b"{}", b"1", 5))
         found = (await store.changes(count + 3)).items
-        expect("a repeated change is harmless", found, [Change("again", count + 9, 6, None, None)])
+        withdrawn = Change("again", count + 9, 6, None, None)
+        expect("a repeated change is harmless", found, [withdrawn])
+        expect("the last change of an item is read", await store.last("again"), withdrawn)
+        expect("an item without a change has none", await store.last("nothing"), None)
+        late = [await store.put("again", b"1", b"1", 7, after) for after in (0, count + 8)]
+        late.append(await store.put("nothing", b"1", b"1", 7, 1))
+        after_another = late, (await store.changes(count + 9)).items
+        expect("a change after another than the last is not stored", after_another, ([0, 0, 0], []))
+        follows = (("again", count + 9), ("first", 0))
+        numbers = [await store.put(item, b"1", b"1", 7, after) for item, after in follows]
+        expect("a change after the last is stored", numbers, [count + 10, count + 11])
 
 
 async def _check_many_items(place: _Place) -> None:
@@ -268,9 +278,12 @@ async def _check_many_items(place: _Place) -> None:
             calls = (store.put(f"i{(first + n) % 270}", b"{}", b"{}", 0) for n in range(100))
             numbers += await asyncio.gather(*calls)
         expect("changes at one time have different numbers", sorted(numbers), list(range(1, 301)))
+        one = await store.put("one", b"{}", b"{}", 0)
+        both = await asyncio.gather(*(store.put("one", b"{}", b"{}", 0, one) for _ in range(9)))
+        expect("one of several changes after the same one is stored", sorted(both), [0] * 8 + [one + 1])
         last, items = await store.changes(0)
         found = [change.number for change in items]
-        expect("all changes are read, in order", (last, len(found), found), (300, 270, sorted(found)))
+        expect("all changes are read, in order", (last, len(found), found), (302, 271, sorted(found)))
 
 
 async def _check_lasting(place: _Place) -> None:

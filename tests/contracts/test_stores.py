@@ -100,9 +100,20 @@ class Ageless(SqliteHistory):
 class Unnumbered(SqliteItems):
     """Each change has the number 1."""
 
-    async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
-        await super().put(item, features, fields, time)
+    async def put(
+        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
+    ) -> int:
+        await super().put(item, features, fields, time, after)
         return 1
+
+
+class LastWins(SqliteItems):
+    """A change is stored whatever came before it."""
+
+    async def put(
+        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
+    ) -> int:
+        return await super().put(item, features, fields, time)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +125,7 @@ class Unnumbered(SqliteItems):
         (Scattering, SqliteItems, "a scan has every event once, those of a user oldest first: "),
         (Ageless, SqliteItems, "what is older than is kept is not stored: "),
         (SqliteHistory, Unnumbered, "each change has the next number: "),
+        (SqliteHistory, LastWins, "a change after another than the last is not stored: "),
     ],
 )
 def test_a_faulty_store_is_noticed_with_a_sentence(

@@ -26,6 +26,7 @@ def test_every_described_call_has_its_path_as_its_name() -> None:
         ("POST", "/v1/events", "store"),
         ("GET", "/v1/users/7", "store"),
         ("PUT", "/v1/items/7", "store"),
+        ("PATCH", "/v1/items/7", "store"),
         ("DELETE", "/v1/items/a/b", "store"),
         ("GET", "/v1/items/7", "read"),
         ("GET", "/v1/versions", "read"),

@@ -244,6 +244,53 @@ def test_a_fresh_item_is_shown_with_the_features_that_were_put(shop: TestClient,
     assert (shown["fresh"], shown["features"], shown["versions"]) == (False, None, ["later"])
 
 
+def patched(shop: TestClient, item: int, **body: Any) -> dict[str, Any]:
+    answer = shop.patch(f"/v1/items/{item}", json=body)
+    assert answer.status_code == 200, answer.text
+    return state(shop, item)
+
+
+def test_a_known_item_is_changed_in_part(shop: TestClient) -> None:
+    before, shown = asked(shop, 101, k=60), state(shop, 100)
+    answer = shop.patch("/v1/items/100", json={"fields": {"stock": 3, "genres": ["crime"]}})
+    assert answer.json() == {"version": "v1", "id": 100, "vector": "training"}
+    fields = {"title": "Item 100", "genres": ["crime"], "stock": 3}
+    assert state(shop, 100) == {**shown, "fields": fields, "fields_replaced": True}
+    assert asked(shop, 101, k=60) == before
+    assert asked(shop, 101, filter={"genres": {"any_of": ["crime"]}}) == [100]
+    assert patched(shop, 100, fields={"stock": None})["fields"] == {"title": "Item 100", "genres": ["crime"]}
+    assert patched(shop, 100, fields={"stock": 0})["fields"]["genres"] == ["crime"]
+
+
+def test_a_fresh_item_is_changed_in_part(shop: TestClient, put: Put) -> None:
+    put(features=placed(-HERE), fields={"title": "New", "stock": 3})
+    shown = patched(shop, 900, features={"tags": None} | placed(HERE), fields={"stock": 2})
+    assert (shown["features"], shown["fields"]) == (placed(HERE), {"title": "New", "stock": 2})
+    assert similar(shop, 100, k=1) == [900]
+    features = patched(shop, 900, features={"n0": 0.0})["features"]
+    assert features == {**placed(HERE), "n0": 0.0}
+
+
+def test_an_item_of_a_later_version_is_changed_in_part(shop: TestClient, put: Put) -> None:
+    """The fields of that version are changed, not those that were put before it was exported."""
+    put(fields={"title": "Put", "colour": "red"})
+    make_live(shop, "later")
+    found = state(shop, 900)
+    fields = found["fields"] if found["fields_replaced"] else {"title": "Item 900", "genres": ["drama"]}
+    assert patched(shop, 900, fields={"stock": 1})["fields"] == fields | {"stock": 1}
+    make_live(shop, "v1")
+    assert state(shop, 900)["features"] == placed(HERE), "they stay for versions that encode them"
+
+
+def test_only_an_item_that_is_served_is_changed_in_part(shop: TestClient, put: Put) -> None:
+    put()
+    for item in (900, 107):
+        shop.delete(f"/v1/items/{item}")
+        answer = shop.patch(f"/v1/items/{item}", json={"fields": {"stock": 1}})
+        assert (answer.status_code, answer.json()["error"]["field"]) == (409, "id")
+        assert "PUT it" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("item", [900, 107], ids=["fresh", "of the version"])
 def test_a_withdrawn_item_is_in_no_answer_until_it_is_put_again(
     shop: TestClient, put: Put, item: int
@@ -323,7 +370,8 @@ def test_an_item_that_could_not_be_kept_is_not_served(
     store = shop.app.state.components.items  # type: ignore[attr-defined]
     monkeypatch.setattr(store, "put", fail)
     monkeypatch.setattr(store, "withdraw", fail)
-    for answer in (put(), shop.delete("/v1/items/100")):
+    part = {"fields": {"title": "Other"}}
+    for answer in (put(), shop.delete("/v1/items/100"), shop.patch("/v1/items/100", json=part)):
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
     assert asked(shop, k=100) == list(range(100, 160))
 

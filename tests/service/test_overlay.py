@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import weakref
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterator
@@ -26,7 +27,7 @@ from turret.service.overlay.fresh import FreshItems, apply_changes, can_name, em
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.overlay.searching import fresh_scores, merge
-from turret.service.schemas.requests import ItemBody
+from turret.service.schemas.requests import ItemBody, ItemPatch
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.record import ItemsNumber
@@ -495,6 +496,30 @@ async def test_no_more_than_the_limit_are_put_by_several_workers(
     assert await put_all(workers, bundle, [*there, *there]) == {"put": 2 * LIMIT}
     await workers[1].withdraw(bundle, there[0])
     assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
+    for store in {id(one): one for one in stores}.values():
+        await store.close()
+
+
+@pytest.mark.parametrize("item", ["900", "100"])
+@in_virtual_time
+async def test_no_change_in_part_is_lost_among_several_workers(
+    stores: list[ItemStore], bundle: Bundle, item: str
+) -> None:
+    number = ItemsNumber()
+    overlays = [ItemOverlayCache(store, number) for store in stores]
+    workers = [
+        ItemWriter(store, overlay, LIMIT, 20.0, nobody_is_late)
+        for store, overlay in zip(stores, overlays, strict=True)
+    ]
+    await workers[0].put(bundle, item, ItemBody(features=BODY.features, fields={"title": "New"}))
+    patches = [ItemPatch(fields={f"part {place}": place}) for place in range(12)]
+    await asyncio.gather(
+        *(workers[place % 3].patch(bundle, item, patch) for place, patch in enumerate(patches))
+    )
+    last = await stores[0].last(item)
+    assert last is not None
+    assert last.fields is not None
+    assert json.loads(last.fields) == {"title": "New"} | {f"part {place}": place for place in range(12)}
     for store in {id(one): one for one in stores}.values():
         await store.close()
 

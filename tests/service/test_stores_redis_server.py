@@ -19,7 +19,7 @@ from turret.service.errors import (
     HistoryUnavailableError,
     ReplicasUnavailableError,
 )
-from turret.service.overlay.fresh import _is_valid
+from turret.service.overlay.fresh import is_valid
 from turret.service.stores.contract import Change, Event, History
 from turret.service.stores.redis.client import RedisClient, read_address
 from turret.service.stores.redis.histories import RedisHistory
@@ -312,7 +312,7 @@ def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_
         found = {change.item: change for change in (await store.changes(19)).items}
         assert found.pop("19") == Change("19", 20, 5, b"{}", b"{}")
         assert set(found) == {"\\xff\\xfe", "b", "gone"}
-        assert not any(change.is_withdrawn or _is_valid(change) for change in found.values())
+        assert not any(change.is_withdrawn or is_valid(change) for change in found.values())
         await store.close()
 
     asyncio.run(work())

@@ -78,6 +78,8 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
         assert [item.id for item in client.find_items(ids=[103, "104"]).items] == [103, 104]
         assert len(client.similar_items(101, 3).items) == 3
         assert client.put_item(900, {"tags": ["drama"]}, {"title": "New"}).vector == "features"
+        assert client.patch_item(900, fields={"stock": 3}).vector == "features"
+        assert client.item(900).fields == {"title": "New", "stock": 3}
         assert client.item(900).fresh
         assert client.withdraw_item("900").withdrawn
         assert [field.kind for field in client.fields().fields if field.name == "year"] == ["number"]

@@ -243,6 +243,14 @@ def put_item(
     return _call("PUT", _item(item_id), answers.ItemPutAnswer, body)
 
 
+def patch_item(
+    item_id: Id, *, features: Mapping[str, Any] | None = None, fields: Mapping[str, Any] | None = None
+) -> Call[answers.ItemPutAnswer]:
+    """Change features or fields of an item in part: the others stay, and None removes one."""
+    body = {"features": features or {}, "fields": fields or {}}
+    return _call("PATCH", _item(item_id), answers.ItemPutAnswer, body)
+
+
 def withdraw_item(item_id: Id) -> Call[answers.ItemWithdrawnAnswer]:
     """Withdraw an item: no answer of any version has it until it is put again."""
     return _call("DELETE", _item(item_id), answers.ItemWithdrawnAnswer)

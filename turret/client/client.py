@@ -61,6 +61,7 @@ class _Calls:
     similar_items = _Method(calls.similar_items)
     item = _Method(calls.item)
     put_item = _Method(calls.put_item)
+    patch_item = _Method(calls.patch_item)
     withdraw_item = _Method(calls.withdraw_item)
     fields = _Method(calls.fields)
     item_map = _Method(calls.item_map)

@@ -12,7 +12,7 @@ from turret.service.errors import InvalidFieldError
 from turret.service.http.routes.dependencies import Id, ItemId, K, Parts, Reads, json_response
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
-from turret.service.schemas.requests import ItemBody
+from turret.service.schemas.requests import ItemBody, ItemPatch
 from turret.service.search.catalog_fields import colouring, map_of, summarise
 from turret.service.search.catalog_search import items_json
 
@@ -70,6 +70,14 @@ async def put_item(
 ) -> Response:
     """Add an item by its features, or replace the fields of a known one; the next answers have it."""
     return json_response(await parts.item_writer.put(parts.model_holder.answering.bundle, item_id, body))
+
+
+@router.patch("/items/{item_id:item}")
+async def patch_item(
+    item_id: ItemId, body: Annotated[ItemPatch, Depends(Reads(ItemPatch))], parts: Parts
+) -> Response:
+    """Change features or fields of an item in part: the others stay, and a null removes one."""
+    return json_response(await parts.item_writer.patch(parts.model_holder.answering.bundle, item_id, body))
 
 
 @router.delete("/items/{item_id:item}")

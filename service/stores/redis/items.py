@@ -6,12 +6,26 @@ from turret.service.stores.redis.client import Failures, RedisClient, read_addre
 
 _CONNECTIONS = 4
 
-# KEYS: the values by id, the ids by number. ARGV: the id, its value. Returns the number.
+# KEYS: the values by id, the ids by number. ARGV: the id, its value, the number of the change before it (or
+# nothing: any). Returns the number, 0 if another change came before.
 CHANGE = """
+local before = redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0
+if ARGV[3] and tonumber(before) ~= tonumber(ARGV[3]) then
+  return 0
+end
 local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[2], string.format('%.0f', last + 1), ARGV[1])
 return last + 1
+"""
+
+# ARGV: the id. Returns the id, the number and the value of its last change, or nothing.
+LAST = """
+local number = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not number then
+  return {}
+end
+return {ARGV[1], tonumber(number), redis.call('HGET', KEYS[1], ARGV[1]) or ''}
 """
 
 # ARGV: the number to start after, the limit. Returns the last number, then for each change the id, the number
@@ -42,11 +56,18 @@ class RedisItems:
         failures = Failures(ItemsUnavailableError, ItemsUnavailableError, foreign)
         self._redis = RedisClient(parsed, _CONNECTIONS, seconds, failures)
 
-    async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
-        return await self._change(item, b"%d\n%s\n%s" % (time, features, fields))
+    async def put(
+        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
+    ) -> int:
+        before = () if after is None else (after,)
+        return await self._change(item, b"%d\n%s\n%s" % (time, features, fields), *before)
 
     async def withdraw(self, item: str, time: int) -> int:
         return await self._change(item, b"%d" % time)
+
+    async def last(self, item: str) -> Change | None:
+        found = await self._redis.run(LAST, self._keys, [item], is_write=False)
+        return _read(*found) if found else None
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         last, *rest = await self._redis.run(SINCE, self._keys, [since, limit], is_write=False)
@@ -56,8 +77,8 @@ class RedisItems:
     async def close(self) -> None:
         await self._redis.close()
 
-    async def _change(self, item: str, value: bytes) -> int:
-        number: int = await self._redis.run(CHANGE, self._keys, [item, value])
+    async def _change(self, item: str, value: bytes, *before: int) -> int:
+        number: int = await self._redis.run(CHANGE, self._keys, [item, value, *before])
         return number
 
 

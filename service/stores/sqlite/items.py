@@ -22,6 +22,7 @@ CREATE TABLE items (
 # The new number exceeds all, also that of an earlier change of the same item.
 _CHANGE = "INSERT OR REPLACE INTO items (item, number, time, features, fields) VALUES (?, ?, ?, ?, ?)"
 _SINCE = "SELECT item, number, time, features, fields FROM items WHERE number > ? ORDER BY number LIMIT ?"
+_OF_ITEM = "SELECT item, number, time, features, fields FROM items WHERE item = ?"
 _LAST = "SELECT coalesce(max(number), 0) FROM items"
 _LOCK_SECONDS = 2.0  # to wait for another process's lock
 
@@ -40,11 +41,16 @@ class SqliteItems:
             lambda error: ItemsUnavailableError(f"item store {name} unavailable: {error}"),
         )
 
-    async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
-        return await self._change(item, time, features, fields)
+    async def put(
+        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
+    ) -> int:
+        return await self._change(item, time, features, fields, after)
 
     async def withdraw(self, item: str, time: int) -> int:
         return await self._change(item, time, None, None)
+
+    async def last(self, item: str) -> Change | None:
+        return await self._database.run(lambda connection: _last_of(connection, item))
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         def read(connection: sqlite3.Connection) -> Changes:
@@ -58,11 +64,22 @@ class SqliteItems:
     async def close(self) -> None:
         await self._database.close()
 
-    async def _change(self, item: str, time: int, features: bytes | None, fields: bytes | None) -> int:
+    async def _change(
+        self, item: str, time: int, features: bytes | None, fields: bytes | None, after: int | None = None
+    ) -> int:
         def write(connection: sqlite3.Connection) -> int:
             with transaction(connection):
+                if after is not None:
+                    before = _last_of(connection, item)
+                    if after != (before.number if before else 0):
+                        return 0
                 (last,) = connection.execute(_LAST).fetchone()
                 connection.execute(_CHANGE, (item, last + 1, time, features, fields))
             return int(last) + 1
 
         return await self._database.run(write)
+
+
+def _last_of(connection: sqlite3.Connection, item: str) -> Change | None:
+    found = connection.execute(_OF_ITEM, (item,)).fetchone()
+    return None if found is None else Change(*found)
