@@ -50,10 +50,9 @@ def call_of(method: str, path: str) -> Call:
         return call
     is_read = method in _READING
     if path.startswith("/v1/items/"):
-        if not is_read:
-            return Call("write", "store", _ITEM)
-        is_similar = path.endswith("/similar")
-        return Call("read", "recommend", _SIMILAR) if is_similar else Call("read", "read", _ITEM)
+        if path.endswith("/similar") and (is_read or method == "POST"):
+            return Call("read", "recommend", _SIMILAR)
+        return Call("read", "read", _ITEM) if is_read else Call("write", "store", _ITEM)
     if path.startswith("/v1/users/"):  # reading needs the scope write too
         return Call("write", "store", _USER)
     if path.startswith("/page/"):

@@ -11,7 +11,7 @@ from turret.data.vocabulary import ID_LENGTH, Id
 from turret.service.errors import BodyError, ConflictError, InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems, can_name, exported_at, is_valid
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
-from turret.service.schemas.requests import ItemBody, ItemPatch
+from turret.service.schemas.requests import ItemBody, ItemPatchBody
 from turret.service.stores.contract import Change, ItemStore
 from turret.tower.bundle.bundle import Bundle
 
@@ -65,7 +65,7 @@ class ItemWriter:
 
         return await self._done(bundle, item, put(), vector="training" if is_known else "features")
 
-    async def patch(self, bundle: Bundle, item: str, body: ItemPatch) -> dict[str, Any]:
+    async def patch(self, bundle: Bundle, item: str, body: ItemPatchBody) -> dict[str, Any]:
         """Change an item in part, so that no other change at the same time is lost; return the answer.
 
         Raises NotFoundError for an item that neither the version has nor somebody put, ConflictError for one

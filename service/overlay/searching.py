@@ -74,14 +74,6 @@ def popular(
     return merge(ranking, np.zeros(len(fresh), np.float32), fresh, k, excluded, filtering)
 
 
-def similar(model: LoadedModel, fresh: FreshItems, row: int, k: int) -> Ranking:
-    """The k other items with the highest scores for the vector of the item at `row`, without its bias."""
-    vector = model.bundle.encoder.gather(np.array([row]), fresh.vectors)[0]
-    if model.bundle.manifest.scoring.item_bias:
-        vector = np.append(vector[:-1], np.float32(0.0))
-    return nearest(model, fresh, vector, k, np.array([row]))
-
-
 def left_out(fresh: FreshItems, excluded: Rows, filtering: Filter | None) -> tuple[Rows, RowMask | None]:
     """The rows of the bundle to leave out, and the mask of the allowed ones."""
     if filtering is not None:

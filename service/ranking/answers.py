@@ -1,6 +1,7 @@
 """From queries to answers of one version: rows, vectors, search, JSON. Synchronous, without I/O."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -9,7 +10,7 @@ import orjson
 from numpy.typing import NDArray
 
 from turret.data.vocabulary import Id
-from turret.service.errors import ConflictError, InvalidFieldError, RequestError
+from turret.service.errors import ConflictError, InvalidFieldError, NotFoundError, RequestError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay import searching
 from turret.service.overlay.fresh import FreshItems
@@ -18,9 +19,11 @@ from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query, ResolvedQuery
 from turret.service.ranking.selecting import select
 from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
+from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import EncodingError, EngineError, FilterError
+from turret.tower.format.manifest import Manifest
 from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
@@ -37,6 +40,8 @@ def recommend(
     records: list[AnswerRecord] | None = None,
 ) -> list[Answer]:
     """Answer every query: by the towers if any item of its history is known, else by popularity.
+
+    A query that is `similar_to` an item is answered by the item's vector.
 
     Adds the seconds of each stage to `stages`, and a record of each answer to `records`. Raises EncodingError
     for features that the user tower can't read, and RequestError for a filter that the catalog can't
@@ -69,12 +74,6 @@ def recommend(
     return answers
 
 
-def similar(model: LoadedModel, fresh: FreshItems, row: int, k: int) -> Answer:
-    """Answer with the `k` nearest items of the item at `row`."""
-    ranking = searching.similar(model, fresh, row, k)
-    return _ranked(ItemView(model.bundle, fresh), ranking, k, "towers")
-
-
 def ids_of(answer: Answer) -> list[Id]:
     """The ids of the items of an answer, best first."""
     return [item["id"] for item in orjson.loads(orjson.dumps(answer))["items"]]
@@ -96,12 +95,8 @@ def _resolve(
 
 def _in_rows(view: ItemView, query: Query, rows: NDArray[np.int32], unknown: list[Id]) -> ResolvedQuery:
     request, manifest = query.request, view.bundle.manifest
-    if request.is_search and not manifest.reads_queries:
-        message = f"version {manifest.version} recommends for users, not for queries: POST /v1/recommend"
-        raise ConflictError("query", None, message)
-    if manifest.reads_queries and not request.features:
-        message = f"version {manifest.version} answers queries, not users: POST /v1/search"
-        raise ConflictError("features", None, message)
+    if query.similar_to is None:
+        _check_kind(request, manifest)
     if query.after is not None and query.after.version != manifest.version:
         version = query.after.version
         message = f"this cursor is of version {version}, which is no longer live; request the first page"
@@ -112,7 +107,30 @@ def _in_rows(view: ItemView, query: Query, rows: NDArray[np.int32], unknown: lis
     if request.excludes_seen(manifest.exclude_seen):
         excluded = np.concatenate([excluded, rows]) if len(excluded) else rows
     filtering = compile_filter(request.filter, view.bundle.catalog) if request.filter else None
-    return ResolvedQuery(query, rows, _times(view, query), unknown, excluded, filtering)
+    resolved = ResolvedQuery(query, rows, _times(view, query), unknown, excluded, filtering)
+    return resolved if query.similar_to is None else _by_item(view, resolved, query.similar_to)
+
+
+def _check_kind(request: RecommendRequest, manifest: Manifest) -> None:
+    """Refuse a search of a version that reads users, and a recommendation of one that reads queries."""
+    if request.is_search and not manifest.reads_queries:
+        message = f"version {manifest.version} recommends for users, not for queries: POST /v1/recommend"
+        raise ConflictError("query", None, message)
+    if manifest.reads_queries and not request.features:
+        message = f"version {manifest.version} answers queries, not users: POST /v1/search"
+        raise ConflictError("features", None, message)
+
+
+def _by_item(view: ItemView, resolved: ResolvedQuery, item: str) -> ResolvedQuery:
+    """The query by the vector of an item, without its bias, as popularity is no similarity."""
+    row = view.row(item)
+    if row is None:
+        message = f"version {view.bundle.manifest.version} has no such item; check the id"
+        raise NotFoundError("id", item, message)
+    vector = view.vectors(np.array([row]))[0]
+    if view.bundle.manifest.scoring.item_bias:
+        vector = np.append(vector[:-1], np.float32(0.0))
+    return replace(resolved, vector=vector, excluded=np.append(resolved.excluded, np.int32(row)))
 
 
 def _times(view: ItemView, query: Query) -> Times | None:
@@ -130,7 +148,7 @@ def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
     known = [
         position
         for position, entry in enumerate(resolved)
-        if can_encode(entry.rows, entry.query.request.features)
+        if entry.vector is None and can_encode(entry.rows, entry.query.request.features)
     ]
     if not known:
         return
@@ -170,6 +188,8 @@ def _select(model: LoadedModel, view: ItemView, entry: ResolvedQuery) -> Ranking
             return ranked(entry.query.request.k)
         return select(ranked, entry.query, view, by_towers=entry.vector is not None)
     except EngineError:  # of an index without a fallback
+        if entry.query.similar_to is not None:  # popular items are not similar
+            raise
         entry.vector = None
         return _select(model, view, entry)
 

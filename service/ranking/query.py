@@ -35,6 +35,7 @@ class Query(NamedTuple):
     until: int  # the latest time at which stored events count
     degraded: tuple[str, ...] = ()  # names of the parts that the answer has to do without
     after: Cursor | None = None  # the end of the previous page
+    similar_to: str | None = None  # the item whose vector takes the place of the user's
 
     @property
     def is_stored(self) -> bool:

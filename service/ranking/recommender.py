@@ -8,16 +8,15 @@ from typing import Any
 
 import orjson
 
-from turret.service.errors import NotFoundError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.answers import Answer, Stages, ids_of, recommend, similar
+from turret.service.ranking.answers import Answer, Stages, ids_of, recommend
 from turret.service.ranking.item_view import item_status
 from turret.service.ranking.micro_batcher import MicroBatcher, RecordAnswers, recommend_timed
-from turret.service.ranking.query import Query, QueryReader, at_position
+from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, at_position, make_query
 from turret.service.schemas.fields import read_cursor
-from turret.service.schemas.requests import RecommendRequest
+from turret.service.schemas.requests import RecommendRequest, SimilarRequest
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.shadow import Shadow
@@ -94,17 +93,24 @@ class Recommender:
             answer["degraded"] += missing
         return answers
 
-    async def similar_to(self, item: str, k: int) -> Answer:
-        """Answer with the nearest items of an item. Raises NotFoundError for an unknown one."""
+    async def similar_to(self, item: str, request: SimilarRequest) -> Answer:
+        """Answer with the nearest items of an item. Raises NotFoundError for an unknown one.
+
+        These answers count neither for the quality nor for the latency of a version's recommendations.
+        """
+        asked = request.as_recommendation()
         model = self._model_holder.answering
-        fresh, _ = await self._overlay.for_answer(model.bundle)
-        row = fresh.row(item)
-        if row is None:
-            raise NotFoundError("id", item, f"version {model.version} has no such item; check the id")
-        if k <= _LOOP_ITEMS and not model.latency.is_long():
-            return similar(model, fresh, row, k)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads_of(model), similar, model, fresh, row, k)
+        if asked.cursor is not None or asked.min_version is not None:
+            model = await self._model_for(asked, None)
+        query = make_query(asked, NO_HISTORY, (), _now())._replace(similar_to=item)
+        fresh, missing = await self._overlay.for_answer(model.bundle)
+        if _is_long(model, fresh, query):
+            loop, threads = asyncio.get_running_loop(), self._threads_of(model)
+            (answer,) = await loop.run_in_executor(threads, recommend, model, fresh, [query])
+        else:
+            (answer,) = recommend(model, fresh, [query])
+        answer["degraded"] += missing
+        return answer
 
     async def item(self, item: str) -> Answer:
         """Describe an item as the live version and its overlay know it. Raises NotFoundError."""

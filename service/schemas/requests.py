@@ -171,6 +171,14 @@ class SearchRequest(RankingRequest):
         return SearchedRequest.model_construct(**given, history=[], features=asked)
 
 
+class SimilarRequest(RankingRequest):
+    """The conditions on the items that are similar to one."""
+
+    def as_recommendation(self) -> RecommendRequest:
+        """The request that the ranking reads: one without a history."""
+        return RecommendRequest.model_construct(**dict(self), history=[])
+
+
 class BatchRequest(Body):
     """Up to 100 recommendations in one call, of up to 10,000 items together (the sum of `k`)."""
 
@@ -216,14 +224,14 @@ class ItemBody(Body):
     fields: dict[str, Any] | None = Field(default=None, max_length=100)
 
 
-class ItemPatch(Body):
+class ItemPatchBody(Body):
     """The features and the fields of an item to change; the others stay. A null removes one."""
 
     features: Features = _EMPTY
     fields: dict[str, Any] = Field(default_factory=dict, max_length=100, json_schema_extra={"default": {}})
 
     @model_validator(mode="after")
-    def _changes_something(self) -> "ItemPatch":
+    def _changes_something(self) -> "ItemPatchBody":
         if not self.features and not self.fields:
             raise PydanticCustomError("patch", "send the features or fields to change")
         return self

@@ -140,7 +140,7 @@ def test_a_text_without_a_known_part_gets_popular_items(client: TestClient, quer
     ("body", "field", "sentence"),
     [
         ({"query": ""}, "query", "not empty"),
-        ({"query": "a" * 100_000}, "query", "at most 2000"),
+        ({"query": "a" * 100_000}, "query", "at most 2,000 characters"),
         ({}, "body", "send a query in words, or its features"),
         ({"query": "a", "features": {"colour": 1}}, "features.colour", "reads query"),
         ({"query": "a", "user_id": 1}, "user_id", "unknown field"),

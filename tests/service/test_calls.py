@@ -22,6 +22,8 @@ def test_every_described_call_has_its_path_as_its_name() -> None:
     [
         ("POST", "/v1/recommend", "recommend"),
         ("GET", "/v1/items/7/similar", "recommend"),
+        ("POST", "/v1/items/7/similar", "recommend"),
+        ("DELETE", "/v1/items/7/similar", "store"),
         ("POST", "/v1/recommend/batch", "batch"),
         ("POST", "/v1/events", "store"),
         ("GET", "/v1/users/7", "store"),

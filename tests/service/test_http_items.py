@@ -79,6 +79,30 @@ def test_similar_items_leave_out_the_item_itself(client: TestClient) -> None:
     assert client.get("/v1/items/101/similar?k=60").json()["exhausted"] is True
 
 
+def test_similar_items_meet_the_conditions_of_a_recommendation(client: TestClient) -> None:
+    def chosen(**body: Any) -> dict[str, Any]:
+        answer = client.post("/v1/items/101/similar", json=body)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    nearest = ids(client.get("/v1/items/101/similar?k=59").json())
+    first = chosen(k=9)
+    assert ids(first) == nearest[:9]
+    assert ids(chosen(k=9, cursor=first["cursor"])) == nearest[9:18]
+    assert ids(chosen(k=3, exclude=nearest[:2])) == nearest[2:5]
+    assert ids(chosen(k=59, filter={"title": {"any_of": ["Item 107", "Item 101"]}})) == [107]
+    assert ids(chosen(k=59, cap={"genres": 2})) == nearest[:2]
+    middle = first["items"][4]["score"]
+    assert ids(chosen(k=9, min_score=middle)) == nearest[:5]
+    various = chosen(k=5, diversity=0.9)
+    assert ids(various)[0] == nearest[0]
+    assert set(ids(various)) != set(nearest[:5])
+    explained = chosen(k=1, explain=True)
+    (parts,) = explained["explanation"]["items"]
+    assert (parts["id"], parts["pulled_by"]) == (nearest[0], [])
+
+
 def test_ids_may_hold_anything(tmp_path: Path) -> None:
     strange = ["a/b", "a b", "é?&#", "100%", "similar", "/", "🎬"]
     fresh = ["c/d", "recommend", "7", "🎥", "a\0b"]

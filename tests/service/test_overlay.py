@@ -27,7 +27,7 @@ from turret.service.overlay.fresh import FreshItems, apply_changes, can_name, em
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.overlay.searching import fresh_scores, merge
-from turret.service.schemas.requests import ItemBody, ItemPatch
+from turret.service.schemas.requests import ItemBody, ItemPatchBody
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.record import ItemsNumber
@@ -512,7 +512,7 @@ async def test_no_change_in_part_is_lost_among_several_workers(
         for store, overlay in zip(stores, overlays, strict=True)
     ]
     await workers[0].put(bundle, item, ItemBody(features=BODY.features, fields={"title": "New"}))
-    patches = [ItemPatch(fields={f"part {place}": place}) for place in range(12)]
+    patches = [ItemPatchBody(fields={f"part {place}": place}) for place in range(12)]
     await asyncio.gather(
         *(workers[place % 3].patch(bundle, item, patch) for place, patch in enumerate(patches))
     )

@@ -167,14 +167,6 @@ class FoundItemsAnswer(Answer):
     cursor: str | None = None
 
 
-class SimilarAnswer(Answer):
-    """Items of one version, best first; `exhausted` is set if there are fewer than requested."""
-
-    version: str
-    items: tuple[Item, ...]
-    exhausted: bool = False
-
-
 class ItemAnswer(Answer):
     """An item as the live version and the changes since know it.
 

@@ -222,9 +222,11 @@ def find_items(
     return _get("/v1/items", answers.FoundItemsAnswer, query=query, id=given, limit=limit, cursor=cursor)
 
 
-def similar_items(item_id: Id, k: int = 10) -> Call[answers.SimilarAnswer]:
-    """Return the items whose vectors are nearest to this item's."""
-    return _get(_item(item_id, "/similar"), answers.SimilarAnswer, k=k)
+def similar_items(item_id: Id, **conditions: Unpack[RankingRequest]) -> Call[answers.RecommendAnswer]:
+    """Return the items whose vectors are nearest to this item's, as far as they meet the conditions."""
+    if conditions.keys() <= {"k"}:
+        return _get(_item(item_id, "/similar"), answers.RecommendAnswer, k=conditions.get("k"))
+    return _call("POST", _item(item_id, "/similar"), answers.RecommendAnswer, conditions)
 
 
 def item(item_id: Id) -> Call[answers.ItemAnswer]:

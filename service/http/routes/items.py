@@ -12,7 +12,7 @@ from turret.service.errors import InvalidFieldError
 from turret.service.http.routes.dependencies import Id, ItemId, K, Parts, Reads, json_response
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
-from turret.service.schemas.requests import ItemBody, ItemPatch
+from turret.service.schemas.requests import ItemBody, ItemPatchBody, SimilarRequest
 from turret.service.search.catalog_fields import colouring, map_of, summarise
 from turret.service.search.catalog_search import items_json
 
@@ -55,7 +55,15 @@ async def find_items(
 @router.get("/items/{item_id:id}/similar")
 async def similar_items(item_id: ItemId, parts: Parts, k: K = 10) -> Response:
     """Return the items whose vectors are nearest to this item's."""
-    return json_response(await parts.recommender.similar_to(item_id, k))
+    return json_response(await parts.recommender.similar_to(item_id, SimilarRequest(k=k)))
+
+
+@router.post("/items/{item_id:id}/similar")
+async def choose_similar_items(
+    item_id: ItemId, body: Annotated[SimilarRequest, Depends(Reads(SimilarRequest))], parts: Parts
+) -> Response:
+    """Return the nearest items that meet the conditions, as those of a recommendation."""
+    return json_response(await parts.recommender.similar_to(item_id, body))
 
 
 @router.get("/items/{item_id:item}")
@@ -74,7 +82,7 @@ async def put_item(
 
 @router.patch("/items/{item_id:item}")
 async def patch_item(
-    item_id: ItemId, body: Annotated[ItemPatch, Depends(Reads(ItemPatch))], parts: Parts
+    item_id: ItemId, body: Annotated[ItemPatchBody, Depends(Reads(ItemPatchBody))], parts: Parts
 ) -> Response:
     """Change features or fields of an item in part: the others stay, and a null removes one."""
     return json_response(await parts.item_writer.patch(parts.model_holder.answering.bundle, item_id, body))
