@@ -13,7 +13,7 @@ import polars as pl
 
 from turret.data.errors import ColumnError
 from turret.data.features import Bag, Column, Feature, Features, grams
-from turret.data.preparing.columns import require
+from turret.data.reading.columns import require
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 from turret.data.reading.times import choose_reader
 

@@ -12,7 +12,6 @@ import pytest
 
 from turret.data.errors import ColumnError, DataError
 from turret.data.features import Bag, Feature, Features, trigrams
-from turret.data.preparing.columns import Role
 from turret.data.preparing.encoding import (
     DecimalMark,
     as_numbers,
@@ -26,6 +25,7 @@ from turret.data.preparing.encoding import (
 )
 from turret.data.preparing.feature_readings import FeatureReadings, read_features
 from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table
+from turret.data.reading.columns import Role
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Malformed, Table
 
