@@ -182,7 +182,7 @@ def _entity_columns(
             )
         readings = read_features(frame, chosen, entries.path, role, settings)
         notes += readings.notes
-        features = encode(readings.frame.head(count), readings.chosen, entries.path, words)
+        features = encode(readings.frame.head(count), readings.chosen, words)
         columns = fields(frame, field_names, readings, entries)
         answers = {name: values[:count] for name, values in columns.items()}
         later = {name: values[count:] for name, values in columns.items()}
