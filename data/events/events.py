@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import polars.selectors as cs
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from turret.data.errors import ColumnError
 from turret.data.events.dropped_rows import (
@@ -20,6 +20,7 @@ from turret.data.events.dropped_rows import (
     UNREADABLE_WEIGHT,
     WRONG_CLOCK,
 )
+from turret.data.events.event_arrays import Events
 from turret.data.events.ids import as_keys, float_texts, id_key, id_verdicts, refuse_lists
 from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
 from turret.data.manifest import BadRows, Columns, Removed
@@ -86,11 +87,25 @@ class Log:
         return columns
 
     def pieces(self, size: int) -> Iterator[pl.DataFrame]:
-        """Yield the columns of events, and VERDICT, of all rows in order, `size` rows at a time."""
-        optional = [*(["weight"] if self.has_weights else []), *([LABEL] if self.has_labels else [])]
-        names = ["user", "item", "time", PART, *optional, VERDICT]
+        """Yield `rows`, `size` of them at a time."""
         with readable(self.path):
-            yield from self.frame.select(names).collect_batches(chunk_size=size, engine="streaming")
+            yield from self.rows().collect_batches(chunk_size=size, engine="streaming")
+
+    def rows(self) -> pl.LazyFrame:
+        """Return the columns of events, and VERDICT, of all rows in order."""
+        optional = [*(["weight"] if self.has_weights else []), *([LABEL] if self.has_labels else [])]
+        return self.frame.select("user", "item", "time", PART, *optional, VERDICT)
+
+    def events(self, rows: pl.DataFrame, users: NDArray[np.int32], items: NDArray[np.int32]) -> Events:
+        """Return some of `rows`, all of them events, with the numbers of their users and items."""
+        return Events(
+            users,
+            items,
+            times=rows["time"].to_numpy(),
+            weights=rows["weight"].to_numpy() if self.has_weights else None,
+            parts=rows[PART].to_numpy() if self.has_parts else None,
+            labels=(rows[LABEL] == 1).cast(pl.Int8).to_numpy() if self.has_labels else None,
+        )
 
     def dropped_rows(self, counts: Mapping[str, int]) -> tuple[list[BadRows], list[Removed]]:
         """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from turret.data.events.event_arrays import PIECE, EventFiles, Events, UnsortedEvents
-from turret.data.events.events import PART, VERDICT, Log
+from turret.data.events.event_arrays import PIECE, EventFiles, UnsortedEvents
+from turret.data.events.events import VERDICT, Log
 from turret.data.events.ids import IdInterner
 from turret.data.events.labels import LABEL
 from turret.data.manifest import BadRows, Removed
@@ -50,15 +50,6 @@ def read_events(log: Log, work: Path) -> IngestedEvents:
                 labels.update(dict(rows[LABEL].value_counts().iter_rows()))
             futures = [pool.submit(interners[role].numbers, rows[role]) for role in _ROLES]
             users, items = (future.result() for future in futures)
-            files.write(
-                Events(
-                    users,
-                    items,
-                    times=rows["time"].to_numpy(),
-                    weights=rows["weight"].to_numpy() if log.has_weights else None,
-                    parts=rows[PART].to_numpy() if log.has_parts else None,
-                    labels=(rows[LABEL] == 1).cast(pl.Int8).to_numpy() if log.has_labels else None,
-                )
-            )
+            files.write(log.events(rows, users, items))
     bad_rows, removed = log.dropped_rows(verdicts)
     return IngestedEvents(files, interners["user"].ids, interners["item"].ids, bad_rows, removed, labels)

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ import polars as pl
 
 from turret.data.errors import ColumnError
 from turret.data.features import Bag, Column, Feature, Features, grams
-from turret.data.preparing.columns import require
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 from turret.data.reading.times import choose_reader
 
@@ -181,18 +179,16 @@ def _one_list(text: str) -> list[str] | None:
     return [str(value) for value in values if value is not None] if isinstance(values, list) else None
 
 
-def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path, words: bool = False) -> Features:
+def encode(frame: pl.DataFrame, chosen: FeatureColumns, words: bool = False) -> Features:
     """Encode the chosen columns of `frame`, as `read_features` returns it: its rows are the vocabulary's.
 
     `words` reads texts as whole words beside their trigrams. Vectors are left out.
 
-    Raises ColumnError when a column does not exist or can't be a feature of its kind.
+    Raises ColumnError when a column can't be a feature of its kind.
     """
     features: list[Feature] = []
     columns: dict[str, Column] = {}
-    existing = [name for name in frame.columns if not name.startswith("__")]
     for kind, name in chosen.by_kind():
-        require(name, existing, str(where), f"{kind} feature")
         if kind == "vector":
             continue
         encoder = partial(_text, words=words) if kind == "text" else _ENCODERS[kind]

@@ -12,7 +12,6 @@ import polars as pl
 
 from turret.data.errors import ColumnError
 from turret.data.features import FeatureKind
-from turret.data.preparing.columns import Role, require
 from turret.data.preparing.encoding import (
     as_lists,
     as_numbers,
@@ -29,6 +28,7 @@ from turret.data.preparing.encoding import (
 )
 from turret.data.preparing.vectors import is_vector
 from turret.data.progress import counted
+from turret.data.reading.columns import Role, require
 from turret.data.reading.schema import EVERY, NULLS, FeatureColumns, FormatSettings, nulls_of
 
 # Names that say more than values do.

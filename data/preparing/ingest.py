@@ -21,8 +21,8 @@ from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels
 from turret.data.events.read_events import IngestedEvents, read_events
 from turret.data.manifest import BadRows, Columns
-from turret.data.preparing.columns import Role, choose_columns
 from turret.data.preparing.item_catalog import EntityTable, malformed_rows, read_entity_table
+from turret.data.reading.columns import Role, choose_columns
 from turret.data.reading.open_source import open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig, has_own_nulls
 from turret.data.reading.tables import EXAMPLES, Source, Table

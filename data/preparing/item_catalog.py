@@ -11,10 +11,10 @@ from turret.data.errors import ColumnError
 from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, float_texts, id_text, id_verdicts
 from turret.data.manifest import BadRows
-from turret.data.preparing.columns import Role, choose_id, require
 from turret.data.preparing.encoding import element_type, is_printable, truths
 from turret.data.preparing.feature_readings import FeatureReadings
 from turret.data.progress import counted
+from turret.data.reading.columns import Role, choose_id, require
 from turret.data.reading.schema import NULLS, FeatureColumns, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
 from turret.data.vocabulary import Id, Vocabulary, is_canonical_integer

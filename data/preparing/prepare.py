@@ -32,7 +32,6 @@ from turret.data.manifest import (
     hash_files,
 )
 from turret.data.prepared import ColdItems
-from turret.data.preparing.columns import Role
 from turret.data.preparing.encoding import encode, raw_features
 from turret.data.preparing.feature_readings import read_features
 from turret.data.preparing.ingest import IngestedSource, ingest_source, refuse_unknown_nulls
@@ -41,6 +40,7 @@ from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnin
 from turret.data.preparing.query_features import share_grams
 from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note, vector_feature
 from turret.data.progress import LOGGER, counted, progress
+from turret.data.reading.columns import Role
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES
 from turret.data.stores import LocalCopies, local_copies
@@ -182,7 +182,7 @@ def _entity_columns(
             )
         readings = read_features(frame, chosen, entries.path, role, settings)
         notes += readings.notes
-        features = encode(readings.frame.head(count), readings.chosen, entries.path, words)
+        features = encode(readings.frame.head(count), readings.chosen, words)
         columns = fields(frame, field_names, readings, entries)
         answers = {name: values[:count] for name, values in columns.items()}
         later = {name: values[count:] for name, values in columns.items()}

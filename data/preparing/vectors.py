@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from turret.data.errors import ColumnError, SourceError
 from turret.data.features import Feature, VectorRows
-from turret.data.preparing.columns import Role
 from turret.data.progress import counted
+from turret.data.reading.columns import Role
 from turret.data.reading.tables import readable
 
 MOST_NUMBERS = 8192

@@ -12,6 +12,7 @@ import polars as pl
 
 from turret.data.errors import ColumnError, ConfigurationError
 from turret.data.features import CONTEXT
+from turret.data.reading.columns import choose, require
 from turret.data.reading.schema import ColumnSettings, FeatureColumns, PrepareConfig, QuerySettings
 from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Source, Table, readable
 from turret.data.vocabulary import ID_LENGTH
@@ -36,11 +37,12 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     these are the training queries. Raises ColumnError for a missing column or an unknown name of a part.
     """
     names, given = table.columns(), items
-    query = _column("query", settings.query, _QUERIES, names, table)
-    item = _column("item", config.columns.item, tuple(n for n in _ITEMS if n != query), names, table)
+    where = str(table.path)
+    query = choose("query", settings.query, _QUERIES, names, where)
+    item = choose("item", config.columns.item, [name for name in _ITEMS if name != query], names, where)
     split = settings.split or ("split" if "split" in names else None)
     if split is not None:
-        _require(split, names, "--query-split", table)
+        require(split, names, where, "parts (--query-split)")
     with readable(table.path):
         texts = table.frame.select(query, *([split] if split else [])).collect(engine="streaming")
     parts = _parts(texts, query, split, table)
@@ -50,7 +52,7 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     users = None
     if settings.context:
         for name in settings.context:
-            _require(name, names, "--query-context", table)
+            require(name, names, where, "context (--query-context)")
         frame, users = _in_contexts(frame, query, settings.context, table)
     optional = {role: role for role in ("label", "weight") if role in names and role not in (query, item)}
     if settings.match == "questions":
@@ -83,26 +85,6 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
         ),
         item_features=None if items is given else FeatureColumns(text=(text,)),
     )
-
-
-def _column(role: str, named: str | None, usual: Sequence[str], names: list[str], table: Table) -> str:
-    if named is not None:
-        return _require(named, names, f"--{role}", table)
-    found = next((name for name in usual if name in names), None)
-    if found is None:
-        raise ColumnError(
-            f"{table.path} has none of the usual columns for the {role} ({', '.join(usual)}); its columns "
-            f"are {', '.join(names)}: name it with --{role}"
-        )
-    return found
-
-
-def _require(name: str, names: list[str], option: str, table: Table) -> str:
-    if name not in names:
-        raise ColumnError(
-            f"{table.path} has no column {name!r} ({option}); its columns are {', '.join(names)}"
-        )
-    return name
 
 
 def _parts(texts: pl.DataFrame, query: str, split: str | None, table: Table) -> pl.DataFrame:

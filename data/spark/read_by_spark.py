@@ -55,7 +55,7 @@ _USER, _ITEM, _BUCKET, _COUNT = "__user_row", "__item_row", "__bucket", "__count
 
 @dataclass(frozen=True)
 class SparkEvents:
-    """The events of a log as a frame of keys (see `data.events.buckets.UnsortedEvents`).
+    """The events of a log as a frame of keys (see `data.events.event_arrays.UnsortedEvents`).
 
     `users` and `items` have the distinct keys, whose positions are the numbers of users and items, and the
     events of each.
@@ -63,10 +63,15 @@ class SparkEvents:
 
     session: SparkSession
     frame: DataFrame
+    log: Log
     count: int
-    columns: dict[str, DTypeLike]
     users: pl.DataFrame
     items: pl.DataFrame
+
+    @property
+    def columns(self) -> dict[str, DTypeLike]:
+        """As of `UnsortedEvents`."""
+        return self.log.columns()
 
     def __len__(self) -> int:
         return self.count
@@ -84,7 +89,8 @@ class SparkEvents:
             files = list((target / f"{_BUCKET}={bucket}").glob("part-*.parquet"))
             if len(files) != 1:
                 raise not_shared(target)
-            events = self._events(pl.read_parquet(files[0], glob=False))
+            rows = pl.read_parquet(files[0], glob=False)
+            events = self.log.events(rows, rows[_USER].to_numpy(), rows[_ITEM].to_numpy())
             read += len(events)
             yield change(events)
             files[0].unlink()
@@ -101,7 +107,7 @@ class SparkEvents:
         buckets = np.repeat(np.arange(len(first_users) - 1), np.diff(first_users))[users]
         user_rows = self.users.select("user", pl.Series(_USER, users), pl.Series(_BUCKET, buckets))
         item_rows = self.items.select("item", pl.Series(_ITEM, items))
-        sort = [_BUCKET, _USER, *([PART] if "parts" in self.columns else []), "time", ORDER]
+        sort = [_BUCKET, _USER, *([PART] if self.log.has_parts else []), "time", ORDER]
         (
             self.frame.join(given(self.session, user_rows, work / "user_rows.parquet"), "user")
             .join(given(self.session, item_rows, work / "item_rows.parquet"), "item")
@@ -113,17 +119,6 @@ class SparkEvents:
             .parquet(str(target.absolute()))
         )
         return len(first_users) - 1
-
-    def _events(self, rows: pl.DataFrame) -> Events:
-        columns = self.columns
-        return Events(
-            rows[_USER].to_numpy(),
-            rows[_ITEM].to_numpy(),
-            times=rows["time"].to_numpy(),
-            weights=rows["weight"].to_numpy() if "weights" in columns else None,
-            parts=rows[PART].to_numpy() if "parts" in columns else None,
-            labels=(rows[LABEL] == 1).cast(pl.Int8).to_numpy() if "labels" in columns else None,
-        )
 
 
 def counted(frame: DataFrame, role: str, work: Path) -> pl.DataFrame:
@@ -151,14 +146,13 @@ def read_by_spark(session: SparkSession, log: Log, work: Path) -> IngestedEvents
     frame = frame.where(F.col(VERDICT).isNull()).drop(VERDICT)
     users, items = (counted(frame, role, work) for role in ("user", "item"))
     bad_rows, removed = log.dropped_rows(counts)
-    rows = SparkEvents(session, frame, events, log.columns(), users, items)
+    rows = SparkEvents(session, frame, log, events, users, items)
     return IngestedEvents(rows, users["user"], items["item"], bad_rows, removed, labels)
 
 
 def _validated(session: SparkSession, log: Log, work: Path) -> DataFrame:
-    optional = [*(["weight"] if log.has_weights else []), *([LABEL] if log.has_labels else [])]
     target = work / "validated.parquet"
-    rows = log.frame.select("user", "item", "time", PART, *optional, VERDICT).with_row_index(ORDER)
+    rows = log.rows().with_row_index(ORDER).with_columns(pl.col(ORDER).cast(pl.Int64))
     with readable(log.path):
-        rows.with_columns(pl.col(ORDER).cast(pl.Int64)).sink_parquet(target)
+        rows.sink_parquet(target)
     return session.read.parquet(str(target.absolute()))

@@ -18,7 +18,7 @@ from turret.data.events.event_arrays import EventFiles, Events, stable_order
 from turret.data.events.events import Log, refuse_absent_kinds, validate
 from turret.data.events.ids import IdInterner, as_keys, id_key, id_text, vocabulary
 from turret.data.events.read_events import IngestedEvents, read_events
-from turret.data.preparing.columns import choose_columns
+from turret.data.reading.columns import choose_columns
 from turret.data.reading.readers import scan
 from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, FormatSettings, nulls_of
 from turret.data.reading.tables import ROW, Table
@@ -196,14 +196,6 @@ def test_texts_that_share_a_hash_have_numbers_of_their_own(columns: list[list[st
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numbering, "_keys", poor)
         _check_numbers([pl.Series(column, dtype=pl.String) for column in columns], pl.String())
-
-
-@pytest.mark.parametrize("step", [1, 2**40, -(2**61) + 1, -1_018_231_460_777_725_123])
-def test_a_table_that_grows_many_times_keeps_everything(step: int) -> None:
-    """Also if all ids have the same home slot, as multiples of the last step do."""
-    random = np.random.default_rng(1)
-    batches = [random.integers(0, most, 900) * np.int64(step) for most in (10, 700, 90_000, 400_000)]
-    _check_numbers([pl.Series(batch) for batch in batches], pl.Int64())
 
 
 Columns = Mapping[str, Sequence[object] | pl.Series]

@@ -12,7 +12,6 @@ import pytest
 
 from turret.data.errors import ColumnError, DataError
 from turret.data.features import Bag, Feature, Features, trigrams
-from turret.data.preparing.columns import Role
 from turret.data.preparing.encoding import (
     DecimalMark,
     as_numbers,
@@ -26,6 +25,7 @@ from turret.data.preparing.encoding import (
 )
 from turret.data.preparing.feature_readings import FeatureReadings, read_features
 from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table
+from turret.data.reading.columns import Role
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Malformed, Table
 
@@ -306,7 +306,7 @@ FRAME = pl.DataFrame(
 
 
 def _encode(frame: pl.DataFrame = FRAME, **chosen: tuple[str, ...]):  # type: ignore[no-untyped-def]
-    return encode(frame, FeatureColumns(**chosen), Path("items.csv"))
+    return encode(frame, FeatureColumns(**chosen))
 
 
 def test_every_kind_is_encoded_by_row() -> None:
@@ -359,7 +359,7 @@ def test_columns_that_can_not_be_features_are_refused() -> None:
     with pytest.raises(
         ColumnError, match=r"items\.csv has no column 'nope' for the text feature; .*title, genre"
     ):
-        _encode(text=("nope",))
+        _read(FRAME, FeatureColumns(text=("nope",)))
     with pytest.raises(ColumnError, match="'genre' holds 'b', which is not a number; make it a category"):
         _encode(number=("genre",))
     with pytest.raises(ColumnError, match="name it as a multi feature"):

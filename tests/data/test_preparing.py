@@ -19,10 +19,10 @@ from turret.data.histories import histories
 from turret.data.histories.partition import by_time
 from turret.data.prepared import ColdItems, PreparedData
 from turret.data.preparing.append import append
-from turret.data.preparing.columns import choose_columns
 from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import new_prepared_folder, prepare
 from turret.data.preparing.prepare_warnings import repeats_of
+from turret.data.reading.columns import choose_columns
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.vocabulary import Id
 

@@ -184,14 +184,14 @@ def test_a_description_speaks_of_queries(pairs: Prepare) -> None:
             {"x": ["a"], "item": ["b"]},
             {},
             ColumnError,
-            r"usual columns for the query .* name it with --query",
+            r"usual columns for the query; .* name it with --query",
         ),
-        ({"query": ["a"], "x": ["b"]}, {}, ColumnError, r"usual columns for the item .* name it with --item"),
+        ({"query": ["a"], "x": ["b"]}, {}, ColumnError, r"usual columns for the item; .*--item"),
         (
             {"query": ["a"], "item": ["b"]},
             {"queries__query": "no"},
             ColumnError,
-            r"no column 'no' \(--query\)",
+            r"no column 'no' for the query",
         ),
         (
             {"query": ["a"], "item": ["b"], "split": ["nowhere"]},
@@ -279,5 +279,5 @@ def test_a_context_tells_queries_of_one_text_apart(pairs: Prepare) -> None:
     }
     with pytest.raises(ConfigurationError, match="stored questions have no context"):
         pairs(rows, queries__context=["history"], queries__match="questions")
-    with pytest.raises(ColumnError, match=r"no column 'no' \(--query-context\)"):
+    with pytest.raises(ColumnError, match=r"no column 'no' for the context \(--query-context\)"):
         pairs(rows, queries__context=["no"])

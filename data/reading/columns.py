@@ -1,4 +1,4 @@
-"""The roles of a log's columns."""
+"""The roles of columns: as named, or by their usual names."""
 
 import re
 from collections.abc import Sequence
@@ -10,11 +10,12 @@ from turret.data.reading.schema import ColumnSettings
 
 Role = Literal["user", "item"]
 
-_COMMON_NAMES = {
+_NAMES = {
     "user": "user_id userId userid user customer_id customerId CustomerID visitor_id session_id",
     "item": "item_id itemId itemid item movie_id movieId product_id productId StockCode",
     "time": "timestamp timestamp_ms time datetime date created_at InvoiceDate pos position",
 }
+_USUAL = {role: names.split() for role, names in _NAMES.items()}
 
 
 def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str) -> Columns:
@@ -23,9 +24,11 @@ def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str
     `where` is the file, for messages. Raises ColumnError when a named column does not exist, when a user,
     item or time column is neither named nor found, and when one column is two of these.
     """
-    user = _choose("user", settings.user, existing, where)
-    item = _choose("item", settings.item, existing, where)
-    time = None if settings.in_file_order else _choose("time", settings.time, existing, where)
+    user = choose("user", settings.user, _USUAL["user"], existing, where)
+    item = choose("item", settings.item, _USUAL["item"], existing, where)
+    time = None
+    if not settings.in_file_order:
+        time = choose("time", settings.time, _USUAL["time"], existing, where)
     if len({user, item, time}) < 3:
         raise ColumnError(
             f"the user ({user}), item ({item}) and time ({time}) of {where} have to be different columns; "
@@ -45,7 +48,36 @@ def choose_id(role: Role, named: str | None, events_column: str, existing: Seque
     """
     if named is None and events_column in existing:
         return events_column
-    return _choose(role, named, existing, where, f"{role}-id")
+    return choose(role, named, _USUAL[role], existing, where, f"{role}-id")
+
+
+def choose(
+    role: str,
+    named: str | None,
+    usual: Sequence[str],
+    existing: Sequence[str],
+    where: str,
+    option: str | None = None,
+) -> str:
+    """Choose one column: as named, or the first of the usual names that exists.
+
+    `option` is called like the role unless it is given. Raises ColumnError as `require` does, and without a
+    usual name.
+    """
+    if named is not None:
+        return require(named, existing, where, role)
+    column = next((name for name in usual if name in existing), None)
+    if column is None:
+        for name in usual:
+            _refuse_repeated(name, existing, where, f"{role} (--{option or role})")
+        remedy = f"name it with --{option or role}"
+        if role == "time":
+            remedy += ", or give --in-file-order if the rows of every user are in order"
+        columns = _listed(existing)
+        raise ColumnError(
+            f"{where} has none of the usual columns for the {role}; its columns are {columns}: {remedy}"
+        )
+    return column
 
 
 def require(name: str, existing: Sequence[str], where: str, role: str) -> str:
@@ -77,22 +109,3 @@ def _refuse_repeated(name: str, existing: Sequence[str], where: str, role: str) 
             f"the header of {where} has {name!r} more than once; name the one for the {role}: "
             + " or ".join(map(repr, repeated))
         )
-
-
-def _choose(
-    role: str, named: str | None, existing: Sequence[str], where: str, option: str | None = None
-) -> str:
-    if named is not None:
-        return require(named, existing, where, role)
-    column = next((name for name in _COMMON_NAMES[role].split() if name in existing), None)
-    if column is None:
-        for name in _COMMON_NAMES[role].split():
-            _refuse_repeated(name, existing, where, f"{role} (--{option or role})")
-        remedy = f"name it with --{option or role}"
-        if role == "time":
-            remedy += ", or give --in-file-order if the rows of every user are in order"
-        columns = _listed(existing)
-        raise ColumnError(
-            f"{where} has none of the usual columns for the {role}; its columns are {columns}: {remedy}"
-        )
-    return column
