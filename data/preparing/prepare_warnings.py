@@ -12,6 +12,7 @@ from turret.data.events.dropped_rows import names_of
 from turret.data.events.event_arrays import Events
 from turret.data.histories.build_histories import BuiltHistories
 from turret.data.preparing.ingest import IngestedSource
+from turret.data.ranges import distinct
 from turret.data.reading.queries import ORDER
 from turret.data.reading.tables import Table, readable
 from turret.data.reading.times import likely_times
@@ -75,7 +76,7 @@ def repeats_of(events: Events, splits: NDArray[np.int64], gap: float) -> tuple[i
     is_begun = np.diff(events.users, prepend=-1) != 0
     visits = np.cumsum(is_begun | (np.diff(events.times, prepend=0) >= gap))
     first_visits = visits[is_begun][np.cumsum(is_begun) - 1]
-    visited = np.unique(visits << 32 | events.items)
+    visited = distinct(visits << 32 | events.items)
     return (
         int(is_first.sum()),
         len(visited),

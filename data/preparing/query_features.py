@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.features import QUERY, Bag, Column, Feature, Features, grams
+from turret.data.ranges import distinct
 
 MOST_GRAMS = 100_000
 """The size of the vocabulary, by which tables and the state of their optimiser grow."""
@@ -52,8 +53,8 @@ def share_grams(
 def _texts_of(bag: Bag, size: int) -> list[int]:
     """How many rows hold each of `size` codes."""
     rows = np.repeat(np.arange(len(bag)), np.diff(bag.offsets))
-    distinct = np.unique(rows * np.int64(size) + bag.values)
-    counts: list[int] = np.bincount(distinct % size, minlength=size).tolist()
+    pairs = distinct(rows * np.int64(size) + bag.values)
+    counts: list[int] = np.bincount(pairs % size, minlength=size).tolist()
     return counts
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turret.data.errors import DataError
-from turret.data.ranges import groups, ranges
+from turret.data.ranges import distinct, groups, ranges
 from turret.data.vocabulary import Vocabulary, is_canonical_integer
 
 INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True)
@@ -137,6 +137,11 @@ def test_ranges_are_laid_end_to_end() -> None:
     """Empty ranges add nothing."""
     assert ranges(np.array([5, 9, 2]), np.array([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]
     assert ranges(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("keys", [[], [7], [3, 3, 3], [5, -2, 5, 0, -2, 2**62]])
+def test_distinct_keys_are_ascending(keys: list[int]) -> None:
+    assert distinct(np.array(keys, dtype=np.int64)).tolist() == sorted(set(keys))
 
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 12))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turret.data.features import Bag, Feature, Features
+from turret.data.ranges import distinct
 from turret.tower.layers.feature_layers import FeatureLayers, VectorLayer
 from turret.tower.towers.item import ItemTower
 from turret.tower.towers.model import TwoTowers
@@ -88,8 +89,8 @@ def inverse_frequencies(items: Features, values: tuple[str, ...]) -> NDArray[np.
         column = items.columns[feature.name]
         assert isinstance(column, Bag)
         rows = np.repeat(np.arange(items.count), np.diff(column.offsets))
-        distinct = np.unique(rows * np.int64(len(counts)) + column.values)
-        counts += np.bincount(distinct % len(counts), minlength=len(counts))
+        pairs = distinct(rows * np.int64(len(counts)) + column.values)
+        counts += np.bincount(pairs % len(counts), minlength=len(counts))
     total = items.count * max(len(texts), 1)
     weights = np.log1p((total - counts + 0.5) / (counts + 0.5))
     weights[0] = 0.0

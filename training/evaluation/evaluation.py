@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from turret.data.prepared import HistoryEnd, Part, PreparedData
 from turret.data.progress import progress
-from turret.data.ranges import ranges
+from turret.data.ranges import distinct, ranges
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import EvaluationConfig
 from turret.training.errors import TrainingError
@@ -88,7 +88,7 @@ def relevant_items(data: PreparedData, part: EvaluatedPart) -> Relevant:
         )
     lengths = (ends - starts)[users]
     keys = np.repeat(np.arange(len(users)), lengths) * len(data.item_ids)
-    keys = np.unique(keys + data.event_items[ranges(starts[users], lengths)])
+    keys = distinct(keys + data.event_items[ranges(starts[users], lengths)])
     counts = np.bincount(keys // len(data.item_ids), minlength=len(users))
     return Relevant(users, keys % len(data.item_ids), np.concatenate([[0], np.cumsum(counts)]))
 
