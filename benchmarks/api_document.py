@@ -266,10 +266,10 @@ def _schemas(bodies: set[type[BaseModel]]) -> Described:
         **_defined(bodies, "validation"),
     }
     times = {"not": _holds("history_times", history_times={"type": "array"}, history={"type": "null"})}
-    for name in ("RecommendRequest", "ComparedRequest", "SearchRequest"):
+    for name in ("RecommendRequest", "ComparedRequest", "SearchRequest", "SimilarRequest"):
         schemas[name]["properties"]["filter"] = {"anyOf": [reference("Filter"), {"type": "null"}]}
         schemas[name]["allOf"] = [
-            *([] if name == "SearchRequest" else [times]),
+            *([times] if "history_times" in schemas[name]["properties"] else []),
             # Pages follow the order of the scores.
             {"not": _holds("cursor", "diversity", cursor=_TEXT, diversity={"exclusiveMinimum": 0})},
             {"not": _holds("cursor", "cap", cursor=_TEXT, cap={"minProperties": 1})},
@@ -277,6 +277,9 @@ def _schemas(bodies: set[type[BaseModel]]) -> Described:
     schemas["SearchRequest"]["anyOf"] = [
         _holds("query", query=_TEXT),
         _holds("features", features={"minProperties": 1}),
+    ]
+    schemas["ItemPatchBody"]["anyOf"] = [
+        _holds(part, **{part: {"minProperties": 1}}) for part in ("features", "fields")
     ]
     return schemas | {"Filter": _filter(), "FieldFilter": _condition()}
 
