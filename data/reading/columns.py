@@ -65,7 +65,7 @@ def choose(
     usual name.
     """
     if named is not None:
-        return require(named, existing, where, role)
+        return require(named, existing, where, f"{role} (--{option or role})")
     column = next((name for name in usual if name in existing), None)
     if column is None:
         for name in usual:

@@ -71,13 +71,13 @@ class ItemWriter:
         Raises NotFoundError for an item that neither the version has nor somebody put, ConflictError for one
         that is withdrawn, and what `put` raises.
         """
-        _check_features(bundle, item, body.features)
 
         async def patch() -> int:
             number = 0
             while not number:  # each turn but the first follows a change of the item by somebody else
                 last = await self._store.last(item)
                 features, fields = _present(bundle, item, last)
+                _check_features(bundle, item, body.features)
                 parts = _stored(_merged(features, body.features), _merged(fields, body.fields))
                 self._check_room(bundle, item, await self._overlay.of(bundle))
                 after = last.number if last else 0
@@ -168,7 +168,8 @@ def _present(bundle: Bundle, item: str, last: Change | None) -> tuple[dict[str, 
 
 def _merged(present: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """A JSON merge patch (RFC 7396) of one level: values are replaced whole."""
-    return {name: value for name, value in (present | patch).items() if value is not None}
+    removed = {name for name, value in patch.items() if value is None}
+    return {name: value for name, value in (present | patch).items() if name not in removed}
 
 
 def _stored(features: dict[str, Any], fields: dict[str, Any]) -> tuple[bytes, bytes]:

@@ -198,6 +198,13 @@ def test_texts_that_share_a_hash_have_numbers_of_their_own(columns: list[list[st
         _check_numbers([pl.Series(column, dtype=pl.String) for column in columns], pl.String())
 
 
+@pytest.mark.parametrize("step", [1, 2**40, -(2**61) + 1, -1_018_231_460_777_725_123])
+def test_ids_that_come_in_many_pieces_keep_their_numbers(step: int) -> None:
+    random = np.random.default_rng(1)
+    batches = [random.integers(0, most, 900) * np.int64(step) for most in (10, 700, 90_000, 400_000)]
+    _check_numbers([pl.Series(batch) for batch in batches], pl.Int64())
+
+
 Columns = Mapping[str, Sequence[object] | pl.Series]
 
 EVENTS: Columns = {

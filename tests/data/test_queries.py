@@ -186,12 +186,17 @@ def test_a_description_speaks_of_queries(pairs: Prepare) -> None:
             ColumnError,
             r"usual columns for the query; .* name it with --query",
         ),
-        ({"query": ["a"], "x": ["b"]}, {}, ColumnError, r"usual columns for the item; .*--item"),
+        (
+            {"query": ["a"], "x": ["b"]},
+            {},
+            ColumnError,
+            r"usual columns for the item; .* name it with --item",
+        ),
         (
             {"query": ["a"], "item": ["b"]},
             {"queries__query": "no"},
             ColumnError,
-            r"no column 'no' for the query",
+            r"no column 'no' for the query \(--query\)",
         ),
         (
             {"query": ["a"], "item": ["b"], "split": ["nowhere"]},

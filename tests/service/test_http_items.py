@@ -293,6 +293,8 @@ def test_a_fresh_item_is_changed_in_part(shop: TestClient, put: Put) -> None:
     assert similar(shop, 100, k=1) == [900]
     features = patched(shop, 900, features={"n0": 0.0})["features"]
     assert features == {**placed(HERE), "n0": 0.0}
+    put(fields={"title": "New", "colour": None})
+    assert patched(shop, 900, fields={"stock": 2})["fields"] == {"title": "New", "colour": None, "stock": 2}
 
 
 def test_an_item_of_a_later_version_is_changed_in_part(shop: TestClient, put: Put) -> None:
@@ -370,6 +372,8 @@ def test_a_version_without_an_item_tower_says_what_would_help(shop: TestClient, 
     answer = put(901)
     assert answer.status_code == 409
     assert "tower.item.features" in answer.json()["error"]["message"]
+    for item, status in ((900, 409), (901, 404)):
+        assert shop.patch(f"/v1/items/{item}", json={"fields": {"stock": 1}}).status_code == status
     assert put(105).status_code == 200
     make_live(shop, "v1")
     assert 900 in asked(shop, 101, k=61)

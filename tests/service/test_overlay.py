@@ -463,6 +463,14 @@ async def nobody_is_late(number: int, seconds: float) -> list[str]:
     return []
 
 
+def workers_of(stores: list[ItemStore]) -> tuple[list[ItemOverlayCache], list[ItemWriter]]:
+    """The overlay and the writer of each worker, which share the number of the last change."""
+    number = ItemsNumber()
+    overlays = [ItemOverlayCache(store, number) for store in stores]
+    pairs = zip(stores, overlays, strict=True)
+    return overlays, [ItemWriter(store, overlay, LIMIT, 20.0, nobody_is_late) for store, overlay in pairs]
+
+
 async def put_all(workers: list[ItemWriter], bundle: Bundle, items: list[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for place, item in enumerate(items):
@@ -481,12 +489,7 @@ async def test_no_more_than_the_limit_are_put_by_several_workers(
     stores: list[ItemStore], bundle: Bundle, first: int
 ) -> None:
     """New items, and items of the bundle with new fields."""
-    number = ItemsNumber()
-    overlays = [ItemOverlayCache(store, number) for store in stores]
-    workers = [
-        ItemWriter(store, overlay, LIMIT, 20.0, nobody_is_late)
-        for store, overlay in zip(stores, overlays, strict=True)
-    ]
+    overlays, workers = workers_of(stores)
     items = [str(first + number) for number in range(40)]
     assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
     await overlays[0].poll()
@@ -505,12 +508,7 @@ async def test_no_more_than_the_limit_are_put_by_several_workers(
 async def test_no_change_in_part_is_lost_among_several_workers(
     stores: list[ItemStore], bundle: Bundle, item: str
 ) -> None:
-    number = ItemsNumber()
-    overlays = [ItemOverlayCache(store, number) for store in stores]
-    workers = [
-        ItemWriter(store, overlay, LIMIT, 20.0, nobody_is_late)
-        for store, overlay in zip(stores, overlays, strict=True)
-    ]
+    _, workers = workers_of(stores)
     await workers[0].put(bundle, item, ItemBody(features=BODY.features, fields={"title": "New"}))
     patches = [ItemPatchBody(fields={f"part {place}": place}) for place in range(12)]
     await asyncio.gather(
