@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -167,21 +167,27 @@ def metrics_page(text: str, kinds: dict[str, str]) -> str:
 
 
 def estimators_page(text: str) -> str:
-    """Fill in the default behind each setting of a loss or a sampler, in the section of its kind."""
-    parts = re.split(r"(?=^##)", text, flags=re.MULTILINE)
-    for table, kinds in (("objective.loss", LOSSES), ("objective.sampler", SAMPLERS)):
-        for kind in kinds.values():
-            name = kind_of(kind)
-            here = [number for number, part in enumerate(parts) if part.startswith(f"### `{name}`\n")]
-            if not here:
-                raise DocumentError(f"no section describes {name}")
-            for setting in kind.model_fields.keys() - {"kind", "parts"}:
-                shown = _shown(kind.model_fields[setting].default).replace("`", '"')
-                pattern = rf"(`{re.escape(f'{table}.{setting}')}`\s+)\([^)]*\)"
-                parts[here[0]], found = re.subn(pattern, rf"\1({shown})", parts[here[0]])
-                if not found:
-                    raise DocumentError(f"{name} lacks `{table}.{setting}` ({shown})")
-    return "".join(parts)
+    """Fill in the settings of each loss and each sampler, with their defaults."""
+    text = _with_settings(text, "loss", {kind_of(kind): kind for kind in LOSSES.values()})
+    return _with_settings(text, "sampler", {kind_of(kind): kind for kind in SAMPLERS.values()})
+
+
+def _with_settings(text: str, title: str, kinds: Mapping[str, type[BaseModel]]) -> str:
+    """Fill in the settings of the table whose first column has this title; it has a row for each kind."""
+    rows = []
+
+    def filled(cells: Cells) -> Cells:
+        rows.append(name := cells[title].strip("`"))
+        if name not in kinds:
+            raise DocumentError(f"there is no {title} {name}")
+        fields = kinds[name].model_fields
+        shown = [f"`{key}` {_shown(fields[key].default)}" for key in fields if key not in ("kind", "parts")]
+        return {**cells, "settings": ", ".join(shown)}
+
+    text = _with_cells(text, {title, "settings"}, filled)
+    if missing := sorted(kinds.keys() - set(rows)):
+        raise DocumentError(f"no row describes the {title} {', '.join(missing)}")
+    return text
 
 
 def experiment_settings(model: type[BaseModel], prefix: str = "") -> dict[str, list[object]]:

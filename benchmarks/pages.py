@@ -101,19 +101,6 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _gains(rows: Sequence[Row]) -> dict[str, list[float]]:
-    """By set, the NDCG of the corrected softmax less that of the plain one with the same seed."""
-    at = {(row["set"], row["seed"], row["loss"]): row["ndcg@10"] for row in rows}
-    return {
-        name: [
-            at[name, row["seed"], "sampled_softmax_corrected"] - row["ndcg@10"]
-            for row in of_set
-            if row["loss"] == "sampled_softmax"
-        ]
-        for name, of_set in by(rows, "set")
-    }
-
-
 def _validation_rows(parts: Row, seeds: Sequence[Row], experiment: str) -> list[tuple[Any, ...]]:
     """Part asked for, recipe, training and rows; of the shipped recipe the kept seeds."""
     rows = parts["rows"]
@@ -142,7 +129,6 @@ def _scale() -> Row:
 
 _CONTEXT: dict[str, Callable[[], Row]] = {
     "data.md": lambda: {"memory": load_figures().quantities["preparation.memory"]},
-    "estimators.md": lambda: {"gains": _gains},
     "papers.md": lambda: {
         "by_setting": by_setting,
         "largest_rise": lambda curve: largest_fall([-value for value in curve]),
