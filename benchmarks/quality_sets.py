@@ -158,7 +158,7 @@ _LAST_OUT = (
 _NGCF = (
     "the split of NGCF: settings and epochs are chosen on the last tenth of each user's training "
     "items, in the order of the file, then all of them are trained on. That part was chosen with the test in "
-    "view, for it orders models as the test does: a random tenth, our first choice, led to another recipe"
+    "view, as it orders models like the test; a random tenth, the first choice, led to another recipe"
 )
 
 
@@ -196,10 +196,7 @@ _BEAUTY = _in_order(
 _BEAUTY_SHUFFLED = replace(
     _BEAUTY,
     name="s3rec_beauty_shuffled",
-    protocol=(
-        "the log of s3rec_beauty with a user's events of the same day in a random order, not the file's; "
-        f"no setting was chosen on it, the recipe is that of s3rec_beauty; {_LAST_OUT}"
-    ),
+    protocol="s3rec_beauty with a user's events of the same day in a random order, and its recipe",
     prepared=last_out_of_shuffled_ties,
     published=(),
     folder=_BEAUTY.name,
@@ -227,10 +224,7 @@ def _as_ids(folder: str) -> QualitySet:
     """The log of another set as ids without an order, on which gowalla's recipe is run unchanged."""
     return QualitySet(
         name=f"{folder}_as_ids",
-        protocol=(
-            "the log as ids without an order, a random fifth of each user's items the test; no setting was "
-            "chosen on it, the recipe is gowalla's"
-        ),
+        protocol="ids without an order, a random fifth of each user's items the test, and gowalla's recipe",
         experiment=_GOWALLA.experiment,
         metrics=_GOWALLA.metrics,
         files=("interactions.parquet",),

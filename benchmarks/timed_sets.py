@@ -108,12 +108,11 @@ def last(length: int, baseline: Callable[[pl.DataFrame], Answers]) -> Baseline:
 _GLOBO = TimedSet(
     name="globo",
     protocol=(
-        "the last day of the log (24 hours from 2017-10-16, 03:00 UTC on), hour by hour: before each hour "
-        "the model goes on (`turret train --from`) and the baselines count anew; asked is every click of "
-        "the hour but the first of its session, from the session's clicks before it. An item that was never "
-        "clicked before its hour counts as missed. One right answer each, so that recall@20 is HR@20; "
-        "intervals draw whole sessions. The model also reads what the session's first click says of it "
-        "(device, system, country, region, referrer). Settings were chosen on the day before"
+        "the last day of the log, hour by hour: before each hour the model goes on (`turret train --from`) "
+        "and the baselines count anew. Asked is every click of the hour but the first of its session, from "
+        "the session's clicks before it; one right answer each, intervals over sessions. The model also reads "
+        "device, system, country, region and referrer of the first click. Settings were chosen on the day "
+        "before"
     ),
     file="clicks.parquet",
     read=read_news,
@@ -149,14 +148,11 @@ _GLOBO = TimedSet(
 _RETAIL = TimedSet(
     name="online-retail",
     protocol=(
-        "the last month of the log (31 days from 2011-11-09 on), day by day: before each day the baselines "
-        "count anew, and every seventh day the model goes on (`turret train --from`). Asked is every line of "
-        "the day's invoices, from the lines before it and all that the customer bought before. What a "
-        "customer has bought is masked, so repeat purchases are not asked for; nor are returns, lines "
-        "without a customer, and the first line of a new one. A product that was never sold before its day "
-        "counts as missed. The shop sells too little in an hour, so instead of the last hour popularity is "
-        "that of the last day and the last week. One right answer each, so that recall@20 is HR@20; "
-        "intervals draw whole customers. Settings were chosen on the month before"
+        "the last month of the log, day by day: before each day the baselines count anew, and every seventh "
+        "day the model goes on (`turret train --from`). Asked is every line of the day's invoices, from all "
+        "that the customer bought before, which is masked; lines without a customer, returns and the first "
+        "line of a new customer are not asked. One right answer each, intervals over customers. Settings were "
+        "chosen on the month before"
     ),
     file="transactions.parquet",
     read=read_purchases,
