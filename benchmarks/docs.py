@@ -19,7 +19,6 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from benchmarks.api_document import DOCUMENT, api_document, api_page, as_text
-from benchmarks.folders import drawing
 from benchmarks.pages import section
 from turret.data.extras import kind_of
 from turret.service.observing.metrics import Metrics
@@ -80,8 +79,7 @@ def _numbers(marks: Iterable[ast.expr]) -> Iterator[int]:
 
 DOCS = ROOT / "docs"
 API_PAGE = DOCUMENT.with_name("docs.html")
-FOLDERS_BEGIN, FOLDERS_END = "<!-- folders: written by `make docs` -->\n", "<!-- end of folders -->\n"
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCUMENT, API_PAGE, *sorted(DOCS.glob("*.md")))
+PAGES = (ROOT / "README.md", DOCUMENT, API_PAGE, *sorted(DOCS.glob("*.md")))
 BEGIN, END = "<!-- figures: written by `make docs` from benchmarks/results -->\n", "<!-- end of figures -->\n"
 # A row of a table: the text of each cell by the heading of its column.
 Cells = dict[str, str]
@@ -95,11 +93,10 @@ def current(page: Path) -> str:
     """The text that the page should have."""
     text = page.read_text(encoding="utf-8")
     if BEGIN in text:
-        text = _between(text, BEGIN, section(page.name), END)
+        before, _, rest = text.partition(BEGIN)
+        text = f"{before}{BEGIN}\n{section(page.name)}\n{END}{rest.partition(END)[2]}"
     text = _with_cells(text, {"setting", "default"}, _with_default)
     match page.name:
-        case "CONTRIBUTING.md":
-            return _between(text, FOLDERS_BEGIN, drawing(), FOLDERS_END)
         case "estimators.md":
             return estimators_page(text)
         case "openapi.json":
@@ -113,12 +110,6 @@ def current(page: Path) -> str:
         case "training.md" if missing := [name for name in EXPERIMENT if f"`{name}`" not in text]:
             raise DocumentError(f"it does not name {', '.join(missing)}")
     return text
-
-
-def _between(text: str, begin: str, content: str, end: str) -> str:
-    """Replace the text between two markers."""
-    before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
 
 
 def faults_page(text: str, tests: dict[int, list[FaultTest]]) -> str:

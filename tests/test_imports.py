@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.folders import FOLDERS, MODULES, PACKAGES, imports_of, package_of
 from tests.support.command_line import environment
+from tests.support.imports import FOLDERS, MODULES, PACKAGES, imports_of, package_of
 from tests.support.trained import trained_shop
 
 # What a package may import of the project, and never imports of others.
