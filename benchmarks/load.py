@@ -30,8 +30,6 @@ class Load:
         seconds: how long new requests are sent.
         rate: requests/s over all connections; None sends the next one as soon as the last is answered.
         cpu: the processor that the generator keeps to.
-        headers: beside the usual ones.
-        refused_pause: seconds that a connection waits after a 503.
     """
 
     url: str
@@ -41,8 +39,6 @@ class Load:
     seconds: float = 2.0
     rate: float | None = None
     cpu: int | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    refused_pause: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -177,8 +173,6 @@ class _Generator:
             except OSError:
                 await asyncio.sleep(0.01)
             self._rows.append((due, time.monotonic() - due, status))
-            if status == 503:
-                await asyncio.sleep(self._load.refused_pause)
 
     async def _turn(self) -> float | None:
         """Wait for the moment at which the next request is due; None after the end."""
@@ -195,7 +189,6 @@ class _Generator:
 def _request(load: Load, body: str) -> bytes:
     content = body.encode()
     lines = [f"POST {load.path} HTTP/1.1", "Host: benchmark", "Content-Type: application/json"]
-    lines += [f"{name}: {value}" for name, value in load.headers]
     lines.append(f"Content-Length: {len(content)}")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
 
@@ -216,8 +209,7 @@ def _main() -> None:
     import uvloop
 
     given: dict[str, Any] = json.load(sys.stdin)
-    headers = tuple((name, value) for name, value in given.pop("headers"))
-    load = Load(**{**given, "bodies": tuple(given["bodies"]), "headers": headers})
+    load = Load(**{**given, "bodies": tuple(given["bodies"])})
     keep_to(load.cpu)
     np.save(sys.argv[1], uvloop.run(_Generator(load).run()))
 

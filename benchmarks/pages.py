@@ -17,10 +17,9 @@ from benchmarks.harness import kept, result
 from benchmarks.plan_check import compared
 from benchmarks.plots import INDEX_TITLES, fastest_calls
 from benchmarks.quality_sets import SETS
-from benchmarks.research.runs import by_setting
+from benchmarks.research.estimators import by_setting
 from benchmarks.research.softmax_regression import largest_fall
 from benchmarks.timed_sets import TIMED
-from benchmarks.validation_parts import EARLIER, SHIPPED, of
 from turret.data.text import duration, rounded_count, size
 from turret.planning.figures import load_figures
 from turret.planning.parts import Machine, PlanRequest
@@ -101,22 +100,6 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _validation_rows(parts: Row, seeds: Sequence[Row], experiment: str) -> list[tuple[Any, ...]]:
-    """Part asked for, recipe, training and rows; of the shipped recipe the kept seeds."""
-    rows = parts["rows"]
-    refitted = [row for row in seeds if row["experiment"] == experiment]
-    return [
-        ("test", SHIPPED, "test-selected: the epoch is the best on the test", of(rows, SHIPPED, "test")),
-        ("test", SHIPPED, "all training items, all epochs", refitted),
-        ("test", EARLIER, "all training items, all epochs", of(rows, EARLIER, "none")),
-        *(
-            (part, recipe, "the epoch is the best on that tenth", of(rows, recipe, part))
-            for part in ("last tenth", "random tenth")
-            for recipe in (SHIPPED, EARLIER)
-        ),
-    ]
-
-
 def _scale() -> Row:
     figures = load_figures()
     return {
@@ -138,7 +121,6 @@ _CONTEXT: dict[str, Callable[[], Row]] = {
         "quality_sets": SETS.values(),
         "seeds_of": kept,
         "timed_sets": TIMED.values(),
-        "validation_rows": _validation_rows,
     },
     "scale.md": _scale,
     "vector_index.md": lambda: {"fastest_calls": fastest_calls, "index_sets": INDEX_TITLES},

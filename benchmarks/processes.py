@@ -30,10 +30,12 @@ _START_SECONDS = 20
 
 
 @contextmanager
-def local_proxy(folder: Path, ports: list[int]) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """A running nginx, and its port, for any number of requests of one address."""
+def local_proxy(
+    folder: Path, ports: list[int], limits: str = ""
+) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """A running nginx, and its port."""
     port = free_port()
-    with running_proxy(folder, ports, f"127.0.0.1:{port}") as process:
+    with running_proxy(folder, ports, f"127.0.0.1:{port}", limits) as process:
         yield process, port
 
 
@@ -44,7 +46,7 @@ def running_proxy(
     """Start nginx before the replicas with these ports.
 
     `listen` is an address in the words of nginx, such as `unix:/tmp/socket`; `limits` are its directives that
-    limit a client. `folder` is empty and takes the files of nginx.
+    limit a client. `folder` takes the files of nginx.
     """
     configuration = _configure(folder, listen, ports, limits)
     command = ["nginx", "-e", str(folder / "error.log"), "-c", str(configuration)]
@@ -74,7 +76,7 @@ def _listens(address: str) -> bool:
 def _configure(folder: Path, listen: str, ports: list[int], limits: str) -> Path:
     """Write the shipped configuration with a local address, and addresses in place of Compose's names."""
     scratch = folder / "nginx"
-    scratch.mkdir()
+    scratch.mkdir(parents=True)
     for path in PROXY_FOLDER.glob("*.conf"):
         text = (
             path.read_text("utf-8").replace("/deploy/proxy", str(folder)).replace("/tmp/nginx", str(scratch))

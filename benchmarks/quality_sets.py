@@ -41,15 +41,6 @@ def last_tenth(source: Path, scratch: Path) -> PrepareConfig:
     return _tenth_held_out(rows, np.random.default_rng(SEED), source, scratch)
 
 
-def random_tenth(source: Path, scratch: Path) -> PrepareConfig:
-    """A random tenth of each user's training items is the validation part."""
-    rows, random = pl.read_parquet(source / "train.parquet"), np.random.default_rng(SEED)
-    # The draws are NumPy's: a shuffle of polars comes out otherwise from one version to the next.
-    rows = rows.with_columns(order=pl.Series(random.permutation(len(rows))))
-    place = pl.len().over("user_id") - pl.col("order").rank("ordinal").over("user_id")
-    return _tenth_held_out(rows.with_columns(place=place), random, source, scratch)
-
-
 def _tenth_held_out(
     rows: pl.DataFrame, random: np.random.Generator, source: Path, scratch: Path
 ) -> PrepareConfig:
@@ -95,11 +86,6 @@ def _parted(rows: pl.DataFrame, folder: Path, kept: str, held: str) -> tuple[Pat
 def whole(source: Path, scratch: Path) -> PrepareConfig:
     """All training items are trained on, and there is no validation part."""
     return _files(source / "train.parquet", None, source)
-
-
-def validated_on_test(source: Path, scratch: Path) -> PrepareConfig:
-    """All training items are trained on, and the test is the validation part: for test-selected figures."""
-    return _files(source / "train.parquet", source / "test.parquet", source)
 
 
 def _files(train: Path, validation: Path | None, source: Path) -> PrepareConfig:

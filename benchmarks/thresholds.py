@@ -1,8 +1,7 @@
 """Benchmarks that have a bar: `python -m benchmarks.thresholds [NAME ...]`, a part of `make nightly`.
 
-Each is run as quickly as its figures still mean something, and no result is kept. Prints a line for each bar,
-with --json one JSON object at the end, and ends with status 1 if a figure misses a bar. Bars are far enough
-from the figures of a quiet machine that noise alone misses none.
+No result is kept. Prints a line for each bar, with --json one JSON object at the end, and ends with status 1
+if a figure misses a bar. Bars are far enough from the figures of a quiet machine that noise misses none.
 """
 
 import json
@@ -10,17 +9,13 @@ import operator
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-from benchmarks.checkouts import figure
+from typing import Any, NamedTuple
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
 _SECONDS = 3600
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(NamedTuple):
     """A figure of a benchmark's JSON, the bar that it has to keep, and the reason for the bar."""
 
     figure: str
@@ -28,43 +23,8 @@ class Bar:
     bar: float
     reason: str
 
-    def is_kept(self, value: float | None) -> bool:
-        """Whether a value was measured, and keeps the bar."""
-        return value is not None and _COMPARISONS[self.comparison](value, self.bar)
-
 
 BARS: dict[str, tuple[Bar, ...]] = {
-    "small_costs --trial": (
-        Bar("filter_ms", "<=", 10, "a loop over 200,000 rows takes a hundred times as long"),
-        Bar("look_us", "<=", 0.3, "every request takes a look; a system call would take longer"),
-        Bar("overlay_look_us", "<=", 20, "every request takes a look; a call of the store would take longer"),
-        Bar("note_us", "<=", 100, "every answer is noted, in the event loop"),
-        Bar("log_put_us", "<=", 100, "a log that nobody reads delays no request"),
-        Bar("log_close_s", "<=", 1, "a log that nobody reads does not delay the end; it is given .2 s"),
-    ),
-    "abuse --attack wrong_keys": (
-        Bar("doors_opened", "<=", 0, "no guess finds a key"),
-        Bar("attacks.0.peak_mb_over_idle", "<=", 10, "guesses of keys are not kept"),
-        Bar("attacks.0.own_stall_ms", "<=", 100, "guesses of keys do not hold up the event loop"),
-    ),
-    "abuse --quick": (
-        Bar("doors_opened", "<=", 0, "no attack is let in"),
-        Bar("peak_mb_over_idle", "<=", 150, "clients together take a bounded memory"),
-    ),
-    "overload --trial": (
-        *(
-            Bar(f"{case}.{name}", comparison, bar, reason)
-            for case in ("waiting", "impatient")
-            for name, comparison, bar, reason in (
-                ("refused_after", "<=", 0, "a second after a flood all are served"),
-                ("lost", "<=", 0, "no connection is ended"),
-                ("grown_mb", "<=", 20, "refusing keeps nothing"),
-            )
-        ),
-        Bar("waiting.served_share", ">=", 0.8, "a flood hardly costs those who are served"),
-        Bar("impatient.served_share", ">=", 0.6, "clients that do not wait are left waiting"),
-        Bar("waiting.refused_median_ms", "<=", 10, "a refusal waits for one turn of the loop"),
-    ),
     "serving --trial": (
         Bar("activate_failed", "<=", 0, "no request fails while versions change (docs/serving.md)"),
         Bar("activate_p99_over_steady", "<=", 20, "requests hardly wait for an activation; 1.6 was measured"),
@@ -99,11 +59,10 @@ def main(words: list[str]) -> int:
         if names and name not in names:
             continue
         measured = run(command)
-        values = {bar.figure: figure(measured, bar.figure) for bar in bars}
-        figures[command] = values
+        figures[command] = {bar.figure: measured.get(bar.figure) for bar in bars}
         for bar in bars:
-            value = values[bar.figure]
-            is_kept = bar.is_kept(value)
+            value = measured.get(bar.figure)
+            is_kept = value is not None and _COMPARISONS[bar.comparison](value, bar.bar)
             if not is_kept:
                 missed.append(f"{name} {bar.figure}")
             shown = "not measured" if value is None else f"{value:.4g}"

@@ -1,10 +1,11 @@
-"""Texts as ids of words: an excerpt of Shakespeare, and a generated one of any vocabulary."""
+"""A recurrent language model on an excerpt of Shakespeare, trained by estimates of the softmax."""
 
 import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,26 +14,25 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from benchmarks.research.estimators import Estimate, Result
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores, signed_or_absolute
 from turret.training.losses.catalog import full_softmax
-from turret.training.objectives.contract import Loss
 from turret.training.randomness import seed_torch, stream
-from turret.training.samplers.core.contract import DrawContext, Sampler
+from turret.training.samplers.core.contract import DrawContext
 
 Ids = NDArray[np.int64]
-TOPICS = 20
-# The chance that the next word is of the topic that follows that of the last.
-FOLLOWS = 0.8
-HELD_OUT = 0.1
-VALIDATED = 5_000
+HELD_OUT, VALIDATED = 0.1, 5_000
+SCORED_AT_ONCE = 1 << 23
+# Adam under a half cosine to zero; batches of ROWS places in the text, STEPS words of each. The held-out
+# words are scored CHECKS times in an epoch.
+CHECKS, ROWS, STEPS, RATE = 3, 8, 16, 1e-2
 
 
 @dataclass(frozen=True)
 class Text:
     """Words by falling frequency, 0 to N - 1: `training` [T], and `held_out` [V] of the end."""
 
-    name: str
     vocabulary: int
     training: Ids
     held_out: Ids
@@ -49,80 +49,20 @@ class Text:
         return pairs, counts
 
 
-def text_of(folder: Path, vocabulary: int, length: int) -> Text:
-    """The last words of Shakespeare's where `folder` has the text, or else generated ones."""
-    path = folder / "shakespeare" / "input.txt"
-    if path.exists():
-        return shakespeare(path.read_text(encoding="utf-8"), vocabulary, length)
-    return generated(vocabulary, length, seed=0)
+@cache
+def shakespeare(folder: Path, quick: bool) -> Text:
+    """The last 110,000 lower-case words and signs; those beyond the first 9,999 are one word, the last.
 
-
-def shakespeare(text: str, vocabulary: int, length: int) -> Text:
-    """The last `length` lower-case words and signs; those beyond the vocabulary are one word, the last.
-
-    The vocabulary has the most frequent of the whole text.
+    The vocabulary has the most frequent of the whole text. Where it has to be quick, a tenth of both.
     """
+    vocabulary, length = (1_000, 12_000) if quick else (10_000, 110_000)
+    text = (folder / "shakespeare" / "input.txt").read_text(encoding="utf-8")
     words = re.findall(r"[a-z']+|[^\sa-z']", text.lower())
     frequent = [word for word, _ in Counter(words).most_common(vocabulary - 1)]
-    ids = {word: row for row, word in enumerate(frequent)}
-    read = [ids.get(word, vocabulary - 1) for word in words[-length:]]
-    return _split("Shakespeare", vocabulary, np.array(read, np.int64))
-
-
-def generated(vocabulary: int, length: int, seed: int) -> Text:
-    """Words of topics that follow one another: in a topic by Zipf's law, and at times from any topic.
-
-    Word i is of topic i mod T, and the i // T-th of it, so that low ids are frequent in all topics.
-    """
-    random = stream(seed, "text", vocabulary)
-    topics = min(TOPICS, vocabulary)
-    # A run of topics starts anywhere, and goes on one by one.
-    starts = random.random(length) >= FOLLOWS
-    starts[0] = True
-    first = np.flatnonzero(starts)
-    begun = np.repeat(first, np.diff(np.append(first, length)))
-    topic = (random.integers(topics, size=length)[begun] + np.arange(length) - begun) % topics
-    sizes = vocabulary // topics
-    shares = 1.0 / np.arange(1, sizes + 1)
-    place = np.searchsorted(np.cumsum(shares / shares.sum()), random.random(length))
-    ids = np.minimum(place, sizes - 1) * topics + topic
-    return _split("generated", vocabulary, ids.astype(np.int64))
-
-
-def _split(name: str, vocabulary: int, ids: Ids) -> Text:
+    numbers = {word: row for row, word in enumerate(frequent)}
+    ids = np.array([numbers.get(word, vocabulary - 1) for word in words[-length:]], np.int64)
     kept = round(len(ids) * (1.0 - HELD_OUT))
-    return Text(name, vocabulary, ids[:kept], ids[kept : kept + VALIDATED])
-
-
-CPU = torch.device("cpu")
-SCORED_AT_ONCE = 1 << 23
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Adam under a half cosine to zero; batches of `rows` places in the text, `steps` words of each.
-
-    The held-out words are scored `checks` times in an epoch.
-    """
-
-    epochs: int
-    checks: int = 3
-    rows: int = 8
-    steps: int = 16
-    rate: float = 1e-2
-
-    def batches(self, text: Text) -> int:
-        """Steps of the optimiser in an epoch."""
-        return (len(text.training) - 1) // (self.rows * self.steps)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The loss over a sampler's draw. `keeps_hits`: a drawn word of the example itself counts."""
-
-    loss: Loss
-    sampler: Sampler
-    keeps_hits: bool = False
+    return Text(vocabulary, ids[:kept], ids[kept : kept + VALIDATED])
 
 
 class WordModel(nn.Module):
@@ -147,10 +87,8 @@ class WordModel(nn.Module):
 
     def scores(self, states: Tensor, ids: Tensor) -> Tensor:
         """The scores [B, K] of words [K] or [B, K]."""
-        if ids.dim() == 1:
-            return cross_scores(states, self.output[ids], self.scoring)
         # Products with all words, where the batch has drawn more than there are, are the fewer.
-        if ids.numel() > 4 * len(self.output):
+        if ids.dim() == 2 and ids.numel() > 4 * len(self.output):
             return cross_scores(states, self.output, self.scoring).gather(1, ids)
         return cross_scores(states, self.output[ids], self.scoring)
 
@@ -158,30 +96,35 @@ class WordModel(nn.Module):
         """The scored vectors of words, without a gradient."""
         return self.output.detach()[ids]
 
+    def losses(self, states: Tensor, words: Tensor, targets: Tensor, estimate: Estimate, step: int) -> Tensor:
+        """The estimated loss [B] of the targets [B] after the words [B] that led to the states."""
+        context = DrawContext(stream(0, "draw", step), words, self.vectors(targets), self.vectors)
+        own = signed_or_absolute((states * self.output[targets]).sum(dim=1), self.scoring)
+        return estimate.losses(states.detach(), targets, own, lambda ids: self.scores(states, ids), context)
 
-def train(model: WordModel, text: Text, schedule: Schedule, estimate: Estimate | None) -> list[float]:
+
+def train(model: WordModel, text: Text, epochs: int, estimate: Estimate | None) -> Result:
     """The *full softmax* cross-entropy of the held-out words before training and at every check.
 
     None trains by the full softmax. All estimates see the same batches.
     """
-    optimiser = torch.optim.Adam(model.parameters(), lr=schedule.rate, fused=True)
-    steps = schedule.batches(text) * schedule.epochs
+    optimiser = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
+    steps = (len(text.training) - 1) // (ROWS * STEPS) * epochs
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     if estimate:
         estimate.sampler.refresh(model.output.detach())
     losses, count = [cross_entropy(model, text)], itertools.count(1)
-    checked = {
-        round(steps * place / (schedule.epochs * schedule.checks))
-        for place in range(1, 1 + schedule.epochs * schedule.checks)
-    }
-    for _ in range(schedule.epochs):
+    checked = {round(steps * place / (epochs * CHECKS)) for place in range(1, 1 + epochs * CHECKS)}
+    for _ in range(epochs):
         before = None
-        for words, targets in batches(text.training, schedule):
+        for words, targets in batches(text.training):
             optimiser.zero_grad()
             states, after = model.states(words, before)
-            before = after.detach()
-            step = next(count)
-            loss = _losses(model, states, words.flatten(), targets.flatten(), estimate, step)
+            before, step = after.detach(), next(count)
+            if estimate:
+                loss = model.losses(states, words.flatten(), targets.flatten(), estimate, step)
+            else:
+                loss = full_softmax(cross_scores(states, model.output, model.scoring), targets.flatten())
             torch.autograd.backward(loss.mean())
             optimiser.step()
             falling.step()
@@ -189,34 +132,25 @@ def train(model: WordModel, text: Text, schedule: Schedule, estimate: Estimate |
                 estimate.sampler.update(model.vectors)
             if step in checked:
                 losses.append(cross_entropy(model, text))
-    return losses
+    return {
+        "cross_entropy": losses,
+        "text": "Shakespeare",
+        "words": text.vocabulary,
+        "training_words": len(text.training),
+        "held_out_words": len(text.held_out),
+        "width": model.words.embedding_dim,
+        "epochs": epochs,
+        "checks": CHECKS,
+    }
 
 
-def _losses(
-    model: WordModel,
-    states: Tensor,
-    words: Tensor,
-    targets: Tensor,
-    estimate: Estimate | None,
-    step: int,
-) -> Tensor:
-    if estimate is None:
-        return full_softmax(cross_scores(states, model.output, model.scoring), targets)
-    context = DrawContext(stream(0, "draw", step), words, model.vectors(targets), model.vectors)
-    draw = estimate.sampler.draw(states.detach(), targets, context)
-    draw = draw.keeping_hits(targets) if estimate.keeps_hits else draw
-    own = signed_or_absolute((states * model.output[targets]).sum(dim=1), model.scoring)
-    return estimate.loss(own, model.scores(states, draw.ids), draw)
-
-
-def batches(ids: Ids, schedule: Schedule) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
     """Words [R, T] and the words after them; a row of a batch goes on where that of the last one ended."""
-    length = (len(ids) - 1) // schedule.rows
-    used = length // schedule.steps * schedule.steps
-    words = torch.from_numpy(ids[: schedule.rows * length]).view(schedule.rows, length)
-    targets = torch.from_numpy(ids[1 : schedule.rows * length + 1]).view(schedule.rows, length)
-    for start in range(0, used, schedule.steps):
-        part = slice(start, start + schedule.steps)
+    length = (len(ids) - 1) // ROWS
+    words = torch.from_numpy(ids[: ROWS * length]).view(ROWS, length)
+    targets = torch.from_numpy(ids[1 : ROWS * length + 1]).view(ROWS, length)
+    for start in range(0, length // STEPS * STEPS, STEPS):
+        part = slice(start, start + STEPS)
         yield words[:, part], targets[:, part]
 
 

@@ -16,7 +16,6 @@ SCRIPTS = (
     "operations proxy",
     "operations replicas",
     "preparation",
-    "samplers frequency_estimates",
 )
 
 

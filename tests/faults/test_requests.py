@@ -12,13 +12,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.service_calls import address, children, peak
+from benchmarks.processes import PROXY_FOLDER, local_proxy
+from tests.support.service_calls import address, children, metric, peak
 from tests.support.service_process import Process, Start, plain_client
+from tests.support.tools import require
+from tests.support.until import until
 from turret.service.http.guard import FRAMING_BYTES
 
 JSON = {"Content-Type": "application/json"}
 HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n"
+BATCHES = 'turret_requests_total{route="/v1/recommend/batch"'
 BODY = json.dumps({"history": [101], "k": 3}).encode()
 # More than a connection takes in the second that a refused client has.
 MOST_SENT = 50_000_000_000
@@ -156,5 +160,33 @@ def test_the_memory_of_a_worker_stays_whatever_is_sent(start: Start) -> None:
     refuses_heads(service)
     refuses_bombs(service)
     send_trailers(service, b"x" * 60_000)
+    assert peak(worker) - before < 60_000_000
+    assert service.stop() == (0, "")
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(17, 36, 41)
+def test_the_memory_of_the_service_stays_under_floods_through_the_proxy(start: Start, tmp_path: Path) -> None:
+    """4,000 connections with half a body; then 400 that send 16 batches each and read no answer."""
+    require("nginx")
+    service, limits = start(), (PROXY_FOLDER / "limits.conf").read_text("utf-8")
+    assert answered(service)
+    (worker,) = children(service.process.pid)
+    before = peak(worker)
+    half = HEAD + b"Content-Length: 65000\r\n\r\n" + b" " * 64_000
+    batch = json.dumps({"requests": [{"history": [101], "k": 60}] * 100}).encode()
+    head = HEAD.replace(b"recommend", b"recommend/batch") + b"Content-Length: %d\r\n\r\n" % len(batch)
+    with local_proxy(tmp_path / "proxy", [address(service)[1]], limits) as (_, port):
+        for count, flood, reached in ((4_000, half, 0), (400, (head + batch) * 16, 100)):
+            with ExitStack() as opened:
+                for _ in range(count):
+                    one = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+                    one.setblocking(False)
+                    with suppress(OSError):  # what the proxy does not take at once stays unsent
+                        one.send(flood)
+                until(
+                    lambda reached=reached: metric(service, BATCHES) >= reached, "batches reach the service"
+                )
+                assert answered(service)
     assert peak(worker) - before < 60_000_000
     assert service.stop() == (0, "")

@@ -1,0 +1,145 @@
+"""Two figures of language models: Botev et al. 2017, figure 3, and Blanc & Rendle 2018, figure 2."""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.harness import Options
+from benchmarks.plots import curves as plot_curves
+from benchmarks.research.estimators import (
+    CPU,
+    EXACT,
+    Estimate,
+    PaperFigure,
+    Result,
+    Results,
+    by_setting,
+    estimators,
+)
+from benchmarks.research.language_model import Text, WordModel, shakespeare, train
+from turret.tower.config import ScoringConfig
+from turret.tower.towers.scoring import cross_scores
+from turret.training.losses.sampled import sampled_softmax
+from turret.training.samplers.adaptive.dense import DenseSampler, quartic_kernel, softmax_kernel
+from turret.training.samplers.core.contract import Sampler
+from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.fixed.alias import unigram_weights
+from turret.training.samplers.fixed.bigram import BigramSampler
+from turret.training.samplers.fixed.complement import ComplementSampler
+
+WIDTH, EPOCHS = 24, 2
+ALPHAS = (0.75, 1.0)
+QUICK_WIDTH = 8
+
+
+def estimator_runs(options: Options) -> dict[str, partial[Result]]:
+    """A training for each estimator and power of the frequency, and the exact one."""
+    text = shakespeare(options.data, options.quick)
+    made = {EXACT: partial(by_estimator, text, options.quick, EXACT, 0.0)}
+    return made | {
+        f"alpha = {alpha:g}: {name}": partial(by_estimator, text, options.quick, name, alpha)
+        for alpha in ALPHAS
+        for name in estimators(text.vocabulary)
+    }
+
+
+def by_estimator(text: Text, quick: bool, name: str, alpha: float) -> Result:
+    """Train by one estimator over draws by frequency^alpha."""
+    model, candidates = WordModel(text.vocabulary, QUICK_WIDTH if quick else WIDTH), 25 if quick else 250
+    with torch.no_grad():
+        # Scores begin as log probabilities, as noise contrastive estimation wants them to be.
+        model.output[:, -1] = -math.log(text.vocabulary)
+    estimate = None
+    if name != EXACT:
+        wanted = estimators(text.vocabulary)[name]
+        sampler = wanted.sampler(unigram_weights(text.counts(), alpha), candidates, CPU)
+        estimate = Estimate(wanted.loss, sampler, wanted.keeps_hits)
+    return train(model, text, 1 if quick else EPOCHS, estimate) | {"candidates": candidates}
+
+
+def plot_by_estimator(results: Results, path: Path) -> None:
+    """A panel an alpha."""
+    exact = {EXACT: results[EXACT]["cross_entropy"][1:]}
+    panels = {
+        alpha: exact | {name: curve[1:] for name, curve in made.items()}
+        for alpha, made in by_setting(results, "cross_entropy").items()
+    }
+    points = [(place + 1) / results[EXACT]["checks"] for place in range(len(exact[EXACT]))]
+    plot_curves(panels, ("epoch", "held-out cross-entropy, nats"), path, points)
+
+
+EXACT_ABSOLUTE = "exact, absolute softmax"
+KERNEL_ALPHA = 100.0
+# Symmetric kernels train the absolute softmax, as the paper advises (section 3.3).
+ABSOLUTE = ("quadratic", "quartic", EXACT_ABSOLUTE)
+SIZES: Mapping[str, tuple[int, ...]] = {
+    EXACT: (0,),
+    EXACT_ABSOLUTE: (0,),
+    "uniform": (8, 32, 128, 512),
+    "unigram": (8, 32, 128),
+    "bigram": (8, 32, 128),
+    "quadratic": (8, 32, 128),
+    "quartic": (8, 128),
+    "softmax": (8, 128),
+}
+
+
+def quadratic_kernel(query: Tensor, vectors: Tensor) -> Tensor:
+    """log(alpha o^2 + 1) of all logits: the tree's distribution, faster at 10,000 words of a narrow model."""
+    scores = cross_scores(query, vectors, ScoringConfig(kind="dot", temperature=1.0))
+    return torch.log1p(KERNEL_ALPHA * scores.square_())
+
+
+def sampler_of(kind: str, size: int, text: Text) -> Sampler:
+    """m = `size` words an example; all samplers but the bigram leave the example's own word out."""
+    scoring = ScoringConfig(kind="dot", temperature=1.0)
+    kernels = {
+        "quadratic": quadratic_kernel,
+        "quartic": quartic_kernel(scoring),
+        "softmax": softmax_kernel(scoring),
+    }
+    if kind in kernels:
+        return DenseSampler(kernels[kind], size, Snapshot(text.vocabulary, 1, CPU), exclude_positive=True)
+    unigram = unigram_weights(text.counts(), 1.0)
+    if kind == "bigram":
+        return BigramSampler(*text.bigrams(), unigram, 10.0, size, CPU)
+    return ComplementSampler(np.ones(text.vocabulary) if kind == "uniform" else unigram, size, CPU)
+
+
+def sampler_runs(options: Options) -> dict[str, partial[Result]]:
+    """Both full softmaxes, and each sampler at each m."""
+    text = shakespeare(options.data, options.quick)
+    return {
+        f"{kind}, m = {size}" if size else kind: partial(by_sampler, text, options.quick, kind, size)
+        for kind, sizes in SIZES.items()
+        for size in sizes
+    }
+
+
+def by_sampler(text: Text, quick: bool, kind: str, size: int) -> Result:
+    """Train by the softmax over a sampler's draws, or by the full one for m = 0."""
+    model = WordModel(text.vocabulary, WIDTH, kind in ABSOLUTE)
+    estimate = Estimate(sampled_softmax, sampler_of(kind, size, text)) if size else None
+    return {"sampler": kind, "m": size, **train(model, text, 1 if quick else EPOCHS, estimate)}
+
+
+def plot_by_sampler(results: Results, path: Path) -> None:
+    """The perplexity over m, a curve a sampler."""
+    sizes = sorted({size for own in SIZES.values() for size in own if size})
+    found = {(one["sampler"], one["m"]): math.exp(one["cross_entropy"][-1]) for one in results.values()}
+    lines = {
+        name: [found.get((name, 0 if own == (0,) else size), math.nan) for size in sizes]
+        for name, own in sorted(SIZES.items(), key=lambda pair: pair[1] == (0,))
+    }
+    title = f"{results[EXACT]['words']:,} words"
+    points = [float(size) for size in sizes]
+    plot_curves({title: lines}, ("m", "perplexity of held-out words"), path, points, ("log", "log"))
+
+
+BY_ESTIMATOR = PaperFigure(estimator_runs, plot_by_estimator)
+BY_SAMPLER = PaperFigure(sampler_runs, plot_by_sampler)
