@@ -33,8 +33,8 @@ from turret.tower.format.index_settings import (
     SearchParams,
 )
 from turret.tower.index.approximate import ApproximateIndex
-from turret.tower.index.faiss_files import are_equal
 from turret.tower.index.index import ExactIndex, Index, open_index
+from turret.tower.index.kinds import are_equal
 from turret.training.commands import TrainRequest, export_run, train_command
 from turret.training.config.experiment import load_experiment
 

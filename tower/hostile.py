@@ -1,4 +1,4 @@
-"""The sandbox of bundles: a check that an ONNX file is a tower and nothing else, before anything runs it.
+"""The sandbox of bundles: an ONNX file is a tower and nothing else, and a FAISS index names no other file.
 
 A bundle may be untrusted. ONNX lets a model refer to other files, loop as often as an input says, and carry
 functions. So a tower must hold its weights itself and be one graph of known operators, and the shapes in it
@@ -7,6 +7,7 @@ long. The service has no onnx package, and readers of protobuf (https://protobuf
 skip unknown fields, so this one refuses what is not in its schema.
 """
 
+import mmap
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,8 +40,6 @@ OPERATORS: dict[str, frozenset[int]] = {
     "Squeeze": frozenset({1}),
     "Unsqueeze": frozenset({1}),
 }
-# Its output is a length for any input.
-SHAPE = "Shape"
 # These copy lengths from their first input.
 COPYING = frozenset({"Cast", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"})
 # These combine lengths monotonically, so that the longest input is the most expensive.
@@ -164,10 +163,9 @@ _NODE: Schema = {
     9: Field("metadata_props", repeated=True),
 }
 _DENSE: Schema = {1: Field("elem_type", VARINT), 2: Field("shape")}
-_TYPE: Schema = {1: Field("tensor_type", inside=_DENSE), 6: Field("denotation")}
 _NAMED: Schema = {
     1: Field("name"),
-    2: Field("type", inside=_TYPE),
+    2: Field("type", inside={1: Field("tensor_type", inside=_DENSE), 6: Field("denotation")}),
     3: Field("doc_string"),
     4: Field("metadata_props", repeated=True),
 }
@@ -209,14 +207,14 @@ def check_onnx(model: bytes, name: str) -> None:
         raise BundleError(f"{name} can't be run ({error}); export it again") from None
 
 
+CONSTANT, LENGTH, GIVEN = range(3)
+
+
 class _Value(NamedTuple):
-    """The dependence of a value (see `_check_graph`), and its ONNX type number."""
+    """The dependence of a value (one of the three above), and its ONNX type number."""
 
     source: int
     kind: int
-
-
-CONSTANT, LENGTH, GIVEN = range(3)
 
 
 def _check_graph(graph: Message) -> None:
@@ -249,7 +247,7 @@ def _check_graph(graph: Message) -> None:
 
 def _source(operator: str, sources: Sequence[int]) -> int:
     """A copied or multiplied length stays a length; any other result counts as a number."""
-    if operator == SHAPE:
+    if operator == "Shape":
         return LENGTH
     most = max(sources, default=CONSTANT)
     if most != LENGTH or (operator in COPYING and LENGTH not in sources[1:]) or operator in GROWING:
@@ -260,17 +258,14 @@ def _source(operator: str, sources: Sequence[int]) -> int:
 def _kind(node: Message, operator: str, inputs: Sequence[_Value]) -> int:
     if operator == "Cast":
         return next((_number(one, "i") for one in node["attribute"] if _text(one, "name") == b"to"), 0)
-    if operator == SHAPE:
+    if operator == "Shape":
         return INT64
     position = 1 if operator == "Where" else 0
     return inputs[position].kind if len(inputs) > position else 0
 
 
 def _given_kind(one: Message) -> int:
-    for kind in one["type"]:
-        for dense in kind["tensor_type"]:
-            return _number(dense, "elem_type")
-    return 0
+    return next((_number(dense, "elem_type") for kind in one["type"] for dense in kind["tensor_type"]), 0)
 
 
 def _number(message: Message, name: str) -> int:
@@ -291,3 +286,15 @@ def _domain(message: Message) -> bool:
 
 def _text(message: Message, name: str) -> bytes:
     return bytes(message[name][0]) if message[name] else b""
+
+
+# Lists in another file, which FAISS opens to read and to write while it reads the index. Behind these bytes
+# come two counts of 8 bytes, whose upper halves are zero.
+_ELSEWHERE = re.compile(rb"ilod....\0{4}....\0{4}", re.DOTALL)
+# Indexes that begin so have no lists: vectors as they are, and codes of them.
+_WITHOUT_LISTS = (b"IxFI", b"IxSQ")
+
+
+def names_a_file(index: mmap.mmap) -> bool:
+    """Whether FAISS could open another file while it reads these bytes as an index of any kind."""
+    return index[:4] not in _WITHOUT_LISTS and _ELSEWHERE.search(index) is not None

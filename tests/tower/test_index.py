@@ -1,8 +1,6 @@
 """Exact and approximate search: ties, masks, plans, lists and codes."""
 
-import gc
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +16,9 @@ from turret.tower.format.index_settings import (
     SearchParams,
 )
 from turret.tower.index.approximate import ApproximateIndex
-from turret.tower.index.faiss_calls import Found, RefinedSearch, faiss
-from turret.tower.index.faiss_files import are_equal, augmented
+from turret.tower.index.faiss_calls import Found
 from turret.tower.index.index import ExactIndex, Index
+from turret.tower.index.kinds import are_equal, augmented
 from turret.tower.index.planner import Planner
 
 
@@ -244,32 +242,6 @@ def vectors() -> NDArray[np.float32]:
     return drawn
 
 
-def test_the_best_of_all_proposed_are_the_best_of_all(vectors: NDArray[np.float32], tmp_path: Path) -> None:
-    """Codes propose every row; mapped vectors decide, by the very numbers of the exact index."""
-    np.save(tmp_path / "vectors.npy", vectors)
-    mapped = np.asarray(np.load(tmp_path / "vectors.npy", mmap_mode="r"))
-    codes = faiss.IndexScalarQuantizer(16, faiss.ScalarQuantizer.QT_4bit, faiss.METRIC_INNER_PRODUCT)
-    codes.train(vectors)
-    codes.add(vectors)
-    search = RefinedSearch(codes, mapped).search(5, 400, None)
-    del codes
-    gc.collect()
-    for query in vectors[:20]:
-        rows, scores = (found[0] for found in search(query[None]))
-        exact_rows, exact_scores = ExactIndex(vectors).nearest(query, 5)
-        np.testing.assert_array_equal(rows, exact_rows)
-        np.testing.assert_array_equal(scores, exact_scores)
-
-
-def test_an_answer_is_not_changed_by_the_next_one(vectors: NDArray[np.float32]) -> None:
-    flat = faiss.IndexFlatIP(16)
-    flat.add(vectors)
-    search = RefinedSearch(flat, vectors).search(3, 13, None)
-    first, kept = search(vectors[:1])[0], search(vectors[:1])[0].copy()
-    search(vectors[1:2])
-    np.testing.assert_array_equal(first, kept)
-
-
 @pytest.fixture(params=[False, True], ids=["plain", "rotated"])
 def small(vectors: NDArray[np.float32], request: pytest.FixtureRequest) -> ApproximateIndex:
     """Codes without lists."""
@@ -333,12 +305,3 @@ def test_threads_do_not_write_into_each_others_answers(
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-@pytest.mark.parametrize("k", [1, 3, 7, 100, 399])
-def test_as_many_candidates_as_rows_suffice(vectors: NDArray[np.float32], k: int) -> None:
-    """FAISS multiplies k by a factor in float32, which must not be rounded below k."""
-    flat = faiss.IndexFlatIP(16)
-    flat.add(vectors)
-    rows, _ = RefinedSearch(flat, vectors).search(k, k, None)(vectors[:1])
-    np.testing.assert_array_equal(rows[0], ExactIndex(vectors).nearest(vectors[0], k)[0])

@@ -83,7 +83,7 @@ class ScalarSettings(ApproximateSettings):
 
 
 class HnswSettings(ApproximateSettings):
-    """A graph of near neighbours (HNSW) over the item vectors themselves: `links` a node and level."""
+    """A graph of near neighbours (HNSW), whose file holds the vectors too: `links` a node and level."""
 
     kind: Literal["hnsw"] = "hnsw"
     links: int = Field(default=16, ge=2, le=128)

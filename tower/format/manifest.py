@@ -58,7 +58,7 @@ class Tried(_Frozen):
 
     `recall`: the lowest of its table; `milliseconds`: the median of single searches for the 10 best, on the
     machine that built the index; both None where no search was faster than the exact one or than a kind tried
-    before. `megabytes`: of its codes, beside the item vectors.
+    before. `megabytes`: of its file, beside the item vectors.
     """
 
     kind: str

@@ -1,6 +1,5 @@
 """Approximate candidates, scored exactly before they are ranked."""
 
-import threading
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -11,28 +10,12 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.index_settings import ApproximateSettings, IvfPqSettings, SearchParams
-from turret.tower.index.faiss_calls import (
-    AT_ONCE,
-    FixedSearch,
-    Found,
-    RefinedSearch,
-    faiss,
-    has_ties,
-    ordered,
-)
-from turret.tower.index.faiss_files import write_faiss
+from turret.tower.index.faiss_calls import Found, faiss, ordered, write_faiss
 from turret.tower.index.index import ExactIndex, Index
 from turret.tower.index.kinds import open_codes, parameters, train
 
-# Requests that exclude seen items search for many different k.
-_MOST_SEARCHES = 1024
-
-
-class _Searches(threading.local):
-    """The searches of one thread, by the rows that are sure and those that are fetched."""
-
-    def __init__(self) -> None:
-        self.by_rows: dict[tuple[int, int], FixedSearch] = {}
+# Queries of one call, which read codes once. From 20 on FAISS compares centres by BLAS, with other rounding.
+AT_ONCE = 16
 
 
 class ApproximateIndex(Index):
@@ -47,7 +30,6 @@ class ApproximateIndex(Index):
 
     def __init__(self, proposing: Any, vectors: NDArray[np.float32], settings: ApproximateSettings) -> None:
         self._proposing = proposing
-        self._search = proposing.search_c
         self._exact = ExactIndex(vectors)
         self.settings = settings
         # Without lists, fast-scan codes take no selector: allowed rows are scored exactly.
@@ -58,16 +40,12 @@ class ApproximateIndex(Index):
                 # Of FAISS's ways the one for single queries; it chooses by batches, and takes 2-3 us more. A
                 # file doesn't keep it.
                 faiss.downcast_index(proposing.index).implem = 10
-        # Queries have zeros in the columns that are only stored.
-        dimension = self._exact.dimension
-        self._padding = np.zeros(settings.width(dimension) - dimension, np.float32)
+        # The columns that are only stored, in which queries have zeros.
+        self._missing = settings.width(self._exact.dimension) - self._exact.dimension
         # Search parameters are read, never written, by a search; those without a selector serve all.
         # Closures over the settings alone: a reference to this index would keep it alive after its version.
         self._params = cache(partial(_params, settings.efforts))
         self._parameters = cache(partial(parameters, settings))
-        # FAISS scores its own candidates where both have the same columns.
-        self._refined = None if len(self._padding) else RefinedSearch(proposing, self._exact.vectors())
-        self._searches = _Searches()
 
     @classmethod
     def build(
@@ -88,21 +66,18 @@ class ApproximateIndex(Index):
         return cls(open_codes(path, settings, vectors), vectors, settings)
 
     def save(self, path: Path) -> None:
-        """Write the codes to `path` in FAISS's own format; a graph without the vectors."""
-        write_faiss(self._proposing, path, faiss.IO_FLAG_SKIP_STORAGE)
+        """Write the index to `path` in FAISS's own format."""
+        write_faiss(self._proposing, path)
 
     def with_settings(self, settings: ApproximateSettings) -> Self:
         """The same codes, searched with other `settings` of the same build."""
         return type(self)(self._proposing, self.vectors(), settings)
 
-    def code_bytes(self) -> int:
+    def file_bytes(self) -> int:
         """The size of the file of `save`."""
         writer = faiss.VectorIOWriter()
-        faiss.write_index(self._proposing, writer, faiss.IO_FLAG_SKIP_STORAGE)
+        faiss.write_index(self._proposing, writer)
         return int(writer.data.size())
-
-    def __len__(self) -> int:
-        return len(self._exact)
 
     @property
     def exact(self) -> ExactIndex:
@@ -126,68 +101,46 @@ class ApproximateIndex(Index):
         params = self._params(k)
         if params is None or k == 0 or not self._takes_masks:
             return self._exact.nearest(vector, k, allowed)
-        return self._scored(vector, k, self._propose(vector, params, k, allowed), allowed)
+        # So many lists that as many allowed rows are scored as otherwise rows of all.
+        breadth = params.breadth * len(self) // allowed.count
+        chosen = parameters(self.settings, breadth, sel=allowed.derived(_selector))
+        (rows,) = self._propose(vector[None], min(params.candidates, allowed.count), chosen)
+        return self._scored(vector, k, rows, allowed)
 
     def nearest_of_each(self, vectors: NDArray[np.float32], k: int, spare: int) -> list[Found]:
         """As `Index.nearest_of_each`: with the effort of the settings for `k`, `AT_ONCE` queries a call."""
         fetch = min(k + spare, len(self))
-        k = min(k, fetch)
-        search = None
-        if self._refined is not None:
-            search = self._searches.by_rows.get((k, fetch)) or self._fixed(self._refined, k, fetch)
-        if search is None:
-            return [self._proposed(vector, k, fetch) for vector in vectors]
+        params = self._params(min(k, fetch))
+        if params is None or k == 0:
+            return [self._exact.nearest(vector, fetch) for vector in vectors]
+        candidates = min(max(params.candidates, fetch), len(self))
         found: list[Found] = []
         for start in range(0, len(vectors), AT_ONCE):
             few = vectors[start : start + AT_ONCE]
-            for vector, rows, scores in zip(few, *search(few), strict=True):
-                if rows[-1] < 0:
-                    found.append(self._proposed(vector, k, fetch))
-                else:
-                    found.append(ordered(rows, scores, fetch) if has_ties(scores) else (rows, scores))
+            proposed = self._propose(few, candidates, self._parameters(params.breadth))
+            found += [
+                self._scored(vector, fetch, rows, None) for vector, rows in zip(few, proposed, strict=True)
+            ]
         return found
 
-    def _proposed(self, vector: NDArray[np.float32], k: int, fetch: int) -> Found:
-        params = self._params(k)
-        if params is None or k == 0:
-            return self._exact.nearest(vector, fetch)
-        return self._scored(vector, fetch, self._propose(vector, params, fetch, None), None)
+    def _propose(self, vectors: NDArray[np.float32], count: int, chosen: Any) -> NDArray[np.int64]:
+        """The `count` best rows by the codes for each of vectors [B, D]: [B, count], -1 behind the last."""
+        if self._missing:
+            vectors = np.hstack([vectors, np.zeros((len(vectors), self._missing), np.float32)])
+        rows = np.empty((len(vectors), count), dtype=np.int64)
+        scores = np.empty((len(vectors), count), dtype=np.float32)
+        into = faiss.swig_ptr(scores), faiss.swig_ptr(rows)
+        # FAISS's own checks and copies take 5 us of a search of 10.
+        self._proposing.search_c(len(vectors), faiss.swig_ptr(vectors), count, *into, chosen)
+        return rows
 
     def _scored(
         self, vector: NDArray[np.float32], k: int, rows: NDArray[np.int64], allowed: RowMask | None
     ) -> Found:
+        rows = rows if rows[-1] >= 0 else rows[rows >= 0]
         if len(rows) < k:
             return self._exact.nearest(vector, k, allowed)
         return ordered(rows, self._exact.scores(vector, rows), k)
-
-    def _fixed(self, refined: RefinedSearch, k: int, fetch: int) -> FixedSearch | None:
-        """This thread's search for `fetch` rows, the best `k` surely; None where it is exact."""
-        params = self._params(k) if k else None
-        if params is None:
-            return None
-        if len(self._searches.by_rows) >= _MOST_SEARCHES:
-            self._searches.by_rows.clear()
-        candidates = min(max(params.candidates, fetch), len(self))
-        made = refined.search(fetch, candidates, self._parameters(params.breadth))
-        self._searches.by_rows[k, fetch] = made
-        return made
-
-    def _propose(
-        self, vector: NDArray[np.float32], params: SearchParams, least: int, allowed: RowMask | None
-    ) -> NDArray[np.int64]:
-        candidates = max(params.candidates, least)
-        if allowed is None:
-            fetch, chosen = min(candidates, len(self)), self._parameters(params.breadth)
-        else:
-            # So many lists that as many allowed rows are scored as otherwise rows of all.
-            breadth = params.breadth * len(self) // allowed.count
-            fetch = min(candidates, allowed.count)
-            chosen = parameters(self.settings, breadth, sel=allowed.derived(_selector))
-        query = np.concatenate([vector, self._padding]) if len(self._padding) else vector
-        rows, scores = np.empty(fetch, dtype=np.int64), np.empty(fetch, dtype=np.float32)
-        into = faiss.swig_ptr(scores), faiss.swig_ptr(rows)
-        self._search(1, faiss.swig_ptr(query), fetch, *into, chosen)
-        return rows if rows[-1] >= 0 else rows[rows >= 0]
 
 
 def _selector(allowed: RowMask) -> Any:

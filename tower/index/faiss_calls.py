@@ -1,18 +1,27 @@
-"""FAISS's C++ calls for a few queries, without the overhead of its Python layer, and the order of answers."""
+"""FAISS's calls on raw pointers, its files, and the order of answers."""
 
-import sys
-from functools import partial
 from math import isfinite
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.tower.errors import BundleError
+from turret.tower.format.safe_open import size_of
+from turret.tower.format.sections import map_file
+from turret.tower.hostile import names_a_file
+
 faiss: Any = _faiss
 
-
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+# FAISS has one limit for the whole process: two bundles that are opened at once take turns.
+_LIMITED = Lock()
+# FAISS also counts the tables of product codes, which it makes for distances only.
+_TABLES = 2**26
 
 
 def ordered(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Found:
@@ -35,70 +44,28 @@ def check_finite(vector: NDArray[np.float32]) -> None:
         raise ValueError(f"a search needs a finite vector, not {vector!r}")
 
 
-AT_ONCE = 16  # queries
+def read_faiss(path: Path) -> Any:
+    """Map the index in `path`. Raises BundleError when it holds anything else, or names another file."""
+    size = size_of(path)
+    if size:
+        with map_file(path) as content:
+            if names_a_file(content):
+                raise BundleError(f"{path} keeps its lists in another file; export the bundle again", "parts")
+    try:
+        with _LIMITED:
+            # A crafted header could otherwise ask for terabytes; no vector in a file is larger than the file.
+            faiss.set_deserialization_vector_byte_limit(max(size, _TABLES))
+            return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    except (RuntimeError, MemoryError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise BundleError(f"{path} is not a FAISS index ({reason}); export the bundle again") from None
 
 
-class RefinedSearch:
-    """A FAISS index that proposes rows, and vectors [N, D] that decide between them, asked in one call."""
-
-    def __init__(self, proposing: Any, vectors: NDArray[np.float32]) -> None:
-        self._refined = faiss.IndexRefine(proposing, _flat(vectors))
-        # FAISS keeps no reference to either.
-        self._held = proposing, vectors
-
-    def search(self, k: int, candidates: int, parameters: Any) -> "FixedSearch":
-        """A search for the best `k` by inner product of the best `candidates` that are proposed."""
-        # FAISS multiplies by k again, in float32, and truncates the fraction.
-        refining = faiss.IndexRefineSearchParameters(
-            k_factor=(candidates + 0.5) / k, base_index_params=parameters
-        )
-        return FixedSearch(self._refined, k, refining)
-
-
-class FixedSearch:
-    """`index.search` for the best `k` with search `parameters`, of at most `AT_ONCE` queries a call.
-
-    Codes that several queries are compared with are read once. Not for several threads: each has its own.
-    """
-
-    def __init__(self, index: Any, k: int, parameters: Any) -> None:
-        self._queries = np.zeros((AT_ONCE, index.d), dtype=np.float32)
-        self._rows, self._scores = np.empty((AT_ONCE, k), np.int64), np.empty((AT_ONCE, k), np.float32)
-        # The index and the parameters must outlive the pointers to them.
-        self._held = index, parameters
-        self._search = partial(_method(index, "search"), index.this)
-        self._arguments = (
-            faiss.swig_ptr(self._queries),
-            k,
-            faiss.swig_ptr(self._scores),
-            faiss.swig_ptr(self._rows),
-            None if parameters is None else parameters.this,
-        )
-
-    def __call__(self, vectors: NDArray[np.float32]) -> Found:
-        """Rows and scores [B, k] for `vectors` [B, D], by falling score; ties in any order, -1: no more."""
-        count = len(vectors)
-        self._queries[:count] = vectors
-        self._search(count, *self._arguments)
-        return self._rows[:count].copy(), self._scores[:count].copy()
-
-
-def _flat(vectors: NDArray[np.float32]) -> Any:
-    """A flat index of contiguous `vectors` [N, D] where they lie, without a copy."""
-    flat = faiss.IndexFlatIP(vectors.shape[1])
-    codes, bytes_of = flat.codes, faiss.swig_ptr(vectors.reshape(-1).view(np.uint8))
-    codes.is_owned = False
-    codes.view_data = codes.c_ptr = bytes_of
-    codes.view_size = codes.c_size = vectors.nbytes
-    flat.ntotal = len(vectors)
-    return flat
-
-
-def _method(index: Any, name: str) -> Any:
-    """The C function behind a method of an index: that of the class which defines it."""
-    functions = sys.modules["faiss._swigfaiss"]
-    for kind in type(index).__mro__:
-        found = getattr(functions, f"{kind.__name__}_{name}", None)
-        if found is not None:
-            return found
-    raise AttributeError(f"FAISS has no function {name} of a {type(index).__name__}")
+def write_faiss(index: Any, path: Path) -> None:
+    """Write an index to `path`. Raises BundleError where FAISS can't, such as on a full disk."""
+    try:
+        faiss.write_index(index, str(path))
+    except RuntimeError as error:
+        # The error begins with a line of FAISS's source and the path.
+        reason = str(error).rpartition(": ")[2].strip()
+        raise BundleError(f"{path}: the index can't be written ({reason}); make room on the disk.") from None

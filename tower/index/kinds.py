@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.errors import BundleError
+from turret.tower.format.checksums import lengths_of
 from turret.tower.format.index_settings import (
     ApproximateSettings,
     HnswSettings,
@@ -21,9 +22,7 @@ from turret.tower.format.index_settings import (
     RabitqSettings,
     ScalarSettings,
 )
-from turret.tower.index.faiss_calls import faiss
-from turret.tower.index.faiss_files import augmented, read_faiss
-from turret.tower.index.index_checks import check_graph, check_lists, check_parts
+from turret.tower.index.faiss_calls import faiss, read_faiss
 
 _SEED = 1234
 # Codes learn from so many vectors, and k-means from so many a centre; more moved neither.
@@ -34,6 +33,26 @@ _SCANNED = 64
 # How many of the best items of a learning user count.
 _WANTED = 10
 _PRODUCT = faiss.METRIC_INNER_PRODUCT
+# Of the lengths, over their mean. Unit vectors in float32 spread by 1e-7, biases and dot products by more.
+_EQUAL = 1e-3
+
+
+def spread(vectors: NDArray[np.float32]) -> float:
+    """The deviation of the lengths of `vectors` [N, D] over their mean: 0 where all are equal."""
+    found = lengths_of(vectors).astype(np.float64)
+    return float(found.std() / found.mean()) if found.any() else 0.0
+
+
+def are_equal(vectors: NDArray[np.float32]) -> bool:
+    """Whether all lengths count as equal, so that distances rank as inner products do."""
+    return spread(vectors) < _EQUAL
+
+
+def augmented(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`vectors` [N, D] with one more column, which makes them all as long as the longest: [N, D + 1]."""
+    squares = lengths_of(vectors).astype(np.float64) ** 2
+    missing = np.sqrt(np.maximum(squares.max() - squares, 0.0)).astype(np.float32)
+    return np.column_stack([vectors, missing])
 
 
 def train(
@@ -74,28 +93,19 @@ def parameters(settings: ApproximateSettings, breadth: int, **selector: Any) -> 
 def open_codes(path: Path, settings: ApproximateSettings, vectors: NDArray[np.float32]) -> Any:
     """Open the FAISS index in `path`, of the item vectors [N, D].
 
-    Raises BundleError for another class or size, and for numbers that lead out of it.
+    Raises BundleError for another class or size.
     """
-    # Fast-scan lists are copied whether mapped or not, and FAISS 1.15.1 dies of a cut file that it maps.
-    index = codes = read_faiss(path, mapped=not isinstance(settings, IvfPqSettings))
-    if isinstance(settings, InvertedSettings) and settings.is_rotated:
-        codes = None
-        if type(index) is faiss.IndexPreTransform and index.chain.size() == 1:
-            codes = faiss.downcast_index(index.index)
-    found = type(codes).__name__, int(index.ntotal), int(index.d)
-    expected = _class(settings), len(vectors), settings.width(vectors.shape[1])
+    index = codes = read_faiss(path)
+    if isinstance(settings, InvertedSettings) and settings.is_rotated and hasattr(index, "index"):
+        codes = faiss.downcast_index(index.index)
+    found = type(codes).__name__, int(index.ntotal), int(index.d), int(getattr(codes, "nlist", 1))
+    lists = settings.lists if isinstance(settings, InvertedSettings) else 1
+    expected = _class(settings), len(vectors), settings.width(vectors.shape[1]), lists
     if found != expected or index.metric_type != _PRODUCT or not index.is_trained:
         raise BundleError(
-            f"{path} is a {found} where the manifest and the item vectors need {expected}; the files are of "
-            "different models, make the index again with `turret index`"
+            f"{path} is {found} where the manifest and the item vectors need {expected} (class, rows, width, "
+            "lists); the files are of different models, make the index again with `turret index`"
         )
-    if isinstance(settings, HnswSettings):
-        check_graph(path, index, len(vectors))
-        _attach(index, vectors)
-    elif isinstance(settings, IvfPqSettings) and settings.reads_all:
-        check_parts(path, codes, settings.parts)
-    elif isinstance(settings, InvertedSettings):
-        check_lists(path, codes, len(vectors), settings.lists)
     return index
 
 
@@ -214,16 +224,3 @@ def _wanted(vectors: NDArray[np.float32], users: NDArray[np.float32] | None) -> 
         return None
     best = faiss.knn(users, vectors, min(_WANTED, len(vectors)), metric=_PRODUCT)[1]
     return 1.0 + np.bincount(best.ravel(), minlength=len(vectors)).astype(np.float32)
-
-
-def _attach(index: Any, vectors: NDArray[np.float32]) -> None:
-    """Let the graph read the vectors where they are mapped, instead of a second copy in its file."""
-    # FAISS asks for an owner of the pages: that of the mapped graph will do, as `plain` is held below.
-    flat = faiss.IndexFlatIP(vectors.shape[1])
-    plain = np.asarray(vectors)
-    pointer = faiss.swig_ptr(plain.reshape(-1).view(np.uint8))
-    flat.codes = faiss.MaybeOwnedVectorUInt8.create_view(pointer, plain.nbytes, index.hnsw.neighbors.owner)
-    flat.ntotal = len(vectors)
-    index.storage = flat
-    index.own_fields = False
-    index.referenced_objects = [flat, plain]

@@ -24,8 +24,8 @@ from turret.tower.format.index_settings import (
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Tried
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import faiss
-from turret.tower.index.faiss_files import are_equal, spread
 from turret.tower.index.index import ExactIndex, Index
+from turret.tower.index.kinds import are_equal, spread
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import EXACT_QUERIES, check_recall, measure_recall, split_queries
 from turret.tower.tuning.search_params import Task, serves_usual, tuned
@@ -209,7 +209,7 @@ class _Choice:
         task = self.task
         start = time.perf_counter()
         built = ApproximateIndex.build(task.vectors, settings, task.learnt)
-        megabytes, lists = built.code_bytes() / 1e6, getattr(settings, "lists", None)
+        megabytes, lists = built.file_bytes() / 1e6, getattr(settings, "lists", None)
         self.report(f"{settings.label} was built in {time.perf_counter() - start:.0f} s; tuning it ...")
         # The seconds that it has to beat.
         rival = self.milliseconds / 1000 if self.best and serves_usual(self.best) else inf
