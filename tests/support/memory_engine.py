@@ -111,9 +111,6 @@ class MemoryEngine(Engine):
         self.check()
         return self.server.aliases.get(alias)
 
-    def bytes_of(self, collection: str) -> int | None:
-        return None
-
     def close(self) -> None:
         pass
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
 from turret.tower.catalog.conditions import Condition
-from turret.tower.engines.circuit import Circuit, CircuitState
+from turret.tower.engines.circuit import Circuit
 from turret.tower.engines.engine import Engine, Limits, engine_name, open_engine
 from turret.tower.errors import EngineError
 
@@ -54,7 +54,7 @@ def set_access(access: Access) -> None:
 
 
 def current_access() -> Access:
-    """The access of this process; its address is that of the environment where none is set."""
+    """The access of this process."""
     return _current
 
 
@@ -65,26 +65,24 @@ def engine_url(url: str) -> str:
 
 
 class Connection:
-    """An engine behind a circuit breaker; it connects with the first call.
+    """An engine behind a circuit breaker; it connects with the first call, unless `engine` is open already.
 
     One search connects for all that arrive meanwhile. The lock of the circuit is never held while one waits
     for the engine, so that an open circuit refuses at once. `clock` is the circuit's.
     """
 
-    def __init__(self, url: str, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        url: str,
+        access: Access,
+        clock: Callable[[], float] = time.monotonic,
+        engine: Engine | None = None,
+    ) -> None:
         self._url = url
         self._access = access
         self._lock, self._opening = Lock(), Lock()
         self._circuit = Circuit(access.failures, access.pause, clock)
-        self._circuit.on_change = self._told
-        self._engine: Engine | None = None
-
-    @classmethod
-    def over(cls, engine: Engine, url: str) -> "Connection":
-        """A connection by an engine that is open already."""
-        made = cls(url, _current)
-        made._engine = engine
-        return made
+        self._engine = engine
 
     @property
     def address(self) -> str:
@@ -143,21 +141,21 @@ class Connection:
             self._failed(token, f"{collection} of {count} items has {len(rows)} for a search of {k}")
         else:
             with self._lock:
+                was_closed = self._circuit.state == "closed"
                 self._circuit.succeed(token)
+            if not was_closed and self._circuit.state == "closed":
+                _log.warning("vector engine at %s available again: circuit closed", self.address)
         return rows
 
     def _failed(self, token: object, reason: str) -> None:
         with self._lock:
+            was_open = self._circuit.state == "open"
             self._circuit.fail(token)
-            is_first = self._circuit.in_a_row == 1
+            is_first, is_open = self._circuit.in_a_row == 1, self._circuit.state == "open"
         if is_first:
             _log.warning("vector engine at %s failed: %s", self.address, reason)
-
-    def _told(self, state: CircuitState) -> None:
-        if state == "open":
+        if is_open and not was_open:
             _log.warning("vector engine at %s unavailable: circuit open", self.address)
-        elif state == "closed":
-            _log.warning("vector engine at %s available again: circuit closed", self.address)
 
 
 @cache

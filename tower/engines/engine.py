@@ -53,9 +53,9 @@ class Engine(ABC):
     """A connection to a running engine, safe for several threads.
 
     Every method raises EngineError, with the engine's address and the remedy, when the engine can't be
-    reached, doesn't answer within its time limit, or refuses; an answer of another form, which a client fails
-    to read, ends in one too. Names of collections and aliases consist of letters, digits and underscores, and
-    begin with a letter.
+    reached, doesn't answer within its time limit, or refuses: `refusal` gives the sentence for an error of
+    the client. An answer of another form, which a client fails to read, ends in one too. Names of collections
+    and aliases consist of letters, digits and underscores, and begin with a letter.
     """
 
     # The largest k and the largest effort of a search.
@@ -118,12 +118,12 @@ class Engine(ABC):
         """The collection that an alias names, or None."""
 
     @abstractmethod
-    def bytes_of(self, collection: str) -> int | None:
-        """The bytes that the engine holds for a collection, or None where it doesn't say."""
-
-    @abstractmethod
     def close(self) -> None:
         """Close the connections."""
+
+    def refusal(self, error: Exception) -> str | None:
+        """The sentence for an error of the client, with address and remedy; None for any other error."""
+        return None
 
 
 def _named(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,10 +136,11 @@ def _named(method: Callable[..., Any]) -> Callable[..., Any]:
         except EngineError:
             raise
         except Exception as error:
-            raise EngineError(
+            unread = (
                 f"the answer of the vector engine to {method.__name__!r} can't be read ({error!r}); look at "
                 "the server at its address, and publish again where it has lost items"
-            ) from error
+            )
+            raise EngineError(engine.refusal(error) or unread) from error
 
     return call
 

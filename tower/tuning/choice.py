@@ -27,7 +27,13 @@ from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.index import ExactIndex, Index
 from turret.tower.index.kinds import are_equal, spread
 from turret.tower.index.planner import Planner
-from turret.tower.tuning.recall import EXACT_QUERIES, check_recall, measure_recall, split_queries
+from turret.tower.tuning.recall import (
+    EXACT_QUERIES,
+    check_recall,
+    check_requested,
+    measure_recall,
+    split_queries,
+)
 from turret.tower.tuning.search_params import Task, serves_usual, tuned
 
 # An exact search among so many takes some microseconds, less than the code around it.
@@ -276,7 +282,6 @@ def _check(request: IndexRequest) -> None:
         raise BundleError("--kind engine: turret publish BUNDLE --engine ADDRESS makes such an index")
     if request.kind not in ("auto", *KINDS):
         raise BundleError(f"--kind {request.kind}: there is no such index; name auto, {', '.join(KINDS)}")
-    if not 0 < request.recall <= 1:
-        raise BundleError(f"--recall {request.recall:g}: a recall is above 0 and at most 1, such as 0.99")
+    check_requested(request.recall)
     if request.milliseconds is not None and not request.milliseconds > 0:
         raise BundleError(f"--latency {request.milliseconds:g}: give milliseconds above 0, such as 0.2")

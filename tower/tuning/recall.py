@@ -12,10 +12,10 @@ from turret.tower.errors import BundleError
 from turret.tower.format.manifest import MeasuredRecall
 from turret.tower.index.planner import Planner
 
-KS = (10, 100, 1000)
-_MARGIN, _TUNED_ON, _LEAST_TIMED, _SECONDS = 0.2, 300, 10, 0.5
 # A request for 10 that excludes seen items fetches 18 to 30.
 USUAL = 32
+KS, TUNED_KS = (10, 100, 1000), (10, USUAL, 100, 1000)
+_MARGIN, _TUNED_ON, _LEAST_TIMED, _SECONDS = 0.2, 300, 10, 0.5
 SELECTIVITIES = (1.0, 0.1, 0.01, 0.001)
 # Two float32 sums of the same products; a neighbour that is truly further away is further by more.
 _ROUNDING = 1e-5
@@ -67,7 +67,7 @@ def measure_recall(
         MeasuredRecall(
             k=k,
             selectivity=truth.selectivity,
-            recall=recall_of(planner, vectors, queries, truth, k, absolute),
+            recall=recall_of(planned(planner, truth, k), vectors, queries, truth, k, absolute),
         )
         for truth in truths(vectors, queries, ks, selectivities, absolute, masks)
         for k in truth.ks
@@ -104,21 +104,26 @@ def _draws(count: int) -> Callable[[float], RowMask]:
 
 
 def recall_of(
-    planner: Planner,
+    find: Callable[[Vectors], NDArray[np.int64]],
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
     truth: Truth,
     k: int,
     absolute: bool,
 ) -> float:
-    """The mean recall at k of `queries`, the first of the truth's."""
+    """The mean recall at k of the rows that `find` finds for `queries`, the first of the truth's."""
     enough = truth.enough[:, truth.ks.index(k)]
     shares = []
     for query, least in zip(queries, enough, strict=False):
-        rows = planner.nearest(query, k, None, truth.allowed).rows
-        scores = vectors[rows] @ query
-        shares.append(np.count_nonzero((np.abs(scores) if absolute else scores) >= least) / k)
+        scores = vectors[find(query)] @ query
+        found = np.count_nonzero((np.abs(scores) if absolute else scores) >= least)
+        shares.append(min(found, k) / k)
     return float(np.mean(shares))
+
+
+def planned(planner: Planner, truth: Truth, k: int) -> Callable[[Vectors], NDArray[np.int64]]:
+    """The rows that a planner finds among those of the truth."""
+    return lambda query: planner.nearest(query, k, None, truth.allowed).rows
 
 
 def _enough(
@@ -148,9 +153,15 @@ def check_recall(measured: Sequence[MeasuredRecall], wanted: float, kind: str) -
         )
 
 
-def with_margin(least_recall: float) -> float:
+def check_requested(recall: float) -> None:
+    """Raise BundleError unless a recall can be requested."""
+    if not 0 < recall <= 1:
+        raise BundleError(f"--recall {recall:g}: a recall is above 0 and at most 1, such as 0.99")
+
+
+def with_margin(least_recall: float, margin: float = _MARGIN) -> float:
     """The recall to reach on the tuning set: other user vectors have a slightly lower one."""
-    return least_recall + _MARGIN * (1 - least_recall)
+    return least_recall + margin * (1 - least_recall)
 
 
 def tuning_set(queries: Vectors) -> Vectors:

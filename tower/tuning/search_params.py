@@ -1,6 +1,6 @@
 """The cheapest search parameters of an index that reach a recall, tuned on real user vectors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -20,9 +20,11 @@ from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import (
+    TUNED_KS,
     USUAL,
     Truth,
     median_seconds,
+    planned,
     recall_of,
     smallest,
     truths,
@@ -31,8 +33,6 @@ from turret.tower.tuning.recall import (
 )
 
 _SMALL_K = 10
-# The tuned k.
-_KS = (10, USUAL, 100, 1000)
 # Largest first: the first share at which the selector fails is where subsets begin.
 _SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 # The values of candidates / k to try.
@@ -73,13 +73,13 @@ class Task:
     @cached_property
     def truth(self) -> Truth:
         """Ground truth among all rows."""
-        (truth,) = truths(self.vectors, self.few, _KS, (1.0,), self.scoring.absolute)
+        (truth,) = truths(self.vectors, self.few, TUNED_KS, (1.0,), self.scoring.absolute)
         return truth
 
     @cached_property
     def filtered(self) -> list[Truth]:
         """Ground truth among fewer rows, most rows first."""
-        return list(truths(self.vectors, self.few, _KS[:3], _SHARES, self.scoring.absolute))
+        return list(truths(self.vectors, self.few, TUNED_KS[:3], _SHARES, self.scoring.absolute))
 
     @cached_property
     def exact(self) -> Planner:
@@ -91,11 +91,14 @@ class Task:
         """The median exact search for each k."""
         return {k: self.seconds(self.exact, k) for k in self.truth.ks}
 
+    def some(self, k: int) -> NDArray[np.float32]:
+        """The queries for `k`: longer answers need fewer ones for the same precision."""
+        return self.few if k <= _SMALL_K else self.few[: max(1, len(self.few) // 3)]
+
     def recall(self, planner: Planner, truth: Truth, k: int) -> float:
         """The mean recall of single searches."""
-        # Longer answers need fewer queries for the same precision.
-        some = self.few if k <= _SMALL_K else self.few[: max(1, len(self.few) // 3)]
-        return recall_of(planner, self.vectors, some, truth, k, self.scoring.absolute)
+        find = planned(planner, truth, k)
+        return recall_of(find, self.vectors, self.some(k), truth, k, self.scoring.absolute)
 
     def seconds(self, planner: Planner, k: int, allowed: RowMask | None = None) -> float:
         """The median time of single searches, one after the other on this thread."""
@@ -148,21 +151,19 @@ def _cheapest(
 ) -> SearchParams | None:
     """The fastest parameters for `k` that reach the recall, faster than exact search and `rival`."""
     is_needed = task.is_named and not below and rival == np.inf
+    breadths = _breadths(index.settings, k, below[-1].breadth if below else 1)
     best, least = None, np.inf if is_needed else min(rival, task.exact_seconds[k])
-    settings = index.settings
-    breadths = _breadths(settings, k, below[-1].breadth if below else 1)
-    for factor in _FACTORS[settings.kind]:
+    for factor in _FACTORS[index.settings.kind]:
         candidates = min(len(index), int(np.ceil(factor * k)))
         planner = partial(_planner, index, task, k, candidates)
-        seconds = partial(_seconds, task, planner, k)
-        affordable = _affordable(seconds, breadths, least)
+        # Timing a search takes less than measuring its recall.
+        dearest = None if least == np.inf else smallest(partial(_is_slow, task, planner, k, least), breadths)
+        affordable = [one for one in breadths if dearest is None or one < dearest]
         if not affordable:
             break
         breadth = smallest(partial(_reaches, task, planner, k), affordable)
-        if breadth is None:
-            continue
-        taken = seconds(breadth)
-        if taken < least:
+        taken = np.inf if breadth is None else task.seconds(planner(breadth), k)
+        if breadth is not None and taken < least:
             best, least = SearchParams(k=k, breadth=breadth, candidates=candidates), taken
     if best is None and is_needed:
         return SearchParams(k=k, breadth=breadths[-1], candidates=candidates)
@@ -174,20 +175,12 @@ def _planner(index: ApproximateIndex, task: Task, k: int, candidates: int, bread
     return Planner(_with(index, efforts=(params,), subset_rows=0), task.scoring)
 
 
-def _seconds(task: Task, planner: Callable[[int], Planner], k: int, breadth: int) -> float:
-    return task.seconds(planner(breadth), k)
+def _is_slow(task: Task, planner: Callable[[int], Planner], k: int, least: float, breadth: int) -> bool:
+    return task.seconds(planner(breadth), k) >= least
 
 
 def _reaches(task: Task, planner: Callable[[int], Planner], k: int, breadth: int) -> bool:
     return task.recall(planner(breadth), task.truth, k) >= task.target
-
-
-def _affordable(seconds: Callable[[int], float], ascending: Sequence[int], least: float) -> Sequence[int]:
-    """The breadths faster than `least`: timing a search takes less than measuring its recall."""
-    if least == np.inf:
-        return ascending
-    dearest = smallest(lambda breadth: seconds(breadth) >= least, ascending)
-    return ascending if dearest is None else [one for one in ascending if one < dearest]
 
 
 def _subset_rows(index: ApproximateIndex, task: Task) -> int:

@@ -4,8 +4,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -81,8 +80,8 @@ class MilvusEngine(Engine):
         self._index = "HNSW"
         self._remedy = "start it, or name another with --engine or TURRET_ENGINE"
         timeout = min(limits.search, limits.load)
-        with self._named():
-            parts = urlsplit(url)
+        parts = urlsplit(url)
+        try:
             if not parts.netloc:
                 self._client = self._embedded(unquote(parts.path.removeprefix("/")), timeout)
                 return
@@ -94,6 +93,10 @@ class MilvusEngine(Engine):
                 db_name=parts.path.strip("/"),
                 timeout=timeout,
             )
+        except EngineError:
+            raise
+        except Exception as error:
+            raise EngineError(self.refusal(error)) from None
 
     def _embedded(self, path: str, timeout: float) -> Any:
         if not path.endswith(".db"):
@@ -108,22 +111,20 @@ class MilvusEngine(Engine):
         return made(path, timeout=timeout)
 
     def check(self) -> None:
-        """See `Engine`."""
-        self._collections()
+        self._names()
 
     def load(self, collection: str, items: EngineItems) -> None:
-        """See `Engine`: the index is complete before the collection is loaded, so that none is scanned."""
+        """The index is complete before the collection is loaded, so that none is scanned."""
         self.drop(collection)
-        with self._named():
-            self._client.create_collection(collection, schema=_schema(items), timeout=self._limits.load)
-            for rows in items.blocks(_BLOCK):
-                self._client.insert(collection, _rows(items, rows), timeout=self._limits.load)
-            self._client.flush(collection, timeout=self._limits.load)
-            parameters = self._client.prepare_index_params()
-            parameters.add_index("v", self._index, "v", metric_type="IP", params=_GRAPHS[self._index])
-            self._client.create_index(collection, parameters, timeout=self._limits.load)
-            self._wait(collection, len(items))
-            self._client.load_collection(collection, timeout=self._limits.load)
+        self._client.create_collection(collection, schema=_schema(items), timeout=self._limits.load)
+        for rows in items.blocks(_BLOCK):
+            self._client.insert(collection, _rows(items, rows), timeout=self._limits.load)
+        self._client.flush(collection, timeout=self._limits.load)
+        parameters = self._client.prepare_index_params()
+        parameters.add_index("v", self._index, "v", metric_type="IP", params=_GRAPHS[self._index])
+        self._client.create_index(collection, parameters, timeout=self._limits.load)
+        self._wait(collection, len(items))
+        self._client.load_collection(collection, timeout=self._limits.load)
 
     def search(
         self,
@@ -133,75 +134,68 @@ class MilvusEngine(Engine):
         breadth: int,
         where: Condition | None = None,
     ) -> NDArray[np.int64]:
-        """See `Engine`. A collection never changes after its load, so none waits for later writes."""
-        with self._named():
-            (found,) = self._client.search(
-                collection,
-                [np.asarray(vector, dtype=np.float32).tolist()],
-                filter=printed(where),
-                limit=k,
-                search_params={"metric_type": "IP", "params": {"ef": min(max(breadth, k), self.most_effort)}},
-                consistency_level="Eventually",
-                timeout=self._limits.search,
-            )
+        """A collection never changes after its load, so no search waits for later writes."""
+        (found,) = self._client.search(
+            collection,
+            [np.asarray(vector, dtype=np.float32).tolist()],
+            filter=printed(where),
+            limit=k,
+            search_params={"metric_type": "IP", "params": {"ef": min(max(breadth, k), self.most_effort)}},
+            consistency_level="Eventually",
+            timeout=self._limits.search,
+        )
         return np.array(found.ids, dtype=np.int64)
 
     def count(self, collection: str) -> int | None:
-        """See `Engine`."""
-        with self._named():
-            if not self._client.has_collection(collection, timeout=self._limits.load):
-                return None
-            (counted,) = self._client.query(
-                collection,
-                output_fields=["count(*)"],
-                consistency_level="Strong",
-                timeout=self._limits.load,
-            )
+        if not self._client.has_collection(collection, timeout=self._limits.load):
+            return None
+        (counted,) = self._client.query(
+            collection,
+            output_fields=["count(*)"],
+            consistency_level="Strong",
+            timeout=self._limits.load,
+        )
         return int(counted["count(*)"])
 
     def collections(self, prefix: str) -> Sequence[str]:
-        """See `Engine`."""
-        return [name for name in self._collections() if name.startswith(prefix)]
+        return [name for name in self._names() if name.startswith(prefix)]
 
     def drop(self, collection: str) -> None:
-        """See `Engine`; an alias of the collection goes with it."""
-        with self._named():
-            if collection not in self._collections():
-                return
-            for alias in self._client.list_aliases(collection, timeout=self._limits.load)["aliases"]:
-                self._client.drop_alias(alias, timeout=self._limits.load)
-            self._client.drop_collection(collection, timeout=self._limits.load)
+        """An alias of the collection goes with it."""
+        if collection not in self._names():
+            return
+        for alias in self._aliases(collection):
+            self._client.drop_alias(alias, timeout=self._limits.load)
+        self._client.drop_collection(collection, timeout=self._limits.load)
 
     def point(self, alias: str, collection: str) -> None:
-        """See `Engine`."""
         pointed = self.pointed(alias)
-        with self._named():
-            if pointed is None:
-                self._client.create_alias(collection, alias, timeout=self._limits.load)
-            elif pointed != collection:
-                self._client.alter_alias(collection, alias, timeout=self._limits.load)
+        if pointed is None:
+            self._client.create_alias(collection, alias, timeout=self._limits.load)
+        elif pointed != collection:
+            self._client.alter_alias(collection, alias, timeout=self._limits.load)
 
     def pointed(self, alias: str) -> str | None:
-        """See `Engine`."""
-        with self._named():
-            for collection in self._collections():
-                aliases = self._client.list_aliases(collection, timeout=self._limits.load)["aliases"]
-                if alias in aliases:
-                    return collection
-        return None
-
-    def bytes_of(self, collection: str) -> int | None:
-        """Milvus doesn't say."""
-        return None
+        return next((name for name in self._names() if alias in self._aliases(name)), None)
 
     def close(self) -> None:
-        """See `Engine`."""
         self._client.close()
 
-    def _collections(self) -> list[str]:
-        with self._named():
-            names: list[str] = self._client.list_collections(timeout=self._limits.load)
-            return names
+    def refusal(self, error: Exception) -> str:
+        """Errors are of gRPC, of pymilvus, and of what it is given."""
+        reason = " ".join(str(getattr(error, "message", "") or error).split())[:300]
+        return (
+            f"the Milvus at {self._address} can't be reached, is too slow, or refuses ({reason}); "
+            f"{self._remedy}"
+        )
+
+    def _names(self) -> list[str]:
+        names: list[str] = self._client.list_collections(timeout=self._limits.load)
+        return names
+
+    def _aliases(self, collection: str) -> list[str]:
+        aliases: list[str] = self._client.list_aliases(collection, timeout=self._limits.load)["aliases"]
+        return aliases
 
     def _wait(self, collection: str, count: int) -> None:
         end = time.monotonic() + self._limits.load
@@ -216,20 +210,6 @@ class MilvusEngine(Engine):
                     f"{collection}; look at its log and its memory, and publish again"
                 )
             time.sleep(_LOOK_SECONDS)
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Raise EngineError with the address in place of the client's errors."""
-        try:
-            yield
-        except EngineError:
-            raise
-        except Exception as error:  # of gRPC, of pymilvus, and of what it is given
-            reason = " ".join(str(getattr(error, "message", "") or error).split())[:300]
-            raise EngineError(
-                f"the Milvus at {self._address} can't be reached, is too slow, or refuses ({reason}); "
-                f"{self._remedy}"
-            ) from None
 
 
 def _client_class() -> Any:

@@ -1,13 +1,17 @@
 """Redis search as an engine."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.retry import Retry
 
 from turret.data.errors import without_credentials
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
@@ -95,7 +99,7 @@ class RedisEngine(Engine):
             raise EngineError(f"{self._address} is no URL of a Redis: {error}") from None
 
     def check(self) -> None:
-        """See `Engine`; also refuses a cluster, and a server that may evict items."""
+        """Also refuses a cluster, and a server that may evict items."""
         if self._call("INFO", "cluster")["cluster_enabled"]:
             raise EngineError(f"{self._address}: {_NO_CLUSTER}")
         memory = self._call("INFO", "memory")
@@ -107,7 +111,6 @@ class RedisEngine(Engine):
         self._names()
 
     def load(self, collection: str, items: EngineItems) -> None:
-        """See `Engine`."""
         self.drop(collection)
         vector = ("TYPE", "FLOAT32", "DIM", items.vectors.shape[1], "DISTANCE_METRIC", "IP")
         graph = ("M", _LINKS, "EF_CONSTRUCTION", _EF_CONSTRUCTION, "INITIAL_CAP", len(items))
@@ -119,12 +122,11 @@ class RedisEngine(Engine):
         hashes = ("ON", "HASH", "PREFIX", 1, f"{collection}:")
         # No scan: it would look at every key of the server, and no hash of this collection is there yet.
         self._call("FT.CREATE", collection, *hashes, "SKIPINITIALSCAN", "SCHEMA", *schema)
-        with self._named():
-            for rows in items.blocks(_BLOCK):
-                pipeline = self._client.pipeline(transaction=False)
-                for row in rows:
-                    pipeline.hset(f"{collection}:{row}", mapping=_values(items, row))
-                pipeline.execute()
+        for rows in items.blocks(_BLOCK):
+            pipeline = self._client.pipeline(transaction=False)
+            for row in rows:
+                pipeline.hset(f"{collection}:{row}", mapping=_values(items, row))
+            pipeline.execute()
         self._wait(collection, len(items))
 
     def search(
@@ -135,7 +137,6 @@ class RedisEngine(Engine):
         breadth: int,
         where: Condition | None = None,
     ) -> NDArray[np.int64]:
-        """See `Engine`."""
         query = f"{printed(where)}=>[KNN {k} @v $vector EF_RUNTIME {breadth}]"
         # No HYBRID_POLICY: batches alone miss items where few are allowed, and a scan is slow where many are.
         # The server answers with too few items in silence when its limit ends; that of the client ends first.
@@ -143,28 +144,25 @@ class RedisEngine(Engine):
         options = ("NOCONTENT", "LIMIT", 0, k, "TIMEOUT", milliseconds, "DIALECT", 2)
         blob = np.ascontiguousarray(vector, dtype=np.float32).tobytes()
         arguments = ("FT.SEARCH", collection, query, "PARAMS", 2, "vector", blob, *options)
-        with self._named():
-            _, *names = self._search_client.execute_command(*arguments)
+        _, *names = self._search_client.execute_command(*arguments)
         return np.array([int(name.rpartition(b":")[2]) for name in names], dtype=np.int64)
 
     def count(self, collection: str) -> int | None:
-        """See `Engine`."""
         info = self._info(collection)
         return None if info is None else int(info[b"num_docs"])
 
     def collections(self, prefix: str) -> Sequence[str]:
-        """See `Engine`; also those whose index is dropped and whose hashes aren't."""
+        """Also those whose index is dropped and whose hashes aren't."""
         dropped = [name.decode() for name in self._call("SMEMBERS", _DROPPED)]
         return sorted(name for name in {*self._names(), *dropped} if name.startswith(prefix))
 
     def drop(self, collection: str) -> None:
-        """See `Engine`.
+        """The index goes first and the hashes after it in blocks.
 
-        The index goes first and the hashes after it in blocks: in one step, 50,000 of them hold up all other
-        clients for most of a second.
+        In one step, 50,000 of them hold up all other clients for most of a second.
         """
         if collection in self._names():
-            with suppress(EngineError):  # a full memory takes no name, and is to be emptied nevertheless
+            with suppress(RedisError):  # a full memory takes no name, and is to be emptied nevertheless
                 self._call("SADD", _DROPPED, collection)
             self._call("FT.DROPINDEX", collection)
         elif not self._call("SISMEMBER", _DROPPED, collection):
@@ -180,29 +178,13 @@ class RedisEngine(Engine):
         self._call("SREM", _DROPPED, collection)
 
     def point(self, alias: str, collection: str) -> None:
-        """See `Engine`."""
         self._call("FT.ALIASUPDATE", alias, collection)
 
     def pointed(self, alias: str) -> str | None:
-        """See `Engine`."""
         info = self._info(alias)
         return None if info is None else info[b"index_name"].decode()
 
-    def bytes_of(self, collection: str) -> int | None:
-        """The index and the hashes, whose size is that of some of them times their number."""
-        info = self._info(collection)
-        if info is None or not int(info[b"num_docs"]):
-            return None
-        count = int(info[b"num_docs"])
-        some = [
-            self._call("MEMORY", "USAGE", f"{collection}:{row}") or 0
-            for row in range(0, count, count // 20 + 1)
-        ]
-        megabytes = float(info[b"total_index_memory_sz_mb"])
-        return int(megabytes * 2**20 + count * float(np.mean(some)))
-
     def close(self) -> None:
-        """See `Engine`."""
         self._search_client.close()
         self._client.close()
 
@@ -223,44 +205,41 @@ class RedisEngine(Engine):
     def _names(self) -> list[str]:
         return [name.decode() for name in self._call("FT._LIST")]
 
-    def _info(self, collection: str) -> dict[bytes, Any] | None:
-        if collection not in self._names():
-            with suppress(_UnknownError):
-                return self._described(collection)  # an alias
-            return None
-        return self._described(collection)
-
-    def _described(self, collection: str) -> dict[bytes, Any]:
-        parts = self._call("FT.INFO", collection)
+    def _info(self, name: str) -> dict[bytes, Any] | None:
+        """The description of a collection, or of the one that an alias names; None where there is none."""
+        try:
+            parts = self._call("FT.INFO", name)
+        except ResponseError as error:
+            if _is_unknown(error):
+                return None
+            raise
         return dict(zip(parts[::2], parts[1::2], strict=True))
 
     def _call(self, *arguments: Any) -> Any:
-        with self._named():
-            return self._client.execute_command(*arguments)
+        return self._client.execute_command(*arguments)
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Raise EngineError with the address in place of the client's errors."""
-        from redis.exceptions import AuthenticationError, RedisError, ResponseError
-
-        try:
-            yield
-        except ResponseError as error:
-            raise _refused(self._address, str(error)) from None
-        except AuthenticationError as error:
-            raise EngineError(
-                f"the Redis at {self._address} refuses user or password ({error}); write the right ones into "
-                "TURRET_ENGINE, such as redis://:PASSWORD@HOST:6379"
-            ) from None
-        except (RedisError, OSError) as error:
-            raise EngineError(
-                f"the Redis at {self._address} can't be reached or is too slow ({error}); start it, or name "
-                "another with --engine or TURRET_ENGINE"
-            ) from None
-
-
-class _UnknownError(EngineError):
-    """There is no such collection or alias."""
+    def refusal(self, error: Exception) -> str | None:
+        """By the kind of the error: a module or collection that is missing, a password, a server."""
+        at = f"the Redis at {self._address}"
+        if isinstance(error, ResponseError):
+            if "unknown command" in str(error).lower():
+                return f"{at} has no search; start one with the search module (Redis 8 or Redis Stack)"
+            return (
+                f"{at}: {error}; publish the version there"
+                if _is_unknown(error)
+                else f"{at} refuses: {error}"
+            )
+        if isinstance(error, AuthenticationError):
+            return (
+                f"{at} refuses user or password ({error}); write the right ones into TURRET_ENGINE, such as "
+                "redis://:PASSWORD@HOST:6379"
+            )
+        if isinstance(error, RedisError | OSError):
+            return (
+                f"{at} can't be reached or is too slow ({error}); start it, or name another with --engine or "
+                "TURRET_ENGINE"
+            )
+        return None
 
 
 _NO_CLUSTER = (
@@ -269,22 +248,13 @@ _NO_CLUSTER = (
 )
 
 
-def _refused(address: str, reason: str) -> EngineError:
-    lowered = reason.lower()
-    if "unknown command" in lowered:
-        return EngineError(
-            f"the Redis at {address} has no search; start one with the search module (Redis 8 or Redis Stack)"
-        )
-    if "no such index" in lowered or "unknown index" in lowered or "not found" in lowered:
-        return _UnknownError(f"the Redis at {address}: {reason}; publish the version there")
-    return EngineError(f"the Redis at {address} refuses: {reason}")
+def _is_unknown(error: ResponseError) -> bool:
+    """Whether it says that there is no such collection or alias."""
+    reason = str(error).lower()
+    return any(words in reason for words in ("no such index", "unknown index", "not found"))
 
 
 def _client(url: str, seconds: float) -> Any:
-    from redis import Redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
     # None, as it would double the time limit. The pool opens anew what the server has closed meanwhile.
     retry = Retry(NoBackoff(), 0)
     return Redis.from_url(
