@@ -290,11 +290,11 @@ def _text(message: Message, name: str) -> bytes:
 
 # Lists in another file, which FAISS opens to read and to write while it reads the index. Behind these bytes
 # come two counts of 8 bytes, whose upper halves are zero.
-_ELSEWHERE = re.compile(rb"ilod....\0{4}....\0{4}", re.DOTALL)
+_IN_A_FILE = re.compile(rb"ilod....\0{4}....\0{4}", re.DOTALL)
 # Indexes that begin so have no lists: vectors as they are, and codes of them.
 _WITHOUT_LISTS = (b"IxFI", b"IxSQ")
 
 
 def names_a_file(index: mmap.mmap) -> bool:
     """Whether FAISS could open another file while it reads these bytes as an index of any kind."""
-    return index[:4] not in _WITHOUT_LISTS and _ELSEWHERE.search(index) is not None
+    return index[:4] not in _WITHOUT_LISTS and _IN_A_FILE.search(index) is not None

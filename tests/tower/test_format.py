@@ -302,12 +302,10 @@ def test_a_header_that_asks_for_terabytes_allocates_nothing(tmp_path: Path) -> N
         header = {"descr": "<f4", "fortran_order": False, "shape": (2**40, 64)}
         npy.write_array_header_1_0(stream, header)
         stream.write(VALUES.tobytes())
-    with pytest.raises(BundleError, match="shape"):
-        map_array(path, "float32", (2, 3))
-    with pytest.raises(BundleError, match="cut short"):
+    with pytest.raises(BundleError, match=r"not a whole \.npy array"):
         map_array(path, "float32", (2**40, 64))
     path.write_bytes(b"\x93NUMPY\x01\x00\xff\x7f" + b"(" * 0x7FFF)
-    with pytest.raises(BundleError, match=r"not a \.npy"):
+    with pytest.raises(BundleError, match=r"not a whole \.npy array"):
         map_array(path, "float32", (2, 3))
 
 

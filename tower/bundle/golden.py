@@ -7,10 +7,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from turret.data.errors import DataError
 from turret.data.vocabulary import Vocabulary
+from turret.tower.config import Settings
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.manifest import GOLDEN_ITEMS
 from turret.tower.format.safe_open import read_regular
@@ -35,16 +36,14 @@ class GoldenBundle(Retrievable, Protocol):
     item_encoder: ItemEncoder | None
 
 
-class RecordedQuery(BaseModel):
+class RecordedQuery(Settings):
     """A request of the service: item ids, oldest first, and user features.
 
     `history_times` and `at` are in seconds since 1970: the times of the items and of the request.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     history: tuple[int | str, ...] = Field(max_length=LONGEST_HISTORY)
-    features: dict[str, Any] = {}
+    features: dict[str, Any] = Field(default={})
     history_times: tuple[float, ...] | None = Field(default=None, max_length=LONGEST_HISTORY)
     at: float | None = None
 
@@ -75,10 +74,8 @@ class GoldenQuery(RecordedQuery):
     scores: tuple[float, ...] = Field(max_length=_MOST_ITEMS)
 
 
-class Golden(BaseModel):
+class Golden(Settings):
     """`golden.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     k: int = Field(ge=1, le=_MOST_ITEMS)
     queries: tuple[GoldenQuery, ...] = Field(min_length=1, max_length=MOST_QUERIES)
@@ -215,23 +212,19 @@ def _known(bundle: GoldenBundle, i: int, query: RecordedQuery) -> NDArray[np.int
 _MOST_RECORDED, _WIDEST = 1024, 65_536
 
 
-class RecordedItem(BaseModel):
+class RecordedItem(Settings):
     """An item of the catalog as the body of `PUT /v1/items/{id}`, and its vector in training.
 
     `vector` [D] is of its features alone, as for an id outside the training.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: int | str
     features: dict[str, Any]
     vector: tuple[float, ...] = Field(max_length=_WIDEST)
 
 
-class GoldenItems(BaseModel):
+class GoldenItems(Settings):
     """`golden_items.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     items: tuple[RecordedItem, ...] = Field(min_length=1, max_length=_MOST_RECORDED)
 

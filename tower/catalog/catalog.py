@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from turret.tower.catalog.columns import Column, Kind, column_arrays, kind_of, open_column
 from turret.tower.catalog.masks import MaskCache
+from turret.tower.config import Settings
 from turret.tower.errors import BundleError
 from turret.tower.format.safe_open import read_regular
 from turret.tower.format.sections import Section, Sections, map_file, pack
@@ -20,24 +21,20 @@ HEAD, BODY = "catalog.json", "catalog.bin"
 _HEAD_BYTES = 16_000_000
 
 
-class Field(BaseModel):
+class Field(Settings):
     """The name and the kind of a field."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     kind: Kind
 
 
-class Head(BaseModel):
+class Head(Settings):
     """`catalog.json`; `vocabulary` is the SHA-256 of the bundle's `vocabulary.json`.
 
     Field number i has the sections `<i>.<array>` of `catalog.bin`. Section `items` holds the JSON of each
     row end to end, `"id":7,"fields":{"title":"Heat"}`; `starts` [N + 1] says where that of each row begins
     and `field_starts` [N] where its fields do.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     count: int
     vocabulary: str

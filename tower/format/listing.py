@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from turret.data.files import GRACE_SECONDS, new_file, sweep, sync, temporary_folder
+from turret.tower.config import Settings
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import MANIFEST, MeasuredRecall, read_manifest
 from turret.tower.format.safe_open import check_folder, read_regular
@@ -112,10 +113,8 @@ def remove_stale_dirs(root: Path, now: float | None = None) -> list[Path]:
     return sweep(root, f"{PREFIX}*/", GRACE_SECONDS, now)
 
 
-class VersionSummary(BaseModel):
+class VersionSummary(Settings):
     """One bundle in a folder of bundles; `error`: why its manifest can't be read."""
-
-    model_config = ConfigDict(frozen=True)
 
     version: str
     is_current: bool
@@ -123,7 +122,7 @@ class VersionSummary(BaseModel):
     data_until: str | None = None
     item_count: int | None = None
     dimension: int | None = None
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, Any] = Field(default={})
     recall: tuple[MeasuredRecall, ...] = ()
     error: str | None = None
 

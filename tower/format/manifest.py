@@ -4,10 +4,10 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from turret.data.manifest import FileHash
-from turret.tower.config import ScoringConfig
+from turret.tower.config import ScoringConfig, Settings
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import AnyIndexSettings, FlatSettings
 from turret.tower.format.safe_open import read_regular
@@ -36,11 +36,7 @@ INDEX = "index.faiss"  # where its kind has a file
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class MeasuredRecall(_Frozen):
+class MeasuredRecall(Settings):
     """The share of the true best `k` that the index finds among a share `selectivity` of the items."""
 
     k: int
@@ -53,7 +49,7 @@ class MeasuredRecall(_Frozen):
         return "all items" if self.selectivity == 1 else f"{self.selectivity:.4g} of the items"
 
 
-class Tried(_Frozen):
+class Tried(Settings):
     """A kind that was tried, at the cheapest search that reaches the recall.
 
     `recall`: the lowest of its table; `milliseconds`: the median of single searches for the 10 best, on the
@@ -69,7 +65,7 @@ class Tried(_Frozen):
     reached: bool
 
 
-class IndexChoice(_Frozen):
+class IndexChoice(Settings):
     """The request for an index, and the reasons (`words`) for the chosen one.
 
     `recall`: the least of every row of the measured table; `milliseconds`: the limit of the median search, if
@@ -84,7 +80,7 @@ class IndexChoice(_Frozen):
     tried: tuple[Tried, ...] = ()
 
 
-class Manifest(_Frozen):
+class Manifest(Settings):
     """`manifest.json`; lengths in rows, dimension D, N = item_count.
 
     `reads_times`: the user tower reads the times of items and of the request. `reads_queries`: it reads
@@ -112,8 +108,8 @@ class Manifest(_Frozen):
     index: AnyIndexSettings = FlatSettings()
     index_choice: IndexChoice | None = None
     recall: tuple[MeasuredRecall, ...] = ()
-    metrics: dict[str, Any] = {}
-    fingerprints: dict[str, str] = {}
+    metrics: dict[str, Any] = Field(default={})
+    fingerprints: dict[str, str] = Field(default={})
     files: dict[FileName, FileHash]
 
     @property

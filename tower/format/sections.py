@@ -1,49 +1,39 @@
 """Memory-mapped arrays: one in a `.npy` file, or several in a file whose header is beside it."""
 
 import mmap
-import tokenize
 from collections.abc import Mapping
-from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from turret.tower.config import Settings
 from turret.tower.errors import BundleError
-from turret.tower.format.safe_open import open_regular
-
-# NumPy reads a header as a Python literal, and raises any of these for other bytes.
-_NO_HEADER = (ValueError, EOFError, TypeError, KeyError, SyntaxError, RecursionError, MemoryError)
+from turret.tower.format.safe_open import open_regular, size_of
 
 
 def map_array(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     """Map the `.npy` file `path`, read-only.
 
-    The header decides on no allocation. Raises BundleError when it is missing, is not an array,
-    or has another type, shape or length.
+    Raises BundleError when it is missing, is not an array, or has another type, shape or length.
     """
-    with open_regular(path) as stream:
-        try:
-            version = npy.read_magic(stream)
-            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            found, is_fortran, kind = read(stream)
-        except (*_NO_HEADER, tokenize.TokenError) as error:
-            raise BundleError(f"{path} is not a .npy array ({error}); export the bundle again") from None
-        if found != shape or is_fortran or kind != np.dtype(dtype):
-            raise BundleError(
-                f"{path.name} has shape {found} of {kind} where the manifest says {shape} of {dtype}; the "
-                "files are of different models",
-                "parts",
-            )
-        count = int(np.prod(shape))
-        start = stream.tell()
-        buffer = map_stream(stream, path)
-    if len(buffer) != start + count * kind.itemsize:
-        raise BundleError(f"{path} is cut short, or longer than its array; copy the bundle again", "checksum")
-    return np.frombuffer(buffer, dtype=kind, count=count, offset=start).reshape(shape)
+    size = size_of(path)
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # NumPy parses the header as a Python literal, with any error for other bytes
+        raise BundleError(f"{path} is not a whole .npy array ({error}); export the bundle again") from None
+    fits = isinstance(found, np.memmap) and found.flags.c_contiguous and found.dtype == np.dtype(dtype)
+    if not fits or found.shape != shape:
+        raise BundleError(
+            f"{path.name} has shape {found.shape} of {found.dtype} where the manifest says {shape} of "
+            f"{dtype}; the files are of different models",
+            "parts",
+        )
+    if size != found.offset + found.nbytes:
+        raise BundleError(f"{path} is longer than its array; copy the bundle again", "checksum")
+    return np.asarray(found)
 
 
 # Sections begin at cache lines, so that every number is aligned.
@@ -51,10 +41,8 @@ ALIGNMENT = 64
 _Size = Annotated[int, Field(ge=0, le=2**48)]
 
 
-class Section(BaseModel):
+class Section(Settings):
     """A one-dimensional array: the offset of its first byte and its length in numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dtype: Literal["uint8", "int32", "int64", "float64"]
     offset: _Size
@@ -111,12 +99,7 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Section], bytes]
 def map_file(path: Path) -> mmap.mmap:
     """Map a whole file, read-only. Raises BundleError when it is empty or can't be read."""
     with open_regular(path) as stream:
-        return map_stream(stream, path)
-
-
-def map_stream(stream: BufferedReader, path: Path) -> mmap.mmap:
-    """Map a whole file that is open, read-only. Raises BundleError when it is empty or can't be mapped."""
-    try:
-        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        raise BundleError(f"{path} can't be mapped ({error}); copy the bundle again", "missing") from None
+        try:
+            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise BundleError(f"{path} can't be mapped ({error}); copy the bundle again", "missing") from None

@@ -116,7 +116,7 @@ def recall_of(
     shares = []
     for query, least in zip(queries, enough, strict=False):
         scores = vectors[find(query)] @ query
-        found = np.count_nonzero((np.abs(scores) if absolute else scores) >= least)
+        found = int(np.count_nonzero((np.abs(scores) if absolute else scores) >= least))
         shares.append(min(found, k) / k)
     return float(np.mean(shares))
 
