@@ -21,9 +21,7 @@ from benchmarks.research.estimators import by_setting
 from benchmarks.research.softmax_regression import largest_fall
 from benchmarks.timed_sets import TIMED
 from turret.data.text import duration, rounded_count, size
-from turret.planning.figures import load_figures
-from turret.planning.parts import Machine, PlanRequest
-from turret.planning.plan import make_plan
+from turret.plan import Machine, PlanRequest, load_figures, make_plan
 
 TEMPLATES = Path(__file__).parent / "templates"
 MACHINES = (Machine(4, 16e9, 200e9), Machine(16, 64e9, 1e12))

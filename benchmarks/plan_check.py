@@ -17,9 +17,7 @@ from benchmarks.processes import CommandCost, turret_cost
 from benchmarks.scale import WORK, measure_requests, questions
 from benchmarks.scale_training import folder_mb, watched
 from turret.data.prepared import PreparedData
-from turret.planning.figures import Amount, Figures
-from turret.planning.parts import EXPERIMENT, Machine, PlanRequest, experiment_defaults
-from turret.planning.plan import make_plan
+from turret.plan import EXPERIMENT, Figures, Machine, Planner, PlanRequest, experiment_defaults
 
 USERS, ITEMS, EVENTS_PER_USER, DIMENSION = 30_000, 300_000, 60, 96
 QUICK_USERS, QUICK_ITEMS = 500, 1_000
@@ -79,10 +77,10 @@ def compared(result: dict[str, Any], figures: Figures) -> list[Compared]:
 
 def planned_values(request: PlanRequest, figures: Figures) -> dict[str, float]:
     """The planned value of each measured one."""
-    parts = {part.name: part for part in make_plan(request, figures).parts}
-    preparation, index = parts["preparation"], parts["export and index"]
-    training, served = parts["training"], figures.at("service.sqlite.request_seconds", request.sizes())
-    amounts: dict[str, Amount | None] = {
+    planner = Planner(request, figures)
+    parts = planner.parts
+    preparation, training, index = parts["preparation"], parts["training"], parts["index"]
+    amounts = {
         "preparation: memory": preparation.memory,
         "preparation: disk": preparation.disk,
         "preparation: disk for a while": preparation.passing_disk,
@@ -93,10 +91,10 @@ def planned_values(request: PlanRequest, figures: Figures) -> dict[str, float]:
         "export and index: seconds": index.seconds,
         "bundle: disk": index.disk,
         "service: memory": parts["service"].memory,
-        "service: seconds of a request": served,
-        "histories in SQLite: disk": parts["histories in SQLite"].disk,
+        "service: seconds of a request": planner.at("service.sqlite.request_seconds"),
+        "histories in SQLite: disk": parts["histories"].disk,
     }
-    return {name: amount.value for name, amount in amounts.items() if amount is not None}
+    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
 def _prepare(work: Path, quick: bool) -> tuple[Path, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Write the figures of `turret plan` from `results/*.json`: `turret/planning/figures.json`.
+"""Write the figures of `turret plan` from `results/*.json`: `turret/figures.json`.
 
 A quantity is a base and a rate for each size that it grows with, fitted to measured points by non-negative
 least squares of relative errors; of a single point, it is proportional.
@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.harness import RESULTS
 from benchmarks.scale_training import EXPERIMENTS
-from turret.planning.figures import PRODUCTS, derived_sizes
+from turret.plan import PRODUCTS, derived_sizes
 
 
 def fit(
@@ -200,7 +200,7 @@ QUANTITIES: dict[str, Measured] = {
         ("users", "events"),
     ),
     **{
-        f"histories.{store}.load_seconds": Measured(
+        f"histories.{store}.seconds": Measured(
             "history_load",
             _loaded(store),
             ("events",),
@@ -210,7 +210,7 @@ QUANTITIES: dict[str, Measured] = {
 }
 
 
-TARGET = Path(__file__).parent.parent / "turret" / "planning" / "figures.json"
+TARGET = Path(__file__).parent.parent / "turret" / "figures.json"
 
 
 def main() -> None:
@@ -219,16 +219,18 @@ def main() -> None:
 
 
 def plan_figures(results: Path = RESULTS) -> str:
-    """The file's content."""
+    """The file's content, a quantity a line."""
     sources = {name: _read(results, name) for name in sorted({one.file for one in QUANTITIES.values()})}
-    content = {
-        "sources": {name: _machine(result) for name, result in sources.items()},
+    quantities = [
+        f"    {json.dumps(name)}: {json.dumps(_quantity(one, one.points(sources[one.file])))}"
+        for name, one in QUANTITIES.items()
+    ]
+    head = {
+        "measured_on": _machines([result["machine"] for result in sources.values()]),
         "experiments": list(sources["scale_training"]["points"]),
-        "quantities": {
-            name: _quantity(one, one.points(sources[one.file])) for name, one in QUANTITIES.items()
-        },
     }
-    return json.dumps(content, indent=2) + "\n"
+    lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
+    return "\n".join(["{", *lines, '  "quantities": {', ",\n".join(quantities), "  }", "}"]) + "\n"
 
 
 def _read(results: Path, name: str) -> dict[str, Any]:
@@ -236,8 +238,13 @@ def _read(results: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def _machine(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: result["machine"][name] for name in ("date", "cores", "processor")}
+def _machines(machines: Sequence[Mapping[str, Any]]) -> str:
+    """The cores, processors and dates of the measurements."""
+    dates = sorted(one["date"][:10] for one in machines)
+    cores = sorted({one["cores"] for one in machines})
+    processors = ", ".join(sorted({one["processor"] for one in machines}))
+    span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    return f"{' or '.join(map(str, cores))} core{'s' * (cores != [1])} ({processors}), {span}"
 
 
 def _quantity(measured: Measured, points: Sequence[Point]) -> dict[str, Any]:
@@ -251,8 +258,6 @@ def _quantity(measured: Measured, points: Sequence[Point]) -> dict[str, Any]:
         "base": _rounded(rates.pop("base", 0.0)),
         "rates": {name: _rounded(rate) for name, rate in rates.items() if rate},
         "largest": {name: max(row[name] for row in rows) for name in factors},
-        "source": measured.file,
-        "points": len(points),
         "worst_error": round(error, 3),
     }
 

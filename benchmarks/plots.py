@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.harness import QUALITY, RESULTS, kept, result
-from turret.planning.figures import Figures, derived_sizes, load_figures
+from turret.plan import Figures, derived_sizes, load_figures
 
 Row = dict[str, Any]
 INDEX_TITLES = {
@@ -165,7 +165,7 @@ def scale(figures: Figures, training: Row, service: Row) -> None:
                 panel.plot(*zip(*points, strict=True), "o", color=f"C{color}")
                 for style, part in (("-", ITEMS[most >= ITEMS]), ("--", ITEMS[most <= ITEMS])):
                     at = [derived_sizes(items=items, dimension=dimension, history=HISTORY) for items in part]
-                    planned = [figures.at(quantity, size).value / 1e9 for size in at]
+                    planned = [figures.at(quantity, size) / 1e9 for size in at]
                     label = f"dimension {dimension}" if style == "-" else None
                     panel.plot(part, planned, style, color=f"C{color}", label=label)
             panel.set(xscale="log", yscale="log", xlabel="items", title=title)

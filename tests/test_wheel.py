@@ -99,7 +99,7 @@ def test_the_wheel_holds_every_module_every_experiment_the_page_the_figures_and_
     report = [*(ROOT / "training").rglob("*.css"), *(ROOT / "training").rglob("*.j2")]
     styles = {Path("turret", path.relative_to(ROOT)) for path in report}
     experiments = {Path("turret/training/experiments", f"{name}.toml") for name in shipped_experiments()}
-    figures = Path("turret/planning/figures.json")
+    figures = Path("turret/figures.json")
     with ZipFile(wheel) as archive:
         names = {Path(name) for name in archive.namelist() if ".dist-info/" not in name}
     assert names == sources | experiments | styles | page | {figures, Path("turret/py.typed")}

@@ -17,7 +17,7 @@ from turret.data.errors import TurretError
 from turret.data.extras import install_hint
 from turret.data.progress import print_lines
 from turret.history.cli import app as history_app
-from turret.planning.cli import app as planning_app
+from turret.plan import app as planning_app
 from turret.retraining.cli import app as retraining_app
 from turret.service.cli import URL
 from turret.service.cli import app as service_app
