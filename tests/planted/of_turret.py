@@ -6,34 +6,34 @@ from typing import Any
 from tests.planted.fault import Function, planted, seeing
 
 
-@planted("turret.activation.held_out:_first_after", "turret/test_activation.py")
+@planted("turret.activation.comparison:_first_after", "turret/test_activation.py")
 def an_event_that_the_live_version_knows_is_a_target(original: Function) -> Function:
     return lambda data, limit: original(data, limit - 1)
 
 
-@planted("turret.activation.held_out:held_out", "turret/test_activation.py")
+@planted("turret.activation.comparison:held_out", "turret/test_activation.py")
 def events_that_one_of_two_versions_was_trained_on_are_targets(original: Function) -> Function:
     return seeing(original, any=all)
 
 
-@planted("turret.activation.not_worse:Comparison.check", "turret/test_activation.py")
+@planted("turret.activation.comparison:Comparison.check", "turret/test_activation.py")
 def a_version_is_accepted_that_may_be_as_good_instead_of_one_that_is_not_worse(
     original: Function,
 ) -> Function:
     return lambda self: original(replace(self, low=self.high))
 
 
-@planted("turret.retraining.settings:choose_mode", "turret/test_retraining_decisions.py")
+@planted("turret.retraining.state:choose_mode", "turret/test_retraining_decisions.py")
 def a_retraining_never_trains_anew_after_many_warm_starts(original: Function) -> Function:
-    return lambda situation, settings: original(replace(situation, warm_starts=0), settings)
+    return lambda settings, **situation: original(settings, **{**situation, "warm_starts": 0})
 
 
-@planted("turret.retraining.events:gather", "turret/test_retraining_folder.py")
+@planted("turret.retraining.retrain:add_stored", "turret/test_retraining_folder.py")
 def late_events_are_not_read_again(original: Function) -> Function:
     return seeing(original, _DAY=0)
 
 
-@planted("turret.retraining.deployment:protected_versions", "turret/test_retraining_folder.py")
+@planted("turret.retraining.retention:protected_versions", "turret/test_retraining_folder.py")
 def retention_deletes_the_canary_and_the_shadow(original: Function) -> Function:
     read = original.__globals__["kept_record"]
 
@@ -44,18 +44,18 @@ def retention_deletes_the_canary_and_the_shadow(original: Function) -> Function:
     return seeing(original, kept_record=without_routes)
 
 
-@planted("turret.retraining.deployment:protected_versions", "turret/test_retraining_folder.py")
+@planted("turret.retraining.retention:protected_versions", "turret/test_retraining_folder.py")
 def retention_deletes_the_version_to_roll_back_to(original: Function) -> Function:
     return seeing(original, next=lambda versions, default: default)
 
 
-@planted("turret.retraining.deployment:judge_canary", "turret/test_retraining_decisions.py")
+@planted("turret.retraining.retrain:judge_canary", "turret/test_retraining_decisions.py")
 def a_worse_canary_is_promoted(original: Function) -> Function:
     judge = original.__globals__["_judged"]
     return seeing(original, _judged=lambda comparison: ("activated", *judge(comparison)[1:]))
 
 
-@planted("turret.retraining.record:append_record", "turret/test_retraining_folder.py")
+@planted("turret.retraining.state:append_record", "turret/test_retraining_folder.py")
 def a_torn_record_swallows_the_next_one(original: Function) -> Function:
     def append_record(work: Any, record: Any) -> None:
         path = work / original.__globals__["RECORDS"]

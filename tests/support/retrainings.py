@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from turret.retraining.record import DataSize, Retraining
+from turret.retraining.state import DataSize, Retraining
 
 MOMENT = "2026-05-01T03:00:00.000+00:00"
 

@@ -11,12 +11,18 @@ import pytest
 from numpy.typing import NDArray
 from typer.testing import CliRunner, Result
 
-import turret.activation.held_out as held_out_module
+import turret.activation.comparison as comparison_module
 import turret.cli
 from tests.support.trained import trained_shop
 from tests.turret.conftest import DAY, START, PublishTaste
-from turret.activation.held_out import HeldOut, held_out, metric_of_users
-from turret.activation.not_worse import Comparison, UnclearError, WorseError
+from turret.activation.comparison import (
+    Comparison,
+    HeldOut,
+    UnclearError,
+    WorseError,
+    held_out,
+    metric_of_users,
+)
 from turret.data.errors import DataError
 from turret.data.features import Feature
 from turret.data.prepared import PreparedData
@@ -149,10 +155,10 @@ def test_blocks_and_samples_of_users_change_no_bounds(
     versions = manifest("new", "other", after(2.0005)), manifest("live", "older", after(1))
     whole = held_out(tastes, *versions)
     assert len(set((whole.starts - tastes.offsets[whole.users]).tolist())) == 2
-    monkeypatch.setattr(held_out_module, "_EVENTS_A_BLOCK", 7)
+    monkeypatch.setattr(comparison_module, "_EVENTS_A_BLOCK", 7)
     blocks = held_out(tastes, *versions)
     np.testing.assert_array_equal(blocks.starts, whole.starts)
-    monkeypatch.setattr(held_out_module, "MOST_USERS", 50)
+    monkeypatch.setattr(comparison_module, "MOST_USERS", 50)
     some = held_out(tastes, *versions)
     assert len(some.users) == 50
     np.testing.assert_array_equal(some.starts, whole.starts[some.users])
@@ -297,7 +303,7 @@ def test_features_and_times_of_the_data_are_read(
     metric_of_users(bundle, data, targets, "ndcg@10", 10)
     ((histories, features, times),) = asked
     assert [rows.tolist() for rows in histories] == [[3], [3]]
-    assert features == [data.user_features.raw(0), data.user_features.raw(1)]
+    assert list(features) == [data.user_features.raw(0), data.user_features.raw(1)]
     assert [one.events.tolist() for one in times] == [[1_700_000_000.0 + 103 * 3600]] * 2
     assert [one.asked for one in times] == [1_700_000_000.0 + 110 * 3600] * 2
 

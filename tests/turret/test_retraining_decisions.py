@@ -3,28 +3,33 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.retrainings import record, size
-from turret.activation.held_out import HeldOut
-from turret.activation.not_worse import Comparison
+from turret.activation.comparison import Comparison, HeldOut
 from turret.client import AnswerError, ClientError
 from turret.client.answers import RoutesAnswer, RouteShare
 from turret.data.errors import DataError
-from turret.retraining import deployment
-from turret.retraining.deployment import deploy, judge_canary, waiting_canary
-from turret.retraining.record import EndedCanary, Retraining
-from turret.retraining.settings import RetrainSettings, Situation, choose_mode
+from turret.retraining import retrain as retrain_module
+from turret.retraining.retrain import deploy, judge_canary, waiting_canary
+from turret.retraining.state import EndedCanary, Retraining, RetrainSettings, choose_mode
 from turret.service.schemas.fields import show_time
 
-USUAL = Situation(has_live=True, data_changed=False, warm_starts=2, new_events=0.1, new_items=0.05)
+USUAL: dict[str, Any] = {
+    "has_live": True,
+    "data_changed": False,
+    "warm_starts": 2,
+    "new_events": 0.1,
+    "new_items": 0.05,
+}
 RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_share=0.2, warm_starts=5)
 
 
 def test_a_few_new_events_are_a_warm_start() -> None:
-    mode, reason = choose_mode(USUAL, RULE)
+    mode, reason = choose_mode(RULE, **USUAL)
     assert mode == "warm"
     assert reason.startswith("2 warm starts and 10.0% new events")
 
@@ -40,20 +45,20 @@ def test_a_few_new_events_are_a_warm_start() -> None:
     ],
 )
 def test_each_limit_leads_to_a_training_anew(change: dict[str, object], reason: str) -> None:
-    mode, told = choose_mode(replace(USUAL, **change), RULE)  # type: ignore[arg-type]
+    mode, told = choose_mode(RULE, **{**USUAL, **change})
     assert mode == "anew"
     assert told.startswith(reason)
 
 
 def test_a_limit_that_is_just_reached_is_not_exceeded() -> None:
-    assert choose_mode(replace(USUAL, new_events=0.2, new_items=0.2), RULE)[0] == "warm"
+    assert choose_mode(RULE, **{**USUAL, "new_events": 0.2, "new_items": 0.2})[0] == "warm"
 
 
 def test_a_requested_mode_overrides_the_limits_but_needs_a_live_version() -> None:
     warm = replace(RULE, mode="warm")
-    assert choose_mode(replace(USUAL, warm_starts=99), warm)[0] == "warm"
-    assert choose_mode(replace(USUAL, has_live=False), warm)[0] == "anew"
-    assert choose_mode(USUAL, replace(RULE, mode="anew"))[0] == "anew"
+    assert choose_mode(warm, **{**USUAL, "warm_starts": 99})[0] == "warm"
+    assert choose_mode(warm, **{**USUAL, "has_live": False})[0] == "anew"
+    assert choose_mode(replace(RULE, mode="anew"), **USUAL)[0] == "anew"
 
 
 USERS = 100
@@ -98,10 +103,10 @@ Make = Callable[..., Service]
 def service(monkeypatch: pytest.MonkeyPatch) -> Make:
     def make(live: str | None, canary: str | None = None) -> Service:
         made = Service(live, canary)
-        monkeypatch.setattr(deployment, "read_routes", made.routes)
-        monkeypatch.setattr(deployment, "set_canary", made.set_canary)
-        monkeypatch.setattr(deployment, "activate_version", made.activate)
-        monkeypatch.setattr(deployment, "live_version", lambda bundles, url: made.live)
+        monkeypatch.setattr(retrain_module, "read_routes", made.routes)
+        monkeypatch.setattr(retrain_module, "set_canary", made.set_canary)
+        monkeypatch.setattr(retrain_module, "activate_version", made.activate)
+        monkeypatch.setattr(retrain_module, "live_version", lambda bundles, url: made.live)
         return made
 
     return make
@@ -116,39 +121,45 @@ def comparing(new: float, live: float, monkeypatch: pytest.MonkeyPatch) -> None:
         values = (np.full(USERS, new), np.full(USERS, live))
         return Comparison.of((version, other), "ndcg@10", settings.margin, held, *values)
 
-    monkeypatch.setattr(deployment, "_compared", compared)
+    monkeypatch.setattr(retrain_module, "_compared", compared)
+
+
+def deployed() -> Retraining:
+    state = STATE.model_copy()
+    deploy(SETTINGS, state)
+    return state
 
 
 def test_a_good_version_becomes_the_canary_once(service: Make) -> None:
     made = service("old")
-    first = deploy(SETTINGS, STATE)
+    first = deployed()
     assert (first.decision, first.status) == ("canary", 0)
     assert first.message.endswith("new is the canary for 25.0% of the users; the next run decides on it.")
-    deploy(SETTINGS, STATE)
+    deployed()
     assert (made.live, made.canary) == ("old", RouteShare(version="new", share=0.25))
     assert made.calls == ["route"]
 
 
 def test_a_first_version_needs_no_canary(service: Make) -> None:
     made = service(None)
-    assert deploy(SETTINGS, STATE).decision == "activated"
+    assert deployed().decision == "activated"
     assert made.live == "new"
 
 
 def test_a_version_that_is_live_already_is_not_activated_again(service: Make) -> None:
     made = service("new")
-    assert deploy(SETTINGS, STATE).decision == "activated"
+    assert deployed().decision == "activated"
     assert made.calls == []
 
 
 def test_a_conflict_is_a_refusal_and_an_unreachable_service_is_an_error(service: Make) -> None:
     made = service(None)
     made.error = AnswerError("the gate refuses", 409)
-    refused = deploy(SETTINGS, STATE)
+    refused = deployed()
     assert (refused.decision, refused.status, refused.message) == ("refused", 1, "the gate refuses")
     for made.error in (AnswerError("busy", 503), ClientError("no service")):
         with pytest.raises(ClientError):
-            deploy(SETTINGS, STATE)
+            deployed()
 
 
 def test_a_canary_that_is_not_worse_is_promoted(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +198,7 @@ def test_a_canary_stays_without_events_to_judge_it(service: Make, monkeypatch: p
     def refuse(*words: object) -> Comparison:
         raise DataError("no event")
 
-    monkeypatch.setattr(deployment, "_compared", refuse)
+    monkeypatch.setattr(retrain_module, "_compared", refuse)
     assert judge_canary(SETTINGS, "try") is None
     assert made.canary is not None
 

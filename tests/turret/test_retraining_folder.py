@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 import turret.cli
 from tests.support.memory_engine import URL, Server, server, shop
 from tests.support.retrainings import record, size
-from turret.activation.not_worse import Comparison
+from turret.activation.comparison import Comparison
 from turret.data.errors import ConfigurationError, EmptyDataError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
@@ -19,13 +19,21 @@ from turret.data.preparing.prepare import prepare
 from turret.data.progress import LOGGER
 from turret.data.reading.schema import PrepareConfig
 from turret.history.loading import load_histories
-from turret.retraining.deployment import choose_retired, delete_retired, protected_versions
-from turret.retraining.events import count_new, count_predictable, gather, is_changed, open_data, size_of
-from turret.retraining.record import (
+from turret.retraining.retention import delete_old, protected_versions
+from turret.retraining.retrain import (
+    add_stored,
+    count_new,
+    count_predictable,
+    is_changed,
+    open_data,
+    size_of,
+)
+from turret.retraining.state import (
     RECORDS,
     STATE,
     LockedError,
     Retraining,
+    RetrainSettings,
     append_record,
     lineage,
     read_records,
@@ -33,7 +41,6 @@ from turret.retraining.record import (
     remove_state,
     retrain_lock,
 )
-from turret.retraining.settings import RetrainSettings
 from turret.service.schemas.fields import show_time
 from turret.service.settings import read_settings
 from turret.service.versions.folder import RECORD, keep_record
@@ -84,7 +91,7 @@ def test_later_events_are_added_once_and_their_dump_is_deleted(settings: Retrain
     store(settings, [*LOG[:3], *LATER])
     before = begun(settings)
     for _ in range(2):
-        gather(settings, before, [])
+        add_stored(settings, before, [])
         data = open_data(settings)
         assert len(data.event_items) == len(LOG) + len(LATER)
         assert not list(settings.work.glob("*.parquet"))
@@ -94,9 +101,9 @@ def test_later_events_are_added_once_and_their_dump_is_deleted(settings: Retrain
 def test_late_events_are_read_for_some_days(settings: RetrainSettings) -> None:
     """The newest event of the data is on day 4."""
     store(settings, [("ann", "i8", START + 2 * DAY)])
-    gather(replace(settings, late=1.0), begun(settings), [])
+    add_stored(replace(settings, late=1.0), begun(settings), [])
     assert len(open_data(settings).event_items) == len(LOG)
-    gather(replace(settings, late=2.5), begun(settings), [])
+    add_stored(replace(settings, late=2.5), begun(settings), [])
     assert len(open_data(settings).event_items) == len(LOG) + 1
 
 
@@ -106,7 +113,7 @@ def test_a_wrong_future_time_does_not_hide_events(settings: RetrainSettings, tmp
     store(settings, LATER)
     dumped = record("r0", started=show_time((START + 5 * DAY) * 1000), after=size(11), new_events=1)
     failed = record("r1", started=show_time(NOW), after=size(11), decision="failed")
-    gather(settings, begun(settings), [dumped, failed])
+    add_stored(settings, begun(settings), [dumped, failed])
     assert len(open_data(settings).event_items) == len(LOG) + 1 + len(LATER)
 
 
@@ -116,10 +123,10 @@ def test_rows_without_a_catalog_entry_are_dropped(tmp_path: Path, settings: Retr
     config = PrepareConfig(source=tmp_path / "log.csv", items=items)
     prepare(config, settings.data, overwrite=True)
     store(settings, LATER)
-    gather(settings, begun(settings), [])
+    add_stored(settings, begun(settings), [])
     assert len(open_data(settings).event_items) == len(LOG) + 1  # i9 is not in the catalog
     items.write_text(items.read_text() + "i9,New\n")
-    gather(replace(settings, items=items, late=9.0), begun(settings), [])
+    add_stored(replace(settings, items=items, late=9.0), begun(settings), [])
     assert len(open_data(settings).event_items) == len(LOG) + 2
 
 
@@ -136,8 +143,8 @@ def test_stored_events_have_a_kind_or_the_default_where_the_data_keeps_some(
         store(settings, LATER)
         if filters is kept:
             with pytest.raises(EmptyDataError, match=r"missing kind \(2\); `--default-kind` .* gives them"):
-                gather(settings, begun(settings), [])
-    gather(settings, begun(settings), [])
+                add_stored(settings, begun(settings), [])
+    add_stored(settings, begun(settings), [])
     assert len(open_data(settings).event_items) == len(LOG) + len(LATER)
 
 
@@ -166,7 +173,7 @@ def test_new_events_are_counted_from_the_last_training(settings: RetrainSettings
     before = size_of(open_data(settings))
     assert count_new(open_data(settings), before, [], live) == 0
     assert not is_changed(open_data(settings), [], live)
-    gather(settings, begun(settings), [])
+    add_stored(settings, begun(settings), [])
     data = open_data(settings)
     assert count_new(data, before, [], live) == 2
     # A failed training has used nothing, a refused one has.
@@ -324,14 +331,14 @@ def names(folder: Path) -> set[str]:
 
 
 def test_only_the_newest_runs_of_retrainings_and_their_bundles_stay(folder: Folder) -> None:
+    """A deletion that was killed between hiding and removing is finished, too."""
     settings = folder()
-    chosen = choose_retired(settings, records())
-    assert chosen == tuple(RUNS[6::-1])
-    delete_retired(settings, chosen, records())
+    (settings.bundles / "r0").rename(settings.bundles / ".retired-r0-1")
+    assert delete_old(settings, records()) == tuple(RUNS[:7])
     assert names(settings.bundles) == {"r7", "r8", "mine"}
     assert names(settings.runs) == {"r7", "r8", "mine"}
     assert not list(settings.bundles.glob(".retired-*"))
-    assert choose_retired(settings, records()) == ()
+    assert delete_old(settings, records()) == ()
 
 
 def test_the_live_previous_canary_and_shadow_versions_stay(folder: Folder) -> None:
@@ -339,7 +346,7 @@ def test_the_live_previous_canary_and_shadow_versions_stay(folder: Folder) -> No
     routes = Routes(canary=Route(version="r4", share=0.1), shadow=Route(version="r5", share=1))
     activated(settings.bundles, "r3", "r1", "r0", routes=routes)
     assert protected_versions(settings.bundles, None, records()) == {"r0", "r1", "r4", "r5"}
-    delete_retired(settings, choose_retired(settings, records()), records())
+    delete_old(settings, records())
     assert names(settings.bundles) == {"r0", "r1", "r4", "r5", "r8", "mine"}
 
 
@@ -357,18 +364,11 @@ def test_the_version_before_a_local_activation_is_the_previous_one(folder: Folde
     assert protected_versions(settings.bundles, None, known) == {"r8", "r2"}
 
 
-def test_a_version_that_went_live_after_the_choice_stays(folder: Folder) -> None:
-    settings = folder()
-    chosen = choose_retired(settings, records())
-    point(settings.bundles, "r0")
-    delete_retired(settings, chosen, records())
-    assert names(settings.bundles) == {"r0", "r7", "r8", "mine"}
-
-
 def test_nothing_is_deleted_while_the_protected_versions_are_unknown(folder: Folder) -> None:
     settings = folder()
     (settings.bundles / RECORD).write_text("{")
-    assert choose_retired(settings, records()) == ()
+    assert delete_old(settings, records()) == ()
+    assert names(settings.bundles) == names(settings.runs) == {*RUNS, "mine"}
 
 
 def test_both_bundles_of_a_run_with_another_index_are_one(folder: Folder) -> None:
@@ -376,17 +376,8 @@ def test_both_bundles_of_a_run_with_another_index_are_one(folder: Folder) -> Non
     for name in ("r0-hnsw", "r1-hnsw"):
         (settings.bundles / name).mkdir()
     known = [record(name, version=f"{name}-hnsw") for name in ("r0", "r1")] + records(RUNS[2:])
-    delete_retired(settings, choose_retired(settings, known), known)
+    delete_old(settings, known)
     assert names(settings.bundles) == {"r1", "r1-hnsw", "r8", "mine"}
-
-
-def test_a_deletion_that_was_killed_between_hiding_and_removing_is_finished_by_the_next(
-    folder: Folder,
-) -> None:
-    settings = folder()
-    (settings.bundles / "r0").rename(settings.bundles / ".retired-r0-1")
-    delete_retired(settings, choose_retired(settings, records()), records())
-    assert not list(settings.bundles.glob(".retired-*"))
 
 
 def test_a_deleted_version_leaves_its_engine(
@@ -397,11 +388,11 @@ def test_a_deleted_version_leaves_its_engine(
     settings = RetrainSettings(data=shop.parent, bundles=shop, work=shop.parent / "work", keep=0)
     for name in ("r0", "r1", "r2"):
         publish_to_engine(shop / "v1", URL, version=name)
-    delete_retired(settings, ["r0"], records(["r0"]))
+    delete_old(settings, records(["r0"]))
     assert len(server.items) == 2
     assert "dropped the collection" in caplog.text
     server.fault = "down"
-    delete_retired(settings, ["r1"], records(["r1"]))
+    delete_old(settings, records(["r1"]))
     assert "stay in redis://engine:6379" in caplog.text
     assert not (shop / "r1").exists()
     server.fault = None

@@ -63,8 +63,8 @@ def activate(
 
     Example: `turret activate spring --not-worse-than live --data var/prepared`
     """
+    from turret.activation.comparison import MARGIN, METRIC, compare_versions
     from turret.activation.live import activate_version, live_version
-    from turret.activation.not_worse import MARGIN, METRIC, compare_versions
     from turret.data.prepared import PreparedData
 
     other = live_version(bundles, url) if not_worse_than == "live" else not_worse_than

@@ -14,7 +14,7 @@ from turret.tower.cli import BUNDLES, AsJson, Bundles
 from turret.training.process import set_up_process
 
 if TYPE_CHECKING:
-    from turret.retraining.record import Retraining
+    from turret.retraining.state import Retraining
 
 WORK = Path("var/retrain")
 
@@ -115,9 +115,8 @@ def retrain(
     Example: `turret retrain --data var/prepared --url http://127.0.0.1:8001`
     """
     set_up_process()
-    from turret.retraining.record import read_records
     from turret.retraining.retrain import retrain as retrain_once
-    from turret.retraining.settings import RetrainSettings
+    from turret.retraining.state import RetrainSettings, read_records
 
     if history:
         _print_history(work, read_records(work), as_json)

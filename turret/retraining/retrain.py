@@ -1,133 +1,61 @@
 """One retraining: its steps in order, each of which can be repeated after a kill."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from turret.activation.live import live_version
-from turret.client import ClientError
-from turret.data.errors import TurretError
+import numpy as np
+
+from turret.activation.comparison import Comparison, UnclearError, WorseError, compare_versions
+from turret.activation.live import activate_version, live_version, read_routes, set_canary
+from turret.client import AnswerError, ClientError
+from turret.client.answers import RouteShare
+from turret.data.errors import ConfigurationError, DataError, TurretError
 from turret.data.prepared import PreparedData
+from turret.data.preparing.append import append
 from turret.data.progress import counted
-from turret.retraining.deployment import compare, deploy, judge_canary, retire, waiting_canary
-from turret.retraining.events import (
-    count_new,
-    count_predictable,
-    gather,
-    is_changed,
-    live_manifest,
-    open_data,
-    size_of,
-)
-from turret.retraining.record import (
+from turret.history.dumping import EmptyRangeError, TimeRange, dump_histories
+from turret.retraining.retention import delete_old
+from turret.retraining.state import (
     DataSize,
+    Decision,
+    EndedCanary,
     Retraining,
+    RetrainSettings,
     append_record,
+    choose_mode,
     lineage,
+    milliseconds,
     read_records,
     read_state,
     remove_state,
     report,
     retrain_lock,
 )
-from turret.retraining.settings import RetrainSettings, Situation, choose_mode
-from turret.retraining.training import evaluate_run, publish_run, train_run
 from turret.service.errors import ServiceError
 from turret.service.schemas.fields import show_time
+from turret.service.settings import read_settings
+from turret.tower.bundle.publish import reindex
 from turret.tower.errors import BundleError
+from turret.tower.format.listing import version_folder
+from turret.tower.format.manifest import Manifest, read_manifest
+from turret.tower.tuning.choice import IndexRequest
+from turret.training.batches.event_times import first_events
+from turret.training.commands import new_run
+from turret.training.config.named_settings import with_settings
+from turret.training.export.export import export, export_warnings
+from turret.training.run import CHECKPOINT, Run
+from turret.training.trainer import train
+from turret.training.warm_start import ParentBundle
 
-Step = Callable[[RetrainSettings, Retraining], Retraining]
-
-
-def _new_name(settings: RetrainSettings, now: int) -> str:
-    """The time to the second, or a later one if it names a run or a bundle already."""
-    taken = {record.run for record in read_records(settings.work)}
-    while (name := f"{datetime.fromtimestamp(now / 1000, UTC):%Y%m%d-%H%M%S}") in taken or (
-        settings.bundles / name
-    ).exists():
-        now += 1000
-    return name
-
-
-def _begin(settings: RetrainSettings, state: Retraining) -> Retraining:
-    """Look at the data and at the live version.
-
-    Raises DataError for data that can't be used, BundleError for a live version that can't be read,
-    ClientError where the service can't be reached.
-    """
-    data, live = open_data(settings), live_version(settings.bundles, settings.url)
-    changed = is_changed(data, read_records(settings.work), live_manifest(settings, live))
-    report(f"run {state.run}: the live version is {live}" if live else f"run {state.run}")
-    return state.model_copy(update={"before": size_of(data), "data_changed": changed, "live": live})
-
-
-def _gather(settings: RetrainSettings, state: Retraining) -> Retraining:
-    assert state.before is not None, "the first step sets it"
-    records = read_records(settings.work)
-    gather(settings, state, records)
-    data = open_data(settings)
-    live = live_manifest(settings, state.live)
-    new = max(0, count_new(data, state.before, records, live))
-    state = state.model_copy(update={"after": size_of(data), "new_events": new})
-    if state.live is None or state.data_changed or new >= settings.at_least:
-        return state
-    needed = f"; --at-least {settings.at_least:,} are needed" if new else ""
-    found = counted(new, "new event") if new else "No new events"
-    message = f"{found} since the last training{needed}: nothing is trained."
-    return state.model_copy(update={"decision": "nothing_new", "message": message})
-
-
-def _judge_canary(settings: RetrainSettings, state: Retraining) -> Retraining:
-    ended = judge_canary(settings, waiting_canary(read_records(settings.work)))
-    if ended is None:
-        return state
-    live = live_version(settings.bundles, settings.url)
-    return state.model_copy(update={"canary": ended, "live": live})
-
-
-def _choose(settings: RetrainSettings, state: Retraining) -> Retraining:
-    assert state.before is not None, "the first step sets it"
-    assert state.after is not None, "the second step sets it"
-    warm_starts, full = lineage(read_records(settings.work), state.live)
-    full = full or state.before
-    situation = Situation(
-        has_live=state.live is not None,
-        data_changed=state.data_changed,
-        warm_starts=warm_starts,
-        new_events=max(0.0, 1.0 - full.events / state.after.events),
-        new_items=max(0.0, 1.0 - full.items / state.after.items),
-    )
-    mode, reason = choose_mode(situation, settings)
-    report(f"{mode}: {reason}")
-    update = {"mode": mode, "reason": reason}
-    if mode == "anew":
-        return state.model_copy(update=update)
-    manifest = live_manifest(settings, state.live)
-    until = manifest.data_until if manifest else None
-    if until is not None and not count_predictable(PreparedData.open(settings.data), until):
-        message = (
-            f"{counted(state.new_events or 0, 'new event')}, but none has an earlier one of its user in the "
-            "training part of the data: nothing is trained."
-        )
-        return state.model_copy(update={"decision": "nothing_new", "message": message})
-    return state.model_copy(update={**update, "origin": state.live})
-
-
-STEPS: dict[str, Step] = {
-    "begin": _begin,
-    "gather": _gather,
-    "canary": _judge_canary,
-    "choose": _choose,
-    "train": train_run,
-    "evaluate": evaluate_run,
-    "publish": publish_run,
-    "compare": compare,
-    "deploy": deploy,
-    "retire": retire,
-}
-FAILED = 1
+FAILED = REFUSED = 1  # exit statuses
+FLAT = "flat"
+_CONFLICT = 409
+_DAY = 86_400_000
 # A full disk may have room again; an error that returns so often does not pass.
 _MOST_FAILURES = 3
+
+Step = Callable[[RetrainSettings, Retraining], None]
 
 
 def retrain(settings: RetrainSettings) -> Retraining:
@@ -150,10 +78,10 @@ def retrain(settings: RetrainSettings) -> Retraining:
             state = Retraining(run=_new_name(settings, now), started=show_time(now), step="begin")
         while state.step is not None:
             state = _step(settings, state, state.step)
-        record = state.model_copy(update={"ended": _now()})
-        append_record(settings.work, record)
+        state.ended = _now()
+        append_record(settings.work, state)
         remove_state(settings.work, state)
-        return record
+        return state
 
 
 def _unfinished(settings: RetrainSettings) -> Retraining | None:
@@ -168,33 +96,48 @@ def _unfinished(settings: RetrainSettings) -> Retraining | None:
     return state
 
 
+def _new_name(settings: RetrainSettings, now: int) -> str:
+    """The time to the second, or a later one if it names a run or a bundle already."""
+    taken = {record.run for record in read_records(settings.work)}
+    while (name := f"{datetime.fromtimestamp(now / 1000, UTC):%Y%m%d-%H%M%S}") in taken or (
+        settings.bundles / name
+    ).exists():
+        now += 1000
+    return name
+
+
 def _step(settings: RetrainSettings, state: Retraining, name: str) -> Retraining:
     """Make a step, and save its result; a decision ends the run but for the last step."""
-    begun = time.monotonic()
+    begun, done = time.monotonic(), state.model_copy()
     try:
-        done = STEPS[name](settings, state)
+        STEPS[name](settings, done)
     except (TurretError, OSError) as error:
-        seconds = state.seconds + time.monotonic() - begun
-        _record_failure(settings, state.model_copy(update={"seconds": seconds}), error)
+        state.seconds += time.monotonic() - begun
+        _record_failure(settings, state, error)
         raise
     names = [*STEPS, None]
-    following = names[names.index(name) + 1]
-    if done.decision is not None and following is not None:
-        following = "retire"
-    seconds = round(state.seconds + time.monotonic() - begun, 3)
-    done = done.model_copy(update={"step": following, "seconds": seconds})
+    done.step = names[names.index(name) + 1]
+    if done.decision is not None and done.step is not None:
+        done.step = "retire"
+    done.seconds = round(done.seconds + time.monotonic() - begun, 3)
     done.save(settings.work)
     return done
 
 
 def _record_failure(settings: RetrainSettings, state: Retraining, error: TurretError | OSError) -> None:
-    """Record an error; it ends the run unless it may pass."""
-    failure = {"decision": "failed", "status": FAILED, "message": str(error), "ended": _now()}
+    """Record an error; it ends the run unless the events are in the data, and the error may pass."""
+    passing = isinstance(error, BundleError | OSError) and state.failures + 1 < _MOST_FAILURES
+    continues = state.after is not None and (isinstance(error, ServiceError | ClientError) or passing)
+    failed = state.model_copy(update={"ended": _now()})
+    failed.decide("failed", str(error), FAILED)
     if state.step == "gather":
-        failure["after"] = _present_size(settings)  # the step may have changed the data
+        try:
+            failed.after = size_of(open_data(settings))  # the step may have changed the data
+        except TurretError as damaged:
+            report(str(damaged))
     try:
-        append_record(settings.work, state.model_copy(update=failure))
-        if _may_pass(state, error):
+        append_record(settings.work, failed)
+        if continues:
             state.model_copy(update={"failures": state.failures + 1}).save(settings.work)
         else:
             remove_state(settings.work, state)
@@ -202,21 +145,341 @@ def _record_failure(settings: RetrainSettings, state: Retraining, error: TurretE
         report(f"{settings.work}: the failure can't be recorded ({full.strerror})")
 
 
-def _present_size(settings: RetrainSettings) -> DataSize | None:
-    try:
-        return size_of(open_data(settings))
-    except TurretError as damaged:
-        report(str(damaged))
-        return None
-
-
-def _may_pass(state: Retraining, error: TurretError | OSError) -> bool:
-    """Whether the run is worth continuing: its events are in the data, and the error may not come again."""
-    if state.after is None:
-        return False
-    passing = isinstance(error, BundleError | OSError) and state.failures + 1 < _MOST_FAILURES
-    return isinstance(error, ServiceError | ClientError) or passing
-
-
 def _now() -> str:
     return show_time(time.time_ns() // 1_000_000)
+
+
+# ---- Events
+
+
+def open_data(settings: RetrainSettings) -> PreparedData:
+    """Open the prepared data. Raises DataError where it is none, or has no times."""
+    data = PreparedData.open(settings.data)
+    if data.manifest.time.kind != "timestamp":
+        raise ConfigurationError(
+            f"{data.folder} has an order but no times, and stored events have times; prepare it with a "
+            "column of times (--time)"
+        )
+    return data
+
+
+def size_of(data: PreparedData) -> DataSize:
+    """The size and the fingerprint of prepared data."""
+    counts = data.manifest.counts
+    return DataSize(fingerprint=data.fingerprint, events=counts.events, items=counts.items)
+
+
+def live_manifest(settings: RetrainSettings, live: str | None) -> Manifest | None:
+    """The manifest of the live version. Raises BundleError where the folder doesn't have it."""
+    return None if live is None else read_manifest(version_folder(settings.bundles, live))
+
+
+def begin(settings: RetrainSettings, state: Retraining) -> None:
+    """Look at the data and at the live version.
+
+    Raises DataError for data that can't be used, BundleError for a live version that can't be read,
+    ClientError where the service can't be reached.
+    """
+    data, state.live = open_data(settings), live_version(settings.bundles, settings.url)
+    state.before = size_of(data)
+    manifest = live_manifest(settings, state.live)
+    state.data_changed = is_changed(data, read_records(settings.work), manifest)
+    report(f"run {state.run}: the live version is {state.live}" if state.live else f"run {state.run}")
+
+
+def is_changed(data: PreparedData, records: Sequence[Retraining], live: Manifest | None) -> bool:
+    """Whether another command has written the data since the last run and since the live version."""
+    known = [record.after.fingerprint for record in records if record.after is not None][-1:]
+    known += [live.fingerprints.get("data", "")] if live else []
+    return bool(known) and data.fingerprint not in known
+
+
+def gather(settings: RetrainSettings, state: Retraining) -> None:
+    """Add the stored events to the data, and count those that no training has used."""
+    assert state.before is not None, "the first step sets it"
+    records = read_records(settings.work)
+    add_stored(settings, state, records)
+    data = open_data(settings)
+    new = max(0, count_new(data, state.before, records, live_manifest(settings, state.live)))
+    state.after, state.new_events = size_of(data), new
+    if state.live is not None and not state.data_changed and new < settings.at_least:
+        needed = f"; --at-least {settings.at_least:,} are needed" if new else ""
+        found = counted(new, "new event") if new else "No new events"
+        state.decide("nothing_new", f"{found} since the last training{needed}: nothing is trained.")
+
+
+def add_stored(settings: RetrainSettings, state: Retraining, records: Sequence[Retraining]) -> None:
+    """Dump the events that the data may lack, and append them; again changes nothing.
+
+    The range begins some days before the newest event that the data and the last dump both reach, as events
+    arrive late, too. Rows that the catalog doesn't know are dropped and counted. Raises DataError,
+    ServiceError, OSError.
+    """
+    data = open_data(settings)
+    until = milliseconds(state.started)
+    dumped = [record.started for record in records if record.new_events is not None]
+    known = min(float(data.manifest.time.last), milliseconds(dumped[-1]) if dumped else until)
+    times = TimeRange(int(known - settings.late * _DAY), until)
+    target = state.dump(settings.work)
+    try:
+        dumped_events = dump_histories(read_settings(store=settings.store), times, target)
+    except EmptyRangeError as empty:
+        report(str(empty).partition(", so nothing")[0])
+        return
+    report(dumped_events.sentence(target).partition("; the next dump")[0])
+    options = {"on_bad": "drop=any", "items": settings.items, "users": settings.users}
+    appended = append(target, settings.data, options)
+    for line in (*appended.prepared.warnings, appended.sentence()):
+        report(line)
+    target.unlink()  # events are personal data
+
+
+def count_new(
+    data: PreparedData, before: DataSize, records: Sequence[Retraining], live: Manifest | None
+) -> int:
+    """The number of events that no training has used."""
+    events = data.manifest.counts.events
+    if live is not None and live.fingerprints.get("data") == before.fingerprint:
+        return events - before.events
+    trained = [record.after for record in records if record.is_trained and record.after is not None]
+    if trained:
+        return events - trained[-1].events
+    if live is None or live.data_until is None:
+        return events
+    return int(np.count_nonzero(data.times > milliseconds(live.data_until)))
+
+
+# ---- Training
+
+
+def choose(settings: RetrainSettings, state: Retraining) -> None:
+    """Choose between a warm start and a training anew."""
+    assert state.before is not None, "the first step sets it"
+    assert state.after is not None, "the second step sets it"
+    warm_starts, full = lineage(read_records(settings.work), state.live)
+    full = full or state.before
+    state.mode, state.reason = choose_mode(
+        settings,
+        has_live=state.live is not None,
+        data_changed=state.data_changed,
+        warm_starts=warm_starts,
+        new_events=max(0.0, 1.0 - full.events / state.after.events),
+        new_items=max(0.0, 1.0 - full.items / state.after.items),
+    )
+    report(f"{state.mode}: {state.reason}")
+    if state.mode == "anew":
+        return
+    manifest = live_manifest(settings, state.live)
+    until = manifest.data_until if manifest else None
+    if until is None or count_predictable(PreparedData.open(settings.data), until):
+        state.origin = state.live
+        return
+    state.mode = state.reason = None
+    message = (
+        f"{counted(state.new_events or 0, 'new event')}, but none has an earlier one of its user in the "
+        "training part of the data: nothing is trained."
+    )
+    state.decide("nothing_new", message)
+
+
+def count_predictable(data: PreparedData, since: str) -> int:
+    """The number of training examples of a warm start: training events from `since` on with a history."""
+    begins, ends = data.bounds("train")
+    firsts = np.maximum(first_events(data, since), begins + 1)
+    return int(np.maximum(ends - firsts, 0).sum())
+
+
+def train_run(settings: RetrainSettings, state: Retraining) -> None:
+    """Train the run of `state`, or continue it from its checkpoint. Raises TrainingError, BundleError."""
+    folder = settings.runs / state.run
+    resume = (folder / CHECKPOINT).is_file()
+    if resume:
+        run = Run.read(folder)
+        data = run.open_data(settings.data)
+    else:
+        data = PreparedData.open(settings.data)
+        run = _run_to_train(settings, state, data)
+    train(run, data, resume=resume, overwrite=not resume, report=report)
+
+
+def _run_to_train(settings: RetrainSettings, state: Retraining, data: PreparedData) -> Run:
+    folder, parent = settings.runs / state.run, None
+    if state.live is None or (state.origin is None and settings.experiment is not None):
+        return new_run(folder, data, settings.experiment, settings.overrides, report, overwrite=True)
+    live = ParentBundle.open(version_folder(settings.bundles, state.origin or state.live).resolve())
+    experiment = live.experiment(settings.overrides)
+    if state.origin is not None:
+        parent = live.folder
+        if live.data_until is not None and experiment.training.since is None:
+            experiment = with_settings(experiment, {"training.since": live.data_until})
+    return Run(folder, experiment, data.folder, data.fingerprint, parent)
+
+
+def evaluate_run(settings: RetrainSettings, state: Retraining) -> None:
+    """Evaluate the run on the test part; the report goes into its folder and its bundle."""
+    run = Run.read(settings.runs / state.run)
+    run.evaluate(run.open_data(settings.data), "test")
+
+
+def publish_run(settings: RetrainSettings, state: Retraining) -> None:
+    """Publish the run as a bundle, with an index as the live version has it, and set the version.
+
+    A version that exists was published before a kill. Where the index misses its recall, the version keeps
+    exact search.
+    """
+    state.version = state.run
+    folder = settings.bundles / state.run
+    if not folder.is_dir():
+        run = Run.read(settings.runs / state.run)
+        data = run.open_data(settings.data)
+        export(run, data, settings.bundles, state.run)
+        for warning in export_warnings(run, data):
+            report(warning)
+    request = _index_request(settings, state.live)
+    if request.kind == FLAT:
+        return
+    indexed = f"{state.run}-{request.kind}"
+    try:
+        if not (settings.bundles / indexed).is_dir():
+            reindex(folder, request, indexed, report)
+        state.version = indexed
+    except BundleError as error:
+        report(f"{error}; {state.run} keeps exact search")
+
+
+def _index_request(settings: RetrainSettings, live: str | None) -> IndexRequest:
+    """The request for the index of the live version, which applies to the next one too."""
+    manifest = live_manifest(settings, live)
+    if manifest is None:
+        return IndexRequest(FLAT)
+    choice = manifest.index_choice
+    if choice is None:
+        return IndexRequest(FLAT if manifest.index.is_exact else manifest.index.kind)
+    return IndexRequest(choice.asked, choice.recall, choice.milliseconds)
+
+
+# ---- Deployment
+
+
+def compare(settings: RetrainSettings, state: Retraining) -> None:
+    """Compare the new version with the live one; the decision is set if it may not go live.
+
+    Raises DataError where no event can judge them.
+    """
+    version = state.version or state.run
+    live = live_version(settings.bundles, settings.url)
+    if live is None or live == version:
+        state.message = f"no version was live before {version}"
+        return
+    state.live, state.figures = live, _compared(settings, version, live)
+    decision, state.message, state.status = _judged(state.figures)
+    state.decision = decision
+    report(state.message)
+
+
+def _compared(settings: RetrainSettings, version: str, live: str) -> Comparison:
+    data = PreparedData.open(settings.data)
+    return compare_versions(settings.bundles, version, live, data, settings.metric, settings.margin)
+
+
+def _judged(comparison: Comparison) -> tuple[Decision | None, str, int]:
+    """The decision against a version with its message and exit status; no decision for a good one."""
+    try:
+        return None, comparison.check(), 0
+    except (WorseError, UnclearError) as error:
+        return "refused" if isinstance(error, WorseError) else "unclear", str(error), error.exit_status
+
+
+def deploy(settings: RetrainSettings, state: Retraining) -> None:
+    """Activate the new version, or route users to it as the canary; the same call again changes nothing.
+
+    A version that fails the gate is refused. Raises ClientError where the service can't be reached.
+    """
+    version, url, share = state.version or state.run, settings.url, settings.canary
+    live = live_version(settings.bundles, url)
+    decision: Decision = "activated"
+    try:
+        if url is not None and share is not None and live is not None and live != version:
+            decision = "canary"
+            if read_routes(settings.bundles, url).canary != RouteShare(version=version, share=share):
+                set_canary(settings.bundles, url, version, share)
+            said = f"{version} is the canary for {share:.1%} of the users; the next run decides on it."
+        elif url is not None and live == version:  # a running service logs each activation
+            said = f"{url} serves {version} now."
+        else:  # a first version is current since its export and is checked here
+            said = activate_version(version, settings.bundles, url)
+    except (BundleError, AnswerError) as error:
+        if not _is_refusal(error):
+            raise
+        state.decide("refused", str(error), REFUSED)
+    else:
+        state.decide(decision, f"{state.message}; {said}")
+
+
+def _is_refusal(error: BundleError | AnswerError) -> bool:
+    return isinstance(error, BundleError) or error.status == _CONFLICT
+
+
+def end_canary(settings: RetrainSettings, state: Retraining) -> None:
+    """Judge the canary of an earlier run, if one waits."""
+    ended = judge_canary(settings, waiting_canary(read_records(settings.work)))
+    if ended is not None:
+        state.canary, state.live = ended, live_version(settings.bundles, settings.url)
+
+
+def waiting_canary(records: Sequence[Retraining]) -> str | None:
+    """The version that an earlier run made the canary and that no later run has judged."""
+    judged = {record.canary.version for record in records if record.canary}
+    versions = [record.version for record in records if record.decision == "canary"]
+    return versions[-1] if versions and versions[-1] not in judged else None
+
+
+def judge_canary(settings: RetrainSettings, canary: str | None) -> EndedCanary | None:
+    """Promote the canary of an earlier run, or end it if it is worse on the events since; None for neither.
+
+    A canary that was ended or promoted by hand is only recorded. Without events that can judge it, it stays.
+    """
+    if canary is None or settings.url is None:
+        return None
+    routes = read_routes(settings.bundles, settings.url)
+    if routes.live == canary:
+        return EndedCanary(version=canary, decision="promoted", message="It is live already.")
+    if routes.live is None or routes.canary is None or routes.canary.version != canary:
+        return EndedCanary(version=canary, decision="ended", message="It is the canary no longer.")
+    try:
+        comparison = _compared(settings, canary, routes.live)
+    except DataError as error:
+        report(f"The canary {canary} stays: {error}")
+        return None
+    decision, message, _ = _judged(comparison)
+    if decision != "refused":
+        try:
+            said = activate_version(canary, settings.bundles, settings.url)
+            report(f"The canary {canary} is promoted: {message} {said}")
+            return EndedCanary(version=canary, decision="promoted", message=message, figures=comparison)
+        except AnswerError as error:
+            if not _is_refusal(error):
+                raise
+            message = str(error)
+    set_canary(settings.bundles, settings.url, None)
+    report(f"The canary {canary} is ended: {message}")
+    return EndedCanary(version=canary, decision="ended", message=message, figures=comparison)
+
+
+def retire(settings: RetrainSettings, state: Retraining) -> None:
+    """Delete old runs and their bundles."""
+    state.deleted = delete_old(settings, (*read_records(settings.work), state))
+
+
+STEPS: dict[str, Step] = {
+    "begin": begin,
+    "gather": gather,
+    "canary": end_canary,
+    "choose": choose,
+    "train": train_run,
+    "evaluate": evaluate_run,
+    "publish": publish_run,
+    "compare": compare,
+    "deploy": deploy,
+    "retire": retire,
+}

@@ -1,0 +1,291 @@
+"""Whether a version is not worse than another one: a test of non-inferiority over paired users."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.data.errors import DataError, TurretError
+from turret.data.prepared import PreparedData
+from turret.data.progress import progress
+from turret.data.ranges import groups
+from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.format.manifest import Manifest
+from turret.tower.retrieval import Retriever
+from turret.tower.times import Times
+from turret.training.evaluation.metrics import Values, bootstrap_interval, metrics_at
+
+WORSE, UNCLEAR = 3, 4  # exit statuses
+METRIC, MARGIN = "ndcg@10", 0.1
+# Resampled means of fewer users spread less than those of new users would.
+LEAST_USERS = 30
+# The interval of so many users is narrow; more of them only take longer.
+MOST_USERS = 20_000
+_MOST_RANKS, _REPLICATES = 1000, 1000
+_EVENTS_A_BLOCK, _USERS_A_BLOCK = 2**22, 256
+Positions = NDArray[np.int64]
+
+
+def compare_versions(
+    root: Path, new: str, live: str, data: PreparedData, metric: str = METRIC, margin: float = MARGIN
+) -> "Comparison":
+    """Compare two versions of the folder `root` on events of `data` that neither was trained on.
+
+    Raises:
+        TurretError: there is no such metric.
+        BundleError: a version is missing or damaged.
+        DataError: there are no such events.
+    """
+    k = check_metric(metric)
+    bundles = [load(root, version) for version in (new, live)]
+    held = held_out(data, bundles[0].manifest, bundles[1].manifest)
+    values = [metric_of_users(bundle, data, held, metric, k) for bundle in bundles]
+    return Comparison.of((new, live), metric, margin, held, values[0], values[1])
+
+
+def check_metric(metric: str) -> int:
+    """Return the number behind the @ of a metric's name. Raises TurretError where there is no such metric."""
+    found = re.fullmatch(r"(?:ndcg|recall|hr|mrr)@([1-9]\d{0,3})", metric)
+    if found is None or int(found[1]) > _MOST_RANKS:
+        raise TurretError(
+            f"--metric {metric}: it must be ndcg, recall, hr or mrr at a number up to {_MOST_RANKS:,}, "
+            "such as ndcg@10"
+        )
+    return int(found[1])
+
+
+class WorseError(TurretError):
+    """The version is worse, with confidence."""
+
+    exit_status = WORSE
+
+
+class UnclearError(TurretError):
+    """The users are too few to show that the version is not worse."""
+
+    exit_status = UNCLEAR
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The metric of a version (`new`) and of another one (`live`), and the difference of their means.
+
+    `low` and `high` are the ends of the difference's 95 % bootstrap interval over paired users; `margin` is
+    the accepted loss, as a share of the live version's metric. `users` counts them, `rule` and `warning` are
+    those of `HeldOut`.
+    """
+
+    names: tuple[str, str]
+    metric: str
+    margin: float
+    users: int
+    rule: str
+    new: float
+    live: float
+    low: float
+    high: float
+    warning: str | None = None
+
+    @classmethod
+    def of(
+        cls, names: tuple[str, str], metric: str, margin: float, held: "HeldOut", new: Values, live: Values
+    ) -> "Comparison":
+        """Compare the values [U] of the users of both versions."""
+        low, high = bootstrap_interval(new - live, _REPLICATES, np.random.default_rng(0))
+        users, means = len(held.users), (float(new.mean()), float(live.mean()))
+        return cls(names, metric, margin, users, held.rule, *means, low, high, held.warning)
+
+    def check(self) -> str:
+        """Describe why the version is accepted.
+
+        Raises:
+            WorseError: the interval lies below zero, and below minus the margin at its lower end.
+            UnclearError: it reaches from below minus the margin to zero, or the users are too few.
+        """
+        new, live = self.names
+        mean, note = self.new - self.live, f" ({self.warning})" if self.warning else ""
+        share = f" ({mean / self.live:+.1%})" if self.live else ""
+        figures = (
+            f"{self.metric} is {self.new:.4f} against {self.live:.4f} for {self.users:,} users "
+            f"with events {self.rule}, a difference of {mean:+.4f}{share}, 95 % interval over "
+            f"paired users [{self.low:+.4f}, {self.high:+.4f}]"
+        )
+        if self.users < LEAST_USERS:
+            raise UnclearError(f"{figures}; at least {LEAST_USERS} users are needed{note}")
+        if not self.new and not self.live:
+            raise UnclearError(f"{figures}; so it can't tell {new} from {live}{note}")
+        if self.low >= -self.margin * self.live:
+            accepted = f"a loss of up to {100 * self.margin:g} %" if self.live else "no loss"
+            return f"{new} is not worse than {live}: {figures}; {accepted} is accepted{note}"
+        if self.high < 0:
+            raise WorseError(f"{new} is worse than {live}: {figures}; {self._remedy()}{note}")
+        raise UnclearError(
+            f"{self.users:,} users are too few to show that {new} is not worse than {live}: {figures}; "
+            f"{self._remedy()}{note}"
+        )
+
+    def _remedy(self) -> str:
+        """The margin that would accept the version, and the number of users that could tell.
+
+        The half width of an interval falls with the square root of the number of users. A version is only
+        refused where the live one has a metric above 0.
+        """
+        distance = self.new - self.live + self.margin * self.live
+        needed = ceil(self.users * ((self.high - self.low) / 2 / distance) ** 2) if distance > 0 else 0
+        accepting = ceil(-100 * self.low / self.live) / 100
+        remedies = [f"--margin {accepting:g} would accept it"] if accepting <= 1 else []
+        remedies += [f"about {needed:,} users could tell"] if needed > self.users else []
+        return ", and ".join(remedies) or "train again, or compare on more users"
+
+
+# ---- Events that neither version knows
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The targets of `users` [U], rows of prepared data: their events at `starts[u]:ends[u]`, all int64 [U].
+
+    Earlier events of a user are the history. `rule` describes the events. `warning` says that the older
+    version may have been trained on some of them.
+    """
+
+    users: Positions
+    starts: Positions
+    ends: Positions
+    rule: str
+    warning: str | None = None
+
+
+def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
+    """Choose the targets in `data` for a comparison of two versions.
+
+    A version that was trained on `data` has not seen the test part, any other one no event after its
+    `data_until`. The targets are those of both. Where that leaves none because of the live version, its limit
+    is dropped, with a warning: the comparison is to its advantage.
+
+    Raises DataError where it would be to the advantage of the new version, or where there is no event at all.
+    """
+    is_new, is_live = (manifest.fingerprints.get("data") == data.fingerprint for manifest in (new, live))
+    starts, rules, warning = np.asarray(data.offsets[:-1]), list[str](), None
+    if is_new or is_live:
+        starts, rules = np.asarray(data.splits[:, 1]), ["of the test part"]
+    if not is_new:
+        limit = _limit(data, new)
+        if limit is None:
+            raise DataError(
+                f"version {new.version} was not trained on {data.folder}, and without times it is not known "
+                "which of its events are new to it; name the data that it was trained on with --data"
+            )
+        starts = np.maximum(starts, _first_after(data, limit))
+        rules.append(f"after {new.data_until}")
+    if not _users(data, starts).size:
+        raise DataError(
+            f"{data.folder} has no event that version {new.version} was not trained on ({' '.join(rules)}); "
+            "name the data that it was trained on, with a test part, or newer events with --data"
+        )
+    if not is_live:
+        limit = _limit(data, live)
+        later = starts if limit is None else np.maximum(starts, _first_after(data, limit))
+        if limit is not None and _users(data, later).size:
+            starts = later
+            rules.append(f"after {live.data_until}")
+        else:
+            reason = f"none is after {live.data_until}" if limit else "its data or this one has no times"
+            warning = (
+                f"version {live.version} may have been trained on some of these events, to its advantage: "
+                f"{reason}"
+            )
+    users = _users(data, starts)
+    if len(users) > MOST_USERS:
+        users = np.sort(np.random.default_rng(0).choice(users, MOST_USERS, replace=False))
+    return HeldOut(users, starts[users], np.asarray(data.offsets[users + 1]), " and ".join(rules), warning)
+
+
+def _limit(data: PreparedData, manifest: Manifest) -> float | None:
+    """The newest time that a version has seen, in milliseconds; None where it or the data has no times."""
+    if manifest.data_until is None or data.manifest.time.kind != "timestamp":
+        return None
+    return datetime.fromisoformat(manifest.data_until).timestamp() * 1000.0
+
+
+def _first_after(data: PreparedData, limit: float) -> Positions:
+    """The position behind each user's last event up to `limit`: int64 [U]."""
+    result = np.array(data.offsets[:-1])
+    for first, last in pairwise(groups(data.offsets, _EVENTS_A_BLOCK).tolist()):
+        start, end = int(data.offsets[first]), int(data.offsets[last])
+        owners = np.repeat(np.arange(first, last), np.diff(data.offsets[first : last + 1]))
+        positions = np.flatnonzero(data.times[start:end] <= limit)
+        # The positions of a user ascend, and the last assignment counts.
+        result[owners[positions]] = start + positions + 1
+    return result
+
+
+def _users(data: PreparedData, starts: Positions) -> Positions:
+    return np.flatnonzero(starts < data.offsets[1:])
+
+
+# ---- Rankings
+
+
+class _Query(NamedTuple):
+    rows: Positions
+    features: dict[str, Any]
+    times: Times | None
+
+
+def metric_of_users(bundle: Bundle, data: PreparedData, held: HeldOut, metric: str, k: int) -> Values:
+    """The values of a metric at `k` for each user of `held`: float64 [U].
+
+    A target that the bundle doesn't know is a miss. Items of the history are left out if the bundle's
+    `exclude_seen` says so, and users without a known item get popular items.
+    """
+    retriever = Retriever(bundle)
+    found = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
+    rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    hits = np.zeros((len(held.users), k), dtype=bool)
+    relevant = np.empty(len(held.users), dtype=np.int64)
+    with progress(f"ranking by {bundle.manifest.version}", len(held.users)) as advance:
+        for first in range(0, len(held.users), _USERS_A_BLOCK):
+            indices = range(first, min(first + _USERS_A_BLOCK, len(held.users)))
+            queries = [_query(bundle, data, rows, held, index) for index in indices]
+            for index, ranked in zip(indices, _ranked(retriever, bundle, queries, k), strict=True):
+                targets = np.unique(data.event_items[held.starts[index] : held.ends[index]])
+                hits[index, : len(ranked)] = np.isin(ranked, rows[targets])
+                relevant[index] = len(targets)
+            advance(len(indices))
+    return metrics_at(hits, relevant, [k])[metric]
+
+
+def _query(bundle: Bundle, data: PreparedData, rows: Positions, held: HeldOut, index: int) -> _Query:
+    """The history of a user as rows of the bundle, features, and times, asked at that of the first target."""
+    user, end = int(held.users[index]), int(held.starts[index])
+    positions = np.arange(end if data.has_queries else data.offsets[user], end)
+    positions = positions[rows[data.event_items[positions]] >= 0]
+    values = data.user_values(user) if bundle.user_features else {}
+    features = {one.name: values[one.name] for one in bundle.user_features if one.name in values}
+    times = None
+    if bundle.manifest.reads_times and data.manifest.time.kind == "timestamp":
+        seconds = np.asarray(data.times[positions], dtype=np.float64) / 1000.0
+        times = Times(seconds, float(data.times[end]) / 1000.0)
+    return _Query(rows[data.event_items[positions]], features, times)
+
+
+def _ranked(retriever: Retriever, bundle: Bundle, queries: list[_Query], k: int) -> list[Positions]:
+    """The best k rows of the bundle for each query."""
+    result = [retriever.popular(k).rows] * len(queries)
+    known = [index for index, one in enumerate(queries) if bundle.encoder.can_encode(one.rows, one.features)]
+    if known:
+        histories, features, times = zip(*(queries[index] for index in known), strict=True)
+        nothing = np.empty(0, dtype=np.int64)
+        excluded = histories if bundle.manifest.exclude_seen else [nothing] * len(known)
+        vectors = retriever.encode(histories, features, times)
+        rankings = retriever.nearest_of_each(vectors, [k] * len(known), excluded)
+        for index, ranking in zip(known, rankings, strict=True):
+            result[index] = ranking.rows
+    return result

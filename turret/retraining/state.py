@@ -1,0 +1,287 @@
+"""Settings and rule of a retraining, its lock, the records of all, and the state of a killed one."""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from turret.activation.comparison import MARGIN, METRIC, Comparison, check_metric
+from turret.data.errors import ConfigurationError, TurretError
+from turret.data.files import new_file, sweep, sync, tried_lock
+from turret.data.progress import LOGGER, counted
+
+RECORDS, STATE = "retrains.jsonl", "state.json"
+Mode = Literal["warm", "anew"]
+Decision = Literal["activated", "canary", "refused", "unclear", "nothing_new", "failed"]
+
+
+@dataclass(frozen=True)
+class RetrainSettings:
+    """The folders, the store, the service and the rules of `turret retrain`.
+
+    `work` holds the records, the state of a run in progress, dumped events and runs. `store` is an address,
+    None for that of the service's settings. `url` is the admin port of a running service to activate in.
+    `at_least` is the number of new events to train on. `late` are the days before the newest known event from
+    which on the store is read again. `experiment` is that of a training anew (None: the live version's);
+    `overrides` are its `section.key=value` settings. `items` and `users` are the files of the catalog and of
+    the users, if they differ from those of the first preparation. `mode` is that of each training, or "rule":
+    anew when more than the share `anew_share` of the events or of the items is newer than the last full
+    training, and after `warm_starts` warm starts in a row. `canary` is the share of users that a new
+    version answers first. `keep` is the number of newest bundles and runs of retrainings that stay.
+    """
+
+    data: Path
+    bundles: Path
+    work: Path
+    store: str | None = None
+    url: str | None = None
+    at_least: int = 1
+    late: float = 1.0
+    experiment: str | None = None
+    overrides: tuple[str, ...] = ()
+    items: Path | None = None
+    users: Path | None = None
+    metric: str = METRIC
+    margin: float = MARGIN
+    canary: float | None = None
+    keep: int = 5
+    mode: Literal["rule", "warm", "anew"] = "rule"
+    anew_share: float = 0.3
+    warm_starts: int = 7
+
+    def check(self) -> None:
+        """Raise ConfigurationError, or TurretError for the metric, before any work."""
+        check_metric(self.metric)
+        if self.canary == 0.0:
+            raise ConfigurationError("--canary 0: a canary needs users; give a share above 0")
+        if self.canary is not None and self.url is None:
+            raise ConfigurationError(
+                f"--canary {self.canary:g}: only a running service routes users; name its admin port with "
+                "--url http://HOST:8001"
+            )
+
+    @property
+    def runs(self) -> Path:
+        """The folder of the runs."""
+        return self.work / "runs"
+
+
+def choose_mode(
+    settings: RetrainSettings,
+    has_live: bool,
+    data_changed: bool,
+    warm_starts: int,
+    new_events: float,
+    new_items: float,
+) -> tuple[Mode, str]:
+    """Choose the mode of a training, with the reason as a clause; without a live version, it is anew.
+
+    Args:
+        settings: the limits of the rule.
+        has_live: a version is live.
+        data_changed: another command has written the prepared data since the last training.
+        warm_starts: the number of them between the last full training and the live version.
+        new_events: the share of the events that are newer than that full training.
+        new_items: the same of the items.
+    """
+    if not has_live:
+        return "anew", "no version is live"
+    if settings.mode != "rule":
+        return settings.mode, f"--mode {settings.mode}"
+    if data_changed:
+        return "anew", "another command has changed the prepared data since the last training"
+    if warm_starts >= settings.warm_starts:
+        return "anew", f"{counted(warm_starts, 'warm start')} since the last full training"
+    for name, share in (("events", new_events), ("items", new_items)):
+        if share > settings.anew_share:
+            return (
+                "anew",
+                f"{share:.1%} of the {name} are newer than the last full training, and the limit is "
+                f"{settings.anew_share:.1%}",
+            )
+    return (
+        "warm",
+        f"{counted(warm_starts, 'warm start')} and {new_events:.1%} new events since the last full training "
+        "are within the limits",
+    )
+
+
+@pydantic_dataclass(frozen=True)
+class DataSize:
+    """The prepared data at a moment."""
+
+    fingerprint: str
+    events: int
+    items: int
+
+
+@pydantic_dataclass(frozen=True)
+class EndedCanary:
+    """The canary of an earlier run: `promoted` to the live version, or `ended`."""
+
+    version: str
+    decision: Literal["promoted", "ended"]
+    message: str
+    figures: Comparison | None = None
+
+
+class Retraining(BaseModel):
+    """A run of `turret retrain`: its state between two steps, and at its end its record.
+
+    `run` names the run, its folder and its bundle, by its start, which is also the end of the dumped time
+    range. `step` is the next step, in a record the one that failed. `version` is the new version, `live` the
+    one that it was compared with, and `origin` the one that a warm start began from. `before` and `after`
+    describe the prepared data at the start and with the new events; `data_changed`: another command has
+    written it since the last run. `new_events` counts those that no earlier training has used. `deleted`
+    lists the bundles that retention has deleted. `status` is the exit status. `failures` counts errors that
+    ended the process.
+    """
+
+    run: str
+    started: str
+    ended: str | None = None
+    seconds: float = 0.0
+    decision: Decision | None = None
+    status: int = 0
+    message: str = ""
+    step: str | None = None
+    new_events: int | None = None
+    mode: Mode | None = None
+    reason: str | None = None
+    version: str | None = None
+    live: str | None = None
+    origin: str | None = None
+    data_changed: bool = False
+    before: DataSize | None = None
+    after: DataSize | None = None
+    figures: Comparison | None = None
+    canary: EndedCanary | None = None
+    deleted: tuple[str, ...] = ()
+    failures: int = 0
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the run has trained and judged a version."""
+        return self.decision in ("activated", "canary", "refused", "unclear")
+
+    def decide(self, decision: Decision, message: str, status: int = 0) -> None:
+        """Set the decision, its sentence and the exit status."""
+        self.decision, self.message, self.status = decision, message, status
+
+    def dump(self, work: Path) -> Path:
+        """The file of the dumped events."""
+        return work / f"events-{self.run}.parquet"
+
+    def save(self, work: Path) -> None:
+        """Replace the state in the folder by rename."""
+        with new_file(work / STATE, 0o600) as fresh:
+            fresh.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def report(line: str) -> None:
+    """Write a line to the logger of progress, which the command line prints on standard error."""
+    logging.getLogger(LOGGER).info("%s", line)
+
+
+class LockedError(TurretError):
+    """Another process retrains in the same folder."""
+
+
+@contextmanager
+def retrain_lock(work: Path) -> Iterator[None]:
+    """Make the work folder, and lock it during the block; the system releases the lock of a killed process.
+
+    Raises LockedError if another process holds the lock, or where the file system has none.
+    """
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LockedError(
+            f"--work {work}: the folder can't be made ({error.strerror}); name another one"
+        ) from None
+    with tried_lock(work) as is_locked:
+        if is_locked is None:
+            raise LockedError(f"--work {work}: its file system has no locks; name a folder on a local disk")
+        if not is_locked:
+            raise LockedError(f"another `turret retrain` is running in {work}; wait until it has ended")
+        yield
+
+
+def append_record(work: Path, record: Retraining) -> None:
+    """Append a line in one write, synced to disk. Raises OSError."""
+    path = work / RECORDS
+    line = record.model_dump_json(exclude_none=True).encode() + b"\n"
+    with open(path, "ab+", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            line = b"\n" + line  # after the torn line of a crash
+        file.write(line)
+        os.fsync(file.fileno())
+    sync(work)
+
+
+def read_records(work: Path) -> list[Retraining]:
+    """Read all records, oldest first. The torn line of a crash is skipped.
+
+    Raises TurretError for a file that can't be read.
+    """
+    path, records = work / RECORDS, []
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise TurretError(f"{path} can't be read: {error.strerror}; check its permissions") from None
+    for line in lines:
+        with suppress(ValidationError):
+            records.append(Retraining.model_validate_json(line))
+    return records
+
+
+def read_state(work: Path) -> Retraining | None:
+    """Read the state of an interrupted run; None if there is none. Raises TurretError for another file."""
+    path = work / STATE
+    try:
+        return Retraining.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise TurretError(
+            f"{path} can't be read ({type(error).__name__}); delete it, and the next run begins anew"
+        ) from None
+
+
+def remove_state(work: Path, state: Retraining) -> None:
+    """Delete the state of a run and its dumped events."""
+    state.dump(work).unlink(missing_ok=True)
+    sweep(work, ".events-*.new", 0.0)  # parts of a dump that was killed
+    (work / STATE).unlink(missing_ok=True)
+
+
+def lineage(records: Sequence[Retraining], live: str | None) -> tuple[int, DataSize | None]:
+    """Follow the live version back through its warm starts to the full training.
+
+    Returns the number of warm starts, and the data of the full training, None where no record tells it. A
+    version of another command was trained on the data before the first run that found it live.
+    """
+    by_version = {record.version: record for record in records if record.version and record.mode}
+    warm_starts, version = 0, live
+    while version is not None and (record := by_version.pop(version, None)) is not None:
+        if record.mode == "anew":
+            return warm_starts, record.after
+        warm_starts += 1
+        version = record.origin
+    found = (record.before for record in records if version is not None and version == record.live)
+    return warm_starts, next(found, None)
+
+
+def milliseconds(moment: str) -> int:
+    """A time in ISO 8601 as milliseconds since 1970."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1000.0)
