@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from turret.data.errors import MissingExtraError as MissingExtraError
     from turret.data.errors import TurretError as TurretError
     from turret.evaluation import evaluate as evaluate
-    from turret.events import append as append
-    from turret.events import prepare as prepare
     from turret.histories import load_histories as load_histories
+    from turret.logs import append as append
+    from turret.logs import prepare as prepare
     from turret.model import Model as Model
     from turret.model import Recommendation as Recommendation
     from turret.model import load as load
@@ -32,13 +32,13 @@ _MODULES = {
     "TrainedRun": "turret.run",
     "TurretError": "turret.data.errors",
     "VectorIndex": "turret.search",
-    "append": "turret.events",
+    "append": "turret.logs",
     "choose_index": "turret.search",
     "evaluate": "turret.evaluation",
     "load": "turret.model",
     "load_histories": "turret.histories",
     "open_run": "turret.run",
-    "prepare": "turret.events",
+    "prepare": "turret.logs",
     "train": "turret.run",
 }
 __all__ = ["__version__", *_MODULES]

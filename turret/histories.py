@@ -2,24 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from os import PathLike
 from pathlib import Path
 
-from turret.arguments import COLUMNS, log_settings, naming_arguments
 from turret.data.manifest import MANIFEST
 from turret.data.prepared import PreparedData
 from turret.history.loading import LoadReport, prepared_log
 from turret.history.loading import load_histories as load_events
-from turret.service.settings import Settings, read_settings
-from turret.tables import Table, table_paths
+from turret.logs import Table, log_settings, table_paths
+from turret.service.settings import read_settings
 
 _LOG = logging.getLogger("turret")
 
 
-@naming_arguments({**COLUMNS, "--store": "store=..."})
 def load_histories(
     events: PreparedData | Table,
     store: str | None = None,
@@ -49,23 +46,19 @@ def load_histories(
         ServiceError: the store can't be used.
     """
     where = read_settings(store=store)
-    return _outside_event_loop(partial(_load, events, where, log_settings(user, item, time, settings)))
 
+    def load() -> LoadReport:
+        if isinstance(events, PreparedData):
+            return load_events(events, where)
+        if isinstance(events, str | PathLike) and (Path(events) / MANIFEST).is_file():
+            return load_events(PreparedData.open(Path(events)), where)
+        given = log_settings(user, item, time, settings)
+        with table_paths(events) as paths, prepared_log(paths.events, given, _LOG.info) as prepared:
+            return load_events(prepared, where)
 
-def _load(events: PreparedData | Table, where: Settings, options: Mapping[str, object]) -> LoadReport:
-    if isinstance(events, PreparedData):
-        return load_events(events, where)
-    if isinstance(events, str | PathLike) and (Path(events) / MANIFEST).is_file():
-        return load_events(PreparedData.open(Path(events)), where)
-    with table_paths(events) as paths, prepared_log(paths.events, options, _LOG.info) as prepared:
-        return load_events(prepared, where)
-
-
-def _outside_event_loop(call: Callable[[], LoadReport]) -> LoadReport:
-    """Call in a thread where this one runs an event loop, as in a notebook: a second loop can't run here."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return call()
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call).result()
+        return load()
+    with ThreadPoolExecutor(1) as pool:  # in a notebook an event loop runs here, and a second one can't
+        return pool.submit(load).result()

@@ -7,7 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from turret.arguments import naming_arguments
 from turret.data.prepared import PreparedData
 from turret.training.commands import check_begun_with, new_run
 from turret.training.config.named_settings import with_settings
@@ -17,17 +16,6 @@ from turret.training.run import Run
 from turret.training.trainer import train as train_run
 
 _LOG = logging.getLogger("turret")
-_ARGUMENTS = {
-    "--baselines": "baselines=...",
-    "--data": "data=...",
-    "--experiment": "experiment=...",
-    "--logger": "loggers=...",
-    "--overwrite": "overwrite=True",
-    "--resume": "resume=True",
-    "--run": "folder=...",
-    "--set": "settings=...",
-    "--time": "time=...",
-}
 StrPath = str | PathLike[str]
 
 
@@ -48,7 +36,6 @@ class TrainedRun:
         """The choice of `experiment="auto"`: `{picked, reasons, trials}`; None for a named experiment."""
         return self.run.choice
 
-    @naming_arguments(_ARGUMENTS)
     def evaluate(self, part: EvaluatedPart = "test", baselines: Sequence[str] = ()) -> dict[str, Any]:
         """Rank the whole catalog for every user of a part, beside popularity and other baselines.
 
@@ -82,7 +69,6 @@ class TrainedRun:
         return export(self.run, self.data, Path(bundles), version)
 
 
-@naming_arguments(_ARGUMENTS)
 def train(
     data: PreparedData | StrPath,
     folder: StrPath,
@@ -124,7 +110,6 @@ def train(
     return TrainedRun(run, prepared)
 
 
-@naming_arguments(_ARGUMENTS)
 def open_run(folder: StrPath, data: StrPath | None = None) -> TrainedRun:
     """Open a run that `turret.train` or `turret train` wrote.
 

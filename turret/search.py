@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from turret.arguments import naming_arguments
 from turret.data.errors import TurretError
 from turret.tower.config import ScoringConfig
 from turret.tower.index.index import Index
@@ -36,7 +35,6 @@ class VectorIndex:
         return self.index.search(np.asarray(queries, dtype=np.float32), k, allowed)
 
 
-@naming_arguments({"--kind": "kind", "--recall": "recall"})
 def choose_index(
     vectors: ArrayLike, queries: ArrayLike, *, recall: float = 0.99, kind: str = "auto"
 ) -> VectorIndex:

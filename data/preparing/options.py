@@ -135,8 +135,3 @@ def _type(annotation: Any) -> Any:
         return list[str]
     # A place stays a text: a path would merge the slashes of a URL.
     return next((kind for kind in (bool, str, float, int) if kind in choices), str)
-
-
-def settings_by_option() -> dict[str, str]:
-    """Return the settings by the options that set them, such as `columns.user` by `--user`."""
-    return {f"--{option.name}": option.path for option in _options()}

@@ -14,7 +14,6 @@ import pytest
 import turret
 from tests.support.command_line import ROOT, environment
 from tests.support.trained import trained_shop
-from turret.arguments import naming_arguments
 from turret.model import Model
 from turret.tower.retrieval import Retriever
 
@@ -116,15 +115,9 @@ def test_errors_are_turret_errors_that_say_what_would_work(raw: Path, tmp_path: 
 
 def test_a_run_is_not_resumed_with_other_settings() -> None:
     run = trained_shop().run()
-    sentence = r"^resume=True: .* was begun with other settings, .* leave out experiment=\.\.\. and settings="
+    sentence = r"^--resume: .* was begun with other settings, .* leave out --experiment and --set"
     with pytest.raises(turret.TurretError, match=sentence):
         turret.train(run.data_folder, run.folder, resume=True, settings={"training.epochs": 99})
-
-
-def test_a_module_that_an_argument_needs_is_named_with_its_extra() -> None:
-    extra = r"run: pip install .*\[mlflow\]'"
-    with pytest.raises(turret.MissingExtraError, match=extra), naming_arguments({}):
-        raise ModuleNotFoundError(name="mlflow.tracking")
 
 
 def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
@@ -202,7 +195,7 @@ def test_an_index_is_chosen_for_vectors_of_any_model() -> None:
     assert index.search(vectors[:1], 4, allowed)[0].min() >= 400
     with pytest.raises(turret.TurretError, match="don't fit"):
         turret.choose_index(vectors, vectors[:, :2])
-    with pytest.raises(turret.TurretError, match=r"^kind tree: "):
+    with pytest.raises(turret.TurretError, match=r"^--kind tree: "):
         turret.choose_index(vectors, vectors[:50], kind="tree")
 
 

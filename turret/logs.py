@@ -1,35 +1,42 @@
-"""From a log of events to prepared data: `turret.prepare` and `turret.append`."""
+"""From a log in files or in memory to prepared data: `turret.prepare` and `turret.append`."""
 
 import logging
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from turret.arguments import COLUMNS, log_settings, naming_arguments
 from turret.data.configuration import load_configuration
-from turret.data.errors import DataError
+from turret.data.errors import DataError, MissingExtraError, SourceError
 from turret.data.events.dropped_rows import headline_of
+from turret.data.extras import EXTRA_OF, install_command
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append as append_events
-from turret.data.preparing.options import settings_by_option
 from turret.data.preparing.prepare import prepare as prepare_events
 from turret.data.reading.schema import PrepareConfig
-from turret.data.stores import is_url
-from turret.tables import Table, table_paths
+from turret.data.stores import Place, is_url
 
 _LOG = logging.getLogger("turret")
-_ARGUMENTS = {
-    **{option: f'settings["{setting}"]' for option, setting in settings_by_option().items()},
-    **COLUMNS,
-    **{f"--{name}": f"{name}=..." for name in ("items", "users")},
-    "--overwrite": "overwrite=True",
-}
+StrPath = str | PathLike[str]
 
 
-@naming_arguments(_ARGUMENTS)
+@runtime_checkable
+class Frame(Protocol):
+    """A table in memory with the Arrow PyCapsule interface: of Polars, pandas (2.2 or later), PyArrow, ..."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the table as an Arrow stream."""
+
+
+Table = Frame | StrPath
+Settings = Mapping[str, object] | None
+
+
 def prepare(
     events: Table | None,
-    folder: str | PathLike[str],
+    folder: StrPath,
     *,
     queries: Table | None = None,
     items: Table | None = None,
@@ -37,7 +44,7 @@ def prepare(
     user: str | None = None,
     item: str | None = None,
     time: str | None = None,
-    settings: Mapping[str, object] | None = None,
+    settings: Settings = None,
     overwrite: bool = False,
 ) -> PreparedData:
     """Validate, filter and split a log of events, write it to `folder`, and open that.
@@ -64,25 +71,24 @@ def prepare(
     if source is None or (events is not None and queries is not None):
         raise DataError("give either events or queries, and None for the other")
     with table_paths(source, items, users) as paths:
-        given = log_settings(user, item, time, settings)
         place = "source" if queries is None else "queries.source"
         tables = {place: paths.events, "items": paths.items, "users": paths.users}
-        config = load_configuration(PrepareConfig, overrides={**tables, **given})
+        given = tables | log_settings(user, item, time, settings)
+        config = load_configuration(PrepareConfig, overrides=given)
         report = prepare_events(config, _local(folder), overwrite)
     return _opened(report.folder, (*headline_of(report.manifest), *report.warnings))
 
 
-@naming_arguments(_ARGUMENTS)
 def append(
     events: Table,
-    folder: str | PathLike[str],
+    folder: StrPath,
     *,
     items: Table | None = None,
     users: Table | None = None,
     user: str | None = None,
     item: str | None = None,
     time: str | None = None,
-    settings: Mapping[str, object] | None = None,
+    settings: Settings = None,
 ) -> PreparedData:
     """Add the new events of a log to the prepared data in `folder`, and open that.
 
@@ -105,14 +111,17 @@ def append(
         DataError: as for `prepare`, and for settings under which new events could bring back old ones.
     """
     with table_paths(events, items, users) as paths:
-        given = log_settings(user, item, time, settings)
-        options = {"items": paths.items, "users": paths.users, **given}
+        options = {"items": paths.items, "users": paths.users, **log_settings(user, item, time, settings)}
         report = append_events(paths.events, _local(folder), options)
-    _LOG.info(report.sentence())
-    return _opened(report.prepared.folder, report.prepared.warnings)
+    return _opened(report.prepared.folder, (report.sentence(), *report.prepared.warnings))
 
 
-def _local(folder: str | PathLike[str]) -> Path:
+def log_settings(user: str | None, item: str | None, time: str | None, others: Settings) -> dict[str, object]:
+    """The settings of a log by their dotted names; None for columns that are not named."""
+    return {"columns.user": user, "columns.item": item, "columns.time": time, **(others or {})}
+
+
+def _local(folder: StrPath) -> Path:
     if isinstance(folder, str) and is_url(folder):
         raise DataError(
             f"folder = {folder!r} is in an object store, and prepared data is opened from a local folder; "
@@ -125,3 +134,51 @@ def _opened(folder: Path, sentences: Iterable[str]) -> PreparedData:
     for sentence in sentences:
         _LOG.info(sentence)
     return PreparedData.open(folder)
+
+
+class TablePaths(NamedTuple):
+    """The paths of the tables of a log."""
+
+    events: Place
+    items: Place | None
+    users: Place | None
+
+
+@contextmanager
+def table_paths(
+    events: Table, items: Table | None = None, users: Table | None = None
+) -> Iterator[TablePaths]:
+    """Yield the path of each table; those in memory are written to files that the end of the block removes.
+
+    Raises SourceError, with the name of the table, for one that is neither a path nor an Arrow table, and
+    MissingExtraError for one of pandas without PyArrow.
+    """
+    with tempfile.TemporaryDirectory(prefix="turret-") as folder:
+        work = Path(folder)
+        yield TablePaths(
+            _path("events", events, work),
+            None if items is None else _path("items", items, work),
+            None if users is None else _path("users", users, work),
+        )
+
+
+def _path(name: str, table: Table, work: Path) -> Place:
+    if isinstance(table, str | PathLike):
+        return table if isinstance(table, str) and is_url(table) else Path(table)
+    if not isinstance(table, Frame):
+        raise SourceError(
+            f"{name} can't be read from a {type(table).__name__}; give a path, or a table that has "
+            "__arrow_c_stream__ (of Polars, pandas 2.2 or later, PyArrow, ...)"
+        )
+    import polars as pl  # a path needs none
+
+    path = work / f"{name}.parquet"
+    try:
+        frame = pl.DataFrame(table)
+    except ImportError as error:  # tables of pandas are exported by PyArrow
+        raise MissingExtraError(
+            f"{name} can't be read from a {type(table).__name__} without pyarrow; "
+            f"run: {install_command(EXTRA_OF['pyarrow'])}"
+        ) from error
+    frame.write_parquet(path)
+    return path
