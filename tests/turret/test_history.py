@@ -3,7 +3,6 @@
 import asyncio
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import FilesSplit, PrepareConfig
 from turret.history import dumping, loading
 from turret.history.dumping import TimeRange, dump_histories
-from turret.history.loading import KeptEvents, load_histories, logged_events
+from turret.history.loading import load_histories, logged_events
 from turret.service.errors import HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event, HistoryStore, Stores
@@ -29,7 +28,7 @@ START = 1_700_000_000
 LOG = HEAD + "".join(f"u{user},i{item % 3},{START + item}\n" for user in range(5) for item in range(4))
 # Of `logged_events`, and of a dump: everything.
 NOW = 1_700_000_100_000
-KEPT = KeptEvents(newest=100, oldest=0, now=NOW)
+KEPT = {"newest": 100, "oldest": 0, "now": NOW}
 ALL = TimeRange(0, 2**50)
 
 
@@ -124,7 +123,6 @@ def test_an_interrupted_load_continues(
     address: str, prepared: Prepare, failing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = prepared(LOG)
-    monkeypatch.setattr(loading, "_RETRY_SECONDS", (0.0,))
     failing(3)
     with pytest.raises(
         ServiceError, match=r"disk full; 6 new events are stored, and the same command continues"
@@ -133,27 +131,6 @@ def test_an_interrupted_load_continues(
     failing(100)
     assert load_histories(data, Settings(store=address)).stored == 14
     assert [event.item for event in stored(address, "u1")] == ["i0", "i1", "i2", "i0"]
-
-
-def test_a_store_that_is_unavailable_for_a_moment_is_called_again(
-    tmp_path: Path, prepared: Prepare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "_RETRY_SECONDS", (0.0, 0.0))
-    calls = iter([HistoryUnavailableError("locked"), HistoryUnavailableError("locked")])
-
-    class Recovering(Failing):
-        async def append(self, events: list[Event]) -> int:
-            if error := next(calls, None):
-                raise error
-            return await self._store.append(events)
-
-    def begin(settings: Settings) -> Stores:
-        stores = open_stores(settings)
-        recovering: Any = Recovering(stores.histories, 0)
-        return Stores(recovering, stores.items)
-
-    monkeypatch.setattr(loading, "open_stores", begin)
-    assert load_histories(prepared(LOG), Settings(store=f"sqlite:///{tmp_path}/h.sqlite")).stored == 20
 
 
 def test_a_log_without_times_is_refused_by_a_store_that_deletes_by_time(
@@ -261,8 +238,9 @@ def test_a_failure_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest
     assert not list(tmp_path.glob(".e.parquet*"))
 
 
-def logged(data: PreparedData, kept: KeptEvents = KEPT, portion: int = 1000) -> list[Event]:
-    return [one for _, users in logged_events(data, kept, portion) for user in users for one in user]
+def logged(data: PreparedData, **kept: int) -> list[Event]:
+    portions = logged_events(data, **KEPT | kept)
+    return [one for _, users in portions for user in users for one in user]
 
 
 def test_events_are_those_of_the_log_by_user_and_time(prepared: Prepare) -> None:
@@ -295,7 +273,7 @@ def test_users_come_in_the_order_of_their_text_and_integers_stay_integers(prepar
 @pytest.mark.parametrize("portion", [1, 2, 3, 1000])
 def test_portions_hold_whole_users_and_count_what_was_read(prepared: Prepare, portion: int) -> None:
     log = HEAD + "".join(f"{user},{item},{1700000000 + item}\n" for user in "cab" for item in range(3))
-    portions = list(logged_events(prepared(log), replace(KEPT, newest=2), portion))
+    portions = list(logged_events(prepared(log), **KEPT | {"newest": 2}, portion=portion))
     assert sum(read for read, _ in portions) == 9
     assert [[event.item for event in user] for _, users in portions for user in users] == [[1, 2]] * 3
 
@@ -303,8 +281,8 @@ def test_portions_hold_whole_users_and_count_what_was_read(prepared: Prepare, po
 def test_the_newest_events_of_each_user_and_those_of_the_retention_period_are_kept(prepared: Prepare) -> None:
     log = HEAD + "".join(f"a,{item},{1700000000 + item}\n" for item in range(5)) + "b,9,1700000000\n"
     data = prepared(log)
-    assert [event.item for event in logged(data, replace(KEPT, newest=2))] == [3, 4, 9]
-    assert [event.item for event in logged(data, replace(KEPT, oldest=1_700_000_003_000))] == [3, 4]
+    assert [event.item for event in logged(data, newest=2)] == [3, 4, 9]
+    assert [event.item for event in logged(data, oldest=1_700_000_003_000)] == [3, 4]
 
 
 def test_times_outside_of_the_window_are_clamped_as_the_service_does(prepared: Prepare) -> None:
@@ -327,7 +305,7 @@ def test_a_log_without_times_has_the_positions_in_a_history(prepared: Prepare, l
     data = prepared(log, columns={"in_file_order": "position" not in log})
     shown = [(event.user, event.item, event.time) for event in logged(data)]
     assert shown == [("a", "x", 0), ("a", "y", 1), ("a", "x", 2), ("b", "x", 0)]
-    newest = logged(data, replace(KEPT, newest=2))
+    newest = logged(data, newest=2)
     assert [event.event_id for event in newest] == ["log:1:0:y", "log:2:0:x", "log:0:0:x"]
 
 
@@ -339,4 +317,4 @@ def test_a_log_split_by_files_is_sorted_by_time_alone(tmp_path: Path) -> None:
     prepare(PrepareConfig(split=split), tmp_path / "prepared")
     data = PreparedData.open(tmp_path / "prepared")
     assert [event.item for event in logged(data)] == ["x", "y", "z"]
-    assert [event.item for event in logged(data, replace(KEPT, newest=1))] == ["z"]
+    assert [event.item for event in logged(data, newest=1)] == ["z"]

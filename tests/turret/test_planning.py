@@ -20,7 +20,7 @@ from turret.plan import (
     make_plan,
     parse_count,
 )
-from turret.retraining.settings import RetrainSettings
+from turret.retraining.state import RetrainSettings
 from turret.training.config.experiment import TrainingConfig, load_experiment
 
 MEASURED = {"users": 1e6, "items": 1e6, "events": 1e8, "dimension": 128.0, "history": 200.0}

@@ -4,13 +4,12 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +26,12 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import CLOCK_SKEW, Event, HistoryStore, oldest_kept
 from turret.service.stores.registry import open_stores, store_kind
 
-Result = TypeVar("Result")
 Rows = NDArray[np.int64]
 
 PORTION = 1 << 17  # events in memory at a time
 WRITE_EVENTS = 2_000  # of one write: SQLite locks its file for about 10 ms, and a Redis is as busy
 # After each write, as a share of its duration: waiting writers of SQLite only look for the lock now and then.
 _PAUSE = 0.5
-_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _MARGIN = 100  # stored events read of a user beyond the number in the log
 
 
@@ -46,21 +43,15 @@ class LoadReport:
     kept: int = 0
     stored: int = 0
     users: int = 0
-    begun: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
-
-    @property
-    def rate(self) -> float:
-        """Kept events a second."""
-        return self.kept / max(self.seconds, 1e-9)
 
     def sentence(self, address: str) -> str:
         """Describe the load, for people."""
         older, known = self.read - self.kept, self.kept - self.stored
-        place = without_credentials(address)
+        place, rate = without_credentials(address), self.kept / max(self.seconds, 1e-9)
         return (
             f"{self.kept:,} events of {self.users:,} users: {self.stored:,} are new in {place}, "
-            f"{known:,} were there already ({self.seconds:.1f} s, {self.rate:,.0f} events/s)"
+            f"{known:,} were there already ({self.seconds:.1f} s, {rate:,.0f} events/s)"
             + (f"; {older:,} older ones are not loaded, as no answer reads them" if older else "")
         )
 
@@ -82,36 +73,45 @@ def load_histories(data: PreparedData, settings: Settings) -> LoadReport:
             f"{data.folder} has an order but no times, and with TURRET_KEEP_DAYS = {settings.keep_days} the "
             "store deletes events by their time; prepare a log with times, or unset TURRET_KEEP_DAYS"
         )
-    kept = KeptEvents.of(settings.stored_history_limit, settings.keep_days)
+    now = time.time_ns() // 1_000_000
+    portions = logged_events(data, settings.stored_history_limit, oldest_kept(settings.keep_days, now), now)
+    report, begun = LoadReport(), time.monotonic()
     with progress("Loading", data.manifest.counts.events) as advance:
-        return asyncio.run(_load(logged_events(data, kept), settings, advance))
+        asyncio.run(_load(portions, settings, report, advance))
+    report.seconds = time.monotonic() - begun
+    return report
 
 
 async def _load(
-    portions: Iterable[tuple[int, list[list[Event]]]], settings: Settings, advance: Callable[[int], None]
-) -> LoadReport:
+    portions: Iterable[tuple[int, list[list[Event]]]],
+    settings: Settings,
+    report: LoadReport,
+    advance: Callable[[int], None],
+) -> None:
     stores = open_stores(settings)
-    report = LoadReport()
     try:
         for read, users in portions:
             report.read += read
             sizes = np.cumsum([0, *map(len, users)])
             for first, last in pairwise(groups(sizes, WRITE_EVENTS)):
-                await _load_batch(stores.histories, users[first:last], report)
+                await _load_users(stores.histories, users[first:last], report)
             advance(read)
+    except HistoryDamagedError:
+        raise
+    except HistoryUnavailableError as error:
+        raise ServiceError(
+            f"{error}; {report.stored:,} new events are stored, and the same command continues"
+        ) from None
     finally:
         await stores.close()
-    report.seconds = time.monotonic() - report.begun
-    return report
 
 
-async def _load_batch(store: HistoryStore, users: Sequence[list[Event]], report: LoadReport) -> None:
+async def _load_users(store: HistoryStore, users: Sequence[list[Event]], report: LoadReport) -> None:
     """Store the events of a few users."""
-    new = await _retried(partial(_new_events, store, users), report)
+    new = await _new_events(store, users)
     for first in range(0, len(new), WRITE_EVENTS):
         begun = time.monotonic()
-        write = partial(store.append, new[first : first + WRITE_EVENTS])
-        report.stored += await _retried(write, report)
+        report.stored += await store.append(new[first : first + WRITE_EVENTS])
         await asyncio.sleep(_PAUSE * (time.monotonic() - begun))
     report.users += len(users)
     report.kept += sum(map(len, users))
@@ -146,45 +146,13 @@ def _missing(events: list[Event], stored: Counter[tuple[str, int]]) -> Iterator[
             yield event
 
 
-async def _retried(call: Callable[[], Awaitable[Result]], report: LoadReport) -> Result:
-    """Call again after a while where the store is unavailable for a moment, such as locked by the service."""
-    waits = iter(_RETRY_SECONDS)
-    while True:
-        try:
-            return await call()
-        except HistoryDamagedError:
-            raise
-        except HistoryUnavailableError as error:
-            if (seconds := next(waits, None)) is None:
-                raise ServiceError(
-                    f"{error}; {report.stored:,} new events are stored, and the same command continues"
-                ) from None
-            await asyncio.sleep(seconds)
-
-
-@dataclass(frozen=True)
-class KeptEvents:
-    """The events that a store keeps: the `newest` of each user, of times from `oldest` on.
-
-    Times are in milliseconds since 1970. A time more than CLOCK_SKEW after `now` comes from a
-    wrong clock and becomes `now`.
-    """
-
-    newest: int
-    oldest: int
-    now: int
-
-    @classmethod
-    def of(cls, newest: int, keep_days: int | None) -> "KeptEvents":
-        """Make the limits of a service with these settings, at this moment."""
-        now = time.time_ns() // 1_000_000
-        return cls(newest, oldest_kept(keep_days, now), now)
-
-
 def logged_events(
-    data: PreparedData, kept: KeptEvents, portion: int = PORTION
+    data: PreparedData, newest: int, oldest: int, now: int, portion: int = PORTION
 ) -> Iterator[tuple[int, list[list[Event]]]]:
     """Yield the number of events read, and of these the kept events of each user, oldest first.
+
+    Kept are the `newest` of each user, of times from `oldest` on, in milliseconds since 1970. A time more
+    than CLOCK_SKEW after `now` comes from a wrong clock and becomes `now`.
 
     A portion has the events of whole users. Users come in the order of their ids as text, which is the order
     of the tables of a store in SQLite. An event id is made of time, item and the number among equal events,
@@ -195,7 +163,7 @@ def logged_events(
     totals = np.concatenate([[0], np.cumsum(np.diff(data.offsets)[order])])
     for first, last in pairwise(groups(totals, portion)):
         users = order[first:last]
-        yield int(totals[last] - totals[first]), list(_portion(data, users, kept))
+        yield int(totals[last] - totals[first]), list(_portion(data, users, newest, oldest, now))
 
 
 def _text_order(ids: Sequence[int | str]) -> Rows:
@@ -205,7 +173,7 @@ def _text_order(ids: Sequence[int | str]) -> Rows:
     return np.argsort(np.array([str(number).encode() for number in ids]), kind="stable")
 
 
-def _portion(data: PreparedData, users: Rows, kept: KeptEvents) -> Iterator[list[Event]]:
+def _portion(data: PreparedData, users: Rows, newest: int, oldest: int, now: int) -> Iterator[list[Event]]:
     """Yield the kept events of each of the `users` [U], rows; users without one are left out."""
     starts = np.asarray(data.offsets[users])
     lengths = data.offsets[users + 1] - starts
@@ -220,8 +188,8 @@ def _portion(data: PreparedData, users: Rows, kept: KeptEvents) -> Iterator[list
         times = lengths[owners] - from_end
     items = np.asarray(data.event_items[positions])
     numbers = _numbers(owners, items, times)
-    stored_times = np.where(times > kept.now + CLOCK_SKEW, kept.now, np.maximum(times, 0))
-    is_kept = (from_end <= kept.newest) & (stored_times >= kept.oldest)
+    stored_times = np.where(times > now + CLOCK_SKEW, now, np.maximum(times, 0))
+    is_kept = (from_end <= newest) & (stored_times >= oldest)
     rows = zip(
         data.item_ids.ids(items[is_kept]),
         times[is_kept].tolist(),
