@@ -171,11 +171,11 @@ def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
 
     Raises DataError where it would be to the advantage of the new version, or where there is no event at all.
     """
-    is_new, is_live = (manifest.fingerprints.get("data") == data.fingerprint for manifest in (new, live))
+    are_trained = [manifest.fingerprints.get("data") == data.fingerprint for manifest in (new, live)]
     starts, rules, warning = np.asarray(data.offsets[:-1]), list[str](), None
-    if is_new or is_live:
+    if any(are_trained):
         starts, rules = np.asarray(data.splits[:, 1]), ["of the test part"]
-    if not is_new:
+    if not are_trained[0]:
         limit = _limit(data, new)
         if limit is None:
             raise DataError(
@@ -189,7 +189,7 @@ def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
             f"{data.folder} has no event that version {new.version} was not trained on ({' '.join(rules)}); "
             "name the data that it was trained on, with a test part, or newer events with --data"
         )
-    if not is_live:
+    if not are_trained[1]:
         limit = _limit(data, live)
         later = starts if limit is None else np.maximum(starts, _first_after(data, limit))
         if limit is not None and _users(data, later).size:
