@@ -47,8 +47,7 @@ class Log:
     `time`, `weight` and LABEL (if any), the raw columns as `raw_...`, and VERDICT: null for an event, else
     the reason why it is not one. `user_dtype` and `item_dtype` are the types of the ids in the source,
     `is_text` whether the source is untyped, `tables` the table of each part, and `names` the source names of
-    the raw columns. `float_ids` are the roles of ids that are texts of floats, and `decimal` is the mark of
-    numbers in texts.
+    the raw columns.
     """
 
     frame: pl.LazyFrame
@@ -60,8 +59,6 @@ class Log:
     is_text: bool
     tables: dict[int | None, Table]
     names: dict[str, str]
-    float_ids: frozenset[str] = frozenset()
-    decimal: str = "auto"
 
     @property
     def path(self) -> Path:
@@ -146,17 +143,17 @@ def validate(
     catalog: pl.Series | None,
     nulls: Sequence[str] = NULLS,
     list_separator: str = "|",
-    decimal: str = "auto",
+    decimal: str = ".",
 ) -> Log:
     """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
 
     `nulls` are the texts that are no ids (`nulls_of`), `list_separator` is between negatives that are no
-    list, and `decimal` the mark of weights and quantities ("auto": the point, without one of thousands).
+    list, and `decimal` the mark of weights and quantities.
     Raises ColumnError when columns differ in type between parts, or don't fit their role.
     """
     own_nulls = {role: nulls_of(nulls, name) for role, name in columns if role in _IDS}
     names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
-    raw = _raw(parts, names) if decimal == "auto" else _with_points(_raw(parts, names), decimal)
+    raw = _with_points(_raw(parts, names), decimal)
     with readable(parts[0][1].path):
         time = (
             read_positions(ROW)
@@ -206,8 +203,6 @@ def validate(
         is_text=all(table.is_text for _, table in parts),
         tables=dict(parts),
         names=names,
-        float_ids=float_ids,
-        decimal=decimal,
     )
 
 

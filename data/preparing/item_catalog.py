@@ -1,7 +1,7 @@
 """The items and users files: rows by vocabulary, and the fields for answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,6 @@ from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, float_texts, id_text, id_verdicts
 from turret.data.manifest import BadRows
 from turret.data.preparing.encoding import element_type, is_printable, truths
-from turret.data.preparing.feature_readings import FeatureReadings
-from turret.data.progress import counted
 from turret.data.reading.columns import Role, choose_id, require
 from turret.data.reading.schema import NULLS, FeatureColumns, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
@@ -24,7 +22,7 @@ _ID = "__id"
 
 @dataclass(frozen=True)
 class EntityTable:
-    """The rows of an items or users file with unique ids (`ids`, as text), its bad rows, and notes on it."""
+    """The rows of an items or users file with unique ids (`ids`, as text), and its bad rows."""
 
     frame: pl.DataFrame
     path: Path
@@ -32,7 +30,6 @@ class EntityTable:
     is_text: bool
     bad_rows: list[BadRows]
     repeated_ids: int = 0
-    notes: list[str] = field(default_factory=list)
 
     @property
     def checked(self) -> CheckedRows:
@@ -75,9 +72,7 @@ def read_entity_table(
         ) from None
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
-    count = frame.height
     frame = frame.unique([name for name in frame.columns if name != ROW], keep="first", maintain_order=True)
-    note = f"{table.path.name}: {counted(count - frame.height, 'row')} repeated word for word are left out"
     own = nulls_of(nulls, id_column)
     is_float = bool(float_texts(frame.lazy(), {id_column: own}))
     text = id_text(id_column, frame.schema[id_column], nulls=own, is_float=is_float)
@@ -96,7 +91,6 @@ def read_entity_table(
         table.is_text,
         bad,
         frame.filter(is_repeated)[_ID].n_unique(),
-        [note] if frame.height < count else [],
     )
 
 
@@ -112,22 +106,22 @@ def refuse_own_id(chosen: FeatureColumns, entries: EntityTable, role: Role) -> N
 def fields(
     frame: pl.DataFrame,
     names: tuple[str, ...] | None,
-    readings: FeatureReadings,
+    read: pl.DataFrame,
+    chosen: FeatureColumns,
     entries: EntityTable,
 ) -> dict[str, list[Any]]:
     """Return the columns for answers as lists of JSON values; `frame` is aligned with the vocabulary.
 
-    Lists and numbers among the features come as they were read, all other columns as they are.
-
+    Lists and numbers among the `chosen` features come as they were `read`, all other columns as they are.
     Without `names`, these are all columns of texts, numbers, booleans, dates and lists of them, but vectors.
     Raises ColumnError for a named column that does not exist or that JSON can't express.
     """
     columns: dict[str, list[Any]] = {}
-    shown = [name for name in frame.columns if name not in readings.chosen.vector]
+    shown = [name for name in frame.columns if name not in chosen.vector]
     for name in shown if names is None else names:
         values = frame[require(name, frame.columns, str(entries.path), "answers")]
-        if values.dtype == pl.String and name in (*readings.chosen.multi, *readings.chosen.number):
-            values = readings.frame[name]
+        if values.dtype == pl.String and name in (*chosen.multi, *chosen.number):
+            values = read[name]
         if is_printable(element_type(values.dtype)):
             columns[name] = _json_values(values, entries.is_text)
         elif names is not None:

@@ -172,7 +172,6 @@ def _entity_columns(
         features, answers, others = Features(count, (), {}), {}, ColdItems()
     else:
         refuse_own_id(chosen, entries, role)
-        notes += entries.notes
         cold = entries.without_event(vocabulary) if role == "item" else []
         frame = entries.aligned([*known, *map(str, cold)])
         if absent := count - int(entries.ids.is_in(known).sum()):  # in a log, only users can be
@@ -180,14 +179,14 @@ def _entity_columns(
                 f"{entries.path.name}: {absent:,} of {counted(count, role)} of the log are not in it, and "
                 f"have no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
             )
-        readings = read_features(frame, chosen, entries.path, role, settings)
-        notes += readings.notes
-        features = encode(readings.frame.head(count), readings.chosen, words)
-        columns = fields(frame, field_names, readings, entries)
+        read, chosen, note = read_features(frame, chosen, entries.path, role, settings)
+        notes += [note] if note else []
+        features = encode(read.head(count), chosen, words)
+        columns = fields(frame, field_names, read, chosen, entries)
         answers = {name: values[:count] for name, values in columns.items()}
         later = {name: values[count:] for name, values in columns.items()}
-        others = ColdItems(cold, raw_features(readings.frame.tail(len(cold)), readings.chosen), later)
-        for kind, name in readings.chosen.by_kind():
+        others = ColdItems(cold, raw_features(read.tail(len(cold)), chosen), later)
+        for kind, name in chosen.by_kind():
             if kind == "vector":
                 vectors[name] = column_vectors(frame[name], entries.path)
     for name, path in chosen.vector_files().items():

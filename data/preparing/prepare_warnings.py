@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from turret.data.events.dropped_rows import names_of
@@ -14,9 +13,6 @@ from turret.data.histories.build_histories import BuiltHistories
 from turret.data.preparing.ingest import IngestedSource
 from turret.data.ranges import distinct
 from turret.data.reading.queries import ORDER
-from turret.data.reading.tables import Table, readable
-from turret.data.reading.times import likely_times
-from turret.data.vocabulary import Vocabulary
 
 VISIT_GAP = 30 * 60_000
 """The milliseconds without an event of a user that end a visit: the half hour of web analytics."""
@@ -86,9 +82,6 @@ def repeats_of(events: Events, splits: NDArray[np.int64], gap: float) -> tuple[i
     )
 
 
-_QUANTITY = "quantity"
-# Texts that exports write for nobody and nothing, and shops for a country or a brand.
-_PERHAPS_NULL = ("NA", "N/A", "n/a", "<NA>", "#N/A", "nil", "undefined", "unknown", "anonymous", "guest")
 # The share of the events, and its ratio to that of the mean user, of one who may be nobody.
 _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
 
@@ -104,15 +97,8 @@ def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: R
             yield f"{table.path}: {len(table.files):,} parts by the numbers in their names, {first} to {last}"
     if ingested.source.unread:
         yield f"not read: {names_of(ingested.source.unread)}"
-    yield from ingested.log.time.doubts
     if is_log:
-        yield from _wrong_clocks(ingested, built)
-    yield from _odd_ids(ingested, built)
-    if _has_unused_returns(ingested):
-        yield (
-            f"column {_QUANTITY!r} holds values of zero and below and is not used; "
-            f"--quantity {_QUANTITY} drops such rows as returns"
-        )
+        yield from _odd(ingested, built)
     if not repeats.targets:
         yield "the split leaves no event for the test, so no model can be evaluated; " + (
             "choose another --split" if is_log else "give more queries, or their parts by --query-split"
@@ -138,81 +124,19 @@ def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: R
         )
 
 
-def _wrong_clocks(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
-    first, last = built.histories.first, built.histories.last
-    if first == last and len(ingested.events.events) > len(built.users):
+def _odd(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
+    """A time that orders nothing, and a user who may be nobody."""
+    if built.histories.first == built.histories.last and len(built.histories) > len(built.users):
         yield (
             "all events have one time, so their order is that of the file; if this is the time of an export, "
             "name another column with --time"
         )
-    earliest, latest = likely_times()
-    if ingested.log.time.kind == "timestamp" and not earliest <= first <= last <= latest:
-        shown = " to ".join(
-            str(np.datetime64(int(end), "ms").astype("datetime64[D]")) for end in (first, last)
-        )
-        yield f"the times are from {shown}; those before 1990 or in the future may be of wrong clocks"
-
-
-def _odd_ids(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
-    """Ids read otherwise than written, and those that may stand for no value."""
-    columns = ingested.columns
-    names = {"user": columns.user, "item": columns.item}
-    yield from _alike(ingested.events.users, columns.user)
-    yield from _alike(ingested.events.items, columns.item)
-    for role in sorted(ingested.log.float_ids):
-        yield f"the ids of column {names[role]!r} print as floats, and are read as whole numbers: 7 for 7.0"
     counts = np.diff(built.histories.offsets)
     most = int(counts.argmax())
     share = float(counts[most] / counts.sum())
-    is_odd = share >= max(_LARGE_SHARE, _LARGE_RATIO / len(counts))
-    text = built.users.id(most) if is_odd else None
-    if is_odd:
+    if share >= max(_LARGE_SHARE, _LARGE_RATIO / len(counts)):
+        user, column = built.users.id(most), ingested.columns.user
         yield (
-            f"user {text!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
-            f"--null {columns.user}={text} --on-bad drop"
+            f"user {user!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
+            f"--null {column}={user} --on-bad drop"
         )
-    vocabularies: dict[str, Vocabulary] = {"user": built.users, "item": built.items}
-    for role, vocabulary in vocabularies.items():
-        for found in _PERHAPS_NULL:
-            if (row := vocabulary.row(found)) is not None and (role, found) != ("user", text):
-                events = f" with {counts[row] / counts.sum():.1%} of the events" if role == "user" else ""
-                yield (
-                    f"{found!r} is an id of column {names[role]!r}{events}; if it stands for no value, "
-                    f"leave it out with --null {names[role]}={found} --on-bad drop"
-                )
-
-
-def _alike(ids: pl.Series, column: str) -> Iterator[str]:
-    """Ids that were one, or several, before an export."""
-    if ids.dtype != pl.String:
-        return
-    bare = ids.str.strip_chars()
-    padded = ids.filter((ids != bare) & bare.is_in(ids.implode()))
-    if len(padded):
-        first = padded.min()
-        yield (
-            f"ids of column {column!r} differ in blanks alone, such as {first!r}, and count as different "
-            "ones; remove the blanks from the log"
-        )
-    rounded = ids.filter(ids.str.contains(r"^\d[.,]\d+E\+\d+$"))
-    if len(rounded):
-        yield (
-            f"ids of column {column!r} such as {rounded.min()!r} were rounded by a spreadsheet, so that "
-            "several may be one; export the log without it"
-        )
-
-
-def _has_unused_returns(ingested: IngestedSource) -> bool:
-    if ingested.columns.quantity is not None or ingested.columns.weight is not None:
-        return False
-    return any(_holds_returns(table) for _, table in ingested.source.parts)
-
-
-def _holds_returns(table: Table) -> bool:
-    with readable(table.path):
-        dtype = table.frame.collect_schema().get(_QUANTITY, pl.Null())
-        if not (dtype.is_numeric() or dtype == pl.String):
-            return False
-        quantity = pl.col(_QUANTITY).cast(pl.Float64, strict=False)
-        returns = table.frame.filter(quantity <= 0).select(_QUANTITY).head(1).collect(engine="streaming")
-    return not returns.is_empty()

@@ -92,10 +92,10 @@ class FormatSettings(FileFormat):
     without a value is missing.
     """
 
-    list_separator: Annotated[str, Option("Between the values of a list in CSV; detected if not given.")] = ""
+    list_separator: Annotated[str, Option("Between the values of a list in CSV: | if not given.")] = ""
     decimal: Annotated[
-        Literal["auto", ".", ","], Option("The decimal mark of numbers in CSV (auto: by their look).")
-    ] = "auto"
+        Literal[".", ","], Option("The decimal mark of numbers in CSV: the point, or ','.")
+    ] = "."
     nulls: Annotated[
         tuple[str, ...],
         Option(

@@ -4,7 +4,7 @@ import json
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,17 +13,15 @@ import pytest
 from turret.data.errors import ColumnError, DataError
 from turret.data.features import Bag, Feature, Features, trigrams
 from turret.data.preparing.encoding import (
-    DecimalMark,
+    are_lists,
     as_numbers,
     days,
     encode,
     json_lists,
-    list_separator,
     numbers,
-    truth_values,
     without_nulls,
 )
-from turret.data.preparing.feature_readings import FeatureReadings, read_features
+from turret.data.preparing.feature_readings import read_features
 from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table
 from turret.data.reading.columns import Role
 from turret.data.reading.schema import FeatureColumns, FormatSettings
@@ -31,55 +29,25 @@ from turret.data.reading.tables import ROW, Malformed, Table
 
 
 @pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        (["1.5", "2", None], [1.5, 2.0, None]),
-        (["1.299,00 €", "15,90 €"], [1299.0, 15.9]),
-        (["$1,299.00", "$15.90"], [1299.0, 15.9]),
-        (["15,90", "3"], [15.9, 3.0]),
-        (["0,125"], [0.125]),
-        (["1,299", "12"], [1299.0, 12.0]),
-        (["1,299,000"], [1299000.0]),
-        (["1\u202f299,5"], [1299.5]),
-        (["CHF 1'299.50", "12"], [1299.5, 12.0]),
-        (["12 %", "-3%"], [12.0, -3.0]),
-        (["1e3"], [1000.0]),
-        (["12,34,5", "7"], [None, 7.0]),
-        (["big", "7"], [None, 7.0]),
-    ],
-)
-def test_numbers_are_read_as_shops_write_them(texts: list[str | None], expected: list[float | None]) -> None:
-    assert numbers(pl.Series("price", texts))[0].to_list() == expected
-
-
-@pytest.mark.parametrize(
     ("texts", "decimal", "expected"),
     [
+        (["1.5", "2", None], ".", [1.5, 2.0, None]),
+        (["1.299,00 €", "15,90 €"], ",", [1299.0, 15.9]),
+        (["$1,299.00", "$15.90"], ".", [1299.0, 15.9]),
+        (["1,299", "12"], ".", [1299.0, 12.0]),
         (["1,299"], ",", [1.299]),
-        (["1.299"], ",", [1299.0]),
         (["1.299", "2.5"], ",", [1299.0, None]),
-        (["1,299"], ".", [1299.0]),
+        (["1\u202f299,5"], ",", [1299.5]),
+        (["CHF 1'299.50", "12"], ".", [1299.5, 12.0]),
+        (["12 %", "-3%"], ".", [12.0, -3.0]),
+        (["1e3"], ".", [1000.0]),
+        (["12,34,5", "7", "big"], ".", [None, 7.0, None]),
     ],
 )
-def test_a_decimal_mark_that_is_given_is_taken(
-    texts: list[str], decimal: DecimalMark, expected: list[float | None]
+def test_numbers_are_read_as_shops_write_them(
+    texts: list[str | None], decimal: str, expected: list[float | None]
 ) -> None:
-    assert numbers(pl.Series("price", texts), decimal)[0].to_list() == expected
-
-
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        (["Yes", "no", None], [True, False, None]),
-        (["Ja", "NEIN"], [True, False]),
-        (["yes", "nein"], None),
-        (["yes"], None),
-        (["a", "b"], None),
-    ],
-)
-def test_pairs_of_words_are_truth_values(texts: list[str | None], expected: list[bool | None] | None) -> None:
-    found = truth_values(pl.Series(texts))
-    assert (None if found is None else found.to_list()) == expected
+    assert numbers(pl.Series("price", texts), decimal).to_list() == expected
 
 
 @pytest.mark.parametrize(
@@ -103,20 +71,20 @@ def test_dates_are_days_since_1970(values: list[object], expected: list[float] |
 
 
 @pytest.mark.parametrize(
-    ("texts", "expected"),
+    ("texts", "separator", "expected"),
     [
-        (["a|b", "b|c", "a|c"], "|"),
-        (["red, blue", "blue, green", "green, red"], ","),
-        (["a;b", "b;a", "a;b;c", "c;a"], ";"),
-        (['["a", "b"]', "[]", None], "json"),
-        (["Matrix, The", "Godfather, The", "Alien"], None),
-        (["Home, Garden", "Home, Garden", "Toys"], None),
-        (["a", "b", "a"], None),
-        ([None], None),
+        (["a|b", "b|c", "a|c"], "|", True),
+        (["red, blue", "blue, green", "green, red"], ",", True),
+        (['["a", "b"]', "[]", None], "|", True),
+        (["Matrix, The", "Godfather, The", "Alien"], ",", False),
+        (["a", "b", "a"], "|", False),
+        ([None], "|", False),
     ],
 )
-def test_a_separator_parts_values_that_come_back(texts: list[str | None], expected: str | None) -> None:
-    assert list_separator(pl.Series(texts, dtype=pl.String)) == expected
+def test_a_separator_parts_values_that_come_back(
+    texts: list[str | None], separator: str, expected: bool
+) -> None:
+    assert are_lists(pl.Series(texts, dtype=pl.String), separator) == expected
 
 
 def test_lists_in_json_or_of_python_are_parsed() -> None:
@@ -133,13 +101,19 @@ def test_texts_for_no_value_are_missing() -> None:
 COUNT = 40
 
 
+class Readings(NamedTuple):
+    frame: pl.DataFrame
+    chosen: FeatureColumns
+    note: str | None
+
+
 def _read(
     frame: pl.DataFrame,
     chosen: FeatureColumns = FeatureColumns(),  # noqa: B008
     role: Role = "item",
     **settings: Any,
-) -> FeatureReadings:
-    return read_features(frame, chosen, Path("shop/items.csv"), role, FormatSettings(**settings))
+) -> Readings:
+    return Readings(*read_features(frame, chosen, Path("shop/items.csv"), role, FormatSettings(**settings)))
 
 
 def _column(values: list[Any]) -> pl.DataFrame:
@@ -151,12 +125,11 @@ def _column(values: list[Any]) -> pl.DataFrame:
     ("values", "kinds"),
     [
         (["red", "blue", "green"], [("category", "column")]),
-        (["1.299,00 €", "15,90 €"], [("number", "column")]),
+        (["$1,299.00", "$15.90"], [("number", "column")]),
         ([1.5, 2.5], [("number", "column")]),
         ([True, False], [("category", "column")]),
         (["yes", "no"], [("category", "column")]),
         (["red|blue", "blue", "red"], [("multi", "column")]),
-        (["red, blue", "blue, green", "green, red"], [("multi", "column")]),
         (['["red"]', '["red", "blue"]'], [("multi", "column")]),
         ([["red"], ["blue"]], [("multi", "column")]),
         (["2024-01-05", "2024-06-01"], [("category", "column_month"), ("number", "column_days")]),
@@ -194,26 +167,12 @@ def test_an_age_in_years_is_a_number_and_a_genre_may_be_a_list() -> None:
     frame = pl.DataFrame(
         {
             "age": [str(20 + row % 30) for row in range(COUNT)],
-            "genre": ["Drama", "War, Drama", "War", "Art"] * 10,
+            "genre": ["Drama", "War | Drama", "War", "Drama|Art"] * 10,
         }
     )
     readings = _read(frame)
     assert readings.chosen.by_kind() == [("multi", "genre"), ("number", "age")]
     assert readings.frame["genre"][1].to_list() == ["War", "Drama"]
-
-
-def test_codes_of_a_column_of_names_are_no_quantities() -> None:
-    types = ["Vest", "Bra", "Top", "Sock"] * 10
-    frame = pl.DataFrame(
-        {"type": types, "department": [{"Vest": 253, "Bra": 306, "Top": 9, "Sock": 1}[one] for one in types]}
-    )
-    readings = _read(frame.with_columns(section_no=pl.lit(16) + pl.col("department") % 3))
-    assert readings.chosen.category == ("type", "department", "section_no")
-    assert readings.notes[1:] == [
-        "items.csv: column 'section_no' is called like an id, so it is read as a category; --item-number "
-        "reads it as a number",
-        "items.csv: column 'department' numbers the values of 'type', so it is read as a category",
-    ]
 
 
 def test_a_column_that_is_named_or_ignored_leaves_the_guesses_of_the_others() -> None:
@@ -229,8 +188,6 @@ def test_a_column_that_is_named_or_ignored_leaves_the_guesses_of_the_others() ->
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        (["12 €", "$15", "7 £"], "prices in several currencies, $ and £ and €"),
-        (["https://shop.example/1", None], "links"),
         ([None], "no value"),
         (["x", "x"], "one value only"),
         ([{"a": 1}], "nested records"),
@@ -239,57 +196,35 @@ def test_a_column_that_is_named_or_ignored_leaves_the_guesses_of_the_others() ->
     ],
 )
 def test_a_column_that_is_left_out_has_its_reason(values: list[Any], reason: str) -> None:
-    (note,) = _read(_column(values)).notes
+    note = _read(_column(values)).note
+    assert note is not None
     assert f"left out: column ({reason}); name them yourself with" in note
 
 
-def test_prices_beside_a_few_other_texts_are_numbers_and_the_others_are_counted() -> None:
-    readings = _read(_column([*(f"{number}.5" for number in range(COUNT - 1)), "on request"]))
-    assert readings.chosen.number == ("column",)
-    assert "1 of 40 values are none, such as 'on request', and missing" in readings.notes[1]
+def test_named_numbers_are_read_from_dates_and_prices() -> None:
+    frame = pl.DataFrame({"since": ["1970-01-02", "-"], "price": ["1,50 €", "NULL"]})
+    readings = _read(frame, FeatureColumns(number=("since", "price")), decimal=",")
+    assert readings.frame.to_dict(as_series=False) == {"since": [1.0, None], "price": [1.5, None]}
 
 
-def test_named_numbers_are_read_from_words_dates_and_prices() -> None:
-    frame = pl.DataFrame({"new": ["yes", "no"], "since": ["1970-01-02", "-"], "price": ["1,50", "NULL"]})
-    readings = _read(frame, FeatureColumns(number=("new", "since", "price")))
-    assert readings.frame.to_dict(as_series=False) == {
-        "new": [1.0, 0.0],
-        "since": [1.0, None],
-        "price": [1.5, None],
-    }
-    assert [note.partition(" is read")[2] for note in readings.notes] == [
-        " as 1 and 0 ('yes' is True)",
-        " as dates, in days since 1970",
-        " as the number 1.5; --decimal '.' reads a point as the decimal mark",
-    ]
-
-
-def test_texts_for_no_value_of_one_column_leave_the_others_and_their_effect_is_said() -> None:
+def test_texts_for_no_value_of_one_column_leave_the_others() -> None:
     frame = pl.DataFrame({"stock": ["0", "5", "-"], "size": ["0", "0", "4"]})
     chosen = FeatureColumns(number=("stock", "size"))
     everywhere, own = (_read(frame, chosen, nulls=nulls) for nulls in (("0", "-"), ("size=0",)))
     assert everywhere.frame["stock"].to_list() == [None, 5, None]
     assert own.frame.to_dict(as_series=False) == {"stock": [0, 5, None], "size": [None, None, 4]}
-    sentence = "column {!r} has no value in {} rows by --null; --null COLUMN=TEXT is of one column alone"
-    assert everywhere.notes == [f"items.csv: {sentence.format(*one)}" for one in (("stock", 1), ("size", 2))]
-    assert own.notes == [f"items.csv: {sentence.format('size', 2)}"]
 
 
-def test_a_named_number_that_is_none_is_an_error_with_its_file_and_two_remedies() -> None:
+def test_a_named_number_that_is_none_is_an_error_with_its_file_and_remedies() -> None:
     with pytest.raises(ColumnError, match=r"shop/items\.csv: column 'price' holds 'much', .*--null"):
         _read(pl.DataFrame({"price": ["1", "much"]}), FeatureColumns(number=("price",)))
 
 
-def test_a_column_that_is_called_like_an_id_is_guessed_as_a_category_and_said() -> None:
+def test_a_column_that_is_called_like_an_id_is_guessed_as_a_category() -> None:
     frame = pl.DataFrame({name: [1, 2] * 20 for name in ("brand_id", "shelfCode", "grid", "stock")})
     readings = _read(frame)
     assert readings.chosen.category == ("brand_id", "shelfCode")
     assert readings.chosen.number == ("grid", "stock")
-    assert readings.notes[1:] == [
-        f"items.csv: column {name!r} is called like an id, so it is read as a category; --item-number reads "
-        "it as a number"
-        for name in ("brand_id", "shelfCode")
-    ]
     many = pl.DataFrame({"supplier_id": [number // 1.5 for number in range(COUNT)]})
     assert _read(many).chosen.by_kind() == []
 
@@ -373,8 +308,8 @@ def _shown_fields(
     entries: EntityTable, ids: list[str], names: tuple[str, ...] | None = None, chosen: FeatureColumns = NONE
 ) -> dict[str, list[Any]]:
     frame = entries.aligned(ids)
-    readings = read_features(frame, chosen, entries.path, "item", FormatSettings())
-    return fields(frame, names, readings, entries)
+    read, chosen, _ = read_features(frame, chosen, entries.path, "item", FormatSettings())
+    return fields(frame, names, read, chosen, entries)
 
 
 def _table(frame: pl.DataFrame, is_text: bool = False, malformed: Malformed | None = None) -> EntityTable:

@@ -368,27 +368,13 @@ def test_items_without_an_event_are_counted(
     assert sentence in found
 
 
-RETURNS = "user_id,item_id,timestamp,quantity\n1,a,1,3\n1,b,2,-1\n"
-
-
-def test_returns_that_nobody_asked_to_drop_are_said(warn: Warn) -> None:
-    sentence = (
-        "column 'quantity' holds values of zero and below and is not used; "
-        "--quantity quantity drops such rows as returns"
-    )
-    assert sentence in warn(RETURNS)
-
-
 def test_a_user_who_may_be_nobody_is_said(warn: Warn) -> None:
     others = "".join(f"{user},a,{user}\n" for user in range(40))
-    text = HEADER + others + "".join(f"NA,{item},{item}\n" for item in range(60)) + "7,n/a,1\n"
-    sentences = warn(text)[1:3]
-    assert [sentence.partition(";")[0] for sentence in sentences] == [
-        "user 'NA' has 59.4% of the events",
-        "'n/a' is an id of column 'item_id'",
-    ]
-    assert sentences[0].endswith("leave them out with --null user_id=NA --on-bad drop")
-    nulls = {"format__nulls": ["user_id=NA", "item_id=n/a"], "on_bad": "drop"}
+    text = HEADER + others + "".join(f"NA,{item},{item}\n" for item in range(60))
+    sentence = warn(text)[1]
+    assert sentence.startswith("user 'NA' has 60.0% of the events")
+    assert sentence.endswith("leave them out with --null user_id=NA --on-bad drop")
+    nulls = {"format__nulls": ["user_id=NA"], "on_bad": "drop"}
     assert not any("stands for" in sentence for sentence in warn(text, **nulls))
     with pytest.raises(
         ColumnError, match=r"--null 'usr=NA': no file has a column 'usr'; the columns are user_id"
@@ -409,11 +395,6 @@ def test_a_stated_decimal_mark_is_that_of_weights_and_quantities(
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ("u1,a,1\nu1 ,b,2\n", "ids of column 'user_id' differ in blanks alone, such as 'u1 ', and count as"),
-        (
-            "1,1.23457E+12,1\n1,b,2\n",
-            "ids of column 'item_id' such as '1.23457E+12' were rounded by a spread",
-        ),
         ("1,a,7\n1,b,7\n", "all events have one time, so their order is that of the file"),
         ("1,a,7\n2,b,8\n", "the split leaves no event for the test"),
     ],
@@ -430,15 +411,6 @@ def test_users_whom_their_file_lacks_are_counted(warn: Warn, tmp_path: Path) -> 
     assert any(
         one.startswith(sentence) for one in warn(HEADER + "1,a,1\n2,b,2\n", users=tmp_path / "users.csv")
     )
-
-
-def test_ids_and_times_that_are_read_otherwise_than_written_are_said(warn: Warn) -> None:
-    assert "the ids of column 'user_id' print as floats, and are read as whole numbers: 7 for 7.0" in warn(
-        HEADER + "1.0,a,1\n2.0,a,2\n"
-    )
-    seconds = "".join(f"1,a,{time}\n" for time in (1_700_000_001, -2_000_000_000))
-    sentence = "the times are from 1906-08-16 to 2023-11-14; those before 1990 or in the future may be of"
-    assert f"{sentence} wrong clocks" in warn(HEADER + seconds, columns__time_unit="seconds")
 
 
 def test_targets_that_can_not_be_hit_are_counted(warn: Warn) -> None:
