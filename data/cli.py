@@ -53,8 +53,7 @@ def fetch(
         print(f"{without_credentials(name)} is in {fetch_prepared(name, target)}")
         return
     folder = fetch_dataset(name, target, base_url)
-    dataset = DATASETS[name]
-    print(f"{dataset.title} is in {folder}\nchecksums: {dataset.checksum_source}\nterms: {dataset.terms}")
+    print(f"{DATASETS[name].title} is in {folder}\nterms: {DATASETS[name].terms}")
 
 
 @app.command()

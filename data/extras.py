@@ -1,8 +1,7 @@
 """Optional packages: the extra that installs a missing module, and entries that installed packages add."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from operator import attrgetter
 from pathlib import Path
@@ -87,15 +86,13 @@ def registry(
 ) -> dict[str, Entry]:
     """Return our entries and those of the entry points of `group`, by name.
 
-    All are instances of `base`, or subclasses of it if they `are_classes`. Raises `error`, naming the entry
-    point and its package, as `load` does, and when an entry has no name or that of another.
+    All are instances of `base`, or subclasses of it if they `are_classes`. Raises `error` as `load` does, and
+    when an entry has the name of another.
     """
     entries = {name(entry): entry for entry in ours}
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
         entry = load(point, base, error, are_classes)
-        with _naming(point, error):
-            key = name(entry)
-        if key in entries:
+        if (key := name(entry)) in entries:
             raise error(
                 f"two entries of {group} are named {key!r}; uninstall the package of {describe(point)}"
             )
@@ -106,16 +103,12 @@ def registry(
 def load(point: EntryPoint, base: type, error: type[TurretError], is_class: bool = False) -> Any:
     """Import the object of an entry point: an instance of `base`, or a subclass of it if it `is_class`.
 
-    Raises `error`, naming the entry point and its package, when the import fails, gives another object, or a
-    class that lacks a method.
+    Raises `error`, naming the entry point and its package, for another object.
     """
-    with _naming(point, error):
-        loaded = point.load()
+    loaded = point.load()
     if not (isinstance(loaded, type) and issubclass(loaded, base) if is_class else isinstance(loaded, base)):
         expected = f"a subclass of {base.__name__}" if is_class else f"of the type {base.__name__}"
         raise error(f"{describe(point)} is {loaded!r}, not {expected}; update or uninstall its package")
-    if is_class and (missing := ", ".join(sorted(getattr(loaded, "__abstractmethods__", ())))):
-        raise error(f"{describe(point)} doesn't define {missing}; update or uninstall its package")
     return loaded
 
 
@@ -137,14 +130,3 @@ def describe(point: EntryPoint) -> str:
     """Name an entry point, its object, its group and its package."""
     package = f" of the package {point.dist.name}" if point.dist else ""
     return f"entry point {point.name!r} ({point.value}) of {point.group}{package}"
-
-
-@contextmanager
-def _naming(point: EntryPoint, error: type[TurretError]) -> Iterator[None]:
-    try:
-        yield
-    except (Exception, SystemExit) as cause:  # a package's import may raise anything
-        reason = str(cause) if isinstance(cause, TurretError) else repr(cause)
-        raise error(
-            f"{describe(point)} can't be loaded: {reason}; update or uninstall its package"
-        ) from cause

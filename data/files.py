@@ -1,6 +1,5 @@
 """Files: arrays, folders that appear whole or not at all, locks, and work on several in order."""
 
-import ctypes
 import fcntl
 import glob
 import os
@@ -189,7 +188,7 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
 
     When the block raises, the folder is removed and `target` is unchanged; after a crash, the next call for
     `target` removes the folder. An existing `target` is refused with a `DataError`, or replaced if
-    `overwrite` is given: at once where the file system can exchange two folders, else by two renames.
+    `overwrite` is given, by two renames.
     """
     if target.exists() and not overwrite:
         raise _existing(target)
@@ -199,7 +198,7 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
         yield fresh
         if not (overwrite and target.exists()):
             _rename(fresh, target)
-        elif not exchange(fresh, target):  # else `fresh` is the old folder now
+        else:
             old = fresh.with_suffix(".old")
             target.rename(old)
             fresh.rename(target)
@@ -269,18 +268,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
-
-
-def exchange(first: Path, second: Path) -> bool:
-    """Give each of two files or folders the name of the other, atomically; False where that is impossible.
-
-    Linux has the call, for ext4, XFS, Btrfs and tmpfs; network file systems and other systems mostly lack it.
-    """
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    if rename is None:
-        return False
-    names = (bytes(first.absolute()), bytes(second.absolute()))
-    return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)

@@ -113,7 +113,6 @@ class Manifest(_Record):
     columns: Columns
     settings: dict[str, Any]
     sources: dict[str, FileHash]
-    filters: dict[str, Any]
     bad_rows: list[BadRows]
     removed: list[Removed]
     time: Time

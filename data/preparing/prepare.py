@@ -225,7 +225,6 @@ def _manifest(
         else ingested.columns.model_copy(update={"time": None}),
         settings=json.loads(text_without_credentials(config.model_dump_json())),
         sources=sources,
-        filters=config.filters.model_dump(mode="json"),
         bad_rows=ingested.bad_rows,
         removed=[*ingested.events.removed, *built.removed],
         time=Time(

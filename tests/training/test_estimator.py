@@ -372,12 +372,7 @@ def test_its_loss_and_its_sampler_train(shop: PreparedData, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("point", "sentence"),
     [
-        ("gone = dwarves:Gone", r"entry point 'gone' \(dwarves:Gone\) of turret.losses of the package dw"),
-        ("even = dwarves:EvenConfig", "not a subclass of LossSettings"),
-        (
-            "nameless = dwarves:NamelessConfig",
-            r"NamelessConfig needs a name, as in kind: Literal\['my_kind'\]",
-        ),
+        ("even = dwarves:EvenConfig", r"\(dwarves:EvenConfig\) of .*, not a subclass of LossSettings"),
         (
             "tree = turret.training.losses.hierarchical:HierarchicalSoftmaxConfig",
             "two entries of turret.losses are named 'hierarchical_softmax'",

@@ -86,7 +86,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     items = torch.from_numpy(vectors)
     save_tensors(work / "model.safetensors", model.state_dict())
     scoring = run.experiment.tower.scoring
-    filters = FilterSettings.model_validate(data.manifest.filters)
+    filters = FilterSettings.model_validate(data.manifest.settings["filters"])
     return BundleContents(
         version=version,
         user_tower=user_tower_onnx(model),
