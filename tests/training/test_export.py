@@ -186,7 +186,8 @@ def test_the_bundle_says_which_kinds_the_data_keeps(
 ) -> None:
     without_tracing(exported.folder, monkeypatch)
     filters = {"kind_weights": {"view": 1, "buy": 5}, "default_kind": "view"}
-    manifest = exported.data.manifest.model_copy(update={"filters": filters})
+    settings = {**exported.data.manifest.settings, "filters": filters}
+    manifest = exported.data.manifest.model_copy(update={"settings": settings})
     data = replace(exported.data, manifest=manifest)
     stated = Bundle.open(export(exported.run, data, tmp_path / "bundles", "kinds")).manifest
     assert (stated.kinds, stated.default_kind) == (("view", "buy"), "view")
