@@ -166,9 +166,8 @@ class EventFiles:
 class UnsortedEvents(Protocol):
     """The events of a log, wherever they lie; users and items are numbers in the order of their discovery."""
 
-    @property
-    def columns(self) -> dict[str, DTypeLike]:
-        """The types of the columns of `data.events.event_arrays.Events`."""
+    columns: dict[str, DTypeLike]
+    """The types of the columns of `Events`."""
 
     def __len__(self) -> int: ...
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,12 @@ from turret.data.events.dropped_rows import (
     UNREADABLE_WEIGHT,
     WRONG_CLOCK,
 )
-from turret.data.events.event_arrays import Events
-from turret.data.events.ids import as_keys, float_texts, id_key, id_verdicts, refuse_lists
+from turret.data.events.event_arrays import PIECE, EventFiles, Events
+from turret.data.events.ids import IdInterner, as_keys, float_texts, id_key, id_verdicts, refuse_lists
 from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
 from turret.data.manifest import BadRows, Columns, Removed
 from turret.data.reading.queries import ORDER
-from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, nulls_of
+from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
 from turret.data.reading.times import TimeReader, choose_reader, read_positions
 from turret.data.vocabulary import ID_LENGTH
@@ -36,7 +37,6 @@ _FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
 _IDS = ("user", "item")
 _SAMPLE = 1000
 _KINDS = 10  # shown in a message
-_PIECE = 1 << 20  # rows in which kinds are looked for at a time
 
 
 @dataclass(frozen=True)
@@ -141,19 +141,18 @@ def validate(
     settings: ColumnSettings,
     filters: FilterSettings,
     catalog: pl.Series | None,
-    nulls: Sequence[str] = NULLS,
-    list_separator: str = "|",
-    decimal: str = ".",
+    form: FormatSettings = FormatSettings(),  # noqa: B008
 ) -> Log:
     """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
 
-    `nulls` are the texts that are no ids (`nulls_of`), `list_separator` is between negatives that are no
-    list, and `decimal` the mark of weights and quantities.
-    Raises ColumnError when columns differ in type between parts, or don't fit their role.
+    `form` has the texts that are no ids, the separator of negatives that are no list, and the decimal mark of
+    weights and quantities. Raises ColumnError when columns differ in type between parts, or don't fit their
+    role.
     """
+    nulls = form.nulls
     own_nulls = {role: nulls_of(nulls, name) for role, name in columns if role in _IDS}
     names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
-    raw = _with_points(_raw(parts, names), decimal)
+    raw = _with_points(_raw(parts, names), form.decimal)
     with readable(parts[0][1].path):
         time = (
             read_positions(ROW)
@@ -161,7 +160,7 @@ def validate(
             else choose_reader(raw, "raw_time", columns.time, settings)
         )
         float_ids = _float_ids(raw, columns, own_nulls)
-    raw = one_row_an_item(raw, columns, own_nulls["item"], list_separator)
+    raw = one_row_an_item(raw, columns, own_nulls["item"], form.list_separator or "|")
     schema = raw.collect_schema()
     kind = _kind(columns, filters, nulls)
     weight = _weight(columns, schema, filters, kind)
@@ -229,7 +228,7 @@ def refuse_absent_kinds(
     for _, table in parts:
         kinds = table.frame.select(pl.col(columns.kind).cast(pl.String).str.strip_chars())
         with readable(table.path):
-            for rows in kinds.collect_batches(chunk_size=_PIECE, engine="streaming"):
+            for rows in kinds.collect_batches(chunk_size=PIECE, engine="streaming"):
                 found.update(dict(rows.to_series().drop_nulls().value_counts().iter_rows()))
                 absent -= found.keys()
                 if not absent:
@@ -345,3 +344,28 @@ def _bad(
             (pl.col("quantity") <= 0, "return (quantity not above 0)"),
         ]
     return [*verdicts, *bad_labels(columns)]
+
+
+def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series, Counter[str], Counter[int]]:
+    """Read `log` in pieces, and write its events into the folder `work`, in the order of the source.
+
+    Returns the events, the distinct ids (Int64 or String) of users and of items, which are numbered in the
+    order of their discovery, the number of other rows by verdict, and of events by label. Raises SourceError
+    when the source can't be read completely.
+    """
+    schema = log.frame.collect_schema()
+    interners = [IdInterner(schema[role]) for role in _IDS]
+    verdicts, labels = Counter[str](), Counter[int]()
+    with EventFiles(work / "log", log.columns()) as files, ThreadPoolExecutor(len(_IDS)) as pool:
+        for rows in log.pieces(PIECE):
+            if rows[VERDICT].null_count() < rows.height:
+                verdicts.update(dict(rows[VERDICT].drop_nulls().value_counts().iter_rows()))
+                rows = rows.filter(pl.col(VERDICT).is_null())
+            if log.has_labels:
+                labels.update(dict(rows[LABEL].value_counts().iter_rows()))
+            futures = [
+                pool.submit(one.numbers, rows[role]) for one, role in zip(interners, _IDS, strict=True)
+            ]
+            users, items = (future.result() for future in futures)
+            files.write(log.events(rows, users, items))
+    return files, interners[0].ids, interners[1].ids, verdicts, labels

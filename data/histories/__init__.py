@@ -1,3 +1,3 @@
 """Events sorted by user and time, filtered, and split into parts."""
 
-__all__ = ["build_histories", "joined_logs", "partition"]
+__all__ = ["histories", "partition"]

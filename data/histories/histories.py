@@ -1,19 +1,30 @@
-"""The histories of all users in files, read by blocks of users."""
+"""The histories of all users in files, read by blocks of users, and the filters that need the whole log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
-from turret.data.events.event_arrays import PIECE, EventFiles, Events
+from turret.data.errors import ConfigurationError, EmptyDataError
+from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events, UnsortedEvents, stable_order
+from turret.data.events.events import Log
+from turret.data.events.ids import vocabulary
 from turret.data.files import map_ordered
+from turret.data.histories.negatives import NegativeFiles
+from turret.data.manifest import Removed
 from turret.data.ranges import groups
+from turret.data.reading.schema import Duplicates, FilterSettings
+from turret.data.vocabulary import Vocabulary
 
 Result = TypeVar("Result")
+Mask = NDArray[np.bool_]
+Core = tuple[Mask, Mask]
+"""The rows of users, bool [U], and of items, bool [N], that are kept; events between them are kept."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,8 @@ class Histories:
     `files` hold items, times and, where the log has them, weights and parts. `offsets` int64 [U + 1] are the
     bounds of the users, each of whom has an event; `first` and `last` are the earliest and the latest time.
     `splits` int64 [U, 2] are as in `data.prepared.PreparedData` if the source states the parts, else None.
+    Every item has an event or a negative; `negatives` counts those in the files of
+    `data.histories.negatives`, None for a log without labels.
     """
 
     files: EventFiles
@@ -49,6 +62,10 @@ class Histories:
     first: int | float
     last: int | float
     splits: NDArray[np.int64] | None
+    users: Vocabulary = field(default_factory=lambda: Vocabulary([]))
+    items: Vocabulary = field(default_factory=lambda: Vocabulary([]))
+    removed: tuple[Removed, ...] = ()
+    negatives: int | None = None
 
     def __len__(self) -> int:
         return len(self.files)
@@ -98,3 +115,172 @@ def count_true(is_before: NDArray[np.bool_], offsets: NDArray[np.int64]) -> NDAr
     """Return offsets[u] plus the number of true values of user u, int64 [U]."""
     counts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(is_before, dtype=np.int64)])
     return offsets[:-1] + counts[offsets[1:]] - counts[offsets[:-1]]
+
+
+def build_histories(
+    log: Log,
+    events: UnsortedEvents,
+    user_ids: pl.Series,
+    item_ids: pl.Series,
+    filters: FilterSettings,
+    folder: Path,
+    work: Path,
+    keep_items: bool = False,
+    change: Change | None = None,
+) -> Histories:
+    """Sort and filter the events of a log, and write their arrays into `folder`.
+
+    Users and items of `events` are positions in `user_ids` and `item_ids`, the distinct ids. `change` is
+    applied to each sorted block before the filters; `work` is a folder for temporary files. Users and, unless
+    `keep_items`, items without remaining events are dropped, and the others get new rows. Raises
+    EmptyDataError naming the filter that leaves nothing.
+    """
+    has_positions = log.time.kind == "position"
+    if filters.duplicates == "exact" and has_positions:
+        raise ConfigurationError(
+            'duplicates = "exact" compares times, but the events are in file order; use "first" or "last"'
+        )
+    if filters.duplicates == "strongest" and not log.has_weights:
+        raise ConfigurationError(
+            'duplicates = "strongest" compares weights; name their column with --weight, or give '
+            "filters.kind_weights"
+        )
+
+    def filtered(block: Events) -> Events:
+        block = block if change is None else change(block)
+        return (
+            block if filters.duplicates == "keep" else block.take(distinct_events(block, filters.duplicates))
+        )
+
+    count = len(events)
+    columns = events.columns if log.has_labels else _without(events.columns, "labels")
+    users, user_rows = vocabulary(user_ids, log.user_dtype, log.is_text)
+    items, item_rows = vocabulary(item_ids, log.item_dtype, log.is_text)
+    blocks = events.by_user(user_rows, item_rows, work, filtered)
+    if filters.min_user_events == filters.min_item_events == 1 and not log.has_labels:
+        histories = write_histories(blocks, folder, _without(columns, "users", "parts"), has_positions)
+        sorted_events, histories = len(histories), replace(histories, users=users, items=items)
+    else:
+        histories = write_histories(blocks, work / "all", _without(columns, "users"), has_positions)
+        sorted_events, histories = len(histories), replace(histories, users=users, items=items)
+        histories = _filter_core(histories, filters, folder, has_positions, keep_items)
+    if filters.duplicates == "keep":
+        return histories
+    # Negatives are rows of the sorted events too, which are divided after the filters.
+    duplicates = Removed(filter=f"duplicates = {filters.duplicates}", events=count - sorted_events)
+    return replace(histories, removed=(duplicates, *histories.removed))
+
+
+def _without(columns: dict[str, DTypeLike], *names: str) -> dict[str, DTypeLike]:
+    return {name: dtype for name, dtype in columns.items() if name not in names}
+
+
+def _filter_core(
+    histories: Histories, filters: FilterSettings, folder: Path, has_positions: bool, keep_items: bool
+) -> Histories:
+    """Write the histories of the users and items that have enough events into `folder`."""
+    core = k_core(histories, len(histories.items), filters.min_user_events, filters.min_item_events)
+    name = f"min_user_events = {filters.min_user_events}, min_item_events = {filters.min_item_events}"
+    if filters.min_user_events == filters.min_item_events == 1:
+        name = "users without an event"  # they have negatives alone
+    if not core[0].any():
+        raise EmptyDataError(f"the filter {name} leaves none of {len(histories):,} events; loosen it")
+    if keep_items:
+        core = (core[0], np.ones_like(core[1]))
+    users, items = (np.cumsum(is_kept, dtype=np.int32) - 1 for is_kept in core)
+
+    def cut(block: Block) -> Events:
+        events = replace(block.events, users=block.first + block.events.users)
+        return events.take(_kept(core, block)).renumbered(users, items)
+
+    blocks = (events for events in histories.by_block(cut) if len(events))
+    columns = _without(histories.files.columns, "parts", "labels")
+    user_ids, item_ids = _select(histories.users, core[0]), _select(histories.items, core[1])
+    if "labels" not in histories.files.columns:
+        kept = write_histories(blocks, folder, columns, has_positions)
+        removed = [Removed(filter=name, events=len(histories) - len(kept))]
+        return replace(kept, users=user_ids, items=item_ids, removed=tuple(removed))
+    with NegativeFiles(folder, "weights" in columns) as files:
+        kept = write_histories(files.without(blocks), folder, columns, has_positions)
+    lost = len(histories) - len(kept) - files.count - files.after - files.equal
+    removed = [Removed(filter=name, events=lost)] if lost else []
+    return replace(
+        kept, users=user_ids, items=item_ids, removed=(*removed, *files.removed()), negatives=files.count
+    )
+
+
+def _select(ids: Vocabulary, is_kept: Mask) -> Vocabulary:
+    return Vocabulary(ids.ids(np.flatnonzero(is_kept)))  # type: ignore[arg-type]
+
+
+def distinct_events(events: Events, policy: Duplicates) -> Mask:
+    """Mask all but one of a user's events with an item: bool [E], for events that are in order.
+
+    "first" and "last" keep the oldest and the newest event; "strongest" keeps that of the largest weight, the
+    newest of equal ones; "exact" keeps one of those at the same time.
+    Negatives are no events, and are kept.
+    """
+    if events.labels is not None:
+        kept: Mask = events.labels == 0
+        chosen = np.flatnonzero(~kept)
+        kept[chosen] = distinct_events(replace(events.take(chosen), labels=None), policy)
+        return kept
+    keys: list[NDArray[Any]] = [events.users, events.items]
+    if policy == "exact":
+        keys.append(events.times)
+    ranks = []  # of weights: integers are sorted faster
+    if policy == "strongest" and events.weights is not None:
+        ranks = [np.unique(events.weights, return_inverse=True)[1]]
+    order = stable_order([*keys, *ranks])  # stable: duplicates stay in order of time
+    is_new = np.zeros(len(order), dtype=bool)
+    is_new[:1] = True
+    for key in keys:
+        is_new[1:] |= key[order][1:] != key[order][:-1]
+    is_kept, is_last = np.zeros(len(order), dtype=bool), policy in ("last", "strongest")
+    is_kept[order] = np.append(is_new[1:], [True] * bool(len(order))) if is_last else is_new
+    return is_kept
+
+
+def k_core(histories: Histories, item_count: int, min_user_events: int, min_item_events: int) -> Core:
+    """Return the users and items with enough events, filtered repeatedly until all have enough.
+
+    Dropping an item shortens histories and dropping a user makes items rarer; the largest set that meets both
+    conditions does not depend on the order of application. The minima are one or more. Negatives count as
+    events of neither, but an item that has no event stays where one is enough.
+    """
+    core = np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(item_count, dtype=bool)
+    while True:
+        users, items = _count(histories, core, min_item_events > 1)
+        # Dropped events are not counted, so the core only shrinks.
+        smaller = users >= min_user_events, items >= min_item_events
+        if all(np.array_equal(*masks) for masks in zip(smaller, core, strict=True)):
+            return core
+        core = smaller
+
+
+def _kept(core: Core, block: Block) -> Mask:
+    """Return the mask of the events of a block that are kept, bool [E]."""
+    return core[0][block.users][block.events.users] & core[1][block.events.items]
+
+
+def _count(
+    histories: Histories, core: Core, events_of_items: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count the events that `core` keeps of every user and of every item, by row.
+
+    Of items also the negatives, unless `events_of_items`.
+    """
+
+    def count(block: Block) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        rows = block.events.take(_kept(core, block))
+        events = rows if rows.labels is None else rows.take(rows.labels == 1)
+        users = np.bincount(events.users, minlength=len(block.offsets) - 1)
+        counted = events if events_of_items else rows
+        return users, np.bincount(counted.items, minlength=len(core[1]))
+
+    users: list[NDArray[np.int64]] = []
+    items = np.zeros(len(core[1]), dtype=np.int64)
+    for of_users, of_items in histories.by_block(count):
+        users.append(of_users)
+        items += of_items
+    return np.concatenate(users), items

@@ -1,7 +1,7 @@
 """Negatives, the items that a user did not choose, beside the event in whose place they were offered."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,25 +13,16 @@ from turret.data.files import ArrayFile
 from turret.data.manifest import Removed
 
 
-@dataclass(frozen=True)
-class Placed:
-    """M negatives, sorted by the event that each belongs to: its position int64 [M] among the E `events`.
-
-    Of the others, `after` come after the last event of their user, and `equal` are the item of their event.
-    """
-
-    events: Events
-    positions: NDArray[np.int64]
-    negatives: Events
-    after: int
-    equal: int
-
-
-def placed(rows: Events) -> Placed:
+def placed(rows: Events) -> tuple[Events, Events, NDArray[np.int64], int, int]:
     """Divide sorted `rows` with labels, of which at least one is an event, into events and negatives.
 
     A negative belongs to an event of its user and part: the next one in order, or the newest one if only that
     is at the same time. So no event has a negative from a later time.
+
+    Returns:
+        the E events; M negatives, sorted by the event that each belongs to; the positions of these events
+        among the E, int64 [M]; the number of other negatives that come after the last event of their user;
+        and the number of those that are the item of their event.
     """
     assert rows.labels is not None
     chosen = rows.labels == 1
@@ -48,12 +39,12 @@ def placed(rows: Events) -> Placed:
     is_equal = is_placed & (events.items[positions.clip(0, last)] == negatives.items)
     kept = np.flatnonzero(is_placed & ~is_equal)
     kept = kept[np.argsort(positions[kept], kind="stable")]
-    return Placed(
-        events=replace(events, labels=None),
-        positions=positions[kept],
-        negatives=negatives.take(kept),
-        after=int((~is_placed).sum()),
-        equal=int(is_equal.sum()),
+    return (
+        replace(events, labels=None),
+        negatives.take(kept),
+        positions[kept],
+        int((~is_placed).sum()),
+        int(is_equal.sum()),
     )
 
 
@@ -91,19 +82,16 @@ class NegativeFiles:
     def without(self, blocks: Iterable[Events]) -> Iterator[Events]:
         """Yield the events of sorted blocks of rows with labels, and write their negatives."""
         for rows in blocks:
-            block = placed(rows)
-            self._write(block)
-            yield block.events
-
-    def _write(self, block: Placed) -> None:
-        counts: NDArray[Any] = np.bincount(block.positions, minlength=len(block.events))
-        self._offsets.write(self.count + np.cumsum(counts, dtype=np.int64))
-        self._items.write(block.negatives.items)
-        if self._weights is not None and block.negatives.weights is not None:
-            self._weights.write(block.negatives.weights)
-        self.count += len(block.negatives)
-        self.after += block.after
-        self.equal += block.equal
+            events, negatives, positions, after, equal = placed(rows)
+            counts: NDArray[Any] = np.bincount(positions, minlength=len(events))
+            self._offsets.write(self.count + np.cumsum(counts, dtype=np.int64))
+            self._items.write(negatives.items)
+            if self._weights is not None and negatives.weights is not None:
+                self._weights.write(negatives.weights)
+            self.count += len(negatives)
+            self.after += after
+            self.equal += equal
+            yield events
 
     def removed(self) -> list[Removed]:
         """Return the rows that are negatives of no event."""

@@ -4,7 +4,6 @@
 by user and, within a user, by part and time.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,25 +60,23 @@ def time_cuts(times: NDArray[Any], validation_fraction: float, test_fraction: fl
     return validation_from, test_from
 
 
-@dataclass(frozen=True)
-class Partition:
-    """`splits` int64 [U, 2] as in `data.prepared.PreparedData`, and their summary for the manifest."""
-
-    splits: NDArray[np.int64]
-    summary: manifest.Split
-
-
 def partition(
     histories: Histories, settings: LastSplit | TimeSplit | FilesSplit | QuerySplit, time: TimeReader
-) -> Partition:
+) -> tuple[NDArray[np.int64], manifest.Split]:
     """Split histories into train, validation and test.
+
+    Returns `splits` int64 [U, 2] as in `data.prepared.PreparedData`, and their summary for the manifest.
 
     Raises ConfigurationError for a split by time of a log without times, and EmptyDataError when no events
     remain for training.
     """
     offsets = histories.offsets
     if isinstance(settings, LastSplit):
-        splits, rule = last_out(offsets), _last_rule()
+        splits = last_out(offsets)
+        rule = (
+            "each user's last event is the test and the one before it validation; "
+            f"users with fewer than {MINIMUM_EVENTS_TO_SPLIT} events keep all in train"
+        )
     elif isinstance(settings, TimeSplit):
         splits, rule = _by_time(histories, settings, time)
     elif isinstance(settings, QuerySplit):
@@ -95,14 +92,7 @@ def partition(
         events=dict(zip(PARTS, lengths.sum(axis=0).tolist(), strict=True)),
         users=dict(zip(PARTS, (lengths > 0).sum(axis=0).tolist(), strict=True)),
     )
-    return Partition(splits, summary)
-
-
-def _last_rule() -> str:
-    return (
-        "each user's last event is the test and the one before it validation; "
-        f"users with fewer than {MINIMUM_EVENTS_TO_SPLIT} events keep all in train"
-    )
+    return splits, summary
 
 
 def _by_time(histories: Histories, settings: TimeSplit, time: TimeReader) -> tuple[NDArray[np.int64], str]:

@@ -6,19 +6,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
+from numpy.typing import DTypeLike, NDArray
+
 from turret.data.configuration import override
-from turret.data.errors import ConfigurationError
+from turret.data.errors import ConfigurationError, DataError
 from turret.data.events.dropped_rows import PrepareReport, describe_dropped
-from turret.data.histories.build_histories import build_histories
-from turret.data.histories.joined_logs import joined_logs
+from turret.data.events.event_arrays import PIECE, EventFiles, Events, stable_order
+from turret.data.events.events import Log
+from turret.data.events.ids import as_keys
+from turret.data.histories.histories import build_histories
 from turret.data.manifest import BadRows, Manifest, Removed
 from turret.data.prepared import PreparedData
-from turret.data.preparing.ingest import ingest_source, shared_columns
-from turret.data.preparing.prepare import complete, new_prepared_folder, one_writer
+from turret.data.preparing.prepare import (
+    IngestedSource,
+    complete,
+    ingest_source,
+    new_prepared_folder,
+    one_writer,
+    shared_columns,
+)
 from turret.data.progress import progress
 from turret.data.reading.open_source import entity_files, open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.stores import LocalCopies, Place, local_copies
+from turret.data.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -71,23 +84,117 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
             ingested = ingest_source(config, Path(work), copies, is_continued=True)
             advance(1)
-            count = len(ingested.events.events)
-            events, log = joined_logs(old, ingested.events, ingested.log, Path(work))
-            built = build_histories(events, log, config.filters, folder, Path(work))
-            known = len(old.event_items) + count - len(built.histories)
-            removed = [Removed(filter="events that the data had already", events=known)] if known else []
-            built = replace(built, removed=removed)
+            count = len(ingested.events)
+            joined = _joined(old, ingested, Path(work))
+            # Logs with positions for times have no equal events.
+            change = _as_they_are if ingested.log.time.kind == "position" else _without_known
+            histories = build_histories(*joined, config.filters, folder, Path(work), change=change)
+            known = len(old.event_items) + count - len(histories)
+            removed = (Removed(filter="events that the data had already", events=known),) if known else ()
+            histories = replace(histories, removed=removed)
             advance(1)
-        report = complete(folder, target, config, ingested, built, copies)
+        report = complete(folder, target, config, ingested, histories, copies)
         manifest = _manifest(old.manifest, report.manifest)
         manifest.save(folder)
         advance(1)
     new = manifest.counts.events - old.manifest.counts.events
-    lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in ingested.events.removed)
+    lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in ingested.removed)
     dropped = ""
-    if ingested.bad_rows or ingested.events.removed:
-        dropped = describe_dropped(ingested.bad_rows, ingested.events.removed)
+    if ingested.bad_rows or ingested.removed:
+        dropped = describe_dropped(ingested.bad_rows, ingested.removed)
     return AppendReport(replace(report, manifest=manifest), count + lost, new, count - new, dropped)
+
+
+def _joined(
+    old: PreparedData, ingested: IngestedSource, work: Path
+) -> tuple[Log, EventFiles, pl.Series, pl.Series]:
+    """Join the events of `old` (`labels` 0) with those of another log (`labels` 1), in files in `work`.
+
+    Returns the log that both are, its events, and the ids of its users and items. Raises DataError where the
+    two differ in the kind of their times, or in having weights.
+    """
+    log, events, kind = ingested.log, ingested.events, old.manifest.time.kind
+    if log.time.kind != kind:
+        raise DataError(
+            f"the times of {old.folder} are of the kind {kind!r}, those of {log.path} {log.time.kind!r} "
+            f"({log.time.note}); name the column with --time, or its unit with --time-unit"
+        )
+    if log.has_weights != old.manifest.has_weights:
+        raise DataError(
+            f"{old.folder} has {'' if old.manifest.has_weights else 'no '}weights, and {log.path} the "
+            "opposite; name their column with --weight in both, or in neither"
+        )
+    users, user_rows = _united(old.users, ingested.user_ids)
+    items, item_rows = _united(old.item_ids, ingested.item_ids)
+    times = np.promote_types(old.times.dtype, np.dtype(log.columns()["times"]))
+    columns: dict[str, DTypeLike] = {**log.columns(), "times": times, "labels": np.int8}
+    # In the order of a file, all new events come last.
+    later = len(old.event_items) if kind == "position" else 0
+    assert isinstance(events, EventFiles)
+    with EventFiles(work / "joined", columns) as files:
+        for first in range(0, len(old.event_items), PIECE):
+            files.write(_old_events(old, slice(first, first + PIECE)))
+        for first in range(0, len(events), PIECE):
+            last = min(first + PIECE, len(events))
+            added = Events(**events.read(first, last)).renumbered(user_rows, item_rows)
+            labels = np.ones(len(added), dtype=np.int8)
+            files.write(replace(added, times=added.times + later, labels=labels))
+    events.remove()
+    log = replace(log, user_dtype=users.dtype, item_dtype=items.dtype, is_text=False)
+    return log, files, users, items
+
+
+def _old_events(old: PreparedData, piece: slice) -> Events:
+    items = np.asarray(old.event_items[piece])
+    positions = np.arange(piece.start, piece.start + len(items))
+    return Events(
+        users=(np.searchsorted(old.offsets, positions, side="right") - 1).astype(np.int32),
+        items=items,
+        times=np.asarray(old.times[piece]),
+        weights=None if old.weights is None else np.asarray(old.weights[piece]),
+        labels=np.zeros(len(items), dtype=np.int8),
+    )
+
+
+def _united(before: Vocabulary, keys: pl.Series) -> tuple[pl.Series, NDArray[np.int32]]:
+    """The ids of the data in the order of its rows, then the new ones; and the position of each of `keys`."""
+    old = pl.Series("id", before.ids(range(len(before))))
+    if before.kind == "integer" and keys.dtype == pl.String:
+        integers = as_keys(keys, pl.Int64())
+        keys = integers if len(integers) == len(keys) else keys
+    dtype = pl.Int64() if before.kind == "integer" and keys.dtype == pl.Int64 else pl.String()
+    old, new = (series.cast(dtype).rename("id") for series in (old, keys))
+    every = pl.concat([old, new]).unique(maintain_order=True)
+    numbered = every.to_frame().with_row_index("row")
+    rows = new.to_frame().join(numbered, on="id", how="left", maintain_order="left")["row"]
+    return every, rows.to_numpy().astype(np.int32)
+
+
+def _as_they_are(events: Events) -> Events:
+    return replace(events, labels=None)
+
+
+def _without_known(events: Events) -> Events:
+    return replace(events.take(~_known(events)), labels=None)
+
+
+def _known(events: Events) -> NDArray[np.bool_]:
+    """Mask the events of the other log that the data has already, bool [E].
+
+    Of n equal ones as many are known as the data has, up to n.
+    """
+    assert events.labels is not None
+    order = stable_order([events.users, events.times, events.items, events.labels])
+    is_added = events.labels[order] == 1
+    keys = events.users[order], events.times[order], events.items[order]
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = np.any([np.diff(key) != 0 for key in keys], axis=0)
+    group = np.cumsum(is_first) - 1
+    of_data = np.bincount(group, weights=~is_added).astype(np.int64)
+    number = np.arange(len(order)) - np.flatnonzero(is_first)[group] - of_data[group]
+    known = np.empty(len(order), dtype=np.bool_)
+    known[order] = is_added & (number < of_data[group])
+    return known
 
 
 def _configuration(

@@ -5,46 +5,54 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+import polars as pl
 
-from turret.data.errors import DataError, text_without_credentials
-from turret.data.events.dropped_rows import PrepareReport
-from turret.data.features import Features, VectorRows, text_of
+from turret.data.errors import ColumnError, DataError, EmptyDataError, text_without_credentials
+from turret.data.events.dropped_rows import (
+    UNKNOWN_ITEM,
+    CheckedRows,
+    PrepareReport,
+    bad_row_lines,
+    describe_dropped,
+    names_of,
+    refuse_bad_rows,
+)
+from turret.data.events.event_arrays import UnsortedEvents
+from turret.data.events.events import Log, read_events, refuse_absent_kinds, validate
+from turret.data.events.ids import as_keys
+from turret.data.events.labels import check_labels
+from turret.data.features import Features
 from turret.data.files import new_folder, save_array, try_lock
-from turret.data.histories.build_histories import BuiltHistories, build_histories
-from turret.data.histories.partition import Partition, partition
+from turret.data.histories.histories import Histories, build_histories
+from turret.data.histories.partition import partition
 from turret.data.manifest import (
     MANIFEST,
+    BadRows,
+    Columns,
     Counts,
     FeatureSummary,
-    FileHash,
     Manifest,
+    Removed,
     Time,
     fingerprint,
     hash_all,
     hash_files,
 )
-from turret.data.prepared import ColdItems
-from turret.data.preparing.encoding import encode, raw_features
-from turret.data.preparing.feature_readings import read_features
-from turret.data.preparing.ingest import IngestedSource, ingest_source, refuse_unknown_nulls
-from turret.data.preparing.item_catalog import EntityTable, fields, refuse_own_id
+from turret.data.preparing.catalogs import EntityTable, malformed_rows, read_entity_table, write_catalogs
 from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnings
-from turret.data.preparing.query_features import share_grams
-from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note, vector_feature
-from turret.data.progress import LOGGER, counted, progress
-from turret.data.reading.columns import Role
-from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
-from turret.data.reading.tables import EXAMPLES
+from turret.data.progress import LOGGER, progress
+from turret.data.reading.columns import choose_columns
+from turret.data.reading.open_source import open_source
+from turret.data.reading.schema import ColumnSettings, PrepareConfig, has_own_nulls
+from turret.data.reading.tables import EXAMPLES, Source
 from turret.data.stores import LocalCopies, local_copies
-from turret.data.vocabulary import Id, Vocabulary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,8 +66,8 @@ def prepare(
     The log is read once, in pieces, and sorted on disk: memory holds pieces, the ids of users and items and
     some numbers of each, and, for a split by fractions of time, the times. Files in object stores are copied
     to a hidden folder beside `target` first. With `engine`, the master of a Spark cluster or "local", Spark
-    reads and sorts the log into the same output; its workers share the files of the source and the parent
-    folder of `target` with this process. A `target` that another command writes is waited for.
+    sorts the log into the same output; its workers share the parent folder of `target` with this process. A
+    `target` that another command writes is waited for.
 
     Raises DataError: for columns that do not exist, for bad rows unless they are to be dropped, when nothing
     is left, when `target` exists and `overwrite` is false, and as `data.spark.session.spark_session` does.
@@ -74,14 +82,20 @@ def prepare(
         # The work folder is removed with the other one.
         with tempfile.TemporaryDirectory(dir=folder) as work, _session(engine) as session:
             ingested = ingest_source(config, Path(work), copies, session)
-            refuse_unknown_nulls(config.format.nulls, ingested.source)
+            _refuse_unknown_nulls(config.format.nulls, ingested.source)
             advance(1)
-            keep_items = config.queries is not None
-            built = build_histories(
-                ingested.events, ingested.log, config.filters, folder, Path(work), keep_items
+            histories = build_histories(
+                ingested.log,
+                ingested.events,
+                ingested.user_ids,
+                ingested.item_ids,
+                config.filters,
+                folder,
+                Path(work),
+                keep_items=config.queries is not None,
             )
             advance(1)
-        report = complete(folder, target, config, ingested, built, copies)
+        report = complete(folder, target, config, ingested, histories, copies)
         report.manifest.save(folder)
         advance(1)
     return report
@@ -95,152 +109,186 @@ def _session(engine: str | None) -> "AbstractContextManager[SparkSession | None]
     return spark_session(engine)
 
 
+@dataclass(frozen=True)
+class IngestedSource:
+    """A source with its columns, its validated rows, and its events in the order of the source.
+
+    Users and items of `events` are positions in `user_ids` and `item_ids`, the distinct ids (Int64 or
+    String). `bad_events` are the bad rows of the events, `bad_rows` those of all files.
+    """
+
+    source: Source
+    columns: Columns
+    log: Log
+    events: UnsortedEvents
+    user_ids: pl.Series
+    item_ids: pl.Series
+    items: EntityTable | None
+    users: EntityTable | None
+    bad_events: list[BadRows]
+    bad_rows: list[BadRows]
+    removed: list[Removed]
+
+
+def ingest_source(
+    config: PrepareConfig,
+    work: Path,
+    copies: LocalCopies,
+    session: "SparkSession | None" = None,
+    is_continued: bool = False,
+) -> IngestedSource:
+    """Open, validate and read the source, by Polars or a session of Spark; `work` is a folder for events.
+
+    A source that continues a log (`is_continued`) need not have events of every kind. Raises BadRowsError for
+    bad rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
+    `open_source`, `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
+    """
+    source = open_source(config, work, copies)
+    settings = _column_settings(config.columns, source.columns)
+    try:
+        columns = choose_columns(settings, shared_columns(source), str(source.parts[0][1].path))
+    except ColumnError as error:
+        raise ColumnError(f"{error}{_other_ways(source)}") from None
+    if not is_continued:
+        refuse_absent_kinds(source.parts, columns, config.filters)
+    nulls = config.format.nulls
+    items = read_entity_table(source.items, settings.item_id, columns.item, "item", nulls)
+    users = read_entity_table(source.users, settings.user_id, columns.user, "user", nulls)
+    catalog = None if items is None else items.ids
+    log = validate(source.parts, columns, settings, config.filters, catalog, config.format)
+    events: UnsortedEvents
+    if session is None:
+        events, user_ids, item_ids, verdicts, labels = read_events(log, work)
+    else:
+        from turret.data.spark.read_by_spark import read_by_spark
+
+        events, user_ids, item_ids, verdicts, labels = read_by_spark(session, log, work)
+    if config.queries is not None and catalog is not None:
+        # Every answer is ranked, also one that no query has.
+        item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
+    bad_rows, removed = log.dropped_rows(verdicts)
+    malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
+    in_events = [*malformed, *bad_rows]
+    entities = [entries for entries in (items, users) if entries is not None]
+    bad_rows = [*in_events, *(bad for entries in entities for bad in entries.bad_rows)]
+    ingested = IngestedSource(
+        source, columns, log, events, user_ids, item_ids, items, users, in_events, bad_rows, removed
+    )
+    _refuse(ingested, config, labels)
+    return ingested
+
+
+def _refuse(ingested: IngestedSource, config: PrepareConfig, labels: Counter[int]) -> None:
+    columns, items, bad_rows = ingested.columns, ingested.items, ingested.bad_rows
+    stated = [
+        f"null {role}"
+        for role in ("user", "item")
+        if has_own_nulls(config.format.nulls, getattr(columns, role))
+    ]
+    files = list(dict.fromkeys(table.path for _, table in ingested.source.parts))
+    checked = [CheckedRows(files, len(ingested.events), ingested.bad_events, stated)]
+    checked += [entries.checked for entries in (items, ingested.users) if entries is not None]
+    known = ""
+    if items is not None and any(bad.kind == UNKNOWN_ITEM for bad in bad_rows):
+        known = f"the ids of {items.path} are such as {', '.join(map(repr, items.ids.head(EXAMPLES)))}"
+    if len(ingested.events) or config.on_bad == "error":
+        refuse_bad_rows(checked, config.on_bad, known)
+    if not len(ingested.events):
+        reasons = describe_dropped(bad_rows, ingested.removed)
+        lines = [f"no row of {ingested.log.path} is an event: {reasons}", *bad_row_lines(bad_rows), known]
+        raise EmptyDataError("\n".join(filter(None, lines)))
+    if ingested.log.has_labels:
+        check_labels(labels, columns)
+
+
+def _other_ways(source: Source) -> str:
+    """Say where else the columns of events may be, for the end of a sentence."""
+    ways = ""
+    nested = sorted({name for _, table in source.parts for name in table.nested_columns()})
+    if nested:
+        ways += f"; further ones are nested in {', '.join(nested)}: flatten it, to a row for each record"
+    if all(table.has_header for _, table in source.parts):
+        ways += "; if its first line is a row and no header, give --no-header"
+    if source.unread:
+        ways += (
+            f"; {names_of(source.unread)} beside it may have the events: name that file, or first join the "
+            "files that have them together"
+        )
+    return ways
+
+
+def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
+    """Raise ColumnError for an entry COLUMN=TEXT of a column that no file of the source has."""
+    tables = [*(table for _, table in source.parts), source.items, source.users]
+    existing = dict.fromkeys(name for table in tables if table is not None for name in table.columns())
+    for entry in nulls:
+        name, is_named, _ = entry.partition("=")
+        if is_named and name not in existing:
+            raise ColumnError(
+                f"--null {entry!r}: no file has a column {name!r}; the columns are {', '.join(existing)}"
+            )
+
+
+def _column_settings(settings: ColumnSettings, defaults: ColumnSettings | None) -> ColumnSettings:
+    """Fill unnamed columns with those of a known source."""
+    if defaults is None:
+        return settings
+    filled = {name: value for name, value in defaults.model_dump().items() if getattr(settings, name) is None}
+    if settings.in_file_order:
+        filled.pop("time", None)
+    return settings.model_copy(update=filled)
+
+
+def shared_columns(source: Source) -> list[str]:
+    """Return the columns that all parts have, in the order of the first part."""
+    first, *others = [table.columns() for _, table in source.parts]
+    return [name for name in first if all(name in columns for columns in others)]
+
+
 def complete(
     folder: Path,
     target: Path,
     config: PrepareConfig,
     ingested: IngestedSource,
-    built: BuiltHistories,
+    histories: Histories,
     copies: LocalCopies,
 ) -> PrepareReport:
     """Split the histories in `folder`, and write everything beside them but the manifest."""
-    parts = partition(built.histories, config.split, ingested.log.time)
-    save_array(folder / "offsets.npy", built.histories.offsets)
-    save_array(folder / "splits.npy", parts.splits)
-    user_features, item_features, notes = _write_catalogs(folder, config, ingested, built, parts.splits)
-    has_times, has_kinds = ingested.log.time.kind == "timestamp", ingested.columns.kind is not None
-    repeats = count_repeats(built, parts.splits, has_times, has_kinds)
-    sources = {
-        copies.named(path.as_posix()): hashed for path, hashed in hash_all(ingested.source.files).items()
-    }
-    manifest = _manifest(folder, config, ingested, built, parts, user_features, item_features, sources)
-    shares = {"repeat_share": repeats.share, "visit_repeat_share": repeats.in_visit}
-    manifest = manifest.model_copy(update=shares)
-    warnings = tuple(map(copies.named, (*notes, *prepare_warnings(ingested, built, repeats))))
-    return PrepareReport(target, manifest, warnings)
-
-
-def _write_catalogs(
-    folder: Path,
-    config: PrepareConfig,
-    ingested: IngestedSource,
-    built: BuiltHistories,
-    splits: NDArray[np.int64],
-) -> tuple[Features, Features, list[str]]:
-    """Encode and write vocabularies, features and fields.
-
-    Returns the features of users and items, and a sentence on each choice.
-    """
-    source, none = ingested.source, FeatureColumns()
-    user_columns = (config.user_features or none).over(source.user_features or none)
-    item_columns = (config.item_features or none).over(source.item_features or none)
-    notes: list[str] = []
-    words = config.queries is not None and config.queries.words
-    read = partial(_entity_columns, settings=config.format, notes=notes, words=words)
-    users, _, _ = read(ingested.users, built.users, user_columns, "user", field_names=())
-    items, answers, cold = read(ingested.items, built.items, item_columns, "item", field_names=config.fields)
-    if config.queries is not None:
-        is_train = splits[:, 0] > built.histories.offsets[:-1]
-        texts = [*map(text_of, built.users.ids(range(len(built.users))))]
-        users, items = share_grams(users, items, texts, is_train, words)
-    cold.save(folder)
-    built.users.save(folder / "users.json")
-    built.items.save(folder / "items.json")
-    users.save(folder / "user_features")
-    items.save(folder / "item_features")
-    text = json.dumps({"fields": answers}, ensure_ascii=False, allow_nan=False)
-    (folder / "catalogue.json").write_text(text, encoding="utf-8")
-    return users, items, notes
-
-
-def _entity_columns(
-    entries: EntityTable | None,
-    vocabulary: Vocabulary,
-    chosen: FeatureColumns,
-    role: Role,
-    settings: FormatSettings,
-    field_names: tuple[str, ...] | None,
-    notes: list[str],
-    words: bool,
-) -> tuple[Features, dict[str, list[object]], ColdItems]:
-    """Read the features and fields of the rows of `vocabulary`, and those of the items without an event."""
-    count = len(vocabulary)
-    known = [*map(str, vocabulary.ids(range(count)))]
-    cold: list[Id] = []
-    vectors: dict[str, VectorRows] = {}
-    if entries is None:
-        features, answers, others = Features(count, (), {}), {}, ColdItems()
-    else:
-        refuse_own_id(chosen, entries, role)
-        cold = entries.without_event(vocabulary) if role == "item" else []
-        frame = entries.aligned([*known, *map(str, cold)])
-        if absent := count - int(entries.ids.is_in(known).sum()):  # in a log, only users can be
-            notes.append(
-                f"{entries.path.name}: {absent:,} of {counted(count, role)} of the log are not in it, and "
-                f"have no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
-            )
-        read, chosen, note = read_features(frame, chosen, entries.path, role, settings)
-        notes += [note] if note else []
-        features = encode(read.head(count), chosen, words)
-        columns = fields(frame, field_names, read, chosen, entries)
-        answers = {name: values[:count] for name, values in columns.items()}
-        later = {name: values[count:] for name, values in columns.items()}
-        others = ColdItems(cold, raw_features(read.tail(len(cold)), chosen), later)
-        for kind, name in chosen.by_kind():
-            if kind == "vector":
-                vectors[name] = column_vectors(frame[name], entries.path)
-    for name, path in chosen.vector_files().items():
-        vectors[name] = file_vectors(path, [*known, *map(str, cold)], role)
-    for name, rows in vectors.items():
-        own = rows.part(slice(count))
-        features = features.with_vector(vector_feature(name, own), own)
-        others.vectors[name] = rows.part(slice(count, None))
-        notes.append(missing_note(name, own, role))
-    if not cold or entries is None:
-        return features, answers, ColdItems()
-    note = f"{entries.path.name}: {len(cold):,} of {counted(count + len(cold), 'item')} have no event"
-    if not features.features:
-        notes.append(f"{note} and no features, so no model can rank them, and they are left out")
-        return features, answers, ColdItems()
-    notes.append(f"{note}; a model whose item tower reads features recommends them, others leave them out")
-    return features, answers, others
-
-
-def _manifest(
-    folder: Path,
-    config: PrepareConfig,
-    ingested: IngestedSource,
-    built: BuiltHistories,
-    parts: Partition,
-    user_features: Features,
-    item_features: Features,
-    sources: dict[str, FileHash],
-) -> Manifest:
-    histories, kind = built.histories, ingested.log.time.kind
+    time, columns = ingested.log.time, ingested.columns
+    splits, split = partition(histories, config.split, time)
+    save_array(folder / "offsets.npy", histories.offsets)
+    save_array(folder / "splits.npy", splits)
+    user_features, item_features, notes = write_catalogs(
+        folder, config, ingested.source, ingested.items, ingested.users, histories, splits
+    )
+    repeats = count_repeats(histories, splits, time.kind == "timestamp", columns.kind is not None)
+    sources = hash_all(ingested.source.files)
     files = hash_files(folder)
-    return Manifest(
-        counts=Counts(events=len(histories), users=len(built.users), items=len(built.items)),
-        columns=ingested.columns
-        if config.queries is None
-        else ingested.columns.model_copy(update={"time": None}),
+    manifest = Manifest(
+        counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),
+        columns=columns if config.queries is None else columns.model_copy(update={"time": None}),
         settings=json.loads(text_without_credentials(config.model_dump_json())),
-        sources=sources,
+        sources={copies.named(path.as_posix()): hashed for path, hashed in sources.items()},
         bad_rows=ingested.bad_rows,
-        removed=[*ingested.events.removed, *built.removed],
+        removed=[*ingested.removed, *histories.removed],
         time=Time(
-            kind=kind,
-            unit="milliseconds" if kind == "timestamp" else None,
+            kind=time.kind,
+            unit="milliseconds" if time.kind == "timestamp" else None,
             first=histories.first,
             last=histories.last,
         ),
-        split=parts.summary,
+        split=split,
         has_weights=ingested.log.has_weights,
-        negatives=built.negatives,
+        negatives=histories.negatives,
+        repeat_share=repeats.share,
+        visit_repeat_share=repeats.in_visit,
         user_features=_summaries(user_features),
         item_features=_summaries(item_features),
         files=files,
-        fingerprint=fingerprint(files, kind),
+        fingerprint=fingerprint(files, time.kind),
     )
+    warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats)
+    return PrepareReport(target, manifest, tuple(map(copies.named, (*notes, *warnings))))
 
 
 def _summaries(features: Features) -> list[FeatureSummary]:

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from turret.data.events.dropped_rows import names_of
 from turret.data.events.event_arrays import Events
-from turret.data.histories.build_histories import BuiltHistories
-from turret.data.preparing.ingest import IngestedSource
+from turret.data.events.events import Log
+from turret.data.histories.histories import Histories
+from turret.data.manifest import Columns
 from turret.data.ranges import distinct
 from turret.data.reading.queries import ORDER
+from turret.data.reading.tables import Source
 
 VISIT_GAP = 30 * 60_000
 """The milliseconds without an event of a user that end a visit: the half hour of web analytics."""
@@ -38,7 +40,7 @@ class Repeats:
 
 
 def count_repeats(
-    built: BuiltHistories, splits: NDArray[np.int64], has_times: bool, has_kinds: bool
+    histories: Histories, splits: NDArray[np.int64], has_times: bool, has_kinds: bool
 ) -> Repeats:
     """Count the repeats of a log; `splits` as in `data.prepared.PreparedData`.
 
@@ -46,11 +48,11 @@ def count_repeats(
     visit, as with sessions for users or with numbers for times, unless kinds of events tell a funnel.
     """
     gap = VISIT_GAP if has_times else -math.inf
-    counts = built.histories.by_block(
+    counts = histories.by_block(
         lambda block: repeats_of(block.events, splits[block.users] - block.start, gap)
     )
     uses, visited, later, targets, repeated = np.sum(list(counts), axis=0).tolist()
-    events = len(built.histories)
+    events = len(histories)
     if not has_kinds and later < _LEAST_LATER * events:
         visited = events
     return Repeats((visited - uses) / events, 1.0 - visited / events, targets, repeated)
@@ -86,19 +88,21 @@ def repeats_of(events: Events, splits: NDArray[np.int64], gap: float) -> tuple[i
 _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
 
 
-def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: Repeats) -> Iterator[str]:
-    """Yield one sentence per warning."""
-    is_log = ingested.columns.time != ORDER
+def prepare_warnings(
+    source: Source, log: Log, columns: Columns, histories: Histories, repeats: Repeats
+) -> Iterator[str]:
+    """Yield one sentence per choice and per surprise."""
+    is_log = columns.time != ORDER
     if is_log:
-        yield f"time: {ingested.log.time.note}"
-    for _, table in ingested.source.parts:
+        yield f"time: {log.time.note}"
+    for _, table in source.parts:
         if len(table.files) > 1:
             first, *_, last = (file.relative_to(table.path).as_posix() for file in table.files)
             yield f"{table.path}: {len(table.files):,} parts by the numbers in their names, {first} to {last}"
-    if ingested.source.unread:
-        yield f"not read: {names_of(ingested.source.unread)}"
+    if source.unread:
+        yield f"not read: {names_of(source.unread)}"
     if is_log:
-        yield from _odd(ingested, built)
+        yield from _odd(histories, columns.user)
     if not repeats.targets:
         yield "the split leaves no event for the test, so no model can be evaluated; " + (
             "choose another --split" if is_log else "give more queries, or their parts by --query-split"
@@ -112,7 +116,7 @@ def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: R
         where = "an earlier visit of their user" if repeats.in_visit else "their user"
         policy = (
             "strongest, which keeps the event of the largest weight"
-            if ingested.log.has_weights
+            if log.has_weights
             else "first, which keeps only first uses"
         )
         yield (
@@ -124,19 +128,19 @@ def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: R
         )
 
 
-def _odd(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
+def _odd(histories: Histories, user_column: str) -> Iterator[str]:
     """A time that orders nothing, and a user who may be nobody."""
-    if built.histories.first == built.histories.last and len(built.histories) > len(built.users):
+    if histories.first == histories.last and len(histories) > len(histories.users):
         yield (
             "all events have one time, so their order is that of the file; if this is the time of an export, "
             "name another column with --time"
         )
-    counts = np.diff(built.histories.offsets)
+    counts = np.diff(histories.offsets)
     most = int(counts.argmax())
     share = float(counts[most] / counts.sum())
     if share >= max(_LARGE_SHARE, _LARGE_RATIO / len(counts)):
-        user, column = built.users.id(most), ingested.columns.user
+        user = histories.users.id(most)
         yield (
             f"user {user!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
-            f"--null {column}={user} --on-bad drop"
+            f"--null {user_column}={user} --on-bad drop"
         )

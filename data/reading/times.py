@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 import polars as pl
 
 from turret.data.errors import ColumnError
@@ -43,9 +42,9 @@ class TimeReader:
     """The conversion of the order column to numbers.
 
     `value` is Int64 milliseconds since 1970 (UTC) for a timestamp, Int64 or Float64 for a number, and null
-    where the column is null or does not parse. `note` describes the format, `doubts` has a sentence on each
-    loss. `per_second` is the number of units of a numeric timestamp per second, else None. `likely` are the
-    bounds in milliseconds: times outside are those of wrong clocks.
+    where the column is null or does not parse. `note` describes the format. `per_second` is the number of
+    units of a numeric timestamp per second, else None. `likely` are the bounds in milliseconds: times outside
+    are those of wrong clocks.
     """
 
     kind: Literal["timestamp", "number", "position"]
@@ -53,7 +52,6 @@ class TimeReader:
     note: str
     per_second: int | None = None
     likely: tuple[int, int] | None = None
-    doubts: tuple[str, ...] = ()
 
 
 def read_positions(row: str) -> TimeReader:
@@ -128,8 +126,8 @@ def _milliseconds(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame) -> TimeReader:
     """Set the bounds of likely times if most of `frame` are likely."""
     bounds = likely_times()
-    share = frame.select(reader.value.is_between(*bounds).mean()).collect(engine="streaming").item()
-    return replace(reader, likely=bounds) if (share or 0.0) >= _MIN_LIKELY else reader
+    share = _value(frame, reader.value.is_between(*bounds).mean()) or 0.0
+    return replace(reader, likely=bounds) if share >= _MIN_LIKELY else reader
 
 
 def _number_reader(
@@ -138,38 +136,39 @@ def _number_reader(
     is_integer = dtype.is_integer()
     # Narrower integers would overflow in milliseconds.
     value = value.cast(pl.Int64 if is_integer else pl.Float64, strict=False)
-    finite = value if is_integer else value.filter(value.is_finite())
-    survey = _survey(frame, finite, is_integer)
-    doubts = _precision(frame, finite, name, survey)
-    if settings.time_unit != "auto":
-        units: list[str] = [settings.time_unit]
-    elif sum(survey.shares.values()) >= _MIN_SHARE:
-        units = list(survey.shares)
-    elif _holds(frame, _are_dates(finite)):
-        note = f"{name!r} holds dates written as numbers, such as 20240501"
-        reader = TimeReader("timestamp", _from_digits(value), note, doubts=doubts)
-        return _without_wrong_clocks(reader, frame)
-    else:
-        units = ["number"]
-    if units[0] == "number":
-        finite = value if is_integer else pl.when(value.is_finite()).then(value)
-        number = finite.cast(pl.Int64 if survey.is_whole else pl.Float64, strict=False)
-        return TimeReader("number", number, f"{name!r} holds plain numbers", doubts=doubts)
-    is_likely = settings.time_unit == "auto" and survey.likely >= _MIN_LIKELY
+    finite = value if is_integer else pl.when(value.is_finite()).then(value)
+    shares: dict[str, float] = {settings.time_unit: 1.0}
+    likely = 0.0
+    if settings.time_unit == "auto":
+        shares, likely = _unit_shares(frame, finite)
+        if sum(shares.values()) < _MIN_SHARE:
+            # The first rows nearly always decide.
+            if all(_value(part, _are_dates(finite)) for part in (frame.head(_SAMPLE), frame)):
+                note = f"{name!r} holds dates written as numbers, such as 20240501"
+                return _without_wrong_clocks(TimeReader("timestamp", _from_digits(value), note), frame)
+            shares = {"number": 1.0}
+    unit = next(iter(shares))
+    if unit == "number":
+        is_whole = is_integer or _value(frame, (finite == finite.floor()).all())
+        number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
+        return TimeReader("number", number, f"{name!r} holds plain numbers")
     reader = TimeReader(
         "timestamp",
-        _in_unit(value, units[0], is_integer),
-        f"{name!r} holds {units[0]} since 1970",
-        PER_SECOND[units[0]],
-        likely_times() if is_likely else None,
-        doubts,
+        _in_unit(value, unit, is_integer),
+        f"{name!r} holds {unit} since 1970",
+        PER_SECOND[unit],
+        likely_times() if likely >= _MIN_LIKELY else None,
     )
-    if len(units) == 1:
+    if len(shares) == 1:
         return reader
-    shown = " and ".join(f"{unit} ({survey.shares[unit]:.1%})" for unit in units)
+    shown = " and ".join(f"{unit} ({share:.1%})" for unit, share in shares.items())
     note = f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit states one"
-    own = pl.coalesce(_in_own_unit(value, units, is_integer), reader.value)
+    own = pl.coalesce(_in_own_unit(value, list(shares), is_integer), reader.value)
     return replace(reader, value=own, note=note)
+
+
+def _value(frame: pl.LazyFrame, value: pl.Expr) -> Any:
+    return frame.select(value).collect(engine="streaming").item()
 
 
 def _in_unit(value: pl.Expr, unit: str, is_integer: bool) -> pl.Expr:
@@ -204,47 +203,20 @@ def _from_digits(value: pl.Expr) -> pl.Expr:
     return pl.coalesce(_strptime(text, one) for one in _DIGITS)
 
 
-@dataclass(frozen=True)
-class _Survey:
-    """Properties of numbers.
-
-    `shares` are those of times between 1990 and 2100 by unit, where there are any, the largest first, and
-    `likely` is the share of times until tomorrow; `most` is the largest value.
-    """
-
-    is_whole: bool
-    shares: dict[str, float]
-    likely: float
-    most: float
-
-
-def _survey(frame: pl.LazyFrame, finite: pl.Expr, is_integer: bool) -> _Survey:
+def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float], float]:
+    """Return the shares of times from 1990 to 2100 by unit, the largest first, and of those up to now."""
     until = likely_times()[1] / 1000
-    least, most, is_whole = (
-        frame.select(
-            finite.min().alias("least"),
-            finite.max().alias("most"),
-            whole=pl.lit(True) if is_integer else (finite == finite.floor()).all(),
-        )
-        .collect(engine="streaming")
-        .row(0)
-    )
-    is_likely = (_is_plausible(finite, unit, until) for unit in PER_SECOND)
-    shares = {unit: _is_plausible(finite, unit) for unit in PER_SECOND}
+    ends = frame.select(finite.min().alias("least"), finite.max().alias("most"))
+    least, most = ends.collect(engine="streaming").row(0)
     # In nearly all logs, the range tells that all times are likely ones in one unit.
     for unit, scale in PER_SECOND.items():
         if least is not None and YEAR_1990 * scale <= least <= most <= until * scale:
-            return _Survey(is_whole, {unit: 1.0}, 1.0, most)
-    means = {name: one.mean() for name, one in {**shares, "likely": pl.any_horizontal(is_likely)}.items()}
-    row = frame.select(**means).collect(engine="streaming").row(0, named=True)
+            return {unit: 1.0}, 1.0
+    shares = {unit: _is_plausible(finite, unit).mean() for unit in PER_SECOND}
+    likely = pl.any_horizontal(_is_plausible(finite, unit, until) for unit in PER_SECOND).mean()
+    row = frame.select(likely=likely, **shares).collect(engine="streaming").row(0, named=True)
     units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
-    return _Survey(bool(is_whole), {unit: row[unit] for unit in units}, row["likely"] or 0.0, most or 0.0)
-
-
-def _holds(frame: pl.LazyFrame, condition: pl.Expr) -> bool:
-    """Tell whether a condition holds of the first rows, which nearly always decide, and of all rows."""
-    parts = (frame.head(_SAMPLE), frame)
-    return all(part.select(condition).collect(engine="streaming").item() for part in parts)
+    return {unit: row[unit] for unit in units}, row["likely"] or 0.0
 
 
 def _are_dates(finite: pl.Expr) -> pl.Expr:
@@ -258,20 +230,6 @@ def _are_dates(finite: pl.Expr) -> pl.Expr:
         for day in days
     ]
     return pl.any_horizontal(is_date).mean() >= _MIN_SHARE
-
-
-def _precision(frame: pl.LazyFrame, finite: pl.Expr, name: str, survey: _Survey) -> tuple[str, ...]:
-    """A sentence where values are or were 32-bit floats, too large for them, and not whole days apart."""
-    is_single = finite.cast(pl.Float32).cast(pl.Float64) == finite.cast(pl.Float64)
-    is_coarse = is_single.all() & ~((finite - finite.min()) % _DAY == 0).all()
-    if abs(survey.most) < 2**24 or not _holds(frame, is_coarse):
-        return ()
-    spacing = float(np.spacing(np.float32(survey.most)))
-    unit = next(iter(survey.shares), "") if sum(survey.shares.values()) >= _MIN_SHARE else ""
-    return (
-        f"{name!r} has the precision of 32-bit floats: values within {spacing:,.0f} {unit}".rstrip()
-        + " are one, and the order of such events is lost; export integers or 64-bit floats",
-    )
 
 
 def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings) -> TimeReader:
@@ -289,11 +247,8 @@ def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: Column
     full = sample.filter(~pl.col(TIME).str.contains(_SHORT_YEAR))
     dates = {days: _count(full if "%Y" in days else sample, _parse(pl.col(TIME), days)) for days in _DAYS}
     if not any(dates.values()):
-        dtype = (
-            pl.Int64()
-            if _count(sample, pl.col(TIME).cast(pl.Int64, strict=False)) == numbers
-            else pl.Float64()
-        )
+        are_whole = _count(sample, pl.col(TIME).cast(pl.Int64, strict=False)) == numbers
+        dtype = pl.Int64() if are_whole else pl.Float64()
         return _number_reader(frame, name, text.cast(dtype, strict=False), dtype, settings)
     _refuse_unit(settings, name, "dates")
     found = _formats(sample, dates, name)

@@ -15,7 +15,6 @@ from turret.data.errors import DataError
 from turret.data.events.event_arrays import PIECE, Change, Events
 from turret.data.events.events import PART, VERDICT, Log
 from turret.data.events.labels import LABEL
-from turret.data.events.read_events import IngestedEvents
 from turret.data.ranges import groups
 from turret.data.reading.tables import readable
 
@@ -53,7 +52,7 @@ ORDER = "__order"
 _USER, _ITEM, _BUCKET, _COUNT = "__user_row", "__item_row", "__bucket", "__count"
 
 
-@dataclass(frozen=True)
+@dataclass
 class SparkEvents:
     """The events of a log as a frame of keys (see `data.events.event_arrays.UnsortedEvents`).
 
@@ -64,14 +63,10 @@ class SparkEvents:
     session: SparkSession
     frame: DataFrame
     log: Log
+    columns: dict[str, DTypeLike]
     count: int
     users: pl.DataFrame
     items: pl.DataFrame
-
-    @property
-    def columns(self) -> dict[str, DTypeLike]:
-        """As of `UnsortedEvents`."""
-        return self.log.columns()
 
     def __len__(self) -> int:
         return self.count
@@ -127,8 +122,10 @@ def counted(frame: DataFrame, role: str, work: Path) -> pl.DataFrame:
     return taken(counts, work / f"distinct_{role}")
 
 
-def read_by_spark(session: SparkSession, log: Log, work: Path) -> IngestedEvents:
-    """Read `log` as `data.events.read_events.read_events` does, by the same rules: those of its frame.
+def read_by_spark(
+    session: SparkSession, log: Log, work: Path
+) -> tuple[SparkEvents, pl.Series, pl.Series, Counter[str], Counter[int]]:
+    """Read `log` as `data.events.events.read_events` does, by the same rules: those of its frame.
 
     This process streams the rows through Polars into Parquet; Spark counts, joins and sorts them. `work` is a
     folder that all workers share with it. Raises DataError when they don't.
@@ -145,9 +142,8 @@ def read_by_spark(session: SparkSession, log: Log, work: Path) -> IngestedEvents
     events = sum(group["count"] for group in groups if group[VERDICT] is None)
     frame = frame.where(F.col(VERDICT).isNull()).drop(VERDICT)
     users, items = (counted(frame, role, work) for role in ("user", "item"))
-    bad_rows, removed = log.dropped_rows(counts)
-    rows = SparkEvents(session, frame, log, events, users, items)
-    return IngestedEvents(rows, users["user"], items["item"], bad_rows, removed, labels)
+    rows = SparkEvents(session, frame, log, log.columns(), events, users, items)
+    return rows, users["user"], items["item"], counts, labels
 
 
 def _validated(session: SparkSession, log: Log, work: Path) -> DataFrame:

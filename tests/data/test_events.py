@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from turret.data.errors import ColumnError, SourceError
 from turret.data.events import ids as numbering
 from turret.data.events.event_arrays import EventFiles, Events, stable_order
-from turret.data.events.events import Log, refuse_absent_kinds, validate
+from turret.data.events.events import Log, read_events, refuse_absent_kinds, validate
 from turret.data.events.ids import IdInterner, as_keys, id_key, id_text, vocabulary
-from turret.data.events.read_events import IngestedEvents, read_events
+from turret.data.manifest import BadRows, Removed
 from turret.data.reading.columns import choose_columns
 from turret.data.reading.readers import scan
 from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, FormatSettings, nulls_of
@@ -53,10 +53,9 @@ def test_texts_that_all_print_as_floats_are_whole_numbers() -> None:
     }
     log = _validate(columns)
     found, _ = _read(log)
-    assert log.float_ids == {"user"}
     assert (found.users.to_list(), found.items.to_list()) == (["1000", "7"], ["1.0", "07"])
     huge: Columns = {"user": ["a", "b"], "item": ["1e+17", "2.5e+18"], "time": [1, 2]}
-    assert _validate(huge).float_ids == {"item"}
+    assert _counts(_validate(huge)) == (0, {"item too large for a float to hold exactly": 2}, {})
     assert [bad.kind for bad in found.bad_rows] == ["null user", "user too large for a float to hold exactly"]
 
 
@@ -237,15 +236,21 @@ def _validate(
         chosen,
         filters or FilterSettings(),
         known,
-        nulls,
+        FormatSettings(nulls=tuple(nulls)),
     )
 
 
-def _read(log: Log) -> tuple[IngestedEvents, Events]:
+class Found(NamedTuple):
+    users: pl.Series
+    items: pl.Series
+    bad_rows: list[BadRows]
+    removed: list[Removed]
+
+
+def _read(log: Log) -> tuple[Found, Events]:
     with TemporaryDirectory() as work:
-        found = read_events(log, Path(work))
-        assert isinstance(found.events, EventFiles)
-        return found, Events(**found.events.read(0, len(found.events)))
+        events, users, items, verdicts, _ = read_events(log, Path(work))
+        return Found(users, items, *log.dropped_rows(verdicts)), Events(**events.read(0, len(events)))
 
 
 def _counts(log: Log) -> tuple[int, dict[str, int], dict[str, int]]:

@@ -12,6 +12,7 @@ import pytest
 
 from turret.data.errors import ColumnError, DataError
 from turret.data.features import Bag, Feature, Features, trigrams
+from turret.data.preparing.catalogs import EntityTable, fields, read_entity_table
 from turret.data.preparing.encoding import (
     are_lists,
     as_numbers,
@@ -22,7 +23,6 @@ from turret.data.preparing.encoding import (
     without_nulls,
 )
 from turret.data.preparing.feature_readings import read_features
-from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table
 from turret.data.reading.columns import Role
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Malformed, Table
@@ -315,7 +315,9 @@ def _shown_fields(
 def _table(frame: pl.DataFrame, is_text: bool = False, malformed: Malformed | None = None) -> EntityTable:
     numbered = frame.with_row_index(ROW, offset=1).lazy()
     table = Table(numbered, Path("items.parquet"), is_text, malformed or Malformed())
-    return read_entity_table(table, None, "item_id", "item")
+    entries = read_entity_table(table, None, "item_id", "item")
+    assert entries is not None
+    return entries
 
 
 def test_null_and_repeated_ids_and_malformed_lines_are_bad_and_the_first_row_of_an_id_stays() -> None:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from tests.data.conftest import Prepare
 from turret.data.errors import ConfigurationError
 from turret.data.events.event_arrays import Events
-from turret.data.histories.filters import distinct_events, k_core
-from turret.data.histories.histories import Histories, by_part, write_histories
+from turret.data.histories.histories import Histories, by_part, distinct_events, k_core, write_histories
 from turret.data.histories.partition import by_time, hold_out_tail, last_out, partition, time_cuts
 from turret.data.reading.schema import FilesSplit, LastSplit, TimeSplit
 from turret.data.reading.times import TimeReader
@@ -73,7 +72,7 @@ def _core(events: Events, min_user_events: int, min_item_events: int) -> list[Ro
     users, items = np.unique(events.users), np.unique(events.items)
     with _histories(events) as histories:
         core = k_core(histories, len(items), min_user_events, min_item_events)
-    kept_users, kept_items = set(users[core.users].tolist()), set(items[core.items].tolist())
+    kept_users, kept_items = set(users[core[0]].tolist()), set(items[core[1]].tolist())
     return [row for row in _rows(events) if row[0] in kept_users and row[1] in kept_items]
 
 
@@ -148,7 +147,7 @@ def _two_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[int]
 
 
 def test_the_summary_counts_events_and_users_by_part(two_users: Histories) -> None:
-    summary = partition(two_users, LastSplit(), NUMBERS).summary
+    summary = partition(two_users, LastSplit(), NUMBERS)[1]
     assert summary.events == {"train": 4, "validation": 1, "test": 1}
     assert summary.users == {"train": 2, "validation": 1, "test": 1}
     assert "fewer than 3 events keep all in train" in summary.rule
@@ -156,9 +155,9 @@ def test_the_summary_counts_events_and_users_by_part(two_users: Histories) -> No
 
 def test_moments_and_fractions_cut_by_time(two_users: Histories) -> None:
     moments = TimeSplit(kind="time", validation_from=20, test_from=35)
-    assert partition(two_users, moments, NUMBERS).splits.tolist() == [[1, 3], [5, 5]]
+    assert partition(two_users, moments, NUMBERS)[0].tolist() == [[1, 3], [5, 5]]
     fractions = TimeSplit(kind="time", validation_fraction=0.3, test_fraction=0.3)
-    assert partition(two_users, fractions, NUMBERS).summary.events["test"] == 2
+    assert partition(two_users, fractions, NUMBERS)[1].events["test"] == 2
 
 
 def test_files_give_the_parts_and_a_tail_stands_in_for_a_validation_file(
@@ -168,9 +167,9 @@ def test_files_give_the_parts_and_a_tail_stands_in_for_a_validation_file(
     split = FilesSplit.model_validate(
         {"kind": "files", "train": "a", "test": "b", "validation_fraction": 0.5}
     )
-    assert partition(events, split, NUMBERS).splits.tolist() == [[1, 2], [5, 5]]
+    assert partition(events, split, NUMBERS)[0].tolist() == [[1, 2], [5, 5]]
     whole = split.model_copy(update={"validation_fraction": 0})
-    assert partition(events, whole, NUMBERS).splits.tolist() == [[2, 2], [5, 5]]
+    assert partition(events, whole, NUMBERS)[0].tolist() == [[2, 2], [5, 5]]
 
 
 HISTORIES = st.lists(st.lists(st.integers(0, 9), max_size=8), min_size=1, max_size=6)

@@ -118,7 +118,7 @@ def test_pieces_and_blocks_of_any_size_give_the_same(
     text = "\n".join(["user,item,time,label", *rows])
     whole = prepared(text, BY_LABEL)
     expected = given_by_event(whole), whole.manifest.removed, whole.fingerprint
-    for module in ("events.read_events", "events.event_arrays", "histories.histories"):
+    for module in ("events.events", "events.event_arrays", "histories.histories"):
         monkeypatch.setattr(f"turret.data.{module}.PIECE", size)
     again = prepared(text, BY_LABEL)
     assert (given_by_event(again), again.manifest.removed, again.fingerprint) == expected
@@ -227,13 +227,15 @@ def test_a_negative_belongs_to_the_next_event_or_to_one_at_the_same_time(rows: l
     rows = _sorted_rows(rows)
     users, items, times, parts, labels = np.array(rows, dtype=np.int64).reshape(-1, 5).T
     narrow = (parts.astype(np.int8), labels.astype(np.int8))
-    found = placed(Events(users.astype(np.int32), items.astype(np.int32), times, None, *narrow))
+    found, negatives_found, positions, after, equal = placed(
+        Events(users.astype(np.int32), items.astype(np.int32), times, None, *narrow)
+    )
     events = [n for n, row in enumerate(rows) if row[4] == 1]
     negatives = [(n, _event_of(rows, n)) for n, row in enumerate(rows) if row[4] == 0]
     kept = [(event, n) for n, event in negatives if event is not None and rows[event][1] != rows[n][1]]
     expected = sorted((events.index(event), n) for event, n in kept)
-    assert found.positions.tolist() == [event for event, _ in expected]
-    assert found.negatives.items.tolist() == [rows[n][1] for _, n in expected]
-    assert found.events.items.tolist() == [rows[n][1] for n in events]
-    assert found.after == sum(event is None for _, event in negatives)
-    assert found.equal == len(negatives) - found.after - len(kept)
+    assert positions.tolist() == [event for event, _ in expected]
+    assert negatives_found.items.tolist() == [rows[n][1] for _, n in expected]
+    assert found.items.tolist() == [rows[n][1] for n in events]
+    assert after == sum(event is None for _, event in negatives)
+    assert equal == len(negatives) - after - len(kept)

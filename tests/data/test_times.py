@@ -76,15 +76,6 @@ def test_dates_written_as_numbers_are_dates(form: Callable[[int], object]) -> No
     assert [parse_time(moment, reader) for moment in ("2024-02-01", 20240201, "20240201")] == [days[1]] * 3
 
 
-def test_numbers_rounded_to_32_bits_are_doubted_and_whole_days_are_not() -> None:
-    times = pl.Series([1_700_000_000 + 77 * place for place in range(9)])
-    for rounded in (times.cast(pl.Float32), times.cast(pl.Float32).cast(pl.Int64)):
-        (doubt,) = _reader(rounded).doubts
-        assert "'when' has the precision of 32-bit floats: values within 128 seconds are one" in doubt
-    for exact in (times, times * 1000, 1_700_000_000 + times.rank().cast(pl.Int64) * 86_400, times % 1000):
-        assert _reader(exact).doubts == ()
-
-
 @pytest.mark.parametrize(
     "form", [int, str, datetime.fromtimestamp, lambda time: datetime.fromtimestamp(time, UTC).isoformat()]
 )

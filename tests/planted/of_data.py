@@ -36,18 +36,17 @@ def events_of_one_time_lose_the_order_of_the_log(original: Function) -> Function
     return stable_order
 
 
-@planted("turret.data.histories.filters:distinct_events", "data/test_histories.py")
+@planted("turret.data.histories.histories:distinct_events", "data/test_histories.py")
 def exact_duplicates_are_found_without_their_times(original: Function) -> Function:
     return lambda events, policy: original(events, "first" if policy == "exact" else policy)
 
 
-@planted("turret.data.histories.filters:k_core", "data/test_histories.py")
+@planted("turret.data.histories.histories:k_core", "data/test_histories.py")
 def the_k_core_is_filtered_once(original: Function) -> Function:
     def k_core(histories: Any, item_count: int, min_user_events: int, min_item_events: int) -> Any:
-        make, count = original.__globals__["Core"], original.__globals__["_count"]
-        everything = make(np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(item_count, dtype=bool))
-        users, items = count(histories, everything, min_item_events > 1)
-        return make(users >= min_user_events, items >= min_item_events)
+        everything = np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(item_count, dtype=bool)
+        users, items = original.__globals__["_count"](histories, everything, min_item_events > 1)
+        return users >= min_user_events, items >= min_item_events
 
     return k_core
 
@@ -104,7 +103,7 @@ def a_data_set_is_unpacked_whatever_its_checksum(original: Function) -> Function
     return lambda archive, dataset: None
 
 
-@planted("turret.data.histories.joined_logs:_known", "data/test_append.py")
+@planted("turret.data.preparing.append:_known", "data/test_append.py")
 def an_appended_event_that_the_data_has_already_is_added_again(original: Function) -> Function:
     return lambda events: np.zeros_like(original(events))
 

@@ -1,20 +1,31 @@
-"""The items and users files: rows by vocabulary, and the fields for answers."""
+"""The items and users files: rows by vocabulary, features, and the fields for answers."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from turret.data.errors import ColumnError
 from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, float_texts, id_text, id_verdicts
+from turret.data.features import Features, VectorRows, text_of
+from turret.data.histories.histories import Histories
 from turret.data.manifest import BadRows
-from turret.data.preparing.encoding import element_type, is_printable, truths
+from turret.data.prepared import ColdItems
+from turret.data.preparing.encoding import element_type, encode, is_printable, raw_features, truths
+from turret.data.preparing.feature_readings import read_features
+from turret.data.preparing.query_features import share_grams
+from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note, vector_feature
+from turret.data.progress import counted
 from turret.data.reading.columns import Role, choose_id, require
-from turret.data.reading.schema import NULLS, FeatureColumns, nulls_of
-from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
+from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, PrepareConfig, nulls_of
+from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
 from turret.data.vocabulary import Id, Vocabulary, is_canonical_integer
 
 _ID = "__id"
@@ -55,12 +66,14 @@ class EntityTable:
 
 
 def read_entity_table(
-    table: Table, named: str | None, events_column: str, role: Role, nulls: Sequence[str] = NULLS
-) -> EntityTable:
-    """Read the items or users file (`role` "item" or "user"); `nulls` are the texts that are no ids.
+    table: Table | None, named: str | None, events_column: str, role: Role, nulls: Sequence[str] = NULLS
+) -> EntityTable | None:
+    """Read the items or users file (`role` "item" or "user"), if any; `nulls` are the texts that are no ids.
 
     The id column is `named`, or as in the events, or has a common name. Raises ColumnError without one.
     """
+    if table is None:
+        return None
     try:
         id_column = choose_id(role, named, events_column, table.columns(), str(table.path))
     except ColumnError as error:
@@ -92,15 +105,6 @@ def read_entity_table(
         bad,
         frame.filter(is_repeated)[_ID].n_unique(),
     )
-
-
-def refuse_own_id(chosen: FeatureColumns, entries: EntityTable, role: Role) -> None:
-    """Raise ColumnError if the id column of a table is named as a feature."""
-    if entries.id_column in {name for _, name in chosen.by_kind()}:
-        raise ColumnError(
-            f"column {entries.id_column!r} of {entries.path} holds the ids of the {role}s, which say nothing "
-            f"about other {role}s, so it can't be a feature; leave it out"
-        )
 
 
 def fields(
@@ -167,3 +171,95 @@ def _json_expression(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     if dtype.is_temporal() or dtype.is_decimal():
         return value.cast(pl.String)
     return pl.when(value.is_finite()).then(value) if dtype.is_float() else value
+
+
+def write_catalogs(
+    folder: Path,
+    config: PrepareConfig,
+    source: Source,
+    items: EntityTable | None,
+    users: EntityTable | None,
+    histories: Histories,
+    splits: NDArray[np.int64],
+) -> tuple[Features, Features, list[str]]:
+    """Encode and write vocabularies, features and fields.
+
+    Returns the features of users and items, and a sentence on each choice.
+    """
+    none = FeatureColumns()
+    user_columns = (config.user_features or none).over(source.user_features or none)
+    item_columns = (config.item_features or none).over(source.item_features or none)
+    notes: list[str] = []
+    words = config.queries is not None and config.queries.words
+    read = partial(_entity_columns, settings=config.format, notes=notes, words=words)
+    of_users, _, _ = read(users, histories.users, user_columns, "user", field_names=())
+    of_items, answers, cold = read(items, histories.items, item_columns, "item", field_names=config.fields)
+    if config.queries is not None:
+        is_train = splits[:, 0] > histories.offsets[:-1]
+        texts = [*map(text_of, histories.users.ids(range(len(histories.users))))]
+        of_users, of_items = share_grams(of_users, of_items, texts, is_train, words)
+    cold.save(folder)
+    histories.users.save(folder / "users.json")
+    histories.items.save(folder / "items.json")
+    of_users.save(folder / "user_features")
+    of_items.save(folder / "item_features")
+    text = json.dumps({"fields": answers}, ensure_ascii=False, allow_nan=False)
+    (folder / "catalogue.json").write_text(text, encoding="utf-8")
+    return of_users, of_items, notes
+
+
+def _entity_columns(
+    entries: EntityTable | None,
+    vocabulary: Vocabulary,
+    chosen: FeatureColumns,
+    role: Role,
+    settings: FormatSettings,
+    field_names: tuple[str, ...] | None,
+    notes: list[str],
+    words: bool,
+) -> tuple[Features, dict[str, list[object]], ColdItems]:
+    """Read the features and fields of the rows of `vocabulary`, and those of the items without an event."""
+    count = len(vocabulary)
+    known = [*map(str, vocabulary.ids(range(count)))]
+    cold: list[Id] = []
+    vectors: dict[str, VectorRows] = {}
+    if entries is None:
+        features, answers, others = Features(count, (), {}), {}, ColdItems()
+    else:
+        if entries.id_column in {name for _, name in chosen.by_kind()}:
+            raise ColumnError(
+                f"column {entries.id_column!r} of {entries.path} holds the ids of the {role}s, which say "
+                f"nothing about other {role}s, so it can't be a feature; leave it out"
+            )
+        cold = entries.without_event(vocabulary) if role == "item" else []
+        frame = entries.aligned([*known, *map(str, cold)])
+        if absent := count - int(entries.ids.is_in(known).sum()):  # in a log, only users can be
+            notes.append(
+                f"{entries.path.name}: {absent:,} of {counted(count, role)} of the log are not in it, and "
+                f"have no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
+            )
+        read, chosen, note = read_features(frame, chosen, entries.path, role, settings)
+        notes += [note] if note else []
+        features = encode(read.head(count), chosen, words)
+        columns = fields(frame, field_names, read, chosen, entries)
+        answers = {name: values[:count] for name, values in columns.items()}
+        later = {name: values[count:] for name, values in columns.items()}
+        others = ColdItems(cold, raw_features(read.tail(len(cold)), chosen), later)
+        for kind, name in chosen.by_kind():
+            if kind == "vector":
+                vectors[name] = column_vectors(frame[name], entries.path)
+    for name, path in chosen.vector_files().items():
+        vectors[name] = file_vectors(path, [*known, *map(str, cold)], role)
+    for name, rows in vectors.items():
+        own = rows.part(slice(count))
+        features = features.with_vector(vector_feature(name, own), own)
+        others.vectors[name] = rows.part(slice(count, None))
+        notes.append(missing_note(name, own, role))
+    if not cold or entries is None:
+        return features, answers, ColdItems()
+    note = f"{entries.path.name}: {len(cold):,} of {counted(count + len(cold), 'item')} have no event"
+    if not features.features:
+        notes.append(f"{note} and no features, so no model can rank them, and they are left out")
+        return features, answers, ColdItems()
+    notes.append(f"{note}; a model whose item tower reads features recommends them, others leave them out")
+    return features, answers, others
