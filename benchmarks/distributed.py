@@ -3,8 +3,7 @@
 The transformer as it is shipped (full softmax) and with candidates that each process draws, the pooled tower
 with the candidates of the whole batch, and the pooled tower with a table that is updated by row. All sides
 make the same global batches and take turns in one run; the claims are ratios of medians. One process on half
-a batch shows the cost of smaller batches alone. The processes talk over the loopback; the time of a network
-is computed from the bytes that they send.
+a batch shows the cost of smaller batches alone. The processes talk over the loopback.
 """
 
 import multiprocessing
@@ -12,8 +11,8 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,48 +25,6 @@ from tests.support.ports import free_port
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.process import set_up_process
-
-# A data centre's usual network, and the way of a small message through it and the libraries.
-GBIT_PER_S, SECONDS_A_MESSAGE = 25.0, 50e-6
-# Exchanges of a step that wait for each other: figures, counts, candidates, their gradients, rows.
-MESSAGES = 8
-
-
-@dataclass(frozen=True)
-class Cost:
-    """A step of `workers` of which each has as many examples as one of the two that were measured."""
-
-    workers: int
-    sent_mb: dict[str, float]
-    seconds: float
-    share_computing: float
-
-
-def cost(sent: Mapping[str, float], step_seconds: float, workers: int) -> Cost:
-    """The cost of a step at `workers`, if nothing is sent while anything is computed.
-
-    Args:
-        sent: bytes that each of two processes sends a step, by kind.
-        step_seconds: what the computation of a worker's examples takes.
-        workers: W.
-
-    A sum sends 2 (W - 1) / W of its size, half of which two processes send; a worker's candidates and its
-    rows of a table with their gradients go to W - 1 others.
-    """
-    factors = {
-        "gradients": 2 * (workers - 1) / workers,
-        "figures": 2 * (workers - 1) / workers,
-        "candidates": float(workers - 1),
-        "table rows": float(workers - 1),
-    }
-    bytes_sent = {kind: size * factors[kind] for kind, size in sent.items()}
-    network = 8 * sum(bytes_sent.values()) / (GBIT_PER_S * 1e9) + MESSAGES * SECONDS_A_MESSAGE
-    return Cost(
-        workers=workers,
-        sent_mb={kind: size / 1e6 for kind, size in bytes_sent.items()},
-        seconds=step_seconds + network,
-        share_computing=step_seconds / (step_seconds + network),
-    )
 
 
 @dataclass(frozen=True)
@@ -83,11 +40,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a side: examples, seconds, losses, and the bytes that a process has sent by kind."""
+    """The steps of a side: examples, seconds, and the bytes that a process has sent by kind."""
 
     examples: int
     seconds: float
-    losses: list[float]
     sent: dict[str, int]
     peak_mb: float
 
@@ -152,12 +108,12 @@ def _turn(trainer: Any, batches: Iterator[Any]) -> Steps:
     before, examples = dict(sent), trainer.progress.examples
     trainer.world.wait()
     start = time.perf_counter()
-    losses = [trainer.step(batch) for batch in batches]
+    for batch in batches:
+        trainer.step(batch)
     seconds = time.perf_counter() - start
     return Steps(
         examples=trainer.progress.examples - examples,
         seconds=seconds,
-        losses=losses,
         sent={kind: sent[kind] - before.get(kind, 0) for kind in sent},
         peak_mb=peak_memory_mb(),
     )
@@ -165,7 +121,6 @@ def _turn(trainer: Any, batches: Iterator[Any]) -> Steps:
 
 TWO, ONE, THREADS, HALF = "2 processes", "1 process", "1 process of 2 threads", "1 process, half batches"
 ROUNDS, QUICK_ROUNDS = 5, 1
-WORKERS = (8, 64)
 ITEMS, WIDE_ITEMS, EVENTS_A_USER = 10_000, 200_000, 50
 IN_BATCH = 'objective={loss="sampled_softmax_corrected", sampler={kind="in_batch"}}'
 SAMPLED = 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=256}}'
@@ -201,11 +156,10 @@ def settings(work: Path) -> dict[str, tuple[Setting, int]]:
 
 
 def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
-    """Let the sides take turns: examples/s, losses of the same steps, bytes and memory."""
+    """Let the sides take turns: examples/s, bytes and memory."""
     sides = {TWO: Processes(setting, 2, 1), ONE: Processes(setting, 1, 1), THREADS: Processes(setting, 1, 2)}
     sides[HALF] = Processes(replace(setting, batch=setting.batch // 2), 1, 1)
     try:
-        losses = {name: side.turns(steps)[0].losses for name, side in sides.items()}
         lengths = {name: 2 * steps if name == HALF else steps for name in sides}
         rates = alternate({name: Turn(side.run, lengths[name]) for name, side in sides.items()}, rounds)
         last = {name: side.turns(steps) for name, side in sides.items()}
@@ -214,18 +168,12 @@ def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
             side.close()
     two = last[TWO]
     sent = {kind: statistics.mean(turn.sent[kind] for turn in two) / steps for kind in two[0].sent}
-    seconds = two[0].examples / steps / statistics.median(rates[ONE]) / 2
     return {
         "examples_per_s": rate_summary(rates),
         "over_one": rate_ratio(rates, TWO, [ONE]),
         "over_two_threads": rate_ratio(rates, TWO, [THREADS]),
         "half_over_one": rate_ratio(rates, HALF, [ONE]),
-        "loss_difference": max(
-            abs(ours - theirs) for ours, theirs in zip(losses[TWO], losses[ONE], strict=True)
-        ),
         "bytes_sent_a_step": sent,
-        "seconds_computing_a_step": seconds,
-        "cost_model": [asdict(cost(sent, seconds, workers)) for workers in WORKERS],
         "peak_mb": {name: max(turn.peak_mb for turn in turns) for name, turns in last.items()},
     }
 
@@ -234,15 +182,12 @@ def measure(options: Options) -> dict[str, Any]:
     """Every training on all sides."""
     with tempfile.TemporaryDirectory() as work:
         rounds = QUICK_ROUNDS if options.quick else ROUNDS
-        measured = {
-            name: compare(setting, 2 if options.quick else steps, rounds)
-            for name, (setting, steps) in settings(Path(work)).items()
+        return {
+            "trainings": {
+                name: compare(setting, 2 if options.quick else steps, rounds)
+                for name, (setting, steps) in settings(Path(work)).items()
+            }
         }
-    return {
-        "loss_difference": max(measured[name]["loss_difference"] for name in ("in_batch", "large_table")),
-        "network_gbit_per_s": GBIT_PER_S,
-        "trainings": measured,
-    }
 
 
 if __name__ == "__main__":

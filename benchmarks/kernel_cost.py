@@ -74,8 +74,6 @@ def new_towers(item_count: int, sparse: bool) -> Towers:
 class SampledStep:
     """Draw, scores, loss, backward, Adam on the rows drawn, and the sampler's update."""
 
-    parts = ("draw", "model", "optimiser", "update")
-
     def __init__(self, item_count: int) -> None:
         self.towers = new_towers(item_count, sparse=True)
         self.rows = RowAdam(self.towers.items.parameters(), LEARNING_RATE)
@@ -90,13 +88,6 @@ class SampledStep:
         self.sampler.refresh(self.towers.items.weight.detach())
         self.steps = 0
 
-    @property
-    def sums(self) -> CodedSums:
-        """The sums that the sampler draws by."""
-        sums = self.sampler.snapshot.sums
-        assert isinstance(sums, CodedSums)
-        return sums
-
     def context(self) -> DrawContext:
         """What the sampler is told of the step."""
         nothing = torch.empty(0)
@@ -106,28 +97,40 @@ class SampledStep:
         """The item vectors of `rows`."""
         return self.towers.items.weight.detach()[rows]
 
-    def __call__(self) -> dict[str, float]:
-        """Take a step; the seconds of each part."""
+    def __call__(self) -> float:
+        """Take a step; its seconds."""
         towers = self.towers
         features, positives = towers.batch(self.steps)
-        times = [time.perf_counter()]
+        start = time.perf_counter()
         users = towers.user_vectors(features)
         draw = self.sampler.draw(users.detach(), positives, self.context())
-        times.append(time.perf_counter())
         vectors = towers.items(torch.cat([positives.unsqueeze(1), draw.ids], dim=1))
         # As a sum of products the gradient of the vectors comes in the order in which Adam reads it.
         scores = (vectors * (users / SCORING.temperature).unsqueeze(1)).sum(dim=2)
-        loss = sampled_softmax(scores[:, 0], scores[:, 1:], draw).mean()
-        torch.autograd.backward(loss)
-        times.append(time.perf_counter())
+        torch.autograd.backward(sampled_softmax(scores[:, 0], scores[:, 1:], draw).mean())
         for optimiser in (self.rows, towers.optimiser):
             optimiser.step()
             optimiser.zero_grad()
-        times.append(time.perf_counter())
         self.sampler.update(self.encode)
-        times.append(time.perf_counter())
         self.steps += 1
-        return dict(zip(self.parts, np.diff(times).tolist(), strict=True))
+        return time.perf_counter() - start
+
+    def log_count_error(self) -> float:
+        """The largest difference of a draw's log counts to those of a loop over the table, in float64."""
+        table = self.towers.items.weight.detach()
+        self.sampler.refresh(table)
+        features, positives = self.towers.batch(1)
+        users, positives = self.towers.user_vectors(features).detach()[:16], positives[:16]
+        draw = self.sampler.draw(users, positives, self.context())
+        # Scores are inner products with the tempered queries.
+        queries, mass = users.double().numpy() / SCORING.temperature, np.zeros(len(users))
+        for block in np.array_split(table.numpy(), max(1, len(table) // 100_000)):
+            mass += (ALPHA * (queries @ block.astype(np.float64).T) ** 2 + 1.0).sum(axis=1)
+        ids = torch.cat([draw.ids, positives[:, None]], dim=1)
+        given = torch.cat([draw.log_count, draw.positive_log_count[:, None]], dim=1).numpy()
+        products = np.einsum("bkd,bd->bk", table[ids].double().numpy(), queries)
+        exact = np.log(NEGATIVES * (ALPHA * products**2 + 1.0) / mass[:, None])
+        return float(np.abs(given - exact).max())
 
 
 class FullStep:
@@ -152,85 +155,48 @@ class FullStep:
         return time.perf_counter() - start
 
 
-FULL_STEPS = 6
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+QUICK_SIZES = (1_000, 10_000)
+# The full softmax of ten million items would hold three matrices of 10 GB.
+LARGEST_FULL = 1_000_000
+ROUNDS, QUICK_ROUNDS = 8, 3
+SAMPLED_STEPS_A_ROUND, FULL_STEPS = 6, 6
 
 
 def full_steps(item_count: int) -> list[float]:
     """The seconds of steps of the full softmax, after one to warm up."""
     torch.set_num_threads(min(2, torch.get_num_threads()))
     step = FullStep(item_count)
-    step()
-    return [step() for _ in range(FULL_STEPS)]
-
-
-SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
-QUICK_SIZES = (1_000, 10_000)
-# The full softmax of ten million items would hold three matrices of 10 GB.
-LARGEST_FULL = 1_000_000
-ROUNDS, QUICK_ROUNDS = 8, 3
-SAMPLED_STEPS_A_ROUND = 6
-
-
-def spread(seconds: list[float]) -> dict[str, float]:
-    """Median and quartiles in milliseconds."""
-    low, median, high = (1e3 * float(value) for value in np.quantile(seconds, [0.25, 0.5, 0.75]))
-    return {"median_ms": median, "quartile_low_ms": low, "quartile_high_ms": high}
+    return [step() for _ in range(1 + FULL_STEPS)][1:]
 
 
 def measure_size(item_count: int, rounds: int) -> dict[str, Any]:
     """Both steps in turn at one catalog size."""
     sampled = SampledStep(item_count)
     full = FullStep(item_count) if item_count <= LARGEST_FULL else None
-    for _ in range(3):
-        sampled()
-    if full is not None:
-        full()
-    parts: list[dict[str, float]] = []
-    seconds: list[float] = []
+    turns = {"sampled": [sampled() for _ in range(3)], "full": [full()] if full else []}
+    for own in turns.values():
+        own.clear()  # those were to warm up
     for _ in range(rounds):
         if full is not None:
-            seconds.append(full())
-        parts += [sampled() for _ in range(SAMPLED_STEPS_A_ROUND)]
-    row = row_of(item_count, sampled, parts)
-    if full is not None:
-        row["full"] = spread(seconds)
-        row["ratio_full"] = row["full"]["median_ms"] / row["sampled"]["median_ms"]
-        del full
-        row["full_large_pages"] = spread(alone(full_steps, item_count, THP_MEM_ALLOC_ENABLE="1"))
-        row["ratio_full_large_pages"] = row["full_large_pages"]["median_ms"] / row["sampled"]["median_ms"]
-    return row
-
-
-def row_of(item_count: int, sampled: SampledStep, parts: list[dict[str, float]]) -> dict[str, Any]:
-    """The figures of the sampled side."""
-    medians = {f"{name}_ms": 1e3 * statistics.median(part[name] for part in parts) for name in sampled.parts}
-    return {
+            turns["full"].append(full())
+        turns["sampled"] += [sampled() for _ in range(SAMPLED_STEPS_A_ROUND)]
+    sums = sampled.sampler.snapshot.sums
+    assert isinstance(sums, CodedSums)
+    row: dict[str, Any] = {
         "items": item_count,
-        "sampled": {**spread([sum(part.values()) for part in parts]), **medians},
-        "sampler_bytes": sampled.sums.bytes,
+        "sampler_bytes": sums.bytes,
         "table_bytes": item_count * WIDTH * 4,
-        "log_count_error": log_count_error(sampled),
+        "log_count_error": sampled.log_count_error(),
     }
-
-
-def log_count_error(sampled: SampledStep) -> float:
-    """The largest difference between a draw's log counts and those of a loop over the table, in float64."""
-    table = sampled.towers.items.weight.detach()
-    sampled.sampler.refresh(table)
-    features, positives = sampled.towers.batch(1)
-    users, positives = sampled.towers.user_vectors(features).detach()[:16], positives[:16]
-    draw = sampled.sampler.draw(users, positives, sampled.context())
-    # Scores are inner products with the tempered queries.
-    queries, mass = users.double().numpy() / SCORING.temperature, np.zeros(len(users))
-    for block in np.array_split(table.numpy(), max(1, len(table) // 100_000)):
-        mass += (ALPHA * (queries @ block.astype(np.float64).T) ** 2 + 1.0).sum(axis=1)
-    error = 0.0
-    for ids, counts in ((draw.ids, draw.log_count), (positives[:, None], draw.positive_log_count[:, None])):
-        for b, (rows, given) in enumerate(zip(ids, counts.numpy(), strict=True)):
-            products = table[rows].double().numpy() @ queries[b]
-            exact = np.log(NEGATIVES * (ALPHA * products**2 + 1.0) / mass[b])
-            error = max(error, float(np.abs(given - exact).max()))
-    return error
+    if full is not None:
+        del full
+        turns["full_large_pages"] = alone(full_steps, item_count, THP_MEM_ALLOC_ENABLE="1")
+    medians = {name: 1e3 * statistics.median(own) for name, own in turns.items() if own}
+    row |= {name: {"median_ms": median} for name, median in medians.items()}
+    if "full" in medians:
+        row["ratio_full"] = medians["full"] / medians["sampled"]
+    return row
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -241,10 +207,11 @@ def measure(options: Options) -> dict[str, Any]:
         rows.append(measure_size(item_count, QUICK_ROUNDS if options.quick else ROUNDS))
         gc.collect()
     by_size = {row["items"]: row for row in rows}
+    small, large = (by_size.get(size, {}).get("sampled", {}).get("median_ms") for size in (10**4, 10**6))
     return {
         "ratio_full_1e5": by_size.get(10**5, {}).get("ratio_full"),
         "ratio_full_1e6": by_size.get(10**6, {}).get("ratio_full"),
-        "growth_1e4_1e6": growth(by_size.get(10**4), by_size.get(10**6)),
+        "growth_1e4_1e6": large / small if small and large else None,
         "max_log_count_error": max(row["log_count_error"] for row in rows),
         "rows": rows,
         "setting": {
@@ -257,13 +224,6 @@ def measure(options: Options) -> dict[str, Any]:
             "threads": torch.get_num_threads(),
         },
     }
-
-
-def growth(small: dict[str, Any] | None, large: dict[str, Any] | None) -> float | None:
-    """How many times longer the sampled step of the large catalog takes; None if a size was not measured."""
-    if small is None or large is None:
-        return None
-    return float(large["sampled"]["median_ms"] / small["sampled"]["median_ms"])
 
 
 if __name__ == "__main__":

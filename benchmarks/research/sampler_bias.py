@@ -224,7 +224,7 @@ def summary(rows: Sequence[Row]) -> Row:
 
 
 def least_size(rows: Sequence[Row], full: Row) -> int | None:
-    """The least K from which on the perplexity of the rows, by falling K, stays within 1 % of the full one."""
+    """The least K from which on the perplexity of the rows, by falling K, is within 1 % of the full one."""
     near = itertools.takewhile(lambda row: row["perplexity"] <= (1.0 + SHARE) * full["perplexity"], rows)
     return min((row["k"] for row in near), default=None)
 
