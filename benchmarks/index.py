@@ -12,9 +12,7 @@ later ones about ten minutes. `--quick` asks a few thousand invented vectors, of
 import argparse
 import os
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -23,60 +21,38 @@ from typing import Any
 import faiss
 import numpy as np
 
-from benchmarks.harness import Options, run
+from benchmarks.harness import Options, rate_ratio, run
 from benchmarks.index_sets import KEPT, IndexSet, Side, exact_side, index_set, kinds, side
 from benchmarks.peers.contestants import THREADS
 from benchmarks.peers.peer import Peer, environment, join, peers_option
 
-REQUIREMENTS = "graph_search"
-# A graph of a million takes minutes to build, once.
-LIMIT = 1800.0
+Graphs = dict[str, dict[str, Any]]
+"""The settings of each peer, by its name."""
 
 
-@dataclass(frozen=True)
-class GraphPeer:
-    """A library's script, and the settings of the graph it builds."""
-
-    name: str
-    script: str
-    settings: Mapping[str, Any]
-
-    def peer(
-        self, environments: Path, one: IndexSet, data: Path, kept: Path, ks: list[int], target: float
-    ) -> Peer:
-        """Its process, not yet started. Raises PeerError where its environment can't be made."""
-        python = environment(REQUIREMENTS, environments)
-        built = kept / "-".join([self.script, *map(str, self.settings.values())])
-        told = {**self.settings, "ks": ks, "target": target, "threads": THREADS, "built": str(built)}
-        return Peer(f"{self.name}, {one.name}", self.script, python, data, told, LIMIT)
+def _hnswlib(links: int, effort: int) -> Graphs:
+    return {f"hnswlib M={links}": {"library": "hnswlib", "M": links, "ef_construction": effort}}
 
 
-def _hnswlib(links: int, effort: int) -> GraphPeer:
-    return GraphPeer(f"hnswlib M={links}", "hnswlib_search", {"M": links, "ef_construction": effort})
-
-
-def _usearch(links: int, effort: int, dtype: str) -> GraphPeer:
+def _usearch(links: int, effort: int, dtype: str) -> Graphs:
     settings = {"connectivity": links, "expansion_add": effort, "dtype": dtype}
-    return GraphPeer(f"usearch {dtype} M={links}", "usearch_search", settings)
+    return {f"usearch {dtype} M={links}": {"library": "usearch", **settings}}
 
 
 # Their documented defaults, with more links, and the faster ones at recall .99 on some set.
-EVERYWHERE = (_hnswlib(16, 200), _usearch(16, 128, "f16"))
-SMALL = (
-    _hnswlib(12, 300),
-    _hnswlib(16, 500),
-    _hnswlib(32, 200),
-    _usearch(16, 128, "f32"),
-    _usearch(16, 128, "i8"),
-    _usearch(32, 128, "f16"),
-)
-# A graph of more takes 10 to 20 minutes to build.
-MANY = 10**5
+EVERYWHERE = _hnswlib(16, 200) | _usearch(16, 128, "f16")
+SMALL = _hnswlib(12, 300) | _hnswlib(16, 500) | _hnswlib(32, 200)
+SMALL |= _usearch(16, 128, "f32") | _usearch(16, 128, "i8") | _usearch(32, 128, "f16")
+# A graph of more takes 10 to 20 minutes to build: of many items, the fastest peer of each library.
+MANY, LIMIT = 10**5, 1800.0
 
 
-def graph_peers(count: int) -> tuple[GraphPeer, ...]:
-    """The peers on a set of `count` items; of many, the fastest one of each library."""
-    return EVERYWHERE + SMALL if count < MANY else EVERYWHERE
+def graph_peer(settings: dict[str, Any], environments: Path, data: Path, kept: Path) -> Peer:
+    """The process of a peer, not yet started. Raises PeerError where its environment can't be made."""
+    python = environment("graph_search", environments)
+    built = kept / "-".join(map(str, settings.values()))
+    told = {**settings, "ks": KS, "target": TARGET, "threads": THREADS, "built": str(built)}
+    return Peer(str(settings["library"]), "graph_search", python, data, told, LIMIT)
 
 
 SETS, QUICK_SETS = ("ml-1m", "gowalla", "million"), ("invented",)
@@ -84,17 +60,6 @@ KS, TARGET = [10, 100], 0.99
 ROUNDS, QUICK_ROUNDS = 7, 3
 # A turn takes about so long.
 TURN_SECONDS, LEAST, MOST = 0.2, 20, 2000
-# Calls of a side: the seconds that its turn took for so many queries, for each k.
-Seconds = dict[int, dict[str, float]]
-
-
-def parser() -> argparse.ArgumentParser:
-    """The options that only this script has."""
-    made = argparse.ArgumentParser(add_help=False, parents=[peers_option()])
-    made.add_argument(
-        "--sets", nargs="+", choices=SETS + QUICK_SETS, help=f"which vectors ({' '.join(SETS)})"
-    )
-    return made
 
 
 def race(one: IndexSet, options: Options, work: Path) -> dict[str, Any]:
@@ -104,14 +69,15 @@ def race(one: IndexSet, options: Options, work: Path) -> dict[str, Any]:
     ours = [exact_side(one, KS), *(side(one, each, KS, TARGET, kept) for each in kinds(one))]
     data = one.write(work / f"{one.name}.npz")
     with ExitStack() as running:
-        graphs = EVERYWHERE if options.quick else graph_peers(len(one.items))
+        graphs = EVERYWHERE if options.quick or len(one.items) >= MANY else EVERYWHERE | SMALL
         made = {
-            graph.name: partial(graph.peer, options.given.peers, one, data, kept, KS, TARGET)
-            for graph in graphs
+            name: partial(graph_peer, settings, options.given.peers, data, kept)
+            for name, settings in graphs.items()
         }
         peers, missing = join(made, running)
         rates, told = turns(one, ours, peers, QUICK_ROUNDS if options.quick else ROUNDS)
-    sides = {made.name: result_of(made) for made in ours} | told
+    mine = {made.name: {"by_k": {str(k): told for k, (_, told) in made.chosen.items()}} for made in ours}
+    sides = mine | told
     return {
         "items": len(one.items),
         "questions": len(one.queries),
@@ -148,13 +114,6 @@ def _steps(seconds: float) -> int:
     return int(np.clip(TURN_SECONDS * LEAST / max(seconds, 1e-9), LEAST, MOST))
 
 
-def result_of(made: Side) -> dict[str, Any]:
-    """What a side of ours is asked with, in the form in which peers say it."""
-    return {
-        "by_k": {str(k): {**settings, "recall": found} for k, (_, found, settings) in made.chosen.items()}
-    }
-
-
 def compared(rates: dict[str, list[float]], sides: dict[str, Any], k: int) -> dict[str, Any]:
     """Every call's figures at one k; our fastest that reaches the recall over the fastest peer that does."""
     calls = []
@@ -176,15 +135,8 @@ def compared(rates: dict[str, list[float]], sides: dict[str, Any], k: int) -> di
     ours, theirs = (_fastest(calls, is_peer) for is_peer in (False, True))
     figures: dict[str, Any] = {"ratio": None, "sides": calls}
     if ours and theirs:
-        mine, other = rates[ours["side"]], rates[f"{theirs['side']}, {theirs['call']}"]
-        by_round = [a / b for a, b in zip(mine, other, strict=True)]
-        figures |= {
-            "ratio": ours["queries_per_second"] / theirs["queries_per_second"],
-            "ratio_least": min(by_round),
-            "ratio_greatest": max(by_round),
-            "ours": ours["side"],
-            "against": f"{theirs['side']}, {theirs['call']}",
-        }
+        against = f"{theirs['side']}, {theirs['call']}"
+        figures |= {"ours": ours["side"], **rate_ratio(rates, ours["side"], [against])}
     return figures
 
 
@@ -218,4 +170,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(measure, more=parser(), is_whole=lambda options: set(options.given.sets or SETS) == set(SETS))
+    more = argparse.ArgumentParser(add_help=False, parents=[peers_option()])
+    about = f"which vectors ({' '.join(SETS)})"
+    more.add_argument("--sets", nargs="+", choices=SETS + QUICK_SETS, help=about)
+    run(measure, more=more, is_whole=lambda options: set(options.given.sets or SETS) == set(SETS))

@@ -9,6 +9,7 @@ import hashlib
 import json
 import tempfile
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,53 +74,38 @@ class Vectors:
     users: NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class Source:
-    """A set of `benchmarks.quality`, the shipped experiment that is trained on it, and its settings."""
-
-    set_name: str
-    experiment: str
-    settings: tuple[str, ...] = ()
+# The set of `benchmarks.quality`, and the shipped experiment that is trained on it.
+SOURCES = {"ml-1m": ("sasrec_ml-1m", "youtubednn"), "gowalla": ("gowalla", "ids")}
 
 
-SOURCES = {
-    "ml-1m": Source("sasrec_ml-1m", "youtubednn"),
-    "gowalla": Source("gowalla", "ids"),
-}
+def trained_vectors(name: str, folder: Path) -> Vectors:
+    """The vectors of a set of `SOURCES`; `folder` has the data sets. Trained where they are not kept.
 
-
-def trained_vectors(name: str, folder: Path, kept: Path = KEPT) -> Vectors:
-    """The vectors of a set of `SOURCES`; `folder` has the data sets. Trained where they are not kept."""
-    source = SOURCES[name]
-    quality = SETS[source.set_name]
+    Users' vectors are those of all their events but the test.
+    """
+    set_name, experiment = SOURCES[name]
+    quality = SETS[set_name]
     hashes = {file: hash_file(folder / quality.name / file).sha256 for file in quality.files}
-    made_of = json.dumps({"experiment": source.experiment, "settings": source.settings, "files": hashes})
-    path = kept / f"{name}.npz"
+    made_of, path = json.dumps({"experiment": experiment, "files": hashes}), KEPT / f"{name}.npz"
     if path.is_file():
         with np.load(path) as arrays:
             if str(arrays["made_of"]) == made_of:
                 return Vectors(arrays["items"], arrays["users"])
-    print(f"Training {source.experiment} on {source.set_name}, once: its vectors are kept in {path}.")
+    print(f"Training {experiment} on {set_name}, once: its vectors are kept in {path}.")
     with tempfile.TemporaryDirectory() as scratch:
-        work = Path(scratch)
-        prepare((quality.refitted or quality.prepared)(folder / quality.name, work / "files"), work / "data")
-        vectors = vectors_of(work / "data", source, work)
-    kept.mkdir(parents=True, exist_ok=True)
+        work, prepared = Path(scratch), quality.refitted or quality.prepared
+        prepare(prepared(folder / quality.name, work / "files"), work / "data")
+        train_command(TrainRequest(work / "data", experiment, work / "run", ()))
+        bundle = Bundle.open(export_run(work / "run", work / "data", work / "bundles", "vectors"))
+        data, blocks = PreparedData.open(work / "data"), []
+        for first in range(0, len(data.users), USERS_A_BLOCK):
+            users = range(first, min(first + USERS_A_BLOCK, len(data.users)))
+            histories = [data.history(user, "test") for user in users]
+            blocks.append(bundle.encoder.encode(histories, [{}] * len(histories)))
+        vectors = Vectors(np.array(bundle.vectors), np.concatenate(blocks))
+    KEPT.mkdir(parents=True, exist_ok=True)
     np.savez(path, made_of=made_of, items=vectors.items, users=vectors.users)
     return vectors
-
-
-def vectors_of(data: Path, source: Source, work: Path) -> Vectors:
-    """Train on a prepared folder and export; users' vectors are those of all their events but the test."""
-    train_command(TrainRequest(data, source.experiment, work / "run", source.settings))
-    bundle = Bundle.open(export_run(work / "run", data, work / "bundles", "vectors"))
-    prepared = PreparedData.open(data)
-    blocks = []
-    for first in range(0, len(prepared.users), USERS_A_BLOCK):
-        users = range(first, min(first + USERS_A_BLOCK, len(prepared.users)))
-        histories = [prepared.history(user, "test") for user in users]
-        blocks.append(bundle.encoder.encode(histories, [{}] * len(histories)))
-    return Vectors(np.array(bundle.vectors), np.concatenate(blocks))
 
 
 QUESTIONS, LEARNT, NEAREST = 2000, 5000, 100
@@ -182,7 +168,7 @@ def index_set(name: str, folder: Path, count: int = MILLION) -> IndexSet:
         return invented()
     source = "gowalla" if name == "million" else name
     vectors = trained_vectors(source, folder)
-    biased = load_experiment(SOURCES[source].experiment, []).tower.scoring.item_bias
+    biased = load_experiment(SOURCES[source][1]).tower.scoring.item_bias
     if name == "million":
         vectors = Vectors(grown(vectors.items, count, biased), vectors.users)
     return asked(name, vectors, biased)
@@ -225,27 +211,29 @@ def kinds(one: IndexSet) -> list[ApproximateSettings]:
 
 @dataclass(frozen=True)
 class Side:
-    """An index, and for each k the settings it is asked with and the recall that it was seen to have."""
+    """An index, and for each k the settings that it is asked with, and its recall."""
 
     name: str
-    chosen: dict[int, tuple[Index, float, dict[str, Any]]]
+    chosen: dict[int, tuple[Index, dict[str, Any]]]
 
     def run(self, queries: NDArray[np.float32], k: int) -> float:
-        """The seconds that one search for each of `queries` takes, one after the other.
+        """The seconds that one search for each of `queries` takes, one after the other."""
+        return seconds(self.chosen[k][0], queries, k)
 
-        They are this process's own: what others do on the machine meanwhile isn't counted.
-        """
-        nearest = self.chosen[k][0].nearest
-        start = time.process_time()
-        for query in queries:
-            nearest(query, k)
-        return time.process_time() - start
+
+def seconds(index: Index, queries: NDArray[np.float32], k: int) -> float:
+    """The seconds of this process for one search each: what others do meanwhile isn't counted."""
+    nearest = index.nearest
+    start = time.process_time()
+    for query in queries:
+        nearest(query, k)
+    return time.process_time() - start
 
 
 def exact_side(one: IndexSet, ks: Sequence[int]) -> Side:
     """The index that compares every vector."""
     index = ExactIndex(one.items)
-    return Side("flat", {k: (index, recall(index, one, k), {}) for k in ks})
+    return Side("flat", {k: (index, {"recall": recall(index, one, k)}) for k in ks})
 
 
 def side(one: IndexSet, settings: ApproximateSettings, ks: Sequence[int], target: float, kept: Path) -> Side:
@@ -265,25 +253,25 @@ def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float
 
 
 def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> ApproximateIndex:
+    """The index; what takes long to build is kept."""
     path = kept / f"turret-{settings.kind}-{getattr(settings, 'lists', 0)}.faiss"
-    is_large = len(one.items) >= _LARGE
-    if not is_large or not path.is_file():
+    made: Index
+    if len(one.items) >= _LARGE and path.is_file():
+        made = open_index(path, one.items, settings)
+    else:
         made = ApproximateIndex.build(one.items, settings, one.learnt)
-        assert isinstance(made, ApproximateIndex)
-        if not is_large:
-            return made
+    assert isinstance(made, ApproximateIndex)
+    if len(one.items) >= _LARGE and not path.is_file():
         made.save(path.with_suffix(".part"))
         path.with_suffix(".part").replace(path)
-    opened = open_index(path, one.items, settings)
-    assert isinstance(opened, ApproximateIndex)
-    return opened
+    return made
 
 
 def _fastest(
     index: ApproximateIndex, one: IndexSet, k: int, target: float
-) -> tuple[ApproximateIndex, float, dict[str, Any]]:
+) -> tuple[ApproximateIndex, dict[str, Any]]:
     """Of the settings that reach the recall the fastest; where none does, that of the highest recall."""
-    best: tuple[bool, float, ApproximateIndex, float, dict[str, Any]] | None = None
+    tried = []
     for factor in _FACTORS[index.settings.kind]:
         candidates = min(len(index), int(np.ceil(factor * k)))
 
@@ -302,22 +290,12 @@ def _fastest(
                 if not _NEARLY * target < reached < target:
                     break
         made = of(breadth)
-        merit = -_seconds(made, one, k) if reached >= target else reached
-        result = (reached >= target, merit, made, reached, {"breadth": breadth, "candidates": candidates})
-        if best is None or result[:2] > best[:2]:
-            best = result
-    assert best is not None
-    return best[2:]
-
-
-def _seconds(index: Index, one: IndexSet, k: int) -> float:
-    taken = []
-    for _ in range(3):
-        start = time.process_time()
-        for query in one.queries[:_TIMED]:
-            index.nearest(query, k)
-        taken.append(time.process_time() - start)
-    return min(taken)
+        merit = reached
+        if reached >= target:
+            merit = 1.0 / min(seconds(made, one.queries[:_TIMED], k) for _ in range(3))
+        told = {"recall": reached, "breadth": breadth, "candidates": candidates}
+        tried.append(((reached >= target, merit), made, told))
+    return max(tried, key=lambda one: one[0])[1:]
 
 
 def _breadths(index: ApproximateIndex, k: int) -> list[int]:
@@ -333,13 +311,6 @@ def _breadths(index: ApproximateIndex, k: int) -> list[int]:
 
 def _smallest(reached: Callable[[int], float], ascending: Sequence[int], target: float) -> tuple[int, float]:
     """The smallest that reaches the target, and its result; the last one where none does."""
-    low, high = 0, len(ascending) - 1
-    recall_at_high = reached(ascending[high])
-    while low < high and recall_at_high >= target:
-        middle = (low + high) // 2
-        tried = reached(ascending[middle])
-        if tried >= target:
-            high, recall_at_high = middle, tried
-        else:
-            low = middle + 1
-    return ascending[high], recall_at_high
+    place = bisect_left(ascending, True, key=lambda value: reached(value) >= target)
+    value = ascending[min(place, len(ascending) - 1)]
+    return value, reached(value)
