@@ -23,7 +23,7 @@ from turret.client import answers
 from turret.data.manifest import FileHash
 from turret.service.calls import call_of
 from turret.service.http.app import RELEASE, ROUTERS
-from turret.service.http.routes.dependencies import Reads
+from turret.service.http.routes.dependencies import Reads, ReadsLines
 from turret.service.http.routes.probes import STATIC
 from turret.service.versions.gate import CheckedVersion
 from turret.service.versions.record import Activation
@@ -31,6 +31,7 @@ from turret.tower.catalog.filters import LARGEST, MAX_CONDITIONS, MAX_VALUES
 from turret.tower.format.manifest import FileName, Manifest
 
 Described = dict[str, Any]
+_Reader = Reads[Any] | ReadsLines[Any]
 TEMPLATES = Path(__file__).parent / "templates"
 _BOUNDS = {
     "minimum": "at least {}",
@@ -107,6 +108,8 @@ def _parts(schema: Described) -> Iterator[str]:
         yield str(schema.get("type", "any value"))
     if isinstance(schema.get("items"), dict):
         yield Markup("of {}").format(_describe(schema["items"]))
+    if "x-line" in schema:
+        yield Markup("each line: {}").format(_describe(schema["x-line"]))
     if isinstance(schema.get("additionalProperties"), dict):
         yield Markup("by name: {}").format(_describe(schema["additionalProperties"]))
     yield from (bound.format(schema[name]) for name, bound in _BOUNDS.items() if name in schema)
@@ -187,7 +190,7 @@ def api_document() -> Described:
     """Describe every call; a new one has no schema of its answer until that is written."""
     written = orjson.loads(DOCUMENT.read_bytes())
     app = FastAPI()
-    bodies: dict[tuple[str, str], type[BaseModel]] = {}
+    bodies: dict[tuple[str, str], _Reader] = {}
     for router in sorted(ROUTERS, key=lambda router: "probes" in router.tags):  # those last
         app.include_router(router)
         bodies |= dict(_bodies(router))
@@ -199,9 +202,8 @@ def api_document() -> Described:
                 call["security"] = [{"key": [scope]}]
             for parameter in call.get("parameters", ()):
                 parameter["schema"] = _without_null(parameter["schema"])
-            if (schema := bodies.get((method.upper(), path))) is not None:
-                content = {"application/json": {"schema": reference(schema.__name__)}}
-                call["requestBody"] = {"required": True, "content": content}
+            if (reader := bodies.get((method.upper(), path))) is not None:
+                call["requestBody"] = {"required": True, "content": _content_of(reader)}
             known = written["paths"].get(path, {}).get(method, call)["responses"]
             call["responses"] = {status: known[status] for status in known if status in _OWN}
             _add_refusals(call)
@@ -209,7 +211,9 @@ def api_document() -> Described:
         "securitySchemes": {"key": _KEY},
         "responses": {status: _refusal(status) for status in _MEANINGS},
     }
-    document["components"]["schemas"] = _used(document, _schemas(set(bodies.values())))
+    document["components"]["schemas"] = _used(
+        document, _schemas({reader.schema for reader in bodies.values()})
+    )
     return document
 
 
@@ -246,14 +250,23 @@ def _refusal(status: str) -> Described:
     return {"description": _MEANINGS[status], "content": content, **headers}
 
 
-def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], type[BaseModel]]]:
-    """The schema of each call's body: `Reads` reads it, so FastAPI does not know it."""
+def _content_of(reader: _Reader) -> Described:
+    schema = reference(reader.schema.__name__)
+    if isinstance(reader, Reads):
+        return {"application/json": {"schema": schema}}
+    # OpenAPI 3.1 has no schema for the lines of a text.
+    described = f"JSON lines, at most {reader.most:,} of them."
+    return {"application/x-ndjson": {"schema": {**_TEXT, "description": described, "x-line": schema}}}
+
+
+def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], _Reader]]:
+    """What reads each call's body, as FastAPI does not know it."""
     for route in router.routes:
         assert isinstance(route, APIRoute)
         for inner in route.dependant.dependencies:
-            if isinstance(inner.call, Reads):
+            if isinstance(inner.call, Reads | ReadsLines):
                 for method in route.methods or ():
-                    yield (method, route.path_format), inner.call.schema
+                    yield (method, route.path_format), inner.call
 
 
 def _schemas(bodies: set[type[BaseModel]]) -> Described:

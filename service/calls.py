@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 Scope = Literal["read", "write", "admin"]
 # Requests of one lane keep each other out only, and probes nobody: see `http.admission`.
-Lane = Literal["recommend", "batch", "store", "read", "operator", "open", "probe"]
+Lane = Literal["recommend", "batch", "bulk", "store", "read", "operator", "open", "probe"]
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
@@ -35,7 +35,7 @@ _BY_PATH = {
     **_calls(None, "probe", "/livez", "/readyz"),
     **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/settings.json"),
 }
-_ITEM, _SIMILAR = "/v1/items/{item_id}", "/v1/items/{item_id}/similar"
+_ITEMS, _ITEM, _SIMILAR = "/v1/items", "/v1/items/{item_id}", "/v1/items/{item_id}/similar"
 _USER, _FILE, _UNKNOWN = "/v1/users/{user_id}", "/page/{path}", "unknown"
 
 
@@ -45,10 +45,12 @@ def call_of(method: str, path: str) -> Call:
     A path that is not listed requires a scope too, so that new calls are closed by default: read or write by
     its method. Its name is `unknown`, as clients choose it.
     """
+    is_read = method in _READING
+    if path == _ITEMS and not is_read:
+        return Call("write", "bulk", _ITEMS)
     call = _BY_PATH.get(path)
     if call is not None:
         return call
-    is_read = method in _READING
     if path.startswith("/v1/items/"):
         if path.endswith("/similar") and (is_read or method == "POST"):
             return Call("read", "recommend", _SIMILAR)

@@ -131,7 +131,7 @@ class Components:
         self.item_writer = ItemWriter(
             self.items,
             self.overlay,
-            settings.fresh_items_limit,
+            settings.overlay_bytes,
             settings.write_timeout,
             self.follower.announce,
         )

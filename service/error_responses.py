@@ -46,9 +46,18 @@ def write_error(
     status: int, field: str, value: object, message: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Write an error response; field, value and message are truncated to a readable length."""
-    error = {"field": _cut(field), "value": _shown(value), "message": _cut(message, 1000)}
-    body = orjson.dumps({"error": error})
+    body = orjson.dumps(_described(field, value, message))
     return Response(body, status, headers, media_type="application/json")
+
+
+def result_of(error: RequestError | EncodingError) -> dict[str, Any]:
+    """A refused part of a call, as the response to that part by itself would be."""
+    status = error.status if isinstance(error, RequestError) else 422
+    return {"status": status, **_described(error.field, error.value, str(error))}
+
+
+def _described(field: str, value: object, message: str) -> dict[str, Any]:
+    return {"error": {"field": _cut(field), "value": _shown(value), "message": _cut(message, 1000)}}
 
 
 def refusal(error: RequestError, field: str | None = None, message: str | None = None) -> Response:

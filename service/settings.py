@@ -65,7 +65,8 @@ class Settings(BaseSettings):
     write_timeout: _Seconds = 5.0
     stored_history_limit: int = Field(default=10_000, ge=1, le=100_000)  # of a user's events, the newest
     keep_days: int | None = Field(default=None, ge=1, le=36_500)  # of events; None: all
-    fresh_items_limit: int = Field(default=10_000, ge=0)  # added items, and known ones with replaced fields
+    # Of a process, for what was added, changed and withdrawn since the export of a version that answers.
+    overlay_bytes: int = Field(default=256_000_000, ge=0)
     # Services on one Redis that serve one version; those with other bundles need another group.
     replica_group: str = Field(default="default", pattern="^[A-Za-z0-9._-]{1,64}$")
 

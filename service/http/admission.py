@@ -26,10 +26,13 @@ BODY_SECONDS = 30.0  # from the end of a head to the end of its body
 # Up to here uvicorn buffers an answer without waiting for its client: its high-water mark.
 SMALL_ANSWER = 65_536
 # Unfinished requests, besides "recommend", which has a setting. Probes have no lane.
-_LIMITS = {"batch": 8, "store": 256, "read": 128, "operator": 64, "open": 64}
+_LIMITS = {"batch": 8, "bulk": 4, "store": 256, "read": 128, "operator": 64, "open": 64}
 # What a refusal with its reading and writing costs, and the share of time for refusals.
 _REFUSAL_SECONDS, _REFUSAL_SHARE = 200e-6, 0.05
 _MIN_PAUSE, _MAX_PAUSE = 0.05, float(RETRY_SECONDS)
+# Bytes of a body of a lane; else a setting has the limit.
+BODY_LIMITS = {"bulk": 16_000_000}
+_JSON = frozenset({b"application/json", b"application/x-ndjson", b"application/jsonl"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _CUT_OFF = "the connection ended before the body did; send it again"
 _LATE = "the body did not arrive in time; send it again without pauses"
@@ -114,10 +117,12 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request through the application, or refuse it."""
-        lane = self.lanes.get(call_of(scope["method"], scope["path"]).lane)
+        name = call_of(scope["method"], scope["path"]).lane
+        lane = self.lanes.get(name)
         if lane is None:
             await self._app(scope, receive, send)
             return
+        body_limit = BODY_LIMITS.get(name, self._body_limit)
         loop = asyncio.get_running_loop()
         request = _Request(loop.time() + BODY_SECONDS, send)
         self._requests.add(request)
@@ -125,8 +130,8 @@ class Admission:
             self._timer = loop.call_later(1.0, self._end_late, loop)
         error: RequestError | None = None
         try:
-            _check_head(scope, self._body_limit)
-            scope[BODY] = await self._read(request, receive)
+            _check_head(scope, body_limit)
+            scope[BODY] = await self._read(request, receive, body_limit)
             if lane.running < lane.limit:
                 request.has_place = True
                 request.ends = loop.time() + lane.seconds
@@ -182,7 +187,7 @@ class Admission:
             oldest.size = 0
             oldest.fail(NotReadyError("body", None, BUSY, RETRY_SECONDS))
 
-    async def _read(self, request: _Request, receive: Receive) -> bytes:
+    async def _read(self, request: _Request, receive: Receive, limit: int) -> bytes:
         """Read and count a body. Raises RequestError if it is incomplete or too large."""
         parts: list[bytes] = []
         more = True
@@ -193,8 +198,8 @@ class Admission:
             parts.append(message.get("body", b""))
             more = message.get("more_body", False)
             self._hold(request, len(parts[-1]), not more)
-            if request.size > self._body_limit:
-                raise _too_large(self._body_limit)
+            if request.size > limit:
+                raise _too_large(limit)
             if request.error is not None:
                 await asyncio.sleep(0)  # raises its cancellation
         return b"".join(parts) if len(parts) > 1 else parts[0]
@@ -256,4 +261,4 @@ def _too_large(limit: int) -> BodyError:
 
 def _is_json(kind: bytes) -> bool:
     name = kind.partition(b";")[0].strip().lower()
-    return name == b"application/json" or (name.startswith(b"application/") and name.endswith(b"+json"))
+    return name in _JSON or (name.startswith(b"application/") and name.endswith(b"+json"))

@@ -1,7 +1,7 @@
 """The overlay of a bundle: items added, changed and withdrawn since it was made."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -11,6 +11,7 @@ import orjson
 from numpy.typing import NDArray
 
 from turret.data.vocabulary import Id, Vocabulary, find_rows, is_canonical_integer
+from turret.service.overlay.changed_fields import ChangedFields
 from turret.service.stores.contract import Change, Changes
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.filters import Filter
@@ -18,31 +19,36 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import EncodingError
 
 Mask = NDArray[np.bool_]
+# What Python's objects and the columns of filters add to the bytes of an item and of an id.
+ITEM_OVERHEAD, ID_OVERHEAD = 500, 150
 _log = logging.getLogger("turret.items")
 
 
 @dataclass(frozen=True)
 class FreshItems:
-    """The changes to a bundle of N rows, and M fresh items, which have the rows N .. N + M - 1. Immutable.
+    """The changes to a bundle of N rows, and the items added to it, whose rows begin with N. Immutable.
 
-    `vectors` float32 [M, D], `ids`, `fields` and `features` (JSON objects as they were put) are those of the
-    fresh items, in the order of their last changes. `replaced` has the new fields of rows of the bundle,
-    `withdrawn` its sorted rows that are not recommended, `withdrawn_ids` the ids of other withdrawn items.
-    `number` is that of the last change.
+    A new item, and one that is put again, takes the next row; its earlier row is no longer recommended.
+    `vectors` float32 [M, D], `ids` and `features` (JSON objects as they were put) are those of the M rows
+    from N on, and `positions` has those that are recommended, row - N by id, in the order of their last
+    changes. `added` has their fields by position, and `replaced` the new fields of rows of the bundle.
+    `withdrawn` are the bundle's sorted rows that are not recommended, `withdrawn_ids` the ids of other
+    withdrawn items. `number` is that of the last change.
     """
 
     vocabulary: Vocabulary  # of the bundle, which lives no longer for its overlay
     vectors: NDArray[np.float32]
     ids: Sequence[str] = ()
-    fields: Sequence[bytes] = ()
-    replaced: Mapping[int, bytes] = field(default_factory=dict)
+    features: Sequence[bytes] = ()
+    positions: Mapping[str, int] = field(default_factory=dict)
+    added: ChangedFields = field(default_factory=ChangedFields)
+    replaced: ChangedFields = field(default_factory=ChangedFields)
     withdrawn: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     withdrawn_ids: frozenset[str] = frozenset()
     number: int = 0
-    features: Sequence[bytes] = ()
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.positions)
 
     @property
     def first_row(self) -> int:
@@ -50,27 +56,31 @@ class FreshItems:
         return len(self.vocabulary)
 
     @cached_property
-    def positions(self) -> dict[str, int]:
-        """The position of each fresh item by its id; its row is N + its position."""
-        return dict(zip(self.ids, range(len(self.ids)), strict=True))
+    def size(self) -> int:
+        """About the bytes that the changes take in a process."""
+        features = sum(len(self.features[place]) for place in self.positions.values())
+        vectors = len(self) * int(self.vectors[:1].nbytes)
+        fields = 2 * (self.added.size + self.replaced.size)  # as JSON and as columns
+        items = ITEM_OVERHEAD * (len(self) + len(self.replaced.by_row))
+        return features + vectors + fields + items + ID_OVERHEAD * len(self.withdrawn_ids)
 
     def row(self, outside_id: Id) -> int | None:
         """Return the row of an id, or None; withdrawn items of the bundle have one too."""
         row = self.vocabulary.row(outside_id)
-        if row is not None or not self.ids:
+        if row is not None or not self.positions:
             return row
         position = self.positions.get(str(outside_id))
         return None if position is None else self.first_row + position
 
     def known_rows(self, ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
         """Return the rows of the known ids, in the order given, and the unknown ids."""
-        if not self.ids:
+        if not self.positions:
             return self.vocabulary.known_rows(ids)
         return find_rows(self.row, ids)
 
     def known_rows_of_each(self, lists: Sequence[Sequence[Id]]) -> list[tuple[NDArray[np.int32], list[Id]]]:
         """Return `known_rows` of each list."""
-        if not self.ids:
+        if not self.positions:
             return self.vocabulary.known_rows_of_each(lists)
         return [find_rows(self.row, ids) for ids in lists]
 
@@ -84,8 +94,8 @@ class FreshItems:
     def fields_of(self, row: int) -> bytes | None:
         """Return an item's fields as JSON; None if those of the bundle's catalog apply."""
         if row < self.first_row:
-            return self.replaced.get(row) if self.replaced else None
-        return self.fields[row - self.first_row]
+            return self.replaced.by_row.get(row)
+        return self.added.by_row[row - self.first_row]
 
     @cached_property
     def served(self) -> RowMask | None:
@@ -96,13 +106,22 @@ class FreshItems:
         mask[self.withdrawn] = False
         return RowMask(mask)
 
+    @cached_property
+    def fresh_served(self) -> Mask | None:
+        """The mask [M] of the fresh rows that are recommended; None for all."""
+        if len(self.positions) == len(self.ids):
+            return None
+        mask = np.zeros(len(self.ids), dtype=bool)
+        mask[list(self.positions.values())] = True
+        return mask
+
     def allowed(self, filtering: Filter) -> RowMask:
         """The rows [N] of the bundle that a filter allows.
 
         Excludes withdrawn rows and applies the filter to replaced fields. It is the filter's own mask if no
         row of the bundle has changed.
         """
-        if not len(self.withdrawn) and not self.replaced:
+        if not len(self.withdrawn) and not self.replaced.by_row:
             return filtering.allowed()
         return filtering.cached(("main", self._key), lambda: self._main_mask(filtering))
 
@@ -117,19 +136,21 @@ class FreshItems:
 
     def _main_mask(self, filtering: Filter) -> Mask:
         mask = filtering.allowed().mask.copy()
-        for row, fields in self.replaced.items():
-            mask[row] = filtering.matches(orjson.loads(fields))
+        self.replaced.put_allowed(filtering, mask)
         mask[self.withdrawn] = False
         return mask
 
     def _fresh_mask(self, filtering: Filter) -> Mask:
-        return np.array([filtering.matches(orjson.loads(fields)) for fields in self.fields], dtype=bool)
+        mask = np.zeros(len(self.ids), dtype=bool)
+        self.added.put_allowed(filtering, mask)
+        return mask
 
 
 def empty_overlay(bundle: Bundle) -> FreshItems:
     """The empty overlay of a bundle."""
     empty = np.empty((0, bundle.manifest.dimension), dtype=np.float32)
-    return FreshItems(bundle.vocabulary, empty)
+    fields = ChangedFields(bundle.catalog.kinds)
+    return FreshItems(bundle.vocabulary, empty, added=fields, replaced=fields)
 
 
 def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshItems:
@@ -146,12 +167,14 @@ def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshI
     if not valid:
         return fresh if changes.last == fresh.number else replace(fresh, number=changes.last)
     exported = exported_at(bundle)
-    replaced = dict(fresh.replaced)
+    replaced: dict[int, bytes] = {}
     withdrawn_rows, withdrawn_ids = set(fresh.withdrawn.tolist()), set(fresh.withdrawn_ids)
     arrived: list[Change] = []
+    changed_rows: list[int] = []
     for change in valid:
         row = bundle.vocabulary.row(change.item)
         if row is not None:
+            changed_rows.append(row)
             replaced.pop(row, None)
             withdrawn_rows.discard(row)
             if change.is_withdrawn:
@@ -164,18 +187,47 @@ def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshI
             withdrawn_ids.discard(change.item)
             arrived.append(change)
     moved = {change.item for change in valid}
-    stay = [position for position, item in enumerate(fresh.ids) if item not in moved]
-    arrived, vectors = _encode(bundle, arrived)
-    return FreshItems(
-        vocabulary=bundle.vocabulary,
-        vectors=np.concatenate([fresh.vectors[stay], vectors]),
-        ids=[*(fresh.ids[i] for i in stay), *(change.item for change in arrived)],
-        fields=[*(fresh.fields[i] for i in stay), *(change.fields or b"{}" for change in arrived)],
-        features=[*(fresh.features[i] for i in stay), *(change.features or b"{}" for change in arrived)],
-        replaced=replaced,
+    fresh = replace(
+        _with_added(fresh, moved, *_encode(bundle, arrived)),
+        replaced=fresh.replaced.changed(replaced, changed_rows),
         withdrawn=np.array(sorted(withdrawn_rows), dtype=np.int64),
         withdrawn_ids=frozenset(withdrawn_ids),
         number=changes.last,
+    )
+    return fresh if 2 * len(fresh) >= len(fresh.ids) else _compact(fresh)
+
+
+def _with_added(
+    fresh: FreshItems, moved: Collection[str], arrived: Sequence[Change], vectors: NDArray[np.float32]
+) -> FreshItems:
+    """The overlay without the fresh items `moved`, and with those that `arrived` behind all others."""
+    left = [fresh.positions[item] for item in moved if item in fresh.positions]
+    if not left and not arrived:
+        return fresh
+    positions = {item: place for item, place in fresh.positions.items() if item not in moved}
+    places = range(len(fresh.ids), len(fresh.ids) + len(arrived))
+    fields = {place: change.fields or b"{}" for place, change in zip(places, arrived, strict=True)}
+    return replace(
+        fresh,
+        vectors=np.concatenate([fresh.vectors, vectors]),
+        ids=[*fresh.ids, *(change.item for change in arrived)],
+        features=[*fresh.features, *(change.features or b"{}" for change in arrived)],
+        positions=positions | {change.item: place for place, change in zip(places, arrived, strict=True)},
+        added=fresh.added.changed(fields, left),
+    )
+
+
+def _compact(fresh: FreshItems) -> FreshItems:
+    """The overlay without the rows that are no longer recommended."""
+    kept = list(fresh.positions.values())
+    none = ChangedFields(fresh.added.kinds)
+    return replace(
+        fresh,
+        vectors=fresh.vectors[kept],
+        ids=list(fresh.positions),
+        features=[fresh.features[place] for place in kept],
+        positions={item: place for place, item in enumerate(fresh.positions)},
+        added=none.changed({new: fresh.added.by_row[old] for new, old in enumerate(kept)}),
     )
 
 

@@ -71,7 +71,7 @@ def popular(
     ranking = model.retriever.popular(k, *left_out(fresh, excluded, filtering))
     if not len(fresh):
         return ranking
-    return merge(ranking, np.zeros(len(fresh), np.float32), fresh, k, excluded, filtering)
+    return merge(ranking, np.zeros(len(fresh.ids), np.float32), fresh, k, excluded, filtering)
 
 
 def left_out(fresh: FreshItems, excluded: Rows, filtering: Filter | None) -> tuple[Rows, RowMask | None]:
@@ -106,8 +106,8 @@ def merge(
     Higher scores come first, then lower rows: on a tie, rows of the bundle come before fresh ones. `scores`
     [M] are those of the fresh items on the same scale; of the `excluded` rows, those below N are ignored.
     """
-    mask = None if filtering is None else fresh.fresh_allowed(filtering)
-    scanned = len(fresh) if mask is None else int(np.count_nonzero(mask))
+    mask = fresh.fresh_served if filtering is None else fresh.fresh_allowed(filtering)
+    scanned = len(scores) if mask is None else int(np.count_nonzero(mask))
     allowed, fetched = ranking.plan.allowed, ranking.plan.fetched + scanned
     plan = ranking.plan._replace(allowed=None if allowed is None else allowed + scanned, fetched=fetched)
     # Mostly a few can be among the best, so that little is sorted.

@@ -50,7 +50,7 @@ class ItemView:
         # The JSON of numbers has no commas but the separators.
         scores = orjson.dumps(ranking.scores.tolist())[1:-1].split(b",")
         ends = [b',"source":"%b"}' % name.encode() for name in (source, "fresh")]
-        is_changed = self.fresh.ids or self.fresh.replaced
+        is_changed = self.fresh.positions or self.fresh.replaced.by_row
         item = self.item_json if is_changed else self.bundle.catalog.item_json
         pieces = [
             b'{%b,"score":%b%b' % (item(row), score, ends[row >= first_fresh])
@@ -115,7 +115,7 @@ def item_status(
         "features": None if is_trained else orjson.Fragment(fresh.features[row - fresh.first_row]),
         "in_index": is_trained,
         "fresh": not is_trained,
-        "fields_replaced": row in fresh.replaced,
+        "fields_replaced": row in fresh.replaced.by_row,
         "withdrawn": is_trained and row in fresh.withdrawn,
         "training_events": int(model.bundle.popularity[row]) if is_trained else None,
         "popularity_rank": model.retriever.popularity_rank(row) if is_trained else None,

@@ -168,8 +168,8 @@ def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     if not query.request.filter:
         return model.latency.is_long() or _is_large(query)
     # The first answer to a filter compares it with every item.
-    scanned, changed = len(model.bundle.vocabulary), len(fresh) + len(fresh.replaced)
-    return model.latency.is_long(scanned, changed) or _is_large(query)
+    scanned = len(model.bundle.vocabulary) + len(fresh) + len(fresh.replaced.by_row)
+    return model.latency.is_long(scanned) or _is_large(query)
 
 
 def _is_large(query: Query) -> bool:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.types import Scope
 
-from turret.service.errors import BodyError, InvalidFieldError
+from turret.service.errors import BodyError, InvalidFieldError, RequestError
 
 BODY = "turret.body"  # the key of a body in the scope of its request
 DEPTH = 32  # levels of nesting
@@ -53,6 +53,32 @@ async def read_body(scope: Scope, schema: type[Schema]) -> Schema:
     if is_short(body):
         return read_schema(body, schema)
     return await asyncio.get_running_loop().run_in_executor(_thread, read_schema, body, schema)
+
+
+Line = tuple[int, Schema | RequestError]  # the number of a line, and what it has or why it is refused
+
+
+async def read_lines(scope: Scope, schema: type[Schema], most: int) -> list[Line[Schema]]:
+    """Read a body of JSON lines, without those that are blank.
+
+    Raises BodyError (413) for more than `most` of them.
+    """
+    lines = [(n, line) for n, line in enumerate(scope[BODY].split(b"\n"), start=1) if line.strip()]
+    if len(lines) > most:
+        message = f"the body has {len(lines)} lines; send at most {most} in one call"
+        raise BodyError("body", None, message, status=413)
+
+    def read() -> list[Line[Schema]]:
+        return [(n, _read_or_refuse(line, schema)) for n, line in lines]
+
+    return await asyncio.get_running_loop().run_in_executor(_thread, read)
+
+
+def _read_or_refuse(line: bytes, schema: type[Schema]) -> Schema | RequestError:
+    try:
+        return read_schema(line, schema)
+    except RequestError as error:
+        return error
 
 
 def is_short(body: bytes) -> bool:

@@ -1,7 +1,7 @@
 """The bodies of requests: their validation and their JSON schemas."""
 
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -234,6 +234,28 @@ class ItemPatchBody(Body):
     def _changes_something(self) -> "ItemPatchBody":
         if not self.features and not self.fields:
             raise PydanticCustomError("patch", "send the features or fields to change")
+        return self
+
+
+class ItemLine(Body):
+    """One line of `POST /v1/items`: an item and what `method` does to it by itself.
+
+    PUT needs `features`, PATCH `features` or `fields`, and DELETE takes neither.
+    """
+
+    id: Id
+    method: Literal["PUT", "PATCH", "DELETE"] = "PUT"
+    features: Features | None = None
+    fields: dict[str, Any] | None = Field(default=None, max_length=100)
+
+    @model_validator(mode="after")
+    def _fits_method(self) -> "ItemLine":
+        if self.method == "PUT" and self.features is None:
+            raise PydanticCustomError("features", "send `features`; PATCH changes fields alone")
+        if self.method == "PATCH" and not self.features and not self.fields:
+            raise PydanticCustomError("patch", "send the features or fields to change")
+        if self.method == "DELETE" and (self.features is not None or self.fields is not None):
+            raise PydanticCustomError("delete", "DELETE takes neither features nor fields; leave them out")
         return self
 
 

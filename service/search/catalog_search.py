@@ -6,8 +6,9 @@ import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from heapq import merge
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,6 +27,8 @@ _WORD = re.compile(r"[^\W_]+")
 _LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "\u0131": "i", "æ": "ae", "œ": "oe", "þ": "th", "ð": "d"}
 )
+_SPARE = 1_000  # outdated texts that the index of changes may have besides as many as there are changes
+Key = TypeVar("Key", bound=int | str)
 Result = TypeVar("Result")
 
 
@@ -45,7 +48,8 @@ class CatalogSearch:
     ) -> tuple[list[int], bool]:
         """Return the rows of the best matches from `start`, and whether more follow; "" matches all items.
 
-        The most popular of equally good matches come first, after those that were added since the export.
+        Of equally good matches, items that were added since the export come first, the newest first, then the
+        most popular.
         """
 
         def search() -> tuple[list[int], bool]:
@@ -71,10 +75,15 @@ class _SearchedVersion:
 
     def __init__(self, bundle: Bundle) -> None:  # which it doesn't keep, so that a version can be closed
         self._title = title_of(bundle.catalog)
-        rows = np.argsort(-bundle.popularity, kind="stable").tolist()
+        self._rows: list[int] = np.argsort(-bundle.popularity, kind="stable").tolist()
+        self._places = dict(zip(self._rows, range(len(self._rows)), strict=True))
         catalog, vocabulary = bundle.catalog, bundle.vocabulary
-        self._items = _Index(rows, (self._texts(vocabulary.id(row), catalog.json_of(row)) for row in rows))
-        self._changed: tuple[FreshItems | None, _Index] = (None, _Index([], ()))
+        self._items = _Index[int]()
+        self._items.add((row, self._texts(vocabulary.id(row), catalog.json_of(row))) for row in self._rows)
+        # The row of a known item, the id of another, with the fields that the index has of it.
+        self._changed: dict[int | str, bytes] = {}
+        self._changes = _Index[int | str]()
+        self._overlay: FreshItems | None = None
 
     def matches(self, fresh: FreshItems, query: str) -> Iterator[int]:
         """Yield the rows of the matching items that are not withdrawn, best first, each once."""
@@ -85,29 +94,38 @@ class _SearchedVersion:
                 yield row
 
     def _ranked(self, fresh: FreshItems, query: str) -> Iterator[int]:
-        changed = self._changes(fresh)
+        self._follow(fresh)
         exact = fresh.row(query.strip())
         if exact is not None:
             yield exact
         words = _WORD.findall(fold(query))
         if not words:
-            yield from changed.rows
-            yield from self._items.rows
+            yield from (fresh.first_row + place for place in reversed([*fresh.positions.values()]))
+            yield from self._rows
             return
         for rank in _ranks(words):
-            yield from changed.matches(rank)
-            yield from (row for row in self._items.matches(rank) if row not in fresh.replaced)
+            found = [key for key in self._changes.matches(rank) if key in self._changed]
+            added = (fresh.first_row + fresh.positions[key] for key in found if isinstance(key, str))
+            yield from sorted(added, reverse=True)
+            replaced = sorted((key for key in found if isinstance(key, int)), key=self._places.__getitem__)
+            others = (row for row in self._items.matches(rank) if row not in self._changed)
+            yield from merge(replaced, others, key=self._places.__getitem__)
 
-    def _changes(self, fresh: FreshItems) -> "_Index":
-        """The items of the overlay, latest first."""
-        known, changed = self._changed
-        if known is not fresh:
-            rows = [*range(fresh.first_row + len(fresh) - 1, fresh.first_row - 1, -1), *fresh.replaced]
-            changed = _Index(
-                rows, (self._texts(fresh.id(row), fresh.fields_of(row) or b"{}") for row in rows)
-            )
-            self._changed = (fresh, changed)
-        return changed
+    def _follow(self, fresh: FreshItems) -> None:
+        """Index what has changed since the overlay of the last search."""
+        if fresh is self._overlay:
+            return
+        added = [(item, fresh.added.by_row[place]) for item, place in fresh.positions.items()]
+        changed: list[tuple[int | str, bytes]] = [*fresh.replaced.by_row.items(), *added]
+        fields = dict(changed)
+        if len(self._changes) > 2 * len(fields) + _SPARE:
+            self._changed, self._changes = {}, _Index[int | str]()
+        new = {key: text for key, text in fields.items() if self._changed.get(key) is not text}
+        self._changes.add(
+            (key, self._texts(key if isinstance(key, str) else fresh.id(key), text))
+            for key, text in new.items()
+        )
+        self._changed, self._overlay = fields, fresh
 
     def _texts(self, item_id: Id, fields: bytes) -> tuple[str, str, str]:
         """The first words of an item's names (id and title), its names, and its other texts, folded."""
@@ -119,24 +137,39 @@ class _SearchedVersion:
         return " ".join(first), " ".join(names), " ".join(others)
 
 
-class _Index:
-    """A full-text index in memory of `rows` in their order of preference."""
+class _Index(Generic[Key]):
+    """A full-text index in memory of items by a key; of those added under one key it finds the last."""
 
-    def __init__(self, rows: list[int], texts: Iterable[tuple[str, str, str]]) -> None:
-        self.rows = rows
+    def __init__(self) -> None:
+        self._keys: list[Key] = []
+        self._last: dict[Key, int] = {}
         # Searched by one thread, but any may drop the version.
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         # FTS5 keeps no texts, and ready lists for one and two letters, which most words begin with.
         options = "content='', columnsize=0, prefix='1 2', tokenize='unicode61 remove_diacritics 2'"
         self._index.execute(f"CREATE VIRTUAL TABLE items USING fts5(first, names, others, {options})")
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, items: Iterable[tuple[Key, tuple[str, str, str]]]) -> None:
+        """Add items by their first words, names and other texts."""
         insert = "INSERT INTO items (rowid, first, names, others) VALUES (?, ?, ?, ?)"
         with self._index:  # one transaction; other threads run during each statement
-            self._index.executemany(insert, ((place, *text) for place, text in enumerate(texts)))
+            self._index.executemany(insert, ((self._place(key), *texts) for key, texts in items))
 
-    def matches(self, expression: str) -> Iterator[int]:
-        """Yield the rows of the items that match an expression of FTS5, in their order."""
+    def matches(self, expression: str) -> Iterator[Key]:
+        """Yield the keys of the items that match an expression of FTS5, in the order in which they came."""
         found = "SELECT rowid FROM items WHERE items MATCH ? ORDER BY rowid"
-        return (self.rows[place] for (place,) in self._index.execute(found, (expression,)))
+        for (place,) in self._index.execute(found, (expression,)):
+            key = self._keys[place]
+            if self._last[key] == place:
+                yield key
+
+    def _place(self, key: Key) -> int:
+        self._last[key] = len(self._keys)
+        self._keys.append(key)
+        return self._last[key]
 
 
 def _ranks(words: Sequence[str]) -> Iterator[str]:

@@ -131,6 +131,19 @@ class Change:
         return self.features is None
 
 
+class NewChange(NamedTuple):
+    """A change to store: an item's features and fields as JSON objects, or neither to withdraw the item.
+
+    With `after`, it is stored only if that is still the number of the item's last change (0: it has none).
+    """
+
+    item: str
+    time: int
+    features: bytes | None = None
+    fields: bytes | None = None
+    after: int | None = None
+
+
 class Changes(NamedTuple):
     """Changed items in the order of their numbers, and the number up to which these are all (0: none).
 
@@ -147,20 +160,14 @@ class ItemStore(Protocol):
     Every method raises ItemsUnavailableError while the store is unavailable.
     """
 
-    async def put(
-        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
-    ) -> int:
-        """Store an item's features and fields, and return the number of the change.
+    async def change(self, changes: Sequence[NewChange]) -> list[int]:
+        """Store changes of different items in their order, and return the number of each; 0: not stored.
 
-        With `after`, only if that is still the number of the item's last change (0: it has none). Otherwise
-        nothing is stored, and the number is 0.
+        After an error any of them may be stored.
         """
 
-    async def last(self, item: str) -> Change | None:
-        """Return the last change of an item, None if there is none."""
-
-    async def withdraw(self, item: str, time: int) -> int:
-        """Delete an item's features and fields, mark it withdrawn, and return the number of the change."""
+    async def last(self, items: Sequence[str]) -> list[Change | None]:
+        """Return the last change of each item, None where there is none."""
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         """Return the first `limit` items whose last change has a number above `since`.

@@ -16,9 +16,7 @@ from turret.tower.retrieval import Retriever
 # an exact search of a million, or a large user tower, takes more than this: those run in a thread.
 LOOP_SECONDS = 0.005
 _LARGEST_BATCH = 16
-# Items that a filter is compared with in a millisecond or two. An item that was put counts for many: its
-# fields are read from JSON.
-_LOOP_SCAN, _SCANS_PER_CHANGE = 200_000, 500
+_LOOP_SCAN = 200_000  # items that a filter reads in a millisecond or two
 _WEIGHT = 0.1  # of each answer in the mean
 # Reading the clock of a thread is a system call, which can cost a tenth of an answer.
 _FIRST, _EACH = 16, 32
@@ -48,13 +46,10 @@ class LatencyEstimate:
         """Add the processor time of an answer, from any thread."""
         self.seconds += (seconds - self.seconds) * (_WEIGHT if self.seconds else 1.0)
 
-    def is_long(self, scanned: int = 0, changed: int = 0) -> bool:
-        """Whether an answer is likely to hold up the event loop.
-
-        `scanned` and `changed`: how many items of the bundle and of its overlay a filter is compared with.
-        """
+    def is_long(self, scanned: int = 0) -> bool:
+        """Whether an answer is likely to hold up the event loop; `scanned` items are read by a filter."""
         is_slow = self._is_remote or self.seconds > LOOP_SECONDS
-        return is_slow or scanned + _SCANS_PER_CHANGE * changed > _LOOP_SCAN
+        return is_slow or scanned > _LOOP_SCAN
 
     @property
     def batch_size(self) -> int:

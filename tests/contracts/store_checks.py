@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from turret.service.settings import Settings
-from turret.service.stores.contract import Change, Event, History, HistoryStore, StoreKind, Stores
+from turret.service.stores.contract import Change, Event, History, HistoryStore, NewChange, StoreKind, Stores
 
 _DAY = 86_400_000
 _FIRST, _LAST = -(2**53), 2**53  # times before and after all that are stored here
@@ -239,7 +239,8 @@ async def _check_items(place: _Place) -> None:
     count = len(given)
     async with place.stores() as (_, store):
         expect("an empty store has no changes", await store.changes(0), (0, []))
-        numbers = [await store.put(*item, n) for n, item in enumerate(given)]
+        named = [(item, (features, fields)) for item, features, fields in given]
+        numbers = await store.change([NewChange(item, n, *parts) for n, (item, parts) in enumerate(named)])
         expect("each change has the next number", numbers, list(range(1, count + 1)))
         changes = [Change(item, n + 1, n, *parts) for n, (item, *parts) in enumerate(given)]
         expect("items come back as they were, in order", await store.changes(0), (count, changes))
@@ -247,40 +248,49 @@ async def _check_items(place: _Place) -> None:
             expect("only later changes are read", await store.changes(since), (count, changes[since:]))
         expect("no more than the limit are read", await store.changes(1, 2), (3, changes[1:3]))
         expect("the last of a page may be the store's", (await store.changes(count - 2, 2))[0], count)
-        await store.put("a", b"3", b"4", 6)
-        await store.withdraw("7", 7)
-        await store.withdraw("never put", 8)
+        later = NewChange("a", 6, b"3", b"4"), NewChange("7", 7), NewChange("never put", 8)
+        expect("a later change has a later number", await store.change(later), [count + n for n in (1, 2, 3)])
         gone = [Change("7", count + 2, 7, None, None), Change("never put", count + 3, 8, None, None)]
         wanted = [Change("a", count + 1, 6, b"3", b"4"), *gone]
         expect("the last change counts", await store.changes(count), (count + 3, wanted))
         before = [change for change in changes if change.item not in ("a", "7")]
         expect("it replaces the one before", await store.changes(0), (count + 3, before + wanted))
         for turn in range(6):
-            await (store.withdraw("again", 6) if turn >= 3 else store.put("again", b"{}", b"1", 5))
+            await store.change([NewChange("again", 6) if turn >= 3 else NewChange("again", 5, b"{}", b"1")])
         found = (await store.changes(count + 3)).items
         withdrawn = Change("again", count + 9, 6, None, None)
         expect("a repeated change is harmless", found, [withdrawn])
-        expect("the last change of an item is read", await store.last("again"), withdrawn)
-        expect("an item without a change has none", await store.last("nothing"), None)
-        late = [await store.put("again", b"1", b"1", 7, after) for after in (0, count + 8)]
-        late.append(await store.put("nothing", b"1", b"1", 7, 1))
+        last = await store.last(["again", "nothing", "a"])
+        expect("the last change of each item is read", last, [withdrawn, None, wanted[0]])
+        late = [
+            (await store.change([NewChange("again", 7, b"1", b"1", after)]))[0] for after in (0, count + 8)
+        ]
+        late += await store.change([NewChange("nothing", 7, b"1", b"1", 1)])
         after_another = late, (await store.changes(count + 9)).items
         expect("a change after another than the last is not stored", after_another, ([0, 0, 0], []))
-        follows = (("again", count + 9), ("first", 0))
-        numbers = [await store.put(item, b"1", b"1", 7, after) for item, after in follows]
-        expect("a change after the last is stored", numbers, [count + 10, count + 11])
+        follows = (("again", count + 9), ("a", 0), ("first", 0))
+        numbers = await store.change([NewChange(item, 7, b"1", b"1", after) for item, after in follows])
+        expect("of several, those after the last are stored", numbers, [count + 10, 0, count + 11])
+        many = [NewChange(f"many {n}", n, b"{}", b"{}") for n in range(1_200)]
+        expect(
+            "many are stored in their order", await store.change(many), [count + 12 + n for n in range(1_200)]
+        )
+        newest = await store.last([change.item for change in many])
+        expect("the last changes of many are read", [one and one.time for one in newest], [*range(1_200)])
 
 
 async def _check_many_items(place: _Place) -> None:
     async with place.stores() as (_, store):
         numbers: list[int] = []
         for first in range(0, 300, 100):
-            calls = (store.put(f"i{(first + n) % 270}", b"{}", b"{}", 0) for n in range(100))
-            numbers += await asyncio.gather(*calls)
+            changes = [NewChange(f"i{(first + n) % 270}", 0, b"{}", b"{}") for n in range(100)]
+            for (number,) in await asyncio.gather(*(store.change([change]) for change in changes)):
+                numbers.append(number)
         expect("changes at one time have different numbers", sorted(numbers), list(range(1, 301)))
-        one = await store.put("one", b"{}", b"{}", 0)
-        both = await asyncio.gather(*(store.put("one", b"{}", b"{}", 0, one) for _ in range(9)))
-        expect("one of several changes after the same one is stored", sorted(both), [0] * 8 + [one + 1])
+        (one,) = await store.change([NewChange("one", 0, b"{}", b"{}")])
+        next_one = [NewChange("one", 0, b"{}", b"{}", one)]
+        both = sorted(await asyncio.gather(*(store.change(next_one) for _ in range(9))))
+        expect("one of several changes after the same one is stored", both, [[0]] * 8 + [[one + 1]])
         last, items = await store.changes(0)
         found = [change.number for change in items]
         expect("all changes are read, in order", (last, len(found), found), (302, 271, sorted(found)))
@@ -295,7 +305,7 @@ async def _check_lasting(place: _Place) -> None:
             changes = [Change("a", number, 0, b"1", b"2")][:number]
             expect("a lasting store keeps all", found, ((number, events), (number, changes)))
             await histories.append([_event(number, item=number)])
-            await items.put("a", b"1", b"2", number)
+            await items.change([NewChange("a", number, b"1", b"2")])
 
 
 async def _check_sharing(place: _Place) -> None:
@@ -305,7 +315,7 @@ async def _check_sharing(place: _Place) -> None:
     async with place.stores() as one, place.stores() as other:
         for number, (writing, reading) in enumerate(((one, other), (other, one))):
             await writing.histories.append([_event(number), _event(7, "v")])
-            await writing.items.put("a", b"{}", b"{}", number)
+            await writing.items.change([NewChange("a", number, b"{}", b"{}")])
             total, _ = await reading.histories.events("u", 9)
             found = total, (await reading.items.changes(0)).last
             expect("an open store reads the changes of another", found, (number + 1, number + 1))

@@ -13,7 +13,7 @@ from tests.contracts.store_checks import check_store
 from tests.contracts.stores import ADDRESSES, SHARED, STORE_KINDS, THIRD_PARTY, marked
 from tests.support.redis_server import sweep
 from turret.service.settings import Settings
-from turret.service.stores.contract import Event, History, Stores
+from turret.service.stores.contract import Event, History, NewChange, Stores
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import MEMORY, SqliteHistory
@@ -100,20 +100,16 @@ class Ageless(SqliteHistory):
 class Unnumbered(SqliteItems):
     """Each change has the number 1."""
 
-    async def put(
-        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
-    ) -> int:
-        await super().put(item, features, fields, time, after)
-        return 1
+    async def change(self, changes: Sequence[NewChange]) -> list[int]:
+        await super().change(changes)
+        return [1] * len(changes)
 
 
 class LastWins(SqliteItems):
     """A change is stored whatever came before it."""
 
-    async def put(
-        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
-    ) -> int:
-        return await super().put(item, features, fields, time)
+    async def change(self, changes: Sequence[NewChange]) -> list[int]:
+        return await super().change([change._replace(after=None) for change in changes])
 
 
 @pytest.mark.parametrize(
@@ -149,7 +145,7 @@ def test_a_kind_may_not_promise_more_than_its_stores_keep(promise: str) -> None:
 WRITER = """
 import asyncio, sys
 from turret.service.settings import Settings
-from turret.service.stores.contract import Event
+from turret.service.stores.contract import Event, NewChange
 from turret.service.stores.registry import open_stores
 async def write(address, name, folder):
     sys.path.append(folder)
@@ -157,7 +153,7 @@ async def write(address, name, folder):
     for number in range(60):
         own = Event(f"{name}-{number}", "u", number, number)
         await stores.histories.append([own, Event(f"both-{number}", "u", number, number)])
-        await stores.items.put(own.event_id, b"{}", b"{}", number)
+        await stores.items.change([NewChange(own.event_id, number, b"{}", b"{}")])
         print(own.event_id, flush=True)
     await stores.close()
 asyncio.run(write(*sys.argv[1:]))

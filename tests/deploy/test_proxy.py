@@ -19,6 +19,7 @@ from benchmarks.processes import PROXY_FOLDER, running_proxy
 from tests.support.places import ROOT
 from tests.support.rights import BOUND
 from tests.support.tools import require
+from turret.service.http.admission import BODY_LIMITS
 from turret.service.http.guard import HEAD_BYTES
 from turret.service.settings import Settings
 
@@ -162,12 +163,15 @@ def test_the_proxy_lets_nothing_through_that_the_service_would_refuse_for_its_si
     text = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "deploy").glob(files)))
 
     def value(directive: str) -> int:
-        return int(re.findall(rf"^ +{directive} (\d+)", text, re.MULTILINE)[0])
+        return int(re.findall(rf"^ *{directive} (\d+)", text, re.MULTILINE)[0])
 
     ((buffers, kilobytes),) = re.findall(r"large_client_header_buffers (\d+) (\d+)k", text)
     assert (int(buffers) * int(kilobytes) + value("client_header_buffer_size")) * 1024 < HEAD_BYTES - 1024
     defaults = Settings()
-    assert value("client_max_body_size") == defaults.body_limit
+    sizes = {int(size) for size in re.findall(r"client_max_body_size (\d+)", text)}
+    assert sizes == {defaults.body_limit, BODY_LIMITS["bulk"]}
+    (lines,) = re.findall(r"location = /v1/items \{\s+client_max_body_size (\d+);", text)
+    assert int(lines) == BODY_LIMITS["bulk"]
     assert value("proxy_read_timeout") > defaults.request_seconds
 
 

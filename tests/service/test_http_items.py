@@ -172,8 +172,8 @@ def towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shop(towers: Path) -> Iterator[TestClient]:
-    """A service of `v1` whose items may change; three of them may be fresh."""
-    with serving(towers, fresh_items_limit=3) as client:
+    """A service of `v1` whose items may change."""
+    with serving(towers) as client:
         yield client
         activate(client, "v1")
 
@@ -380,24 +380,32 @@ def test_a_version_without_an_item_tower_says_what_would_help(shop: TestClient, 
 
 
 @pytest.mark.parametrize("first", [900, 100], ids=["fresh items", "other fields of known items"])
-def test_there_is_a_limit_to_changes(shop: TestClient, put: Put, first: int) -> None:
-    assert [put(first + number, fields={}).status_code for number in range(4)] == [200, 200, 200, 409]
-    assert put(first, fields={"title": "Again"}).status_code == 200
-    assert put(1000 - first).status_code == 200, "the other kind has a limit of its own"
-    assert "TURRET_FRESH_ITEMS_LIMIT" in put(first + 3).json()["error"]["message"]
-    shop.delete(f"/v1/items/{first + 1}")
-    assert put(first + 3).status_code == 200
+def test_there_is_a_limit_to_the_memory_of_changes(towers: Path, first: int) -> None:
+    with serving(towers, overlay_bytes=2_500) as shop:
+
+        def put(item: int, **fields: object) -> httpx2.Response:
+            return shop.put(f"/v1/items/{item}", json={"features": placed(HERE), "fields": fields})
+
+        added = 0
+        while put(first + added, title="One").status_code == 200:
+            added += 1
+        assert 2 <= added <= 4
+        refused = put(first, title="x" * 2_000)
+        assert refused.status_code == 409
+        assert "TURRET_OVERLAY_BYTES" in refused.json()["error"]["message"]
+        assert put(first, title="Two").status_code == 200, "it takes no more than before"
+        shop.delete(f"/v1/items/{first + 1}")
+        assert put(first + added, title="One").status_code == 200
 
 
 def test_an_item_that_could_not_be_kept_is_not_served(
     shop: TestClient, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(*_: object) -> int:
+    async def fail(*_: object) -> list[int]:
         raise ItemsUnavailableError("the disk is full")
 
     store = shop.app.state.components.items  # type: ignore[attr-defined]
-    monkeypatch.setattr(store, "put", fail)
-    monkeypatch.setattr(store, "withdraw", fail)
+    monkeypatch.setattr(store, "change", fail)
     part = {"fields": {"title": "Other"}}
     for answer in (put(), shop.delete("/v1/items/100"), shop.patch("/v1/items/100", json=part)):
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")

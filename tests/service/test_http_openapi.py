@@ -29,6 +29,7 @@ SCOPES = {
     "GET /v1/items/{item_id}": "read",
     "PUT /v1/items/{item_id}": "write",
     "PATCH /v1/items/{item_id}": "write",
+    "POST /v1/items": "write",
     "DELETE /v1/items/{item_id}": "write",
     "POST /v1/events": "write",
     "GET /v1/random-user": "write",

@@ -13,7 +13,7 @@ from turret.service.components import WorkerContext
 from turret.service.errors import ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
-from turret.service.stores.contract import CHANGES_PAGE, Changes, Stores
+from turret.service.stores.contract import CHANGES_PAGE, Changes, NewChange, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.folder import record_of
@@ -72,7 +72,7 @@ def test_it_is_not_ready_until_it_has_read_which_items_are_withdrawn(settings: S
     app = create_app(settings, stores=Stores(SqliteHistory(), items := Away()))
     with TestClient(app) as client:
         assert client.portal is not None
-        asyncio.run(items.withdraw("100", 0))
+        asyncio.run(items.change([NewChange("100", 0)]))
         refused = client.get("/readyz")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
         assert refused.json()["error"]["field"] == "store"

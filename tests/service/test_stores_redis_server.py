@@ -20,7 +20,7 @@ from turret.service.errors import (
     ReplicasUnavailableError,
 )
 from turret.service.overlay.fresh import is_valid
-from turret.service.stores.contract import Change, Event, History
+from turret.service.stores.contract import Change, Event, History, NewChange
 from turret.service.stores.redis.client import RedisClient, read_address
 from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.items import RedisItems
@@ -299,8 +299,7 @@ def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_
 
     async def work() -> None:
         store = RedisItems(server.address)
-        for number in range(20):
-            await store.put(f"{number}", b"{}", b"{}", 5)
+        await store.change([NewChange(f"{number}", 5, b"{}", b"{}") for number in range(20)])
         last, page = await store.changes(0, 7)
         assert (last, [change.number for change in page]) == (7, [*range(1, 8)])
         last, page = await store.changes(14, 7)
@@ -382,7 +381,7 @@ def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_the
     async def work(records: RedisRecords) -> None:
         items = RedisItems(server.address)
         assert (await records.poll()).items == 0
-        number = await items.put("7", b"{}", b"{}", 0)
+        (number,) = await items.change([NewChange("7", 0, b"{}", b"{}")])
         await records.announce(number + 5)
         assert (await records.poll()).items == number
         await items.close()

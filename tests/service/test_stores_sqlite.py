@@ -19,7 +19,7 @@ from turret.service.errors import (
     ReplicasUnavailableError,
     ServiceError,
 )
-from turret.service.stores.contract import Event, History
+from turret.service.stores.contract import Event, History, NewChange
 from turret.service.stores.sqlite import histories
 from turret.service.stores.sqlite.file import (
     Tables,
@@ -52,7 +52,7 @@ def test_what_a_store_writes_is_for_its_user_only(tmp_path: Path, umask: int) ->
     async def work() -> None:
         events, items = SqliteHistory(folder / "h.sqlite"), SqliteItems(folder / "h.items.sqlite")
         await events.append([EVENT])
-        await items.put("i", b"{}", b"{}", 0)
+        await items.change([NewChange("i", 0, b"{}", b"{}")])
         names = {name + end for name in ("h.sqlite", "h.items.sqlite") for end in ("", "-wal", "-shm")}
         assert modes(folder) == dict.fromkeys(names, 0o600)
         await events.close()

@@ -81,6 +81,9 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
         assert client.put_item(900, {"tags": ["drama"]}, {"title": "New"}).vector == "features"
         assert client.patch_item(900, fields={"stock": 3}).vector == "features"
         assert client.item(900).fields == {"title": "New", "stock": 3}
+        changed = client.change_items([{"id": 900, "method": "PATCH", "fields": {"stock": 4}}, {"id": 901}])
+        assert [(result.id, result.status) for result in changed.results] == [(900, 200), (None, 422)]
+        assert client.item(900).fields["stock"] == 4
         assert client.item(900).fresh
         assert client.withdraw_item("900").withdrawn
         assert [field.kind for field in client.fields().fields if field.name == "year"] == ["number"]

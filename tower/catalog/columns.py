@@ -55,6 +55,15 @@ class Column(Protocol):
         """Summarise the values, with at most `most` of them."""
 
 
+class Columns(Protocol):
+    """N items, as filters read them: a catalog, or items outside it."""
+
+    def column(self, name: str) -> Column:
+        """The column of a field."""
+
+    def __len__(self) -> int: ...
+
+
 class NumberColumn:
     """At most one number (or 0 and 1 for false and true) a row: float64 [N], NaN where it is missing."""
 

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import Interval, Mask, Value, present_values
+from turret.tower.catalog.columns import Columns, Interval, Mask, Value, present_values
 
 
 class Condition(Protocol):
@@ -20,7 +19,7 @@ class Condition(Protocol):
 
     def __hash__(self) -> int: ...
 
-    def mask(self, catalog: Catalog) -> Mask:
+    def mask(self, catalog: Columns) -> Mask:
         """The rows [N] where it is true; the caller may write into the array."""
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
@@ -34,7 +33,7 @@ class Among:
     field: str
     values: tuple[Value, ...]
 
-    def mask(self, catalog: Catalog) -> Mask:
+    def mask(self, catalog: Columns) -> Mask:
         """See `Condition`."""
         return catalog.column(self.field).among([_stored(value) for value in self.values])
 
@@ -51,7 +50,7 @@ class Within:
     field: str
     interval: Interval
 
-    def mask(self, catalog: Catalog) -> Mask:
+    def mask(self, catalog: Columns) -> Mask:
         """See `Condition`."""
         return catalog.column(self.field).within(self.interval)
 
@@ -66,7 +65,7 @@ class Present:
 
     field: str
 
-    def mask(self, catalog: Catalog) -> Mask:
+    def mask(self, catalog: Columns) -> Mask:
         """See `Condition`."""
         return catalog.column(self.field).present()
 
@@ -81,7 +80,7 @@ class Not:
 
     inner: Condition
 
-    def mask(self, catalog: Catalog) -> Mask:
+    def mask(self, catalog: Columns) -> Mask:
         """See `Condition`."""
         inner = self.inner.mask(catalog)
         return np.logical_not(inner, out=inner)
@@ -97,7 +96,7 @@ class Every:
 
     inner: tuple[Condition, ...]
 
-    def mask(self, catalog: Catalog) -> Mask:
+    def mask(self, catalog: Columns) -> Mask:
         """See `Condition`."""
         mask = np.ones(len(catalog), dtype=np.bool_)
         for condition in self.inner:
@@ -117,7 +116,7 @@ class Some:
 
     inner: tuple[Condition, ...]
 
-    def mask(self, catalog: Catalog) -> Mask:
+    def mask(self, catalog: Columns) -> Mask:
         """See `Condition`."""
         mask = np.zeros(len(catalog), dtype=np.bool_)
         for condition in self.inner:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import Column, Interval, Mask, NumberColumn, TermColumn
+from turret.tower.catalog.columns import Column, Columns, Interval, Mask, NumberColumn, TermColumn
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
 from turret.tower.engines.engine import EngineField
 
@@ -45,7 +45,7 @@ class Drawn:
 
     count: int
 
-    def mask(self, catalog: Catalog) -> Mask:
+    def mask(self, catalog: Columns) -> Mask:
         """See `Condition`."""
         return drawn(len(catalog)) < self.count
 

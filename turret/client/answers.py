@@ -203,6 +203,38 @@ class ItemPutAnswer(Answer):
     replicas_behind: tuple[str, ...] = ()
 
 
+class RefusedChange(Answer):
+    """Why a change was refused, as the call of one item says it."""
+
+    field: str
+    value: Any
+    message: str
+
+
+class ItemResult(Answer):
+    """What became of one line: its `status` is that of the call of one item, with `error` unless it is 200.
+
+    `id` is null where the line has none that can be read.
+    """
+
+    line: int
+    id: Id | None
+    status: int
+    vector: Literal["features", "training"] | None = None
+    withdrawn: bool = False
+    error: RefusedChange | None = None
+
+
+class ItemsChangedAnswer(Answer):
+    """The results of all lines, in their order, and how many are in effect; see ItemPutAnswer."""
+
+    version: str
+    changed: int
+    refused: int
+    results: tuple[ItemResult, ...]
+    replicas_behind: tuple[str, ...] = ()
+
+
 class ItemWithdrawnAnswer(Answer):
     """The item is in no answer of any version from now on, until it is put again; see ItemPutAnswer."""
 

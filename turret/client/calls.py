@@ -60,6 +60,15 @@ class Event(TypedDict):
     kind: NotRequired[str]
 
 
+class ItemChange(TypedDict):
+    """A change of an item: PUT (the default) with `features`, PATCH with parts of an item, or DELETE."""
+
+    id: Id
+    method: NotRequired[Literal["PUT", "PATCH", "DELETE"]]
+    features: NotRequired[Mapping[str, Any]]
+    fields: NotRequired[Mapping[str, Any] | None]
+
+
 class Route(TypedDict):
     """A version, and its share of users (canary) or of requests (shadow), above 0 and at most 1."""
 
@@ -251,6 +260,12 @@ def patch_item(
     """Change features or fields of an item in part: the others stay, and None removes one."""
     body = {"features": features or {}, "fields": fields or {}}
     return _call("PATCH", _item(item_id), answers.ItemPutAnswer, body)
+
+
+def change_items(changes: Iterable[ItemChange]) -> Call[answers.ItemsChangedAnswer]:
+    """Change up to 10,000 items in one call; each has its own result, in the order given."""
+    lines = [_json(change, "POST /v1/items") for change in changes]
+    return Call("POST", "/v1/items", answers.ItemsChangedAnswer.model_validate_json, b"\n".join(lines))
 
 
 def withdraw_item(item_id: Id) -> Call[answers.ItemWithdrawnAnswer]:

@@ -63,6 +63,7 @@ class _Calls:
     put_item = _Method(calls.put_item)
     patch_item = _Method(calls.patch_item)
     withdraw_item = _Method(calls.withdraw_item)
+    change_items = _Method(calls.change_items)
     fields = _Method(calls.fields)
     item_map = _Method(calls.item_map)
     map_points = _Method(calls.map_points)

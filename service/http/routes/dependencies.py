@@ -14,7 +14,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.components import Components
 from turret.service.errors import InvalidFieldError
-from turret.service.schemas.bodies import Schema, read_body
+from turret.service.schemas.bodies import Line, Schema, read_body, read_lines
 from turret.service.schemas.fields import K_LIMIT
 
 
@@ -38,6 +38,17 @@ class Reads(Generic[Schema]):
     async def __call__(self, request: Request) -> Schema:
         """Read the body of a request. Raises RequestError."""
         return await read_body(request.scope, self.schema)
+
+
+class ReadsLines(Generic[Schema]):
+    """As `Reads`, of up to `most` JSON lines; one that doesn't fit is refused by itself."""
+
+    def __init__(self, schema: type[Schema], most: int) -> None:
+        self.schema, self.most = schema, most
+
+    async def __call__(self, request: Request) -> list[Line[Schema]]:
+        """Read the lines of a request by their numbers. Raises BodyError for too many."""
+        return await read_lines(request.scope, self.schema, self.most)
 
 
 K = Annotated[int, Query(ge=1, le=K_LIMIT)]

@@ -12,7 +12,7 @@ from turret.service.errors import InvalidFieldError
 from turret.service.http.routes.dependencies import Id, ItemId, K, Parts, Reads, json_response
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
-from turret.service.schemas.requests import ItemBody, ItemPatchBody, SimilarRequest
+from turret.service.schemas.requests import SimilarRequest
 from turret.service.search.catalog_fields import colouring, map_of, summarise
 from turret.service.search.catalog_search import items_json
 
@@ -70,28 +70,6 @@ async def choose_similar_items(
 async def get_item(item_id: ItemId, parts: Parts) -> Response:
     """Return an item as the service knows it: fields, features if it is fresh, state, and popularity."""
     return json_response(await parts.recommender.item(item_id))
-
-
-@router.put("/items/{item_id:item}")
-async def put_item(
-    item_id: ItemId, body: Annotated[ItemBody, Depends(Reads(ItemBody))], parts: Parts
-) -> Response:
-    """Add an item by its features, or replace the fields of a known one; the next answers have it."""
-    return json_response(await parts.item_writer.put(parts.model_holder.answering.bundle, item_id, body))
-
-
-@router.patch("/items/{item_id:item}")
-async def patch_item(
-    item_id: ItemId, body: Annotated[ItemPatchBody, Depends(Reads(ItemPatchBody))], parts: Parts
-) -> Response:
-    """Change features or fields of an item in part: the others stay, and a null removes one."""
-    return json_response(await parts.item_writer.patch(parts.model_holder.answering.bundle, item_id, body))
-
-
-@router.delete("/items/{item_id:item}")
-async def withdraw_item(item_id: ItemId, parts: Parts) -> Response:
-    """Withdraw an item: no answer of any version has it until it is put again."""
-    return json_response(await parts.item_writer.withdraw(parts.model_holder.answering.bundle, item_id))
 
 
 @router.get("/fields")

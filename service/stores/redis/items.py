@@ -1,31 +1,41 @@
 """Changed items in a Redis, or in one slot of a Redis Cluster, for a service on several machines."""
 
+from collections.abc import Sequence
+
 from turret.service.errors import ItemsUnavailableError
-from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
+from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, NewChange
 from turret.service.stores.redis.client import Failures, RedisClient, read_address
 
 _CONNECTIONS = 4
+_AT_ONCE = 500  # changes of one call; a Redis runs nothing else meanwhile
 
-# KEYS: the values by id, the ids by number. ARGV: the id, its value, the number of the change before it (or
-# nothing: any). Returns the number, 0 if another change came before.
+# KEYS: the values by id, the ids by number. ARGV: of each change the id, its value, and the number of the
+# change before it (or nothing: any). Returns the number of each, 0 if another change came before.
 CHANGE = """
-local before = redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0
-if ARGV[3] and tonumber(before) ~= tonumber(ARGV[3]) then
-  return 0
-end
 local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-redis.call('ZADD', KEYS[2], string.format('%.0f', last + 1), ARGV[1])
-return last + 1
+local numbers = {}
+for index = 1, #ARGV, 3 do
+  local item, after = ARGV[index], ARGV[index + 2]
+  if after ~= '' and tonumber(redis.call('ZSCORE', KEYS[2], item) or 0) ~= tonumber(after) then
+    numbers[#numbers + 1] = 0
+  else
+    last = last + 1
+    redis.call('HSET', KEYS[1], item, ARGV[index + 1])
+    redis.call('ZADD', KEYS[2], string.format('%.0f', last), item)
+    numbers[#numbers + 1] = last
+  end
+end
+return numbers
 """
 
-# ARGV: the id. Returns the id, the number and the value of its last change, or nothing.
+# ARGV: ids. Returns the number (0: none) and the value of the last change of each.
 LAST = """
-local number = redis.call('ZSCORE', KEYS[2], ARGV[1])
-if not number then
-  return {}
+local result = {}
+for index, item in ipairs(ARGV) do
+  result[2 * index - 1] = tonumber(redis.call('ZSCORE', KEYS[2], item) or 0)
+  result[2 * index] = redis.call('HGET', KEYS[1], item) or ''
 end
-return {ARGV[1], tonumber(number), redis.call('HGET', KEYS[1], ARGV[1]) or ''}
+return result
 """
 
 # ARGV: the number to start after, the limit. Returns the last number, then for each change the id, the number
@@ -56,18 +66,23 @@ class RedisItems:
         failures = Failures(ItemsUnavailableError, ItemsUnavailableError, foreign)
         self._redis = RedisClient(parsed, _CONNECTIONS, seconds, failures)
 
-    async def put(
-        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
-    ) -> int:
-        before = () if after is None else (after,)
-        return await self._change(item, b"%d\n%s\n%s" % (time, features, fields), *before)
+    async def change(self, changes: Sequence[NewChange]) -> list[int]:
+        numbers: list[int] = []
+        for first in range(0, len(changes), _AT_ONCE):
+            values = [part for change in changes[first : first + _AT_ONCE] for part in _written(change)]
+            numbers += await self._redis.run(CHANGE, self._keys, values)
+        return numbers
 
-    async def withdraw(self, item: str, time: int) -> int:
-        return await self._change(item, b"%d" % time)
-
-    async def last(self, item: str) -> Change | None:
-        found = await self._redis.run(LAST, self._keys, [item], is_write=False)
-        return _read(*found) if found else None
+    async def last(self, items: Sequence[str]) -> list[Change | None]:
+        found: list[Change | None] = []
+        for first in range(0, len(items), _AT_ONCE):
+            part = items[first : first + _AT_ONCE]
+            flat = await self._redis.run(LAST, self._keys, part, is_write=False)
+            pairs = zip(part, flat[::2], flat[1::2], strict=True)
+            found += [
+                _read(item.encode(), number, value) if number else None for item, number, value in pairs
+            ]
+        return found
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         last, *rest = await self._redis.run(SINCE, self._keys, [since, limit], is_write=False)
@@ -77,9 +92,12 @@ class RedisItems:
     async def close(self) -> None:
         await self._redis.close()
 
-    async def _change(self, item: str, value: bytes, *before: int) -> int:
-        number: int = await self._redis.run(CHANGE, self._keys, [item, value, *before])
-        return number
+
+def _written(change: NewChange) -> tuple[str, bytes, int | str]:
+    value = b"%d" % change.time
+    if change.features is not None and change.fields is not None:
+        value = b"%d\n%s\n%s" % (change.time, change.features, change.fields)
+    return change.item, value, "" if change.after is None else change.after
 
 
 def _read(item: bytes, number: int, value: bytes) -> Change:

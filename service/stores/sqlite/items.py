@@ -1,10 +1,11 @@
 """Changed items in an SQLite file, synced to the disk before a change is acknowledged."""
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 from turret.service.errors import ItemsUnavailableError
-from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
+from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, NewChange
 from turret.service.stores.sqlite.file import Database, Tables, open_file, transaction
 
 _TABLES = Tables(
@@ -41,16 +42,23 @@ class SqliteItems:
             lambda error: ItemsUnavailableError(f"item store {name} unavailable: {error}"),
         )
 
-    async def put(
-        self, item: str, features: bytes, fields: bytes, time: int, after: int | None = None
-    ) -> int:
-        return await self._change(item, time, features, fields, after)
+    async def change(self, changes: Sequence[NewChange]) -> list[int]:
+        def write(connection: sqlite3.Connection) -> list[int]:
+            numbers = []
+            with transaction(connection):
+                (last,) = connection.execute(_LAST).fetchone()
+                for item, time, features, fields, after in changes:
+                    is_stored = after is None or after == _number(_last_of(connection, item))
+                    if is_stored:
+                        last += 1
+                        connection.execute(_CHANGE, (item, last, time, features, fields))
+                    numbers.append(last if is_stored else 0)
+            return numbers
 
-    async def withdraw(self, item: str, time: int) -> int:
-        return await self._change(item, time, None, None)
+        return await self._database.run(write)
 
-    async def last(self, item: str) -> Change | None:
-        return await self._database.run(lambda connection: _last_of(connection, item))
+    async def last(self, items: Sequence[str]) -> list[Change | None]:
+        return await self._database.run(lambda connection: [_last_of(connection, item) for item in items])
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         def read(connection: sqlite3.Connection) -> Changes:
@@ -64,20 +72,9 @@ class SqliteItems:
     async def close(self) -> None:
         await self._database.close()
 
-    async def _change(
-        self, item: str, time: int, features: bytes | None, fields: bytes | None, after: int | None = None
-    ) -> int:
-        def write(connection: sqlite3.Connection) -> int:
-            with transaction(connection):
-                if after is not None:
-                    before = _last_of(connection, item)
-                    if after != (before.number if before else 0):
-                        return 0
-                (last,) = connection.execute(_LAST).fetchone()
-                connection.execute(_CHANGE, (item, last + 1, time, features, fields))
-            return int(last) + 1
 
-        return await self._database.run(write)
+def _number(change: Change | None) -> int:
+    return change.number if change else 0
 
 
 def _last_of(connection: sqlite3.Connection, item: str) -> Change | None:
