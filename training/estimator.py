@@ -16,7 +16,6 @@ from turret.tower.towers.scoring import paired_scores, scored_items, scored_user
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.errors import TrainingError
 from turret.training.losses.pairwise import positive_labels
-from turret.training.objectives.checks import described
 from turret.training.objectives.contract import (
     Examples,
     LossSettings,
@@ -25,6 +24,7 @@ from turret.training.objectives.contract import (
     StepLoss,
     weighted_mean,
 )
+from turret.training.objectives.sampled import described
 from turret.training.objectives.several_positives import one_for_each_positive
 from turret.training.randomness import purpose_of_process, stream
 from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings
@@ -55,7 +55,6 @@ class Estimator(nn.Module):
         temperature: float = 1.0,
         cosine: bool = False,
         absolute: bool = False,
-        contexts: int = 0,
         counts: ArrayLike | None = None,
         following: tuple[ArrayLike, ArrayLike] | None = None,
         seed: int = 0,
@@ -70,7 +69,6 @@ class Estimator(nn.Module):
             temperature: the divisor of scores; 1 where the model learns one and divides user vectors by it.
             cosine: whether vectors are divided by their lengths; a learned temperature is lost then.
             absolute: whether the sign of a score is dropped.
-            contexts: the number of contexts; for `losses.nce(learned_normaliser="context")`.
             counts: int64 [N], how often each item is a positive; for samplers by popularity.
             following: item rows [M] and the rows [M] that came next; for n-grams.
             seed: of all draws.
@@ -82,7 +80,7 @@ class Estimator(nn.Module):
         """
         super().__init__()
         _check_settings(loss, sampler)
-        for name, number, least in (("items", items, 1), ("contexts", contexts, 0), ("seed", seed, 0)):
+        for name, number, least in (("items", items, 1), ("seed", seed, 0)):
             if not isinstance(number, int | np.integer) or number < least:
                 raise TrainingError(f"{name} is {number!r}; give a whole number of at least {least}.")
         kind = "cosine" if cosine else "dot"
@@ -98,11 +96,9 @@ class Estimator(nn.Module):
         device = torch.device(device)
         context = SamplerContext(statistics, self.scoring, seed, device)
         self.sampler = None if sampler is None else sampler.build(context)
-        self.items, self.contexts, self.seed, self.device, self.step = items, contexts, seed, device, 0
+        self.items, self.seed, self.device, self.step = items, seed, device, 0
         self.kind, self.pair_loss = loss.kind, loss.pair_loss()
-        self.objective = loss.objective(
-            ObjectiveContext(statistics, self.sampler, False, 0, seed, contexts)
-        ).to(device)
+        self.objective = loss.objective(ObjectiveContext(statistics, self.sampler, False, 0, seed)).to(device)
 
     def forward(
         self,
@@ -112,7 +108,6 @@ class Estimator(nn.Module):
         weights: Tensor | None = None,
         last_items: Tensor | None = None,
         seen: tuple[Tensor, Tensor] | None = None,
-        contexts: Tensor | None = None,
         targets: Tensor | None = None,
         negatives: Tensor | None = None,
     ) -> StepLoss:
@@ -125,7 +120,6 @@ class Estimator(nn.Module):
             weights: [B] example weights; ones by default.
             last_items: int64 [B], the newest item that each user has used; n-grams need it.
             seen: examples [M], below B, and the item rows [M] to mask for them.
-            contexts: int64 [B], the context of each example, for a normaliser of each.
             targets: [B, T], the probability of each of several positives, 1 / T by default; zero for none,
                 and each row sums to 1. With T = N and all item rows it is a distribution over the catalog.
             negatives: int64 [B, K], the candidates of each example for `GivenNegatives`; -1 for none.
@@ -142,8 +136,6 @@ class Estimator(nn.Module):
         size = len(users)
         if last_items is not None:
             _check_rows("last_items", last_items, (size,), self.items)
-        if contexts is not None and self.contexts:
-            _check_rows("contexts", contexts, (size,), self.contexts)
         if negatives is not None:
             _check_rows("negatives", negatives, tuple(negatives.shape), self.items, first=-1)
         if seen is not None:
@@ -160,7 +152,6 @@ class Estimator(nn.Module):
                 scoring=self.scoring,
                 weights=_weights(weights, users),
                 last_items=last_items,
-                contexts=contexts,
                 negatives=negatives,
             )
             examples = _completed(given, targets, seen, self.items)
@@ -347,7 +338,7 @@ def _weights(weights: Tensor | None, users: Tensor) -> Tensor:
     """[B], ones where there are none, in the type of the user vectors."""
     if weights is None:
         return users.new_ones(len(users))
-    if not isinstance(weights, Tensor) or weights.shape != users.shape[:1]:
+    if weights.shape != users.shape[:1]:
         raise TrainingError(f"weights is {described(weights)}; give one for each of {len(users)} examples.")
     if not ((weights >= 0) & weights.isfinite()).all():
         raise TrainingError("weights has a negative, infinite or missing number; give numbers of at least 0.")

@@ -53,7 +53,7 @@ def build_objective(
     settings = GivenNegatives() if config.candidates == "given" else config.sampler
     sampler = None if settings is None else settings.build(context)
     return config.loss.objective(
-        ObjectiveContext(statistics, sampler, config.mask_known, tower.dimension, seed, len(data.offsets) - 1)
+        ObjectiveContext(statistics, sampler, config.mask_known, tower.dimension, seed)
     )
 
 
@@ -124,7 +124,6 @@ def _examples(objective: Objective, model: TwoTowers, batch: Batch, world: World
         weights=batch.weights,
         last_items=histories.rows[histories.ends - 1] if len(histories.rows) else None,
         groups=groups,
-        contexts=histories.users if objective.reads_contexts else None,
         seen=seen_items(batch, world) if objective.mask_seen else None,
         negatives=batch.negatives,
         negative_weights=batch.negative_weights,

@@ -37,7 +37,7 @@ EVERY_LOSS: list[LossSettings] = [
     losses.hierarchical_softmax(tree="huffman"),
     losses.scalable_cross_entropy(buckets=16, bucket_examples=8, bucket_items=6),
     losses.nce(learned_normaliser=True),
-    losses.nce(learned_normaliser="context", remove_accidental_hits=True),
+    losses.nce(learned_normaliser=True, remove_accidental_hits=True),
     losses.ranking(delta="complementary_sum"),
     losses.gbce(t=1.0),
 ]
@@ -282,7 +282,7 @@ class Towers(nn.Module):
         rows = torch.arange(USERS)
         positives = rows % ITEMS
         users, vectors = scored_users(self.users, self.scoring), self.item_vectors(positives)
-        return Examples(users, positives, vectors, self, self.scoring, weights, positives, contexts=rows)
+        return Examples(users, positives, vectors, self, self.scoring, weights, positives)
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ class Catalog:
 def objective_of(settings: LossSettings, towers: Towers) -> Objective:
     context = SamplerContext(Catalog(), towers.scoring, 0, torch.device("cpu"))
     sampler = UniformConfig(negatives=16).build(context) if settings.draws else None
-    return settings.objective(ObjectiveContext(Catalog(), sampler, False, WIDTH, 0, USERS))
+    return settings.objective(ObjectiveContext(Catalog(), sampler, False, WIDTH, 0))
 
 
 def step(objective: Objective, towers: Towers, weights: Tensor, number: int = 0) -> Tensor:

@@ -65,7 +65,7 @@ def the_normaliser_is_added_to_the_drawn_scores(original: Function) -> Function:
     def forward(self: Any, examples: Any, random: Any) -> Any:
         if self.log_normaliser is None:
             return original(self, examples, random)
-        twice = 2.0 * self._log_normaliser(examples, self.log_normaliser).unsqueeze(1)
+        twice = 2.0 * self.log_normaliser
         faulty = seeing(original, candidate_scores=lambda given, draw: score(given, draw) + twice)
         return faulty(self, examples, random)
 

@@ -184,7 +184,6 @@ def test_draws_by_the_newest_item_need_it(sampler: str) -> None:
         ({"seen": ([0, 3], [1, 1])}, r"seen\[0\] has the row 3; give rows 0 to 2"),
         ({"seen": ([0, 1], [1, 50])}, r"seen\[1\] has the row 50; give rows 0 to 49"),
         ({"seen": ([0, 1], [1])}, r"seen\[1\] is .* give an int64 tensor of the shape \(2,\)"),
-        ({"contexts": [0, 7, 1]}, "contexts has the row 7; give rows 0 to 6"),
         ({"weights": [[1.0], [1.0], [1.0]]}, r"weights is .* \(3, 1\); give one for each of 3 examples"),
         *(({"weights": [1.0, odd, 1.0]}, "weights has a negative, ") for odd in (-1.0, math.nan, math.inf)),
     ],
@@ -192,10 +191,8 @@ def test_draws_by_the_newest_item_need_it(sampler: str) -> None:
 )
 def test_values_outside_of_their_range_are_refused(arguments: dict[str, Any], sentence: str) -> None:
     """They would stand for the last items, for those of other users, or be multiplied with every example."""
-    estimate = Estimator(
-        losses.nce(learned_normaliser="context"), samplers.uniform(negatives=8), items=N, contexts=7
-    )
-    given = {"positives": [0, 1, 2], "contexts": [0, 1, 2], **arguments}
+    estimate = Estimator(losses.nce(), samplers.uniform(negatives=8), items=N)
+    given = {"positives": [0, 1, 2], **arguments}
     tensors = {
         name: tuple(map(torch.tensor, value)) if isinstance(value, tuple) else torch.tensor(value)
         for name, value in given.items()

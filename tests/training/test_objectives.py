@@ -1,6 +1,6 @@
 """Steps of an objective: scores, temperature, log counts, masks, normalisers, weights, in the one order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import exp, log, log1p
@@ -26,14 +26,14 @@ from turret.training.losses.loss import settings_of
 from turret.training.losses.sampled import sampled_softmax, standard_importance
 from turret.training.model_loss import build_objective, model_loss, seen_items
 from turret.training.objectives import blocked
-from turret.training.objectives.contract import Examples, Loss, LossSettings, Objective, SeenItems
+from turret.training.objectives.contract import Examples, Loss, Objective, SeenItems
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
 from turret.training.randomness import stream
 from turret.training.run import build_model
 from turret.training.samplers.adaptive.dense import SoftmaxConfig
 from turret.training.samplers.adaptive.features import FourierFeaturesConfig, PositiveFeaturesConfig
 from turret.training.samplers.core.contract import DrawContext, Sampler
-from turret.training.samplers.core.draw import Draw, drawn_with_replacement, without_accidental_hits
+from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.popularity import popularity_sampler
 
@@ -86,7 +86,7 @@ def small_examples(vectors: Tensor = VECTORS, seen: SeenItems | None = None) -> 
     scoring = ScoringConfig(kind="dot", temperature=TEMPERATURE)
     table, ones = Table(vectors), torch.ones(3)
     given = Examples(USERS, POSITIVES, vectors[POSITIVES], table, scoring, ones, POSITIVES)
-    return replace(given, seen=seen, contexts=torch.tensor([4, 0, 2]))
+    return replace(given, seen=seen)
 
 
 def score(example: int, item: int) -> float:
@@ -109,19 +109,20 @@ def softmax_by_hand(ids: Tensor, hidden: Sequence[set[int]], weights: Sequence[f
     return total / sum(weights)
 
 
-def nce_by_hand(ids: Tensor, normalisers: Sequence[float]) -> float:
+def nce_by_hand(ids: Tensor, z: float) -> float:
     """The mean of log(1 + exp(l_y - s_y)) + sum_j log(1 + exp(s_j - l_j)), each score less log Z."""
     total = 0.0
     for example, positive in enumerate(POSITIVES.tolist()):
-        z = normalisers[example]
         total += log1p(exp(float(LOG_COUNTS[positive]) - (score(example, positive) - z)))
         for item in candidates(ids, example):
             total += log1p(exp(score(example, item) - z - float(LOG_COUNTS[item])))
     return total / 3
 
 
-def ours(loss: DrawLossSettings, ids: Tensor, given: Examples, normaliser: Tensor | None = None) -> Tensor:
-    objective = SampledObjective(loss, Told(ids), 8, given.seen is not None, normaliser)
+def ours(loss: DrawLossSettings, ids: Tensor, given: Examples, normaliser: float | None = None) -> Tensor:
+    objective = SampledObjective(loss, Told(ids), 8, given.seen is not None, normaliser is not None)
+    if objective.log_normaliser is not None and normaliser is not None:
+        nn.init.constant_(objective.log_normaliser, normaliser)
     result: Tensor = objective(given, stream(0, "draw", 0)).loss
     return result
 
@@ -185,16 +186,9 @@ def test_an_item_that_is_hidden_for_all_gets_no_gradient() -> None:
 @shared_or_own
 def test_a_normaliser_lowers_the_scores_of_positives_and_candidates(ids: Tensor) -> None:
     """Alone from either of them, it would give another loss."""
-    found = ours(settings_of(nce)(), ids, small_examples(), torch.tensor(0.7)).item()
-    assert found == pytest.approx(nce_by_hand(ids, [0.7] * 3), rel=1e-5)
-    assert found != pytest.approx(nce_by_hand(ids, [0.0] * 3), rel=1e-2)
-
-
-@shared_or_own
-def test_the_normaliser_of_an_example_is_that_of_its_context(ids: Tensor) -> None:
-    normalisers = torch.tensor([0.5, 9.0, -1.0, 9.0, 1.5])
-    found = ours(settings_of(nce)(), ids, small_examples(), normalisers).item()
-    assert found == pytest.approx(nce_by_hand(ids, [1.5, 0.5, -1.0]), rel=1e-5)
+    found = ours(settings_of(nce)(), ids, small_examples(), 0.7).item()
+    assert found == pytest.approx(nce_by_hand(ids, 0.7), rel=1e-5)
+    assert found != pytest.approx(nce_by_hand(ids, 0.0), rel=1e-2)
 
 
 def objective(shop: PreparedData, settings: object, since: str | None = None) -> Objective:
@@ -413,16 +407,6 @@ def test_shared_candidates_may_have_counts_of_each_example(
     torch.testing.assert_close(out.loss.detach(), weighted)
 
 
-def test_a_normaliser_for_each_context_needs_the_contexts(towers: TwoTowers, batch: Batch) -> None:
-    made = SampledObjective(
-        settings_of(nce)(), GivenDraw(torch.arange(20)), 200, log_normaliser=torch.zeros(9)
-    )
-    made.reads_contexts = True
-    examples = examples_of(towers, torch.randn(7, 64, generator=torch.manual_seed(1)))
-    with pytest.raises(TrainingError, match="give contexts, or set learned_normaliser = true"):
-        made(examples, no_random())
-
-
 @pytest.mark.parametrize("removed", [True, False])
 def test_hits_are_removed_as_the_setting_says(towers: TwoTowers, batch: Batch, removed: bool) -> None:
     """For every loss that has the setting, also where the softmax is computed in blocks."""
@@ -474,96 +458,25 @@ class GivenLoss(DrawLossSettings):
         return made
 
 
-class GivenSampler(Sampler):
-    """Uniform draws of K, changed by a function that a test gives."""
-
-    def __init__(self, change: Callable[[Draw], Any]) -> None:
-        self.change = change
-
-    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
-        """The changed draw."""
-        ids = torch.from_numpy(context.random.integers(N, size=K))
-        made: Draw = self.change(drawn_with_replacement(ids, torch.full((N,), 1 / N).log(), positives))
-        return made
-
-    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
-        """Uniform."""
-        return torch.full((len(query), N), 1 / N)
-
-
-class GivenSettings(SamplerSettings):
-    """Settings with the values of a test."""
-
-    sampler: ClassVar[Any] = None
-    kind: Literal["given"] = "given"
-
-    def build(self, context: SamplerContext) -> Sampler:
-        """The sampler."""
-        made: Sampler = type(self).sampler
-        return made
-
-
-class HalfSettings(GivenSettings):
+class HalfSettings(SamplerSettings):
     """It does not reach every item."""
 
     covers_catalog: ClassVar[bool] = False
+    kind: Literal["half"] = "half"
+
+    def build(self, context: SamplerContext) -> Sampler:
+        """Not built."""
+        raise NotImplementedError
 
 
-def step_of(loss: LossSettings, sampler: SamplerSettings | None = None) -> float:
-    """The loss of one step of B examples."""
+def test_a_loss_of_another_shape_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column [B, 1] would otherwise be multiplied with every weight, and the loss be B times too large."""
+    monkeypatch.setattr(GivenLoss, "function", lambda *batch: sampled_softmax(*batch[-3:])[:, None])
     torch.manual_seed(0)
     users, items = nn.Embedding(B, 3), nn.Embedding(N, 3)
-    estimate = Estimator(loss, sampler, items=N)
-    value: float = estimate(users(torch.arange(B)), torch.arange(B), items).loss.item()
-    return value
-
-
-@pytest.mark.parametrize(
-    ("function", "sentence"),
-    [
-        (None, "build that returned None; return a function"),
-        (
-            lambda *batch: sampled_softmax(*batch).mean(),
-            r"float32 tensor of the shape \(\), .* the shape \(6,\)",
-        ),
-        (lambda *batch: sampled_softmax(*batch)[:, None], r"of the shape \(6, 1\)"),
-        (lambda *batch: sampled_softmax(*batch).long(), "an? int64 tensor"),
-        (lambda *batch: 0.5, "returned a float,"),
-    ],
-)
-def test_a_loss_that_breaks_the_contract_is_named(
-    function: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A column [B, 1] would otherwise be multiplied with every weight, and the loss be B times too large."""
-    monkeypatch.setattr(GivenLoss, "function", staticmethod(function) if callable(function) else function)
-    with pytest.raises(TrainingError, match=f"objective.loss = 'given'.*{sentence}"):
-        step_of(GivenLoss(), samplers.uniform(negatives=K))
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda draw: None, "GivenSampler returned a NoneType; return a Draw"),
-        (lambda draw: replace(draw, ids=draw.ids.float()), "ids a float32 tensor .* int64"),
-        (lambda draw: replace(draw, ids=draw.ids.expand(3, K)), r"ids .*\(3, 4\).* \[6, K\]"),
-        (lambda draw: replace(draw, log_count=draw.log_count[0]), r"log_count .*\(\); return a float \(4,\)"),
-        (lambda draw: replace(draw, positive_log_count=draw.log_count), r"positive_log_count .*\(6,\)"),
-        (lambda draw: replace(draw, valid=draw.valid[0]), r"valid .*return a bool \(6, 4\)"),
-    ],
-)
-def test_a_draw_that_breaks_the_contract_is_named(
-    change: Callable[[Draw], Any], sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Counts of another shape would otherwise be broadcast."""
-    monkeypatch.setattr(GivenSettings, "sampler", GivenSampler(change))
-    with pytest.raises(TrainingError, match=f"objective.sampler.*{sentence}"):
-        step_of(losses.sampled_softmax(), GivenSettings())
-
-
-def test_a_sampler_of_another_type_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GivenSettings, "sampler", 7)
-    with pytest.raises(TrainingError, match="build that returned 7; return a Sampler"):
-        step_of(losses.sampled_softmax(), GivenSettings())
+    estimate = Estimator(GivenLoss(), samplers.uniform(negatives=K), items=N)
+    with pytest.raises(TrainingError, match=r"objective.loss = 'given'.*of the shape \(6, 1\)"):
+        estimate(users(torch.arange(B)), torch.arange(B), items)
 
 
 def test_a_loss_that_corrects_positives_is_refused_where_some_are_out_of_reach() -> None:

@@ -253,16 +253,15 @@ def test_a_restored_sampler_has_the_same_features_to_the_last_bit(refresh_every:
 def test_counts_of_steep_proposals_are_those_of_float64(norm: float) -> None:
     """Far in the tail too, where q itself is no float32: log q by a loop in float64."""
     items, query = norm * unit(40, "items"), norm * unit(4, "query")
-    sampler, positives = (
-        features_of("positive", items, sharpness=20.0, negatives=1),
-        torch.tensor([0, 7, 20, 39]),
-    )
+    sampler, positives = features_of("positive", items, sharpness=20.0, negatives=1), torch.arange(4)
     directions = sampler.directions.double() / math.sqrt(20.0)
     x, z = (math.sqrt(20.0) * vectors.double() for vectors in (query, items))
     logs = [z @ g - z.square().sum(dim=1) / 2 for g in directions]
     kernel = torch.stack([(x @ g)[:, None] + log for g, log in zip(directions, logs, strict=True)])
     log_q = kernel.logsumexp(dim=0).log_softmax(dim=1).float()
-    given = sampler.log_expected(query, positives, torch.arange(40))
+    context = DrawContext(stream(0, "draw", 0), positives, items[positives], items.__getitem__)
+    draws = [sampler.draw(query, rows, context) for rows in torch.arange(40).expand(4, -1).T]
+    given = torch.stack([draw.positive_log_count for draw in draws], dim=1)
     torch.testing.assert_close(given, log_q, rtol=1e-5, atol=1e-4)
     assert float(log_q.min()) < (-100.0 if norm > 1 else -10.0)
 

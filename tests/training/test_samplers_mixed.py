@@ -20,7 +20,7 @@ from turret.training.samplers.adaptive.dense import MinedSampler
 from turret.training.samplers.core.contract import CountingSampler, DrawContext
 from turret.training.samplers.core.draw import Draw, drawn_with_replacement
 from turret.training.samplers.core.snapshot import Snapshot
-from turret.training.samplers.fixed.popularity import PopularitySampler, popularity_sampler
+from turret.training.samplers.fixed.popularity import popularity_sampler
 from turret.training.samplers.from_batch.frequency import KnownFrequency
 from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler
 from turret.training.samplers.union import MixedSampler
@@ -191,35 +191,6 @@ def test_parts_renew_their_vectors() -> None:
     sampler.refresh(torch.zeros(5, 2))
     sampler.update(torch.ones(5, 2).__getitem__)
     assert torch.equal(mined.snapshot.vectors, torch.ones(5, 2))
-
-
-class Observing(PopularitySampler):
-    """Keeps the scores of its last draw."""
-
-    observes_scores = True
-
-    def observe(self, draw: Draw, positive: Tensor, drawn: Tensor) -> None:
-        self.seen = (draw.ids, drawn)
-
-
-@pytest.mark.parametrize("mined", [False, True], ids=["shared", "by example"])
-def test_a_part_is_told_the_scores_of_its_own_candidates(mined: bool) -> None:
-    """Wherever the union puts them, beside stored vectors and candidates of each example."""
-    items, rows = torch.randn(50, 4, generator=torch.manual_seed(0)), torch.arange(6)
-    frequency = KnownFrequency(np.ones(50, dtype=np.int64), CPU)
-    parts: list[CountingSampler] = [CrossBatchSampler(frequency, 50, 2, CPU), Observing(np.ones(50), 7, CPU)]
-    if mined:
-        parts.insert(0, MinedSampler(Snapshot(50, 1, CPU), 3))
-    sampler = MixedSampler([*parts, popularity_sampler(np.ones(50), 5, CPU)])
-    sampler.refresh(items)
-    for step in range(2):
-        context = DrawContext(stream(0, "draw", step), rows, items[rows], items.__getitem__)
-        draw = sampler.draw(items[:6], rows, context)
-    assert sampler.observes_scores
-    sampler.observe(draw, torch.zeros(6), draw.ids.expand(6, -1).float())
-    (observing,) = (part for part in parts if isinstance(part, Observing))
-    ids, scores = observing.seen
-    assert torch.equal(scores, ids.expand(6, -1).float())
 
 
 def test_each_place_in_the_batch_stays_masked_where_hits_count() -> None:

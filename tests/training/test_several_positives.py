@@ -162,7 +162,6 @@ def test_an_example_of_each_positive_has_the_columns_of_its_user_vector() -> Non
         scoring=ScoringConfig(),
         weights=torch.tensor([1.0, 2.0, 4.0]),
         last_items=columns,
-        contexts=columns + 10,
         negatives=columns[:, None] + 20,
     )
     examples, owners = one_for_each_positive(given, TARGETS)
@@ -171,7 +170,6 @@ def test_an_example_of_each_positive_has_the_columns_of_its_user_vector() -> Non
     assert torch.equal(examples.users, given.users[owners])
     assert examples.weights.tolist() == pytest.approx([0.5, 0.3, 0.2, 2.0, 1.0, 3.0])
     assert examples.last_items is not None
-    assert examples.contexts is not None
     assert examples.negatives is not None
-    for found, first in ((examples.last_items, 0), (examples.contexts, 10), (examples.negatives[:, 0], 20)):
+    for found, first in ((examples.last_items, 0), (examples.negatives[:, 0], 20)):
         assert (found - first).tolist() == [7, 7, 7, 5, 6, 6]

@@ -1,13 +1,11 @@
 """Losses that classify each candidate on its own, with the arguments of `objectives.contract.Loss`."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from turret.training.errors import TrainingError
 from turret.training.losses.loss import loss
 from turret.training.losses.pairwise import binary_cross_entropy_of_pairs
 from turret.training.losses.terms import masked, mean_of_valid, minus_log_count, valid_count
@@ -59,22 +57,15 @@ def negative_sampling(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 class NceSettings(HitSettings):
     """Noise-contrastive estimation, with hits unless `remove_accidental_hits`.
 
-    `learned_normaliser` subtracts a learned constant from the scores: one for all, or one for each "context".
+    `learned_normaliser` subtracts a learned constant from the scores.
     """
 
     remove_accidental_hits: bool = False
-    learned_normaliser: bool | Literal["context"] = False
+    learned_normaliser: bool = False
 
     def objective(self, context: ObjectiveContext) -> Objective:
-        """Build the objective. Raises TrainingError for constants by context without their number."""
-        if self.learned_normaliser != "context":
-            return objective_of_draws(self, context, torch.zeros(()) if self.learned_normaliser else None)
-        if not context.contexts:
-            raise TrainingError(
-                'objective.loss.learned_normaliser = "context" has one constant for each context; give the '
-                "number of contexts, as Estimator(contexts=C), or set learned_normaliser = true."
-            )
-        return objective_of_draws(self, context, torch.zeros(context.contexts))
+        """Build the objective."""
+        return objective_of_draws(self, context, self.learned_normaliser)
 
 
 @loss("nce", NceSettings, needs_probabilities=True)

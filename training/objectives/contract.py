@@ -122,7 +122,6 @@ class Examples:
         scoring: how two vectors become a score.
         weights: [B] example weights.
         last_items: int64 [B], the newest item that each example has read; None where it isn't known.
-        contexts: int64 [B], the context of each example; None unless the objective has parameters by context.
         others: int64 [B, T], which other examples are positives of the same user vector; -1 for none. None
             where every user vector has one positive.
         negatives: int64 [B, K], candidates that came with the data, -1 for none; None where all are drawn.
@@ -143,7 +142,6 @@ class Examples:
     negatives: Tensor | None = None
     negative_weights: Tensor | None = None
     groups: Tensor | None = None
-    contexts: Tensor | None = None
     seen: SeenItems | None = None
     gathered: GatheredBatch | None = None
 
@@ -172,7 +170,6 @@ class Objective(nn.Module, ABC):
         scores_catalog: whether each step scores all N items.
         shares_users: whether examples that share a user vector are computed faster as groups.
         mask_seen: whether the items that a user has used are masked, so that `Examples.seen` is needed.
-        reads_contexts: whether it has parameters by context, so that `Examples.contexts` is needed.
         merges: whether the losses of parts of a batch, weighted, sum to that of the batch, as several
             processes need; its steps then have a `weight`.
     """
@@ -182,7 +179,6 @@ class Objective(nn.Module, ABC):
     scores_catalog: bool = False
     shares_users: bool = False
     mask_seen: bool = False
-    reads_contexts: bool = False
     merges: bool = False
 
     @abstractmethod
@@ -204,7 +200,6 @@ class ObjectiveContext:
         mask_seen: whether the items that a user has used are masked.
         dimension: D, the width of vectors.
         seed: of the run.
-        contexts: the number of contexts, by which examples are numbered.
     """
 
     statistics: ItemStatistics
@@ -212,7 +207,6 @@ class ObjectiveContext:
     mask_seen: bool
     dimension: int
     seed: int
-    contexts: int = 0
 
 
 class LossSettings(Settings, ABC):

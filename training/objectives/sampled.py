@@ -11,7 +11,6 @@ from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.scoring import cross_scores, paired_scores
 from turret.training.errors import TrainingError
 from turret.training.objectives.blocked import Candidates, blocked_softmax
-from turret.training.objectives.checks import check_draw, described
 from turret.training.objectives.contract import (
     Examples,
     Loss,
@@ -69,8 +68,7 @@ class KeptHitSettings(DrawLossSettings, ABC):
 class SampledObjective(Objective):
     """A loss over the draw of a sampler.
 
-    With `log_normaliser`, learned constants that begin there are subtracted from the scores: one from those
-    of all examples, or [C], one from those of each context (Mnih & Teh 2012, section 3).
+    With `learned_normaliser`, a learned constant is subtracted from the scores (Mnih & Teh 2012, section 3).
     """
 
     merges = True
@@ -81,20 +79,14 @@ class SampledObjective(Objective):
         sampler: Sampler,
         item_count: int,
         mask_seen: bool = False,
-        log_normaliser: Tensor | None = None,
+        learned_normaliser: bool = False,
     ) -> None:
         super().__init__()
         self.settings = loss
         self.loss = loss.build(item_count)
-        if not callable(self.loss):
-            raise TrainingError(
-                f"objective.loss = {loss.kind!r} has a build that returned {self.loss!r}; return a function "
-                "of (positive, drawn, draw)."
-            )
         self.sampler: Sampler = sampler
         self.mask_seen = mask_seen
-        self.log_normaliser = None if log_normaliser is None else nn.Parameter(log_normaliser)
-        self.reads_contexts = log_normaliser is not None and log_normaliser.dim() == 1
+        self.log_normaliser = nn.Parameter(torch.zeros(())) if learned_normaliser else None
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
         """The loss of a step over candidates drawn with `random`."""
@@ -109,24 +101,19 @@ class SampledObjective(Objective):
         if self.sampler.observes_scores:
             self.sampler.observe(draw, positive.detach(), drawn.detach())
         if self.log_normaliser is not None:
-            normaliser = self._log_normaliser(examples, self.log_normaliser)
-            positive, drawn = positive - normaliser, drawn - normaliser.unsqueeze(1)
+            positive, drawn = positive - self.log_normaliser, drawn - self.log_normaliser
         if examples.others is not None and self.settings.other_positives != "masked":
             corrected = self.settings.other_positives == "corrected"
             drawn, draw = with_other_positives(positive, drawn, draw, examples, corrected)
-        losses = self._losses(positive, drawn, draw)
+        losses = self.loss(positive, drawn, draw)
+        if losses.shape != positive.shape:
+            # A column [B, 1] would be multiplied with every weight.
+            raise TrainingError(
+                f"objective.loss = {self.settings.kind!r} returned {described(losses)}, and the losses of "
+                f"{len(positive)} examples have the shape ({len(positive)},); return a number for each."
+            )
         weights = examples.weights
         return StepLoss(weighted_mean(losses, weights), masked_count, weights.sum())
-
-    def _losses(self, positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
-        name = f"objective.loss = {self.settings.kind!r}"
-        losses = self.loss(positive, drawn, draw)
-        if not isinstance(losses, Tensor) or losses.shape != positive.shape or not losses.is_floating_point():
-            raise TrainingError(
-                f"{name} returned {described(losses)}, and an unreduced loss of {len(positive)} examples is "
-                f"a float tensor of the shape ({len(positive)},); return one number for each example."
-            )
-        return losses
 
     def _blocked(self, examples: Examples, positive: Tensor, draw: Draw) -> StepLoss:
         """A softmax over candidates that the batch shares."""
@@ -143,17 +130,6 @@ class SampledObjective(Objective):
         masked = examples.positives.new_tensor(len(hits[0]))
         return StepLoss(loss + shares @ (known - positive), masked, examples.weights.sum())
 
-    def _log_normaliser(self, examples: Examples, values: Tensor) -> Tensor:
-        """The log normaliser of each example: [B]."""
-        if not self.reads_contexts:
-            return values.expand(len(examples.positives))
-        if examples.contexts is None:
-            raise TrainingError(
-                'objective.loss.learned_normaliser = "context" needs the context of each example, int64 [B]; '
-                "give contexts, or set learned_normaliser = true for one constant."
-            )
-        return values[examples.contexts]
-
     def _draw(self, examples: Examples, random: np.random.Generator) -> Draw:
         users, positives = examples.users.detach(), examples.positive_vectors.detach()
         context = DrawContext(
@@ -166,9 +142,7 @@ class SampledObjective(Objective):
         )
         # Expected counts need float32, also where autocast computes the towers in bfloat16.
         with torch.autocast(users.device.type, enabled=False):
-            draw = self.sampler.draw(users.float(), examples.positives, context)
-        check_draw(draw, self.sampler, len(examples.positives))
-        return draw
+            return self.sampler.draw(users.float(), examples.positives, context)
 
     def _masked(self, draw: Draw, examples: Examples) -> Draw:
         if examples.seen is not None:
@@ -185,17 +159,18 @@ class SampledObjective(Objective):
 
 
 def objective_of_draws(
-    loss: DrawLossSettings, context: ObjectiveContext, log_normaliser: Tensor | None = None
+    loss: DrawLossSettings, context: ObjectiveContext, learned_normaliser: bool = False
 ) -> SampledObjective:
     """The objective of `loss` over the draws of the context's sampler. Raises TrainingError without one."""
     if context.sampler is None:
         raise TrainingError(f"objective.loss = {loss.kind!r} needs a sampler; add [objective.sampler].")
-    if not isinstance(context.sampler, Sampler):
-        raise TrainingError(
-            f"objective.sampler has a build that returned {context.sampler!r}; return a Sampler."
-        )
     item_count = context.statistics.item_count
-    return SampledObjective(loss, context.sampler, item_count, context.mask_seen, log_normaliser)
+    return SampledObjective(loss, context.sampler, item_count, context.mask_seen, learned_normaliser)
+
+
+def described(value: Tensor) -> str:
+    """The type and shape of a tensor."""
+    return f"a {str(value.dtype).removeprefix('torch.')} tensor of the shape {tuple(value.shape)}"
 
 
 def candidate_scores(examples: Examples, draw: Draw) -> Tensor:

@@ -38,7 +38,6 @@ def one_for_each_positive(given: Examples, targets: Tensor | None) -> tuple[Exam
         positives=positives,
         weights=given.weights[owners] * probabilities.to(given.weights),
         last_items=None if given.last_items is None else given.last_items[owners],
-        contexts=None if given.contexts is None else given.contexts[owners],
         others=others,
         negatives=None if given.negatives is None else given.negatives[owners],
     )

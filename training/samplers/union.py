@@ -26,8 +26,6 @@ class MixedSampler(CountingSampler):
         self.parts = parts
         # The candidates of each part in the last draw; before that, parts have equal shares.
         self._sizes = [1] * len(parts)
-        self._draws: list[Draw] = []
-        self.observes_scores = any(part.observes_scores for part in parts)
         self.draws_batch = any(part.draws_batch for part in parts)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
@@ -38,7 +36,6 @@ class MixedSampler(CountingSampler):
             for part, random in zip(self.parts, streams, strict=True)
         ]
         self._sizes = [draw.ids.shape[-1] for draw in draws]
-        self._draws = draws
         counted = [replace(draw, log_count=self.log_expected(query, positives, draw.ids)) for draw in draws]
         of_positives = self.log_expected(query, positives, positives.unsqueeze(1))[:, 0]
         return union(counted, of_positives)
@@ -47,13 +44,6 @@ class MixedSampler(CountingSampler):
     def holds_vectors(self) -> bool:
         """Whether a part does."""
         return any(part.holds_vectors for part in self.parts)
-
-    def observe(self, draw: Draw, positive: Tensor, drawn: Tensor) -> None:
-        """Let every part that observes learn from the scores of its own candidates."""
-        columns = _columns(self._draws)
-        for part, own, some in zip(self.parts, self._draws, columns, strict=True):
-            if part.observes_scores:
-                part.observe(own, positive, drawn[:, some])
 
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """The log of the parts' added counts of `ids`."""
@@ -116,18 +106,6 @@ def union(draws: Sequence[Draw], positive_log_count: Tensor) -> Draw:
         stored=torch.cat(stored) if stored else None,
         shared=sum(len(draw.ids) for draw in shared) if own else 0,
     )
-
-
-def _columns(draws: Sequence[Draw]) -> Sequence[Tensor]:
-    """The columns [K] of each of `draws` in their union: shared ones first, then stored ones, then others."""
-    keys = []
-    for draw in draws:
-        stored = 0 if draw.stored is None else len(draw.stored)
-        key = torch.full(draw.ids.shape[-1:], 0 if draw.ids.dim() == 1 else 2)
-        key[len(key) - stored :] += 1
-        keys.append(key)
-    positions = torch.cat(keys).argsort(stable=True).argsort()
-    return torch.split(positions, [len(key) for key in keys])
 
 
 def _cut(draw: Draw, places: slice) -> Draw:

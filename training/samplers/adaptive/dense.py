@@ -1,7 +1,7 @@
 """Samplers that score the catalog, or a pool of it: softmax, quartic, two passes, and mined items."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
 from turret.training.errors import TrainingError
-from turret.training.samplers.core.contract import DrawContext, Sampler
+from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
 from turret.training.samplers.core.draw import (
     Draw,
     check_positives,
@@ -96,8 +96,13 @@ class DenseSampler(SnapshotSampler):
         ids = torch.empty_like(positions, dtype=torch.int64)
         log_q = torch.empty_like(positions, dtype=torch.float32)
         positive_log_q = torch.empty_like(log_q[:, 0])
-        for rows in self._blocks(len(query)):
-            log_weights = self._log_proposal(query[rows], positives[rows])
+        examples = max(1, WEIGHTS_A_BLOCK // self.snapshot.item_count)
+        for first in range(0, len(query), examples):
+            rows = slice(first, first + examples)
+            log_weights = self.kernel(query[rows].float(), self.snapshot.vectors).float()
+            if self.exclude_positive:
+                log_weights.scatter_(1, positives[rows, None], float("-inf"))
+            log_weights = relative(log_weights)
             ids[rows], log_totals = draw_by_inversion(log_weights, positions[rows])
             log_q[rows] = log_weights.gather(1, ids[rows]) - log_totals
             positive_log_q[rows] = (log_weights.gather(1, positives[rows, None]) - log_totals)[:, 0]
@@ -106,28 +111,6 @@ class DenseSampler(SnapshotSampler):
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """q [B, N], before an excluded positive is left out."""
         return self.kernel(query.float(), self.snapshot.vectors).float().softmax(dim=1)
-
-    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
-        """log(K q) of `ids`, [B, K]; minus infinity for a positive that is left out."""
-        wanted = ids.expand(len(query), -1)
-        log_q = torch.empty(wanted.shape, device=query.device)
-        for rows in self._blocks(len(query)):
-            log_weights = self._log_proposal(query[rows], positives[rows])
-            log_totals = log_weights.logsumexp(dim=1, keepdim=True)
-            log_q[rows] = log_weights.gather(1, wanted[rows]) - log_totals
-        return log_q + math.log(self.negatives)
-
-    def _blocks(self, size: int) -> Iterator[slice]:
-        examples = max(1, WEIGHTS_A_BLOCK // self.snapshot.item_count)
-        for first in range(0, size, examples):
-            yield slice(first, min(first + examples, size))
-
-    def _log_proposal(self, query: Tensor, positives: Tensor) -> Tensor:
-        """The relative log weights [b, N] of one block."""
-        log_weights = self.kernel(query.float(), self.snapshot.vectors).float()
-        if self.exclude_positive:
-            log_weights.scatter_(1, positives[:, None], float("-inf"))
-        return relative(log_weights)
 
 
 def softmax_kernel(scoring: ScoringConfig) -> LogKernel:
@@ -260,7 +243,7 @@ class MinedConfig(SamplerSettings):
         return MinedSampler(snapshot, self.negatives, context.scoring.absolute)
 
 
-class MinedSampler(SnapshotSampler):
+class MinedSampler(SnapshotSampler, CountingSampler):
     """K candidates an example: its items of highest score, by vectors at most `refresh_every` steps old.
 
     The draw is deterministic: an item among the K best is expected once, any other never, so that alone it

@@ -15,10 +15,10 @@ from turret.tower.kernels.compiled import compiled, in_parts
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import DenseSampler
 from turret.training.samplers.adaptive.orthogonal_directions import orthogonal_directions
-from turret.training.samplers.core.contract import CountingSampler, DrawContext, Encode, Sampler, State
+from turret.training.samplers.core.contract import DrawContext, Encode, Sampler, State
 from turret.training.samplers.core.draw import Draw, check_positives, draw_by_inversion, drawn_by_example
 from turret.training.samplers.core.settings import Negatives, SamplerContext, SamplerSettings, Steps
-from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.core.snapshot import Snapshot, SnapshotSampler
 from turret.training.samplers.fixed.alias import fill_cells
 
 Floats = NDArray[np.float32]
@@ -120,7 +120,7 @@ class PositiveFeaturesConfig(SamplerSettings):
         return PositiveFeaturesSampler(self.negatives, self.features, sharpness, snapshot, random)
 
 
-class PositiveFeaturesSampler(CountingSampler):
+class PositiveFeaturesSampler(SnapshotSampler):
     """K candidates an example, from q(i | h) in proportion to sum_f phi_f(h) phi_f(w_i).
 
     phi_f(x) = exp(g_f'x - |x|^2 / 2), with Gaussian g_f and x = sqrt(sharpness) h or sqrt(sharpness) w, is
@@ -173,11 +173,6 @@ class PositiveFeaturesSampler(CountingSampler):
         mix = self._log_mixture(query).exp().float()
         blocks = torch.split(torch.arange(len(self.frozen)), max(1, _HELD_FEATURES // self.features))
         return torch.cat([mix @ self._log_shares(rows).exp().T for rows in blocks], dim=1).to(query.device)
-
-    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
-        """log(K q) of `ids` for each example: [B, K]."""
-        wanted = ids.cpu().expand(len(query), -1)
-        return math.log(self.negatives) + self._log_q(self._log_mixture(query), wanted).to(query.device)
 
     def refresh(self, item_vectors: Tensor) -> None:
         """Draw by these vectors from now on."""

@@ -1,12 +1,10 @@
 """Snapshots of item vectors for samplers: a few steps old, with a part renewed in each step."""
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
 from turret.training.errors import TrainingError
-from turret.training.samplers.core.contract import CountingSampler, Encode, State
+from turret.training.samplers.core.contract import Encode, Sampler, State
 
 
 class Snapshot:
@@ -29,10 +27,7 @@ class Snapshot:
     def vectors(self) -> Tensor:
         """The copy [N, D]. Raises TrainingError before the first refresh."""
         if self._vectors is None:
-            raise TrainingError(
-                "objective.sampler: this sampler draws by item vectors and has none yet; call "
-                "refresh with the vectors of the whole catalog before the first draw."
-            )
+            raise no_vectors()
         return self._vectors
 
     def refresh(self, item_vectors: Tensor) -> None:
@@ -52,13 +47,16 @@ class Snapshot:
         Raises:
             TrainingError: before the first refresh, or a vector isn't finite; the copy is as before.
         """
-        vectors = self.vectors
-        part = slice(self.position, min(self.position + self.rows_a_step, self.item_count))
+        vectors, part = self.vectors, self.next_rows()
         replaced = encode(torch.arange(part.start, part.stop, device=self.device))
         _check_finite(replaced, part.start)
         vectors[part] = replaced
         self.position = part.stop % self.item_count
         return part
+
+    def next_rows(self) -> slice:
+        """The rows of the next update."""
+        return slice(self.position, min(self.position + self.rows_a_step, self.item_count))
 
     def state(self) -> State:
         """The copy and the position of the next renewal; nothing before the first refresh."""
@@ -90,6 +88,14 @@ def _check_finite(vectors: Tensor, first_row: int) -> None:
         raise not_finite(row)
 
 
+def no_vectors() -> TrainingError:
+    """The error of a draw before the first refresh."""
+    return TrainingError(
+        "objective.sampler: this sampler draws by item vectors and has none yet; call "
+        "refresh with the vectors of the whole catalog before the first draw."
+    )
+
+
 def not_finite(row: int) -> TrainingError:
     """The error of an item vector with NaN or infinity."""
     return TrainingError(
@@ -98,30 +104,10 @@ def not_finite(row: int) -> TrainingError:
     )
 
 
-class ItemSnapshot(Protocol):
-    """A snapshot of the item vectors, and of data computed from them."""
-
-    def refresh(self, item_vectors: Tensor) -> None:
-        """Take all of [N, D]."""
-        ...
-
-    def update(self, encode: Encode) -> object:
-        """Renew the next part."""
-        ...
-
-    def state(self) -> State:
-        """The tensors for a checkpoint."""
-        ...
-
-    def restore(self, state: State) -> None:
-        """Restore a `state`."""
-        ...
-
-
-class SnapshotSampler(CountingSampler):
+class SnapshotSampler(Sampler):
     """Draws by its `snapshot`, by which its counts are exact however old the vectors are."""
 
-    snapshot: ItemSnapshot
+    snapshot: Snapshot
 
     def refresh(self, item_vectors: Tensor) -> None:
         """Draw by these vectors from now on. Raises TrainingError as the snapshot does."""

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
+from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, check_positives, without_accidental_hits
 from turret.training.samplers.core.settings import Negatives, Power, SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
@@ -33,7 +33,7 @@ class BernoulliConfig(SamplerSettings):
         return BernoulliSampler(weights, self.negatives, context.device)
 
 
-class BernoulliSampler(CountingSampler):
+class BernoulliSampler(Sampler):
     """Item i is in the draw with probability b_i, independently of all others; shared by the batch.
 
     An item comes at most once, and is expected b_i times: the sum over the others is estimated by
@@ -74,10 +74,6 @@ class BernoulliSampler(CountingSampler):
         """Each item's share b_i / sum b of the expected candidates, for each query: [B, N]."""
         chances = self.log_chances.exp()
         return (chances / chances.sum()).expand(len(query), -1)
-
-    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
-        """Log b of `ids`."""
-        return self.log_chances[ids]
 
 
 def inclusion_chances(weights: Weights, expected: int) -> Chances:

@@ -1,14 +1,12 @@
 """Draws that leave items out: without the example's positive, and of distinct items."""
 
-import math
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.training.errors import TrainingError
-from turret.training.samplers.core.contract import CountingSampler, DrawContext
+from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
 from turret.training.samplers.core.draw import (
     Draw,
     check_positives,
@@ -20,7 +18,7 @@ from turret.training.samplers.fixed.alias import AliasTable, Weights
 Rows = NDArray[np.int64]
 
 
-class ComplementSampler(CountingSampler):
+class ComplementSampler(Sampler):
     """K candidates an example, drawn with replacement from q_j / (1 - q_y), where y is its positive.
 
     The estimate is of the sum over the other items; no candidate is spent on the known term
@@ -66,11 +64,6 @@ class ComplementSampler(CountingSampler):
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """q [N] before the positive is left out, for each query: [B, N]."""
         return self.log_q.exp().expand(len(query), -1)
-
-    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
-        """log(K q / (1 - q_y)) of `ids`, [B, K]; minus infinity for the positive."""
-        log_q = self.log_q[ids] - self.log_others[positives, None]
-        return (math.log(self.negatives) + log_q).masked_fill(ids == positives[:, None], float("-inf"))
 
 
 def check_others(item_count: int) -> None:

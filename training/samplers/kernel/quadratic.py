@@ -18,13 +18,13 @@ from turret.training.samplers.core.draw import (
     without_accidental_hits,
 )
 from turret.training.samplers.core.settings import ExcludingSettings, Negatives, SamplerContext, Steps
-from turret.training.samplers.core.snapshot import SnapshotSampler, check_size
+from turret.training.samplers.core.snapshot import Snapshot, SnapshotSampler, check_size, no_vectors
 from turret.training.samplers.fixed.complement import check_others
 from turret.training.samplers.kernel.sums import CodedSums, KernelSums, TensorSums
 
 
-class KernelSnapshot:
-    """A snapshot of N vectors, none of them older than `refresh_every` steps."""
+class KernelSnapshot(Snapshot):
+    """The copy of the item vectors as kernel sums."""
 
     def __init__(
         self,
@@ -34,11 +34,8 @@ class KernelSnapshot:
         make_sums: Callable[[int, int], KernelSums],
     ) -> None:
         """Take `make_sums`, which allocates sums for [rows, width] vectors."""
-        self.item_count = item_count
-        self.device = device
-        self.rows_a_step = -(-item_count // refresh_every)
+        super().__init__(item_count, refresh_every, device)
         self.make_sums = make_sums
-        self.position = 0
         self.width = 0
         self._sums: KernelSums | None = None
 
@@ -46,18 +43,11 @@ class KernelSnapshot:
     def sums(self) -> KernelSums:
         """The kernel sums. Raises TrainingError before the first refresh."""
         if self._sums is None:
-            raise TrainingError(
-                "objective.sampler: the quadratic kernel draws by item vectors and has none yet; call "
-                "refresh with the vectors of the whole catalog before the first draw."
-            )
+            raise no_vectors()
         return self._sums
 
     def refresh(self, item_vectors: Tensor) -> None:
-        """Copy all of [N, D], and renew from the first row on again.
-
-        Raises:
-            TrainingError: a catalog of another size, or a vector that isn't finite; nothing has changed.
-        """
+        """Sum all of [N, D] anew. Raises TrainingError as `Snapshot` does."""
         check_size(item_vectors, self.item_count)
         sums, width = self._sums, item_vectors.shape[1]
         if sums is None or width != self.width:
@@ -65,12 +55,13 @@ class KernelSnapshot:
         sums.update(torch.arange(self.item_count), item_vectors)
         self._sums, self.width, self.position = sums, width, 0
 
-    def update(self, encode: Encode) -> None:
-        """Replace the next rows by their current vectors. Raises TrainingError as `refresh` does."""
-        sums, stop = self.sums, min(self.position + self.rows_a_step, self.item_count)
-        rows = torch.arange(self.position, stop, device=self.device)
+    def update(self, encode: Encode) -> slice:
+        """Sum the next rows anew. Raises TrainingError as `Snapshot` does."""
+        sums, part = self.sums, self.next_rows()
+        rows = torch.arange(part.start, part.stop, device=self.device)
         sums.update(rows, encode(rows))
-        self.position = stop % self.item_count
+        self.position = part.stop % self.item_count
+        return part
 
     def check_query(self, query: Tensor) -> None:
         """Raise TrainingError for user vectors of another width than the items', or that aren't finite."""
@@ -88,7 +79,7 @@ class KernelSnapshot:
             )
 
     def state(self) -> State:
-        """The snapshot and the position of the next renewal; nothing before the first refresh."""
+        """The vectors of the sums and the position of the next update; nothing before the first refresh."""
         if self._sums is None:
             return {}
         return {**self._sums.state(), "position": torch.tensor([self.position, self.width])}
@@ -243,16 +234,6 @@ class QuadraticSampler(SnapshotSampler):
         rows = torch.arange(self.snapshot.item_count, device=query.device)
         return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
 
-    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
-        """log(K q) of `ids` for each example: [B, K]; minus infinity for a positive that is left out."""
-        ids = ids.expand(len(query), -1)
-        masses = self.snapshot.sums.masses(query)
-        log_mass, _ = self._log_mass(query, positives, masses)
-        log_q = self.snapshot.sums.kernels(query, ids).log() - log_mass.unsqueeze(1)
-        if self.exclude_positive:
-            log_q = log_q.masked_fill(ids == positives.unsqueeze(1), -math.inf)
-        return (log_q + math.log(self.negatives)).float()
-
 
 class BatchQuadraticSampler(QuadraticSampler):
     """K candidates shared by the batch, with q in proportion to the sum of the examples' kernels.
@@ -273,8 +254,8 @@ class BatchQuadraticSampler(QuadraticSampler):
         ids = ids[torch.from_numpy(context.random.permutation(self.negatives)).to(ids.device)]
         return Draw(
             ids=ids,
-            log_count=self.log_expected(query, positives, ids),
-            positive_log_count=self.log_expected(query, positives, positives),
+            log_count=self._log_counts(query, ids),
+            positive_log_count=self._log_counts(query, positives),
             valid=without_accidental_hits(ids, positives),
         )
 
@@ -284,10 +265,9 @@ class BatchQuadraticSampler(QuadraticSampler):
         q = torch.cat([self._log_q(query, some).exp().float() for some in self._blocks(query)])
         return q.expand(len(query), -1)
 
-    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
-        """log(K q) of `ids`, of the same shape, by the whole batch of queries."""
-        log_q = self._log_q(query, ids.flatten()).view(ids.shape)
-        return (log_q + math.log(self.negatives)).float()
+    def _log_counts(self, query: Tensor, ids: Tensor) -> Tensor:
+        """log(K q) of `ids` [n], by the whole batch of queries."""
+        return (self._log_q(query, ids) + math.log(self.negatives)).float()
 
     def _log_q(self, query: Tensor, rows: Tensor) -> Tensor:
         # The sum over b of <h_b, w>^2 is w' (H'H) w.
