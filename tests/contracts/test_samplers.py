@@ -60,7 +60,7 @@ EVERY_SAMPLER: list[SamplerSettings] = [
     samplers.unigram(negatives=50),
     samplers.unigram(negatives=50, exclude_positive=True),
     samplers.unigram(negatives=10, exclude_positive=True, spare=4),
-    samplers.bigram(negatives=50, backoff=3.0),
+    samplers.bigram(negatives=50),
     samplers.adaptive_ngram(negatives=50, publish_every=2),
     samplers.bernoulli(negatives=5),
     samplers.exact_head(negatives=6, exact=3),

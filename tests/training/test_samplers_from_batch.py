@@ -26,9 +26,9 @@ def test_known_shares_are_those_of_the_counts() -> None:
 
 
 def test_smoothing_adds_to_every_count() -> None:
-    """p = (count + s) / (total + s N), which sums to one; a floor under the plain share would not."""
-    shares = KnownFrequency(FEW, CPU, smoothing=0.5).log_share(torch.arange(3)).exp()
-    torch.testing.assert_close(shares, torch.tensor([3.5, 1.5, 0.5]) / 5.5)
+    """p = (count + 1) / (total + N), which sums to one; a floor under the plain share would not."""
+    shares = KnownFrequency(FEW, CPU, smoothed=True).log_share(torch.arange(3)).exp()
+    torch.testing.assert_close(shares, torch.tensor([4.0, 2.0, 1.0]) / 7.0)
     assert float(shares.sum()) == pytest.approx(1.0)
 
 
@@ -37,7 +37,7 @@ def test_known_without_events_is_refused() -> None:
     nothing = np.zeros(4, dtype=np.int64)
     with pytest.raises(TrainingError, match="streaming"):
         KnownFrequency(nothing, CPU)
-    smoothed = KnownFrequency(nothing, CPU, smoothing=1.0)
+    smoothed = KnownFrequency(nothing, CPU, smoothed=True)
     torch.testing.assert_close(smoothed.log_share(torch.arange(4)).exp(), torch.full((4,), 0.25))
 
 
@@ -49,7 +49,7 @@ def test_a_positive_without_a_count_is_refused() -> None:
         with pytest.raises(TrainingError, match=r"row 2 .*smoothed.*streaming"):
             sampler.draw(torch.zeros(2, 5), rows, example_of(rows))
     frequency.observe(torch.tensor([0, 1]))
-    KnownFrequency(np.array([3, 0]), CPU, smoothing=1.0).observe(torch.tensor([1]))
+    KnownFrequency(np.array([3, 0]), CPU, smoothed=True).observe(torch.tensor([1]))
 
 
 # A catalog of five with shares from one half to one sixteenth, which floats hold exactly.
@@ -311,7 +311,7 @@ def test_an_item_that_nobody_uses_any_more_is_forgotten() -> None:
 
 def test_a_state_of_another_size_is_refused() -> None:
     """The catalog or the number of hashes changed since: a sentence says so."""
-    with pytest.raises(TrainingError, match=r"4096.*streaming_hashes"):
+    with pytest.raises(TrainingError, match=r"4096.*keep the catalog"):
         streaming(hashes=1).restore(streaming().state())
 
 

@@ -1,11 +1,10 @@
 """Candidates by how often they follow the last item read."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor
 
 from turret.training.errors import TrainingError
@@ -14,24 +13,26 @@ from turret.training.samplers.core.draw import Draw, check_positives, drawn_by_e
 from turret.training.samplers.core.settings import Negatives, Power, SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 
+# The counts that the unigram adds to those of an item's followers.
+BACKOFF = 10.0
+
 
 class BigramConfig(SamplerSettings):
-    """Items are drawn as they follow the last item; `backoff` counts are added by the unigram."""
+    """Items are drawn as they follow the last item, with ten counts added by the unigram."""
 
     kind: Literal["bigram"] = "bigram"
     negatives: Negatives = 64
     alpha: Power = 1.0
-    backoff: Annotated[float, Field(gt=0.0, le=1e9)] = 10.0
 
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
         pairs, counts = context.statistics.bigram_counts()
-        return BigramSampler(pairs, counts, weights, self.backoff, self.negatives, context.device)
+        return BigramSampler(pairs, counts, weights, self.negatives, context.device)
 
 
 class BigramSampler(Sampler):
-    """K candidates an example, drawn with replacement from (c(last, i) + backoff u_i) / (c(last) + backoff).
+    """K candidates an example, drawn with replacement from (c(last, i) + 10 u_i) / (c(last) + 10).
 
     c counts how often i came right after the last item that the example has read, c(last) how often anything
     did, and u is the unigram: the fewer events follow an item, the more of the draw is the unigram's
@@ -45,13 +46,11 @@ class BigramSampler(Sampler):
         pairs: NDArray[np.int64],
         counts: NDArray[np.int64],
         unigram: Weights,
-        backoff: float,
         negatives: int,
         device: torch.device,
     ) -> None:
         """Take sorted [P] pairs last * N + next with [P] counts, and [N] positive unigram weights."""
         self.item_count = len(unigram)
-        self.backoff = backoff
         self.negatives = negatives
         self.table = AliasTable(unigram)
         self.unigram = torch.from_numpy(unigram / unigram.sum()).to(device)
@@ -71,7 +70,7 @@ class BigramSampler(Sampler):
         unigram = self.table.draw(uniform.numel(), context.random).reshape(shape)
         first, followed = self._events_after(last[:, None])
         # One number decides between the unigram and the events, and then among the events.
-        position = uniform * (followed + self.backoff)
+        position = uniform * (followed + BACKOFF)
         follower = self._item_of(first + torch.minimum(position.long(), followed - 1))
         ids = torch.where(position < followed, follower, torch.from_numpy(unigram).to(positives.device))
         return drawn_by_example(ids, self._log_q(last[:, None], ids), self._log_q(last, positives), positives)
@@ -104,5 +103,5 @@ class BigramSampler(Sampler):
             self.pairs[position] == pair, self.events[position + 1] - self.events[position], 0
         )
         _, followed = self._events_after(last)
-        q = (count + self.backoff * self.unigram[ids]) / (followed + self.backoff)
+        q = (count + BACKOFF * self.unigram[ids]) / (followed + BACKOFF)
         return q.log().float()

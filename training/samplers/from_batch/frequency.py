@@ -45,20 +45,19 @@ def shares(frequency: Frequency, item_count: int, device: torch.device) -> Tenso
 
 
 class KnownFrequency:
-    """p_i = (count_i + smoothing) / (total + smoothing N); without smoothing, the plain share.
+    """p_i = count_i / total; `smoothed` adds one to every count.
 
-    Smoothing adds to every count, so that no item is out of reach, and p still sums to one, which a floor
-    under p would not keep.
+    No item is out of reach then, and p still sums to one, which a floor under p would not keep.
     """
 
-    def __init__(self, counts: NDArray[np.int64], device: torch.device, smoothing: float = 0.0) -> None:
+    def __init__(self, counts: NDArray[np.int64], device: torch.device, smoothed: bool = False) -> None:
         """Take the [N] counts. Raises TrainingError when all of them are zero and nothing is added."""
-        total = counts.sum() + smoothing * len(counts)
-        if not total:
+        counts = counts + smoothed
+        if not counts.any():
             raise TrainingError(
                 "objective.sampler.frequencies: no item has a training event; use frequencies = 'streaming'."
             )
-        shares = torch.from_numpy((counts + smoothing) / total)
+        shares = torch.from_numpy(counts / counts.sum())
         self.log_shares = shares.log().float().to(device)
         self._has_zeros = bool((shares == 0).any())
 
@@ -84,15 +83,17 @@ class KnownFrequency:
         """Nothing to restore."""
 
 
+# Of a stream: a collision has to happen in both to make an item too frequent.
+HASHES = 2
+
+
 class FrequencySettings(SamplerSettings, ABC):
-    """The source of the frequencies of positives: known, smoothed by an added count, or streaming."""
+    """The source of the frequencies of positives: known, smoothed by a count added to each, or streaming."""
 
     sized: ClassVar[bool] = False
 
     frequencies: Literal["known", "smoothed", "streaming"] = "known"
-    smoothing: Annotated[float, Field(gt=0.0, le=1e9)] = 1.0
     streaming_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
-    streaming_hashes: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
 
     @property
     def reads_batch(self) -> bool:
@@ -102,12 +103,12 @@ class FrequencySettings(SamplerSettings, ABC):
     def frequency(self, context: SamplerContext) -> Frequency:
         """Build the estimate of the settings. Raises TrainingError where none are known."""
         if self.frequencies != "streaming":
-            smoothing = self.smoothing if self.frequencies == "smoothed" else 0.0
-            return KnownFrequency(context.statistics.positive_counts(), context.device, smoothing)
+            smoothed = self.frequencies == "smoothed"
+            return KnownFrequency(context.statistics.positive_counts(), context.device, smoothed)
         # Four times as many buckets as items keep collisions of both hash functions rare.
         buckets = 4 * context.item_count
         random = stream(context.seed, "streaming frequency", 0)
-        return StreamingFrequency(buckets, self.streaming_hashes, self.streaming_rate, random)
+        return StreamingFrequency(buckets, HASHES, self.streaming_rate, random)
 
 
 Gaps = NDArray[np.float64]
@@ -229,8 +230,7 @@ class StreamingFrequency:
         if state["gap"].shape != self.gap.shape:
             raise TrainingError(
                 f"objective.sampler.frequencies: a streaming estimate of {tuple(state['gap'].shape)} hashes "
-                f"and buckets can't go on with {self.gap.shape}; keep streaming_hashes and the catalog, or "
-                "train again."
+                f"and buckets can't go on with {self.gap.shape}; keep the catalog, or train again."
             )
         self.now = int(state["now"])
         self.last_hit = state["last_hit"].numpy().copy()
