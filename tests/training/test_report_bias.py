@@ -3,7 +3,6 @@
 import itertools
 import math
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from turret.training.report.measures import (
     sampled_gradient,
 )
 from turret.training.report.queries import Entry, Examples, Queries, drawer, read_examples
-from turret.training.report.samplers import IN_BATCH_LOSSES, in_batch_losses
+from turret.training.report.samplers import IN_BATCH_LOSSES
 from turret.training.report.steps import moved_model
 from turret.training.run import Run, build_model
 from turret.training.samplers.core.contract import DrawContext, Encode, Sampler
@@ -221,21 +220,16 @@ def enumerated_bias(label: str) -> float:
     return math.sqrt(error / length)
 
 
-@pytest.fixture(scope="module")
-def measured_losses() -> dict[str, dict[str, Any]]:
-    """500 batches for each loss, so that the bounds of its bias are narrow: seconds, once."""
-    context = SamplerContext(GivenCounts(), SCORING, 0, torch.device("cpu"))
-    rows = in_batch_losses(handmade_queries(), context, SCORING, (3,), 500)
-    assert [row["batch_size"] for row in rows] == [3] * len(IN_BATCH_LOSSES)
-    return {row["loss"]: row for row in rows}
-
-
 @pytest.mark.parametrize("label", IN_BATCH_LOSSES)
-def test_the_bias_is_that_of_all_batches(label: str, measured_losses: dict[str, dict[str, Any]]) -> None:
-    """Within its bounds, which tell the losses apart."""
-    row = measured_losses[label]
-    assert row["bias_low"] < enumerated_bias(label) < row["bias_high"]
-    assert row["bias_high"] - row["bias_low"] < 0.1
+def test_the_bias_of_a_loss_over_the_batch_is_that_of_all_batches(label: str) -> None:
+    """Within its bounds of 500 batches, which tell the losses apart."""
+    loss, queries = IN_BATCH_LOSSES[label], handmade_queries()
+    entry = Entry("in-batch losses", None, InBatchConfig(), loss)
+    sampler = entry.settings.build(SamplerContext(GivenCounts(), SCORING, 0, torch.device("cpu")))
+    draw_once = drawer(entry, sampler, queries)
+    error = gradient_error(queries.examples, queries.vectors, SCORING, draw_once, 500, loss.build(4))
+    assert error.bias_low < enumerated_bias(label) < error.bias_high
+    assert error.bias_high - error.bias_low < 0.1
 
 
 def test_every_training_example_can_come_and_none_comes_twice(handmade: PreparedData) -> None:

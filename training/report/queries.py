@@ -10,15 +10,29 @@ from torch import Tensor
 
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
+from turret.training.losses.loss import settings_of
+from turret.training.losses.sampled import sampled_softmax
+from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerSettings
-from turret.training.samplers.from_batch.in_batch import InBatchSampler
+from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
 from turret.training.samplers.registry import SAMPLERS
 
-# B x N probabilities held at once for a sampler that draws for the batch.
-_MOST_PROBABILITIES = 2**24
+# B x N probabilities held at once for a sampler that draws for the batch, and B x K scores of a queue.
+_MOST_PROBABILITIES, _MOST_QUEUED_SCORES = 2**24, 2**25
+# The settings that are compared with the default ones, by a suffix of their label.
+_VARIANTS: dict[str, dict[str, dict[str, object]]] = {
+    "uniform": {"no positive": {"exclude_positive": True}},
+    "log_uniform": {"unique": {"unique": True}},
+    "in_batch": {"unique": {"unique": True}},
+    "quadratic": {"no positive": {"exclude_positive": True}, "per batch": {"per": "batch"}},
+    "softmax": {"no positive": {"exclude_positive": True}},
+}
+# Samplers that are measured with old item vectors too.
+_STALE = ("quadratic", "softmax")
+SAMPLED = settings_of(sampled_softmax)()
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,7 @@ class Entry:
     label: str
     negatives: int | None
     settings: SamplerSettings
+    loss: DrawLossSettings = SAMPLED
 
     @property
     def by_batch(self) -> bool:
@@ -42,19 +57,37 @@ class Entry:
 
 def entries(sizes: Sequence[int], batch_size: int) -> Iterator[Entry]:
     """The variants of all samplers at all sizes, then those whose size follows from the batch."""
-    for settings in sorted(SAMPLERS.values(), key=lambda settings: not settings.sized):
-        for label in settings.compared(sizes[0], batch_size):
-            for size in sizes if settings.sized else sizes[:1]:
-                variant = settings.compared(size, batch_size)[label]
-                yield Entry(label, size if settings.sized else None, variant)
+    kinds = {kind: settings.model_fields for kind, settings in SAMPLERS.items() if settings.alone}
+    sized = [kind for kind, fields in kinds.items() if kind == "mixed" or "negatives" in fields]
+    for kind in (*sized, *(kind for kind in kinds if kind not in sized)):
+        for label in _variants(kind, sizes[0], batch_size):
+            for size in sizes if kind in sized else sizes[:1]:
+                settings = _variants(kind, size, batch_size)[label]
+                yield Entry(label, size if kind in sized else None, settings)
+
+
+def _variants(kind: str, negatives: int, batch_size: int) -> dict[str, SamplerSettings]:
+    """The variants of a sampler by label, with `negatives` candidates where that is a setting."""
+    made = SAMPLERS[kind].model_validate
+    if kind == "mixed":
+        uniform = {"kind": "uniform", "negatives": negatives}
+        return {
+            "mixed": made({"parts": ["in_batch", uniform]}),
+            "mixed, mined": made({"parts": [uniform, "mined"]}),
+        }
+    if kind == "cross_batch":
+        batches = max(1, min(4, _MOST_QUEUED_SCORES // batch_size**2))
+        return {f"cross_batch of {batches}": made({"batches": batches})}
+    size = {"negatives": negatives} if "negatives" in SAMPLERS[kind].model_fields else {}
+    changed = {f"{kind}, {suffix}": settings for suffix, settings in _VARIANTS.get(kind, {}).items()}
+    return {label: made({**size, **settings}) for label, settings in {kind: {}, **changed}.items()}
 
 
 def stale_entries(refresh_every: int) -> Iterator[Entry]:
     """Samplers for the measurement of stale item vectors, at their default size."""
-    for kind, settings in SAMPLERS.items():
-        if settings.measured_stale:
-            built = settings.model_validate({"refresh_every": refresh_every})
-            yield Entry(kind, built.model_dump().get("negatives"), built)
+    for kind in _STALE:
+        built = SAMPLERS[kind].model_validate({"refresh_every": refresh_every})
+        yield Entry(kind, built.model_dump()["negatives"], built)
 
 
 @dataclass(frozen=True)
@@ -151,14 +184,16 @@ def drawer(entry: Entry, sampler: Sampler, queries: Queries) -> Drawer:
             draw = sampler.draw(batch.users, batch.positives, queries.context(batch, random))
         # Masked as if each query were the first example of the batch.
         valid = without_accidental_hits(draw.ids, examples.positives)
-        if settings.members[0].begins_with_positives:
+        first = settings.members[0]
+        if isinstance(first, InBatchConfig) and not first.unique:
             # One of the B positives of a query's batch is its own and masked.
             valid[:, 0] = False
         counts, held = torch.full(examples.positives.shape, float("nan"), device=valid.device), None
         if isinstance(sampler, InBatchSampler):
             counts = sampler.log_expected(batch.users, batch.positives, examples.positives)
             held = (torch.arange(len(counts), device=valid.device), torch.zeros_like(examples.positives))
-        return replace(draw, valid=valid, positive_log_count=counts, held=held, stored=None)
+        draw = replace(draw, valid=valid, positive_log_count=counts, held=held, stored=None)
+        return draw.keeping_hits(examples.positives) if entry.loss.keeps_hits else draw
 
     return with_batch if entry.by_batch else for_queries
 

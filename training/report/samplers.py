@@ -9,7 +9,6 @@ import torch
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
-from turret.tower.config import ScoringConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
 from turret.training.batches.statistics import PreparedStatistics
@@ -18,14 +17,14 @@ from turret.training.device import pick_device
 from turret.training.errors import TrainingError
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.loss import settings_of
-from turret.training.losses.sampled import sampled_softmax, sampled_softmax_corrected
+from turret.training.losses.sampled import sampled_softmax_corrected
 from turret.training.objectives.catalog import CatalogObjective
 from turret.training.objectives.contract import Objective
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective
 from turret.training.randomness import stream
 from turret.training.report.measures import divergence, gradient_error
 from turret.training.report.queries import (
-    Drawer,
+    SAMPLED,
     Entry,
     Queries,
     drawer,
@@ -37,7 +36,6 @@ from turret.training.report.queries import (
 from turret.training.report.steps import Cost, moved_model, step_cost
 from turret.training.run import Run
 from turret.training.samplers.core.contract import Sampler
-from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.from_batch.in_batch import InBatchConfig
 
@@ -48,10 +46,10 @@ _MOST_OTHERS, _ROWS_AT_ONCE, _USERS_AT_ONCE = 16_384, 65_536, 4096
 # The features of all items in memory.
 _MOST_FEATURE_BYTES = 2**30
 
-_SAMPLED = settings_of(sampled_softmax)()
+
 _CORRECTED = settings_of(sampled_softmax_corrected)
 IN_BATCH_LOSSES: dict[str, DrawLossSettings] = {
-    "sampled_softmax": _SAMPLED,
+    "sampled_softmax": SAMPLED,
     "sampled_softmax_corrected": _CORRECTED(),
     "sampled_softmax_corrected, hits kept": _CORRECTED(remove_accidental_hits=False),
 }
@@ -111,9 +109,11 @@ class SamplerReport:
                 advance(1)
         full = self._cost(CatalogObjective(settings_of(full_softmax)()), dense=True)
         with progress("measuring in-batch losses"):
-            in_batch = in_batch_losses(
-                self.queries, self.context, self.scoring, request.batch_sizes, request.draws
-            )
+            in_batch = [
+                {"loss": label, "batch_size": size, **self._of_batch(loss, size)}
+                for size in request.batch_sizes
+                for label, loss in IN_BATCH_LOSSES.items()
+            ]
         with progress("measuring stale item vectors"):
             stale = self._staleness() if request.refresh_every else []
         return {
@@ -162,25 +162,40 @@ class SamplerReport:
         try:
             sampler = self._build(entry)
             measures = self._measures(entry, sampler, self.queries)
-            cost = self._cost(SampledObjective(_SAMPLED, sampler, self.items), entry.dense)
+            cost = self._cost(SampledObjective(SAMPLED, sampler, self.items), entry.dense)
         except TrainingError as error:
             self._skip(entry, str(error))
             return []
         return [{**_named(entry), **measures, **asdict(cost)}]
 
+    def _of_batch(self, loss: DrawLossSettings, size: int) -> dict[str, Any]:
+        """The measures of a loss over the candidates of a batch, whose frequencies are known."""
+        entry = Entry("in-batch losses", None, InBatchConfig(), loss)
+        return self._measures(entry, self._build(entry), replace(self.queries, batch_size=size))
+
     def _build(self, entry: Entry) -> Sampler:
         """The sampler over the run's item vectors. Raises TrainingError with the reason to skip it."""
         settings = entry.settings
         reason = (
-            refusal(_SAMPLED, settings)
-            or scoring_refusal(_SAMPLED, settings, self.scoring)
-            or too_large(settings.stored_features, self.items)
+            refusal(SAMPLED, settings)
+            or scoring_refusal(SAMPLED, settings, self.scoring)
+            or self._too_large(getattr(settings, "features", 0))
         )
         if reason:
             raise TrainingError(reason)
         sampler = settings.build(self.context)
         sampler.refresh(self.queries.vectors)
         return sampler
+
+    def _too_large(self, features: int) -> str | None:
+        """The reason to skip a sampler that stores so many features of each item; None if it is measured."""
+        needed = 8 * features * self.items
+        if needed <= _MOST_FEATURE_BYTES:
+            return None
+        return (
+            f"{features} features of {self.items:,} items would take {needed / 1e9:.2f} GB; the limit of a "
+            f"report is {_MOST_FEATURE_BYTES / 1e9:.2f} GB."
+        )
 
     def _skip(self, entry: Entry, reason: str) -> None:
         """Record a skipped sampler and its size."""
@@ -192,7 +207,8 @@ class SamplerReport:
         if entry.dense:
             affordable = _DENSE_SCORES // (self.query_count * self.items)
             draws = min(draws, max(_FEWEST_DRAWS, affordable))
-        error = gradient_error(examples, vectors, self.scoring, drawer(entry, sampler, queries), draws)
+        draw, loss = drawer(entry, sampler, queries), entry.loss.build(self.items)
+        error = gradient_error(examples, vectors, self.scoring, draw, draws, loss)
         kl = divergence(examples, vectors, self.scoring, proposal(entry, sampler, queries))
         figures = {"kl": kl, **asdict(error)}
         # JSON has no infinity.
@@ -233,38 +249,3 @@ def _named(entry: Entry) -> dict[str, Any]:
     settings = entry.settings.model_dump(mode="json")
     kind = entry.settings.kind
     return {"sampler": entry.label, "kind": kind, "negatives": entry.negatives, "settings": settings}
-
-
-def too_large(features: int, items: int) -> str | None:
-    """The reason to skip a sampler that stores so many features of each item; None if it is measured."""
-    needed = 8 * features * items
-    if needed <= _MOST_FEATURE_BYTES:
-        return None
-    return (
-        f"{features} features of {items:,} items would take {needed / 1e9:.2f} GB; the "
-        f"limit of a report is {_MOST_FEATURE_BYTES / 1e9:.2f} GB."
-    )
-
-
-def in_batch_losses(
-    queries: Queries, context: SamplerContext, scoring: ScoringConfig, sizes: tuple[int, ...], draws: int
-) -> list[dict[str, Any]]:
-    """Compare losses over the same in-batch candidates with the full softmax, for batches of these sizes.
-
-    Each query takes the place of the first example of a batch whose other positives are drawn from the
-    training part, and item frequencies are known.
-    """
-    entry = Entry("in-batch losses", None, InBatchConfig())
-    sampler, positives = entry.settings.build(context), queries.examples.positives
-    rows = []
-    for size in sizes:
-        draw = drawer(entry, sampler, replace(queries, batch_size=size))
-        for label, loss in IN_BATCH_LOSSES.items():
-
-            def draw_once(number: int, draw: Drawer = draw, loss: DrawLossSettings = loss) -> Draw:
-                return draw(number).keeping_hits(positives) if loss.keeps_hits else draw(number)
-
-            function = loss.build(context.item_count)
-            error = gradient_error(queries.examples, queries.vectors, scoring, draw_once, draws, function)
-            rows.append({"loss": label, "batch_size": size, **asdict(error)})
-    return rows

@@ -62,15 +62,6 @@ class MixedConfig(SamplerSettings):
         UniformConfig(),
     )
 
-    @classmethod
-    def compared(cls, negatives: int, batch_size: int) -> dict[str, SamplerSettings]:
-        """Uniform candidates beside those of the batch, and beside hard negatives."""
-        uniform = UniformConfig(negatives=negatives)
-        return {
-            "mixed": cls(parts=(InBatchConfig(), uniform)),
-            "mixed, mined": cls(parts=(uniform, MinedConfig())),
-        }
-
     @property
     def members(self) -> tuple[SamplerSettings, ...]:
         """The parts."""

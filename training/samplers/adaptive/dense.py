@@ -58,8 +58,6 @@ class SoftmaxConfig(ExcludingSettings):
     """The softmax itself, over the whole catalog: the proposal without bias, and a reference."""
 
     scores_catalog: ClassVar[bool] = True
-    measured_stale: ClassVar[bool] = True
-    variants = ExcludingSettings.without_positive
 
     kind: Literal["softmax"] = "softmax"
     negatives: Negatives = 64
@@ -231,7 +229,6 @@ class MinedConfig(SamplerSettings):
     covers_catalog: ClassVar[bool] = False
     alone: ClassVar[bool] = False
     scores_catalog: ClassVar[bool] = True
-    variants = ()  # only as a part of a mixed draw
 
     kind: Literal["mined"] = "mined"
     negatives: Negatives = 16

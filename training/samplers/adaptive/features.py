@@ -107,11 +107,6 @@ class PositiveFeaturesConfig(SamplerSettings):
     sharpness: Annotated[float, Field(gt=0.0, le=1e6)] = 4.0
     refresh_every: Steps = 100
 
-    @property
-    def stored_features(self) -> int:
-        """As many as are set."""
-        return self.features
-
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
         sharpness = context.capped(self.sharpness)
@@ -243,11 +238,6 @@ class FourierFeaturesConfig(SamplerSettings):
     features: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 256
     sharpness: Annotated[float, Field(gt=0.0, le=1e6)] = 4.0
     refresh_every: Steps = 100
-
-    @property
-    def stored_features(self) -> int:
-        """As many as are set."""
-        return self.features
 
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""

@@ -20,7 +20,6 @@ Negatives = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
 Steps = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Power = Annotated[float, Field(ge=0.0, le=2.0)]
 Counts = NDArray[np.int64]
-Variants = tuple[tuple[str, Mapping[str, object]], ...]
 
 
 class ItemStatistics(Protocol):
@@ -82,22 +81,6 @@ class SamplerSettings(Settings, ABC):
     """Whether every item can be drawn in every step."""
     scores_catalog: ClassVar[bool] = False
     """Whether each draw scores the whole catalog."""
-    sized: ClassVar[bool] = True
-    """Whether the number of candidates is a setting; otherwise the batch determines it."""
-    measured_stale: ClassVar[bool] = False
-    """Whether a report also measures it with old item vectors, by a setting `refresh_every`."""
-    variants: ClassVar[Variants] = (("", {}),)
-    """The settings that a report compares, by a suffix of their label."""
-
-    @classmethod
-    def compared(cls, negatives: int, batch_size: int) -> dict[str, "SamplerSettings"]:
-        """The variants by label, with `negatives` candidates where that is a setting."""
-        kind = str(cls.model_fields["kind"].default)
-        size = {"negatives": negatives} if "negatives" in cls.model_fields else {}
-        return {
-            f"{kind}, {suffix}" if suffix else kind: cls.model_validate({**size, **settings})
-            for suffix, settings in cls.variants
-        }
 
     @property
     def members(self) -> "tuple[SamplerSettings, ...]":
@@ -110,18 +93,8 @@ class SamplerSettings(Settings, ABC):
         return False
 
     @property
-    def begins_with_positives(self) -> bool:
-        """Whether the first B candidates are the positives of the B examples."""
-        return False
-
-    @property
     def remembered_batches(self) -> int:
         """The number of earlier batches that a draw depends on."""
-        return 0
-
-    @property
-    def stored_features(self) -> int:
-        """The number of kernel features stored for each item."""
         return 0
 
     @property
@@ -146,9 +119,6 @@ class SamplerSettings(Settings, ABC):
 
 class ExcludingSettings(SamplerSettings, ABC):
     """A sampler whose draw can leave the positive out: complementary sum sampling (Botev et al. 2017)."""
-
-    without_positive: ClassVar[Variants] = (("", {}), ("no positive", {"exclude_positive": True}))
-    """The variants of a report: with the positive, and without it."""
 
     exclude_positive: bool = False
 

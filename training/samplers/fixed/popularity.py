@@ -57,8 +57,6 @@ class PopularitySettings(ExcludingSettings):
 class UniformConfig(PopularitySettings):
     """All items have the same probability."""
 
-    variants = ExcludingSettings.without_positive
-
     kind: Literal["uniform"] = "uniform"
 
     def build(self, context: SamplerContext) -> Sampler:
@@ -79,8 +77,6 @@ class UnigramConfig(PopularitySettings):
 
 class LogUniformConfig(PopularitySettings):
     """Items are drawn by the rank of their frequency alone; `unique` draws until all candidates differ."""
-
-    variants = (("", {}), ("unique", {"unique": True}))
 
     kind: Literal["log_uniform"] = "log_uniform"
     unique: bool = False

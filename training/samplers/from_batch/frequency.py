@@ -1,7 +1,7 @@
 """Frequencies of items: known, smoothed, or estimated from the stream (Yi et al. 2019, algorithm 2)."""
 
 from abc import ABC
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 import torch
@@ -89,8 +89,6 @@ HASHES = 2
 
 class FrequencySettings(SamplerSettings, ABC):
     """The source of the frequencies of positives: known, smoothed by a count added to each, or streaming."""
-
-    sized: ClassVar[bool] = False
 
     frequencies: Literal["known", "smoothed", "streaming"] = "known"
     streaming_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01

@@ -14,7 +14,7 @@ from turret.training.samplers.core.contract import (
     State,
 )
 from turret.training.samplers.core.draw import Draw, check_positives, without_accidental_hits
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.from_batch.frequency import Frequency, FrequencySettings, shares
 
 
@@ -22,7 +22,6 @@ class InBatchConfig(FrequencySettings):
     """The other positives of the batch; `unique` keeps one candidate of each item."""
 
     mixable: ClassVar[bool] = True
-    variants = (("", {}), ("unique", {"unique": True}))
 
     kind: Literal["in_batch"] = "in_batch"
     unique: bool = False
@@ -30,11 +29,6 @@ class InBatchConfig(FrequencySettings):
     @property
     def fixed_size(self) -> bool:
         """Not where repeated positives are one candidate."""
-        return not self.unique
-
-    @property
-    def begins_with_positives(self) -> bool:
-        """Unless repeated positives are one candidate."""
         return not self.unique
 
     @property
@@ -140,10 +134,6 @@ def log_inclusion(log_share: Tensor, size: int) -> Tensor:
     return (-torch.expm1(absent)).log()
 
 
-# B x K scores of the queue in a report.
-_MOST_QUEUED_SCORES = 2**25
-
-
 class CrossBatchConfig(FrequencySettings):
     """The positives of the `batches` batches before this one, with the vectors that they had then."""
 
@@ -152,12 +142,6 @@ class CrossBatchConfig(FrequencySettings):
 
     kind: Literal["cross_batch"] = "cross_batch"
     batches: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 8
-
-    @classmethod
-    def compared(cls, negatives: int, batch_size: int) -> dict[str, SamplerSettings]:
-        """One queue, of at most four batches whose scores fit into memory."""
-        batches = max(1, min(4, _MOST_QUEUED_SCORES // batch_size**2))
-        return {f"cross_batch of {batches}": cls(batches=batches)}
 
     @property
     def remembered_batches(self) -> int:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -110,9 +110,6 @@ class QuadraticConfig(ExcludingSettings):
     `per` draws for each example, or once for the batch by the sum of its kernels. No copy of an item
     vector is older than `refresh_every` steps.
     """
-
-    measured_stale: ClassVar[bool] = True
-    variants = (*ExcludingSettings.without_positive, ("per batch", {"per": "batch"}))
 
     kind: Literal["quadratic"] = "quadratic"
     negatives: Negatives = 64
