@@ -20,7 +20,7 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.retrieval import Retriever
-from turret.training.baselines.interactions import Interactions
+from turret.training.baselines.interactions import sparse_rows
 from turret.training.baselines.item_items import pair_counts
 from turret.training.commands import TrainRequest, export_run, train_command
 
@@ -199,7 +199,7 @@ def co_occurring(clicks: pl.DataFrame, newest: int, together: str = "session_id"
     """
     items = most_clicked(clicks)
     row_of = {item: row for row, item in enumerate(items)}
-    counts = pair_counts(_sessions(clicks, together, items), np.arange(len(items), dtype=np.int32))
+    counts = np.vstack([block.toarray() for _, block in pair_counts(_sessions(clicks, together, items))])
     behind = np.arange(len(items)) / (len(items) + 1)
 
     def answers(histories: Sequence[list[Item]]) -> list[list[Item]]:
@@ -216,8 +216,8 @@ def co_occurring(clicks: pl.DataFrame, newest: int, together: str = "session_id"
     return answers
 
 
-def _sessions(clicks: pl.DataFrame, together: str, items: Sequence[Item]) -> Interactions:
-    """The distinct items of each session, as places in `items`."""
+def _sessions(clicks: pl.DataFrame, together: str, items: Sequence[Item]) -> Any:
+    """The distinct items of each session, as places in `items`: a sparse matrix."""
     place = pl.Series(items, dtype=clicks.schema["item_id"])
     pairs = clicks.select(
         session=pl.col(together).rank("dense") - 1,
@@ -227,7 +227,7 @@ def _sessions(clicks: pl.DataFrame, together: str, items: Sequence[Item]) -> Int
     lengths = np.bincount(pairs["session"].to_numpy())
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows = pairs["row"].cast(pl.Int32).to_numpy()
-    return Interactions.of_rows(offsets, rows, np.zeros(len(items), dtype=np.int64))
+    return sparse_rows(offsets, rows, len(items))
 
 
 # Of the oldest clicks, which a half-life may leave with nothing.

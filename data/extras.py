@@ -23,6 +23,7 @@ TRAIN = (
     "optuna",
     "polars",
     "safetensors",
+    "scipy",
     "tensorboard",
     "torch",
 )

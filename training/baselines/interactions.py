@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor
 
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import groups, ranges
-from turret.tower.kernels.compiled import compiled
 from turret.training.evaluation.ranking import ScoresOf, history_bounds, popularity_order
 
 Offsets = NDArray[np.int64]
@@ -75,37 +75,29 @@ def by_history(scores: HistoryScores, data: PreparedData, until: HistoryEnd) -> 
 
 @dataclass(frozen=True)
 class Interactions:
-    """P distinct pairs of U users and N items.
+    """P distinct pairs of U users and N items, 8 bytes each.
 
-    User u has used `items[user_offsets[u]:user_offsets[u + 1]]`, item i has been used by
-    `users[item_offsets[i]:item_offsets[i + 1]]`, both ascending. 8 bytes a pair. `item_repeaters` int64 [N]
-    counts the users who have used an item several times.
+    Attributes:
+        used: float32 [U, N], sparse by rows, 1 for an item that the user has used.
+        item_users: int64 [N], the number of users of each item.
+        item_repeaters: int64 [N], the number of users who have used an item several times.
     """
 
-    user_offsets: Offsets
-    items: Rows
-    item_offsets: Offsets
-    users: Rows
+    used: Any
+    item_users: NDArray[np.int64]
     item_repeaters: NDArray[np.int64]
 
     @property
     def item_count(self) -> int:
         """N."""
-        return len(self.item_offsets) - 1
-
-    @property
-    def item_users(self) -> NDArray[np.int64]:
-        """The number of users of each item: int64 [N]."""
-        return np.diff(self.item_offsets)
+        return len(self.item_users)
 
     @classmethod
-    def of_rows(cls, user_offsets: Offsets, items: Rows, item_repeaters: NDArray[np.int64]) -> "Interactions":
+    def of_rows(cls, offsets: Offsets, items: Rows, item_repeaters: NDArray[np.int64]) -> "Interactions":
         """Interactions from the distinct items of each user, ascending."""
-        item_offsets = np.zeros(len(item_repeaters) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(items, minlength=len(item_repeaters)), out=item_offsets[1:])
-        users = np.empty(len(items), dtype=np.int32)
-        _fill_users(user_offsets, items, item_offsets[:-1].copy(), users)
-        return cls(user_offsets, items, item_offsets, users, item_repeaters)
+        item_count = len(item_repeaters)
+        item_users = np.bincount(items, minlength=item_count)
+        return cls(sparse_rows(offsets, items, item_count), item_users, item_repeaters)
 
     @classmethod
     def training(cls, data: PreparedData) -> "Interactions":
@@ -118,6 +110,14 @@ class Interactions:
             offsets.append(own[1:] + offsets[-1][-1])
             blocks.append(items)
         return cls.of_rows(np.concatenate(offsets), np.concatenate(blocks), repeaters)
+
+
+def sparse_rows(offsets: Offsets, items: Rows, item_count: int) -> Any:
+    """The `csr_matrix` [U, N] of ones, float32, in the columns of each user's items."""
+    from scipy.sparse import csr_matrix
+
+    ones = np.ones(len(items), dtype=np.float32)
+    return csr_matrix((ones, items, offsets), shape=(len(offsets) - 1, item_count))
 
 
 def used_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> NDArray[np.int64]:
@@ -141,13 +141,3 @@ def distinct_items(
     pairs, counts = np.unique(used_pairs(data, users, until), return_counts=True)
     offsets = np.searchsorted(pairs, np.arange(len(users) + 1) * item_count)
     return offsets.astype(np.int64), (pairs % item_count).astype(np.int32), counts
-
-
-@compiled
-def _fill_users(user_offsets: Offsets, items: Rows, places: Offsets, users: Rows) -> None:
-    """Write the users of each item, ascending, into `users`; `places` [N] are the items' first places."""
-    for user in range(len(user_offsets) - 1):
-        for position in range(user_offsets[user], user_offsets[user + 1]):
-            item = items[position]
-            users[places[item]] = user
-            places[item] += 1

@@ -4,8 +4,8 @@ Their scores are weights summed over the user's history. The weight of an item f
 have used it several times.
 """
 
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,26 +14,27 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from turret.data.prepared import HistoryEnd, PreparedData
-from turret.tower.kernels.compiled import compiled, in_parts
-from turret.training.baselines.interactions import Baseline, Fitted, Interactions, Offsets, Rows, by_history
-from turret.training.evaluation.top_rows import sift_down
+from turret.training.baselines.interactions import (
+    Baseline,
+    Fitted,
+    Interactions,
+    Offsets,
+    Rows,
+    by_history,
+    sparse_rows,
+)
+from turret.training.evaluation.top_rows import top_rows
 
 Scores = NDArray[np.float32]
 
 # Neighbours of all items together, 8 bytes each: 512 MB.
 MOST_NEIGHBOURS = 2**26
+# Weights of pairs of items held at once, 4 bytes each.
+_HELD = 2**22
 # Usual values on implicit data (Dacrema et al. 2019, "Are we really making much progress?").
 KNN_NEIGHBOURS, KNN_SHRINKAGE = 100, 10.0
 # Matrices of EASE of 400 MB, of which two exist at once.
 MOST_ITEMS = 10_000
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """K neighbours of each of N items: `rows` int32 [N, K], -1 for none, and `weights` float32 [N, K]."""
-
-    rows: Rows
-    weights: Scores
 
 
 def affordable_neighbours(item_count: int) -> int:
@@ -41,49 +42,22 @@ def affordable_neighbours(item_count: int) -> int:
     return max(1, min(item_count, MOST_NEIGHBOURS // item_count))
 
 
-@compiled
-def _nearest(
-    user_offsets: Offsets,
-    items: Rows,
-    item_offsets: Offsets,
-    users: Rows,
-    norms: Scores,
-    shrinkage: np.float32,
-    rows: Rows,
-    weights: Scores,
-    start: int,
-    stop: int,
-) -> None:
-    most = rows.shape[1]
-    counts, touched = np.zeros(len(norms), np.float32), np.empty(len(norms), np.int64)
-    best, best_rows = np.empty(most, np.float32), np.empty(most, np.int64)
-    for item in range(start, stop):
-        seen = 0
-        for place in range(item_offsets[item], item_offsets[item + 1]):
-            user = users[place]
-            for position in range(user_offsets[user], user_offsets[user + 1]):
-                other = items[position]
-                if counts[other] == 0.0:
-                    touched[seen] = other
-                    seen += 1
-                counts[other] += 1.0
-        best[:], best_rows[:] = -np.inf, -1
-        for index in range(seen):
-            other = touched[index]
-            weight = counts[other] / (norms[item] * norms[other] + shrinkage)
-            counts[other] = 0.0
-            if other != item and (weight > best[0] or (weight == best[0] and other < best_rows[0])):
-                best[0], best_rows[0] = weight, other
-                sift_down(best, best_rows, most)
-        for index in range(most):
-            rows[item, index] = best_rows[index]
-            weights[item, index] = best[index] if best_rows[index] >= 0 else 0.0
+def pair_counts(used: Any) -> Iterator[tuple[slice, Any]]:
+    """c_ij, the number of users of both items of the sparse `used` [U, N]: blocks of sparse rows [b, N].
+
+    The diagonal has the users of each item.
+    """
+    item_count, by_item = used.shape[1], used.T.tocsr()
+    size = max(1, _HELD // item_count)
+    for start in range(0, item_count, size):
+        rows = slice(start, min(start + size, item_count))
+        yield rows, by_item[rows] @ used
 
 
-def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float) -> Neighbours:
-    """The `most` items j of each item i with the largest c_ij / (norm_i norm_j + shrinkage), ties by row.
+def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float) -> Any:
+    """The weights of the `most` items j of each item i with the largest c_ij / (norm_i norm_j + shrinkage).
 
-    c_ij is the number of users of both, and an item is no neighbour of itself. With norms of 1 and no
+    Of equal weights the lower row comes first, and an item is no neighbour of itself. With norms of 1 and no
     shrinkage the weight is c_ij; with norms that are roots of c_ii it is the shrunk cosine.
 
     Args:
@@ -91,50 +65,32 @@ def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float) -> Ne
         most: K, the number of neighbours of each item.
         norms: float32 [N], positive.
         shrinkage: lowers the weight of items with few users.
+
+    Returns:
+        float32 [N, N], sparse by rows.
     """
-    shape = (log.item_count, min(most, log.item_count))
-    found = Neighbours(np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.float32))
-    work = partial(
-        _nearest,
-        *(log.user_offsets, log.items, log.item_offsets, log.users),
-        *(norms.astype(np.float32), np.float32(shrinkage), found.rows, found.weights),
-    )
-    in_parts(log.item_count, work, least=16)
-    return found
+    from scipy.sparse import csr_matrix, vstack
 
-
-@compiled
-def _add(
-    offsets: Offsets, items: Rows, rows: Rows, weights: Scores, scores: Scores, start: int, stop: int
-) -> None:
-    for user in range(start, stop):
-        for position in range(offsets[user], offsets[user + 1]):
-            item = items[position]
-            for index in range(rows.shape[1]):
-                if rows[item, index] >= 0:
-                    scores[user, rows[item, index]] += weights[item, index]
-
-
-def summed_scores(neighbours: Neighbours, offsets: Offsets, items: Rows) -> Scores:
-    """The sum of the weights of each item as a neighbour of a user's items: float32 [U, N].
-
-    Args:
-        neighbours: of all N items.
-        offsets: int64 [U + 1], the bounds of the users' items.
-        items: int32 [P], the users' distinct items.
-    """
-    scores = np.zeros((len(offsets) - 1, len(neighbours.rows)), dtype=np.float32)
-    work = partial(_add, offsets, items, neighbours.rows, neighbours.weights, scores)
-    in_parts(len(scores), work, least=4)
-    return scores
+    parts = []
+    for rows, counts in pair_counts(log.used):
+        places = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+        weights = np.full(counts.shape, -np.inf, dtype=np.float32)
+        near = norms[rows][places] * norms[counts.indices] + np.float32(shrinkage)
+        weights[places, counts.indices] = counts.data / near
+        weights[np.arange(len(weights)), np.arange(rows.start, rows.stop)] = -np.inf
+        best = top_rows(torch.from_numpy(weights), most).numpy()
+        found = best >= 0
+        ends = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
+        kept = np.take_along_axis(weights, best, axis=1)[found]
+        parts.append(csr_matrix((kept, best[found], ends), shape=counts.shape))
+    return vstack(parts, format="csr")
 
 
 def fit_co_occurrence(data: PreparedData, until: HistoryEnd) -> Fitted:
     """Weight c_ij, the number of users of both items, for as many neighbours as memory allows."""
     log = Interactions.training(data)
-    most = affordable_neighbours(log.item_count)
-    found = nearest(log, most, np.ones(log.item_count, dtype=np.float32), 0.0)
-    return _fitted(found, log.item_repeaters, data, until, log.item_count)
+    norms = np.ones(log.item_count, dtype=np.float32)
+    return _fitted(log, norms, 0.0, log.item_count, log.item_repeaters, data, until)
 
 
 def fit_item_knn(data: PreparedData, until: HistoryEnd) -> Fitted:
@@ -144,63 +100,30 @@ def fit_item_knn(data: PreparedData, until: HistoryEnd) -> Fitted:
     """
     log = Interactions.training(data)
     norms = np.sqrt(np.maximum(log.item_users, 1)).astype(np.float32)
-    most = min(KNN_NEIGHBOURS, affordable_neighbours(log.item_count))
-    found = nearest(log, most, norms, KNN_SHRINKAGE)
     own = log.item_repeaters / (log.item_users + KNN_SHRINKAGE)
-    return _fitted(found, own, data, until, KNN_NEIGHBOURS)
+    return _fitted(log, norms, KNN_SHRINKAGE, min(KNN_NEIGHBOURS, log.item_count), own, data, until)
 
 
 def _fitted(
-    neighbours: Neighbours,
+    log: Interactions,
+    norms: Scores,
+    shrinkage: float,
+    wanted: int,
     own: NDArray[np.int64] | NDArray[np.float64],
     data: PreparedData,
     until: HistoryEnd,
-    wanted: int,
 ) -> Fitted:
-    """Scores by `neighbours` and by `own` [N], the weight of each item for itself."""
+    """Scores by the `wanted` nearest items, and by `own` [N], the weight of each item for itself."""
+    most = min(wanted, affordable_neighbours(log.item_count))
+    neighbours = nearest(log, most, norms, shrinkage)
 
     def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:
-        result = summed_scores(neighbours, offsets, items)
+        result: Scores = (sparse_rows(offsets, items, log.item_count) @ neighbours).toarray()
         result[np.repeat(np.arange(len(result)), np.diff(offsets)), items] += own[items]
         return result
 
-    count, most = neighbours.rows.shape
-    limits = "" if most >= min(wanted, count) else f"the nearest {most:,} neighbours of each item"
+    limits = "" if most >= wanted else f"the nearest {most:,} neighbours of each item"
     return Fitted(by_history(scores, data, until), limits)
-
-
-@compiled
-def _count(
-    user_offsets: Offsets,
-    items: Rows,
-    item_offsets: Offsets,
-    users: Rows,
-    counted: Rows,
-    columns: Rows,
-    counts: Scores,
-    start: int,
-    stop: int,
-) -> None:
-    for line in range(start, stop):
-        for place in range(item_offsets[counted[line]], item_offsets[counted[line] + 1]):
-            user = users[place]
-            for position in range(user_offsets[user], user_offsets[user + 1]):
-                column = columns[items[position]]
-                if column >= 0:
-                    counts[line, column] += 1.0
-
-
-def pair_counts(log: Interactions, columns: Rows) -> Scores:
-    """The number of users of both items, float32 [M, M]; the diagonal has the users of each item.
-
-    4 M^2 bytes. `columns` int32 [N] is the place of each item among the M that are counted, in ascending
-    order, or -1.
-    """
-    counted = np.flatnonzero(columns >= 0).astype(np.int32)
-    counts = np.zeros((len(counted), len(counted)), dtype=np.float32)
-    pairs = (log.user_offsets, log.items, log.item_offsets, log.users)
-    in_parts(len(counted), partial(_count, *pairs, counted, columns, counts), least=16)
-    return counts
 
 
 def ease_weights(counts: NDArray[np.float32], regularisation: float) -> Tensor:
@@ -237,7 +160,10 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> Fitted:
     regularisation = max(1.0, float(log.item_users[kept].mean()))
     new_rows = np.full(log.item_count, -1, dtype=np.int32)
     new_rows[kept] = np.arange(len(kept))
-    weights = ease_weights(pair_counts(log, new_rows), regularisation)
+    counts = np.empty((len(kept), len(kept)), dtype=np.float32)
+    for rows, block in pair_counts(log.used[:, kept]):
+        counts[rows] = block.toarray()
+    weights = ease_weights(counts, regularisation)
     own = log.item_repeaters[kept] / (log.item_users[kept] + regularisation)
     weights.diagonal().copy_(torch.from_numpy(own))
 

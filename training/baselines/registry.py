@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from turret.training.baselines.interactions import (
     Offsets,
     Rows,
     by_history,
+    sparse_rows,
     used_pairs,
 )
 from turret.training.baselines.item_items import CO_OCCURRENCE, EASE, ITEM_KNN
@@ -95,13 +95,8 @@ def fit_als(data: PreparedData, until: HistoryEnd) -> Fitted:
     The weight of a pair is 10, that of all others 1; 64 factors, 15 iterations. 256 bytes a user and item.
     """
     from implicit.cpu.als import AlternatingLeastSquares
-    from scipy.sparse import csr_matrix
 
     log = Interactions.training(data)
-
-    def matrix(offsets: Offsets, items: Rows) -> Any:
-        ones = np.ones(len(items), dtype=np.float32)
-        return csr_matrix((ones, items, offsets), shape=(len(offsets) - 1, log.item_count))
 
     with warnings.catch_warnings():
         # It advises to set an environment variable for the threads of the linear algebra library.
@@ -114,10 +109,11 @@ def fit_als(data: PreparedData, until: HistoryEnd) -> Fitted:
             num_threads=torch.get_num_threads(),
             random_state=0,
         )
-        model.fit(matrix(log.user_offsets, log.items), show_progress=False)
+        model.fit(log.used, show_progress=False)
 
     def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:
-        vectors = model.recalculate_user(np.arange(len(offsets) - 1), matrix(offsets, items))
+        histories = sparse_rows(offsets, items, log.item_count)
+        vectors = model.recalculate_user(np.arange(len(offsets) - 1), histories)
         result: NDArray[np.float32] = np.atleast_2d(vectors) @ model.item_factors.T
         # Scores of known users are raised above zero, which by_history keeps for items without a score.
         result += np.float32(1e-6) - result.min(axis=1, keepdims=True)
