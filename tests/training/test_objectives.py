@@ -35,7 +35,7 @@ from turret.training.samplers.adaptive.features import FourierFeaturesConfig, Po
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
-from turret.training.samplers.fixed.popularity import popularity_sampler
+from turret.training.samplers.fixed.complement import SharedComplementSampler
 
 TEMPERATURE = 0.25
 RANDOM = torch.manual_seed(0)
@@ -393,7 +393,7 @@ def test_shared_candidates_may_have_counts_of_each_example(
     monkeypatch.setattr(blocked, "MOST_EXAMPLES", 16)
     monkeypatch.setattr(blocked, "FEW", 16)
     weights = 1.0 / np.arange(1.0, 1.0 + towers.item.item_count)
-    sampler = Watched(popularity_sampler(weights, 50, torch.device("cpu"), exclude_positive=True, spare=9))
+    sampler = Watched(SharedComplementSampler(weights, 50, 9, torch.device("cpu")))
     made = SampledObjective(settings_of(sampled_softmax)(), sampler, 200, mask_seen=False)
     out, draw = model_loss(made, towers.eval(), batch, no_random()), sampler.drawn
     assert draw.ids.shape == (59,)

@@ -20,14 +20,14 @@ from turret.training.samplers.adaptive.dense import MinedSampler
 from turret.training.samplers.core.contract import CountingSampler, DrawContext
 from turret.training.samplers.core.draw import Draw, drawn_with_replacement
 from turret.training.samplers.core.snapshot import Snapshot
-from turret.training.samplers.fixed.popularity import popularity_sampler
+from turret.training.samplers.fixed.popularity import PopularitySampler
 from turret.training.samplers.from_batch.frequency import KnownFrequency
 from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler
 from turret.training.samplers.union import MixedSampler
 
 
 def drawn_uniformly(size: int) -> CountingSampler:
-    return popularity_sampler(np.ones(ITEMS), size, CPU)
+    return PopularitySampler(np.ones(ITEMS), size, CPU)
 
 
 def test_the_counts_are_b_p_plus_k_over_n() -> None:
@@ -175,7 +175,7 @@ def test_parts_do_not_share_a_random_stream() -> None:
     """A part draws the same whatever the parts beside it draw, and two alike do not draw alike."""
     ids = [
         MixedSampler(
-            [popularity_sampler(np.ones(1000), first, CPU), popularity_sampler(np.ones(1000), 40, CPU)]
+            [PopularitySampler(np.ones(1000), first, CPU), PopularitySampler(np.ones(1000), 40, CPU)]
         )
         .draw(torch.zeros(2, 1), torch.tensor([0, 1]), on_axis(torch.tensor([0, 1])))
         .ids
@@ -187,7 +187,7 @@ def test_parts_do_not_share_a_random_stream() -> None:
 
 def test_parts_renew_their_vectors() -> None:
     mined = MinedSampler(Snapshot(5, 1, CPU), 2)
-    sampler = MixedSampler([mined, popularity_sampler(np.ones(5), 3, CPU)])
+    sampler = MixedSampler([mined, PopularitySampler(np.ones(5), 3, CPU)])
     sampler.refresh(torch.zeros(5, 2))
     sampler.update(torch.ones(5, 2).__getitem__)
     assert torch.equal(mined.snapshot.vectors, torch.ones(5, 2))
@@ -197,7 +197,7 @@ def test_each_place_in_the_batch_stays_masked_where_hits_count() -> None:
     """Also after another part's candidates; hits among those count."""
     positives = torch.tensor([2, 0, 2])
     known = KnownFrequency(np.ones(4, dtype=np.int64), CPU)
-    parts = [popularity_sampler(np.ones(4), 40, CPU), InBatchSampler(known, 4)]
+    parts = [PopularitySampler(np.ones(4), 40, CPU), InBatchSampler(known, 4)]
     context = DrawContext(stream(0, "draw", 0), positives, torch.zeros(3, 2), torch.zeros(4, 2).__getitem__)
     draw = MixedSampler(parts).draw(torch.zeros(3, 2), positives, context).keeping_hits(positives)
     assert draw.ids[40:].tolist() == [2, 0, 2]

@@ -41,7 +41,7 @@ from turret.training.samplers.fixed.complement import (
     SharedComplementSampler,
     UniqueSampler,
 )
-from turret.training.samplers.fixed.popularity import ExactHeadSampler, popularity_sampler
+from turret.training.samplers.fixed.popularity import ExactHeadSampler, PopularitySampler
 from turret.training.samplers.kernel.quadratic import QuadraticSampler
 
 Floats = NDArray[np.float64]
@@ -69,7 +69,7 @@ BY_RANK = [2, 8, 11, 1, 4, 5, 6, 7, 0, 9, 3, 10]
 )
 def test_proposals_are_those_of_their_formulas(weights: Floats, expected: list[float]) -> None:
     """By (count + 1)^alpha, so that an item without events has a finite correction; and by ranks."""
-    q = popularity_sampler(weights, 50, CPU).probability(torch.zeros(1, 4))[0]
+    q = PopularitySampler(weights, 50, CPU).probability(torch.zeros(1, 4))[0]
     assert q.tolist() == pytest.approx(expected, rel=1e-5)
 
 
@@ -77,7 +77,7 @@ def refusals() -> Iterator[tuple[Callable[[], object], str]]:
     nothing = np.zeros(3, dtype=np.int64)
     yield lambda: unigram_weights(nothing, 1.0), "use kind = 'uniform'"
     yield lambda: log_uniform_weights(nothing), "use kind = 'uniform'"
-    yield lambda: popularity_sampler(np.ones(1), 5, CPU, exclude_positive=True), "exclude_positive = false"
+    yield lambda: ComplementSampler(np.ones(1), 5, CPU), "exclude_positive = false"
     yield lambda: UniqueSampler(np.ones(3), 4, CPU), r"negatives = 4 .* 3 items.*unique = false"
     unique = samplers.log_uniform(unique=True, negatives=13)
     yield lambda: sampler_of(unique, items=12), "catalog of 12 items"

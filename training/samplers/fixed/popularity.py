@@ -51,7 +51,10 @@ class PopularitySettings(ExcludingSettings):
         return self
 
     def _sampler(self, weights: Weights, context: SamplerContext) -> Sampler:
-        return popularity_sampler(weights, self.negatives, context.device, self.exclude_positive, self.spare)
+        if self.spare:
+            return SharedComplementSampler(weights, self.negatives, self.spare, context.device)
+        kind = ComplementSampler if self.exclude_positive else PopularitySampler
+        return kind(weights, self.negatives, context.device)
 
 
 class UniformConfig(PopularitySettings):
@@ -122,20 +125,6 @@ class PopularitySampler(CountingSampler):
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """log(K q) of `ids`."""
         return math.log(self.negatives) + self.log_q[ids]
-
-
-def popularity_sampler(
-    weights: Weights,
-    negatives: int,
-    device: torch.device,
-    exclude_positive: bool = False,
-    spare: int = 0,
-) -> CountingSampler:
-    """q proportional to [N] positive `weights`, with or without the positive of each example."""
-    if spare:
-        return SharedComplementSampler(weights, negatives, spare, device)
-    kind = ComplementSampler if exclude_positive else PopularitySampler
-    return kind(weights, negatives, device)
 
 
 class ExactHeadConfig(SamplerSettings):
