@@ -107,7 +107,7 @@ def sampler_of(kind: str, size: int, text: Text) -> Sampler:
         return DenseSampler(kernels[kind], size, Snapshot(text.vocabulary, 1, CPU), exclude_positive=True)
     unigram = unigram_weights(text.counts(), 1.0)
     if kind == "bigram":
-        return BigramSampler(*text.bigrams(), unigram, 10.0, size, CPU)
+        return BigramSampler(*text.bigrams(), unigram, size, CPU)
     return ComplementSampler(np.ones(text.vocabulary) if kind == "uniform" else unigram, size, CPU)
 
 
