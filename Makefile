@@ -76,7 +76,7 @@ docs: $(STAMP)
 audit: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]' || \
 		{ echo "make audit: pip-audit can't be installed; this needs a network with PyPI" >&2; exit 1; }
-	$(BIN)/python deploy/audit.py
+	$(BIN)/python -m pip_audit --local --skip-editable --progress-spinner off
 
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet 'uv>=0.5'

@@ -51,63 +51,46 @@ PACKAGES = (
 )
 
 
+_README = """# Third-party files of the page
+
+Unchanged files of npm packages, written by `python -m deploy.vendored`, which checks each
+package against its SHA-512.
+
+| file | package | licence | use | SHA-256 |
+|---|---|---|---|---|
+"""
+
+
 def main() -> None:
     """Write the files of every package, and a README with their origin."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     rows = [row for package in PACKAGES for row in _store(package)]
-    (FOLDER / "README.md").write_text(_readme(rows), encoding="utf-8")
-
-
-def integrity(content: bytes) -> str:
-    """Return the SHA-512 of a file as npm writes it."""
-    return f"sha512-{base64.b64encode(hashlib.sha512(content).digest()).decode()}"
+    (FOLDER / "README.md").write_text(_README + "".join(rows), encoding="utf-8")
 
 
 def _store(package: Package) -> list[str]:
     """Download, check and unpack a package; return the rows of its files in the README."""
+    named, rows = f"{package.name}@{package.version}", []
     with tempfile.TemporaryDirectory() as folder:
-        archive = _download(package, Path(folder))
-        rows = []
+        command = ["npm", "pack", named, "--pack-destination", folder, "--silent"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        (archive,) = Path(folder).glob("*.tgz")
+        found = f"sha512-{base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()}"
+        if found != package.integrity:
+            raise SystemExit(
+                f"{named} has the integrity {found}, not {package.integrity}; nothing was stored"
+            )
         with tarfile.open(archive) as files:
             for path, name in package.files.items():
                 member = files.extractfile(f"package/{path}")
-                if member is None:
-                    raise SystemExit(f"{package.name} {package.version} has no file {path}")
+                assert member is not None, "npm's files are no folders"
                 content = member.read()
                 (FOLDER / name).write_bytes(content)
-                digest = hashlib.sha256(content).hexdigest()
                 rows.append(
                     f"| `{name}` | {package.name} {package.version}, `{path}` | {package.licence} "
-                    f"| {package.use} | `{digest}` |"
+                    f"| {package.use} | `{hashlib.sha256(content).hexdigest()}` |\n"
                 )
-        return rows
-
-
-def _download(package: Package, folder: Path) -> Path:
-    named = f"{package.name}@{package.version}"
-    command = ["npm", "pack", named, "--pack-destination", str(folder), "--silent"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    (archive,) = folder.glob("*.tgz")
-    found = integrity(archive.read_bytes())
-    if found != package.integrity:
-        raise SystemExit(f"{named} has the integrity {found}, not {package.integrity}; nothing was stored")
-    return archive
-
-
-def _readme(rows: list[str]) -> str:
-    return "\n".join(
-        [
-            "# Third-party files of the page",
-            "",
-            "Unchanged files of npm packages, written by `python -m deploy.vendored`, which checks each",
-            "package against its SHA-512.",
-            "",
-            "| file | package | licence | use | SHA-256 |",
-            "|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
+    return rows
 
 
 if __name__ == "__main__":

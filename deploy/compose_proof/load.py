@@ -7,10 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-from deploy.compose_proof.calls import Answer, ask
+import httpx2
 
 RATE = 50
 CLIENTS = 10
@@ -21,7 +20,8 @@ class Load:
     """Clients with kept connections that send RATE requests a second in all, none of which is repeated."""
 
     def __init__(self, port: int, users: list[str], items: list[Any], key: str) -> None:
-        self._port, self.users, self.items, self._key = port, users, items, key
+        self.users, self.items, self._key = users, items, key
+        self.url = f"http://127.0.0.1:{port}"
         self._ticks = itertools.count()
         self.lock = threading.Lock()
         self._stop = threading.Event()
@@ -73,83 +73,67 @@ class Load:
         with self.lock:
             return set(self.versions)
 
+    def client(self) -> httpx2.Client:
+        """A client of the service with the key."""
+        return httpx2.Client(base_url=self.url, headers={"Authorization": f"Bearer {self._key}"}, timeout=45)
+
     def _run(self, number: int) -> None:
         draw = random.Random(number)
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=45)
-        while not self._stop.is_set():
-            with self.lock:
-                tick = next(self._ticks)
-                due = self._begin + self._paced / RATE
-                self.sent += 1
-                self._paced += 1
-            time.sleep(max(0.0, due - time.monotonic()))
-            may_mark = self._is_marked_accepted
-            try:
-                fault = self._request(connection, tick, draw, may_mark)
-            except (OSError, HTTPException, ValueError) as error:
-                connection.close()
-                fault = f"{type(error).__name__}: {error}"
-            if fault and fault != "marked":
+        with self.client() as http:
+            while not self._stop.is_set():
                 with self.lock:
-                    self.failures.append(f"{time.strftime('%H:%M:%S')} {fault}")
-        connection.close()
+                    tick = next(self._ticks)
+                    due = self._begin + self._paced / RATE
+                    self.sent += 1
+                    self._paced += 1
+                time.sleep(max(0.0, due - time.monotonic()))
+                may_mark = self._is_marked_accepted
+                try:
+                    answer, is_marked, fault = self._request(http, tick, draw)
+                except (httpx2.HTTPError, ValueError) as error:
+                    fault = f"{type(error).__name__}: {error}"
+                else:
+                    if is_marked and (may_mark or self._is_marked_accepted):
+                        with self.lock:
+                            self.marked += 1
+                        continue
+                    if is_marked or answer.status_code != 200 or fault:
+                        fault = f"{answer.url.path}: {answer.status_code} {answer.text[:300]} {fault}"
+                if fault:
+                    with self.lock:
+                        self.failures.append(f"{time.strftime('%H:%M:%S')} {fault}")
 
-    def _request(self, connection: HTTPConnection, tick: int, draw: random.Random, may_mark: bool) -> str:
-        kind = tick % 10
-        if kind < 6:
-            return self._recommend(connection, draw, may_mark)
-        if kind < 9:
-            return self._store(connection, tick, draw, may_mark)
-        return self._read_back(connection, draw, may_mark)
-
-    def _recommend(self, connection: HTTPConnection, draw: random.Random, may_mark: bool) -> str:
-        answer = ask(
-            connection, "POST", "/v1/recommend", {"user_id": draw.choice(self.users), "k": K}, self._key
-        )
-        if answer.status != 200:
-            return _shown("recommend", answer)
-        if answer.value["degraded"]:
-            return self._mark(may_mark) or _shown("recommend", answer)
-        ids = [str(item["id"]) for item in answer.value["items"]]
-        if len(ids) != K or len(set(ids)) != K:
-            return _shown("recommend", answer)
+    def _request(
+        self, http: httpx2.Client, tick: int, draw: random.Random
+    ) -> tuple[httpx2.Response, bool, str]:
+        """Send the next request: the answer, whether it is marked as degraded or refused for now, a fault."""
         with self.lock:
-            self.versions[answer.value["version"]] += 1
-        return ""
-
-    def _store(self, connection: HTTPConnection, tick: int, draw: random.Random, may_mark: bool) -> str:
-        user, event = f"visitor-{tick % 40}", f"event-{tick}"
-        body = {"events": [{"event_id": event, "user_id": user, "item_id": draw.choice(self.items)}]}
-        answer = ask(connection, "POST", "/v1/events", body, self._key)
-        if answer.status == 503 and "retry-after" in answer.headers:
-            return self._mark(may_mark) or _shown("events", answer)
-        if answer.status != 200 or answer.value["stored"] + answer.value["duplicates"] != 1:
-            return _shown("events", answer)
-        with self.lock:
-            self.acknowledged.setdefault(user, []).append(event)
-        return ""
-
-    def _read_back(self, connection: HTTPConnection, draw: random.Random, may_mark: bool) -> str:
-        with self.lock:
-            if not self.acknowledged:
-                return ""
-            user = draw.choice(sorted(self.acknowledged))
-            expected = set(self.acknowledged[user][-50:])
-        answer = ask(connection, "GET", f"/v1/users/{user}", None, self._key)
-        if answer.status == 503 and "retry-after" in answer.headers:
-            return self._mark(may_mark) or _shown("users", answer)
-        if answer.status != 200:
-            return _shown("users", answer)
-        lost = expected - {event["event_id"] for event in answer.value["events"]}
-        return f"events of {user} are lost: {sorted(lost)[:5]}" if lost else ""
-
-    def _mark(self, may_mark: bool) -> str:
-        if not (may_mark or self._is_marked_accepted):
-            return ""
-        with self.lock:
-            self.marked += 1
-        return "marked"
+            known = {user: events[-50:] for user, events in self.acknowledged.items()}
+        if tick % 10 < 6 or (tick % 10 == 9 and not known):
+            answer = http.post("/v1/recommend", json={"user_id": draw.choice(self.users), "k": K})
+            if answer.status_code != 200 or answer.json()["degraded"]:
+                return answer, answer.status_code == 200, ""
+            ids = {item["id"] for item in answer.json()["items"]}
+            with self.lock:
+                self.versions[answer.json()["version"]] += 1
+            return answer, False, "" if len(ids) == K else f"{len(ids)} items"
+        if tick % 10 < 9:
+            user, event = f"visitor-{tick % 40}", f"event-{tick}"
+            body = {"events": [{"event_id": event, "user_id": user, "item_id": draw.choice(self.items)}]}
+            answer = http.post("/v1/events", json=body)
+            if answer.status_code != 200:
+                return answer, _is_refused_for_now(answer), ""
+            with self.lock:
+                self.acknowledged.setdefault(user, []).append(event)
+            counts = answer.json()
+            return answer, False, "" if counts["stored"] + counts["duplicates"] == 1 else "not stored once"
+        user = draw.choice(sorted(known))
+        answer = http.get(f"/v1/users/{user}")
+        if answer.status_code != 200:
+            return answer, _is_refused_for_now(answer), ""
+        lost = set(known[user]) - {event["event_id"] for event in answer.json()["events"]}
+        return answer, False, f"events of {user} are lost: {sorted(lost)[:5]}" if lost else ""
 
 
-def _shown(call: str, answer: Answer) -> str:
-    return f"{call}: {answer.status} {str(answer.value)[:300]}"
+def _is_refused_for_now(answer: httpx2.Response) -> bool:
+    return answer.status_code == 503 and "retry-after" in answer.headers

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from deploy.compose_proof.calls import call
+import httpx2
 
 ROOT = Path(__file__).parents[2]
 NAME = "turret-proof"
@@ -43,9 +43,6 @@ class Project:
         bind = {"type": "none", "o": "bind", "device": str(self.bundles)}
         volumes = {"version": "3.8", "volumes": {"bundles": {"driver_opts": bind}}}
         (self.folder / "volumes.yml").write_text(json.dumps(volumes))
-        self._make_secrets()
-
-    def _make_secrets(self) -> None:
         for name in ("redis", "tls", "grafana"):
             (self.folder / "secrets" / name).mkdir(parents=True)
         for name in ("redis", "grafana"):
@@ -83,17 +80,9 @@ class Project:
         """Run one command in a container that is removed afterwards."""
         return self.compose("run", "--rm", "-T", service, *words, accept=accept)
 
-    def trainer(self, *words: str) -> str:
-        """Run a command of training."""
-        return self.run("trainer", *words)
-
     def activate(self, version: str, *options: str, accept: bool = False) -> str:
         """Activate a version; the answer, or the refusal if that is accepted."""
         return self.run("admin", "activate", version, "--url", "http://service:8001", *options, accept=accept)
-
-    def rollback(self) -> str:
-        """Return to the previous version."""
-        return self.run("admin", "rollback", "--url", "http://service:8001")
 
     def containers(self, service: str = "service") -> list[str]:
         """The ids of the running containers of a service."""
@@ -105,12 +94,13 @@ class Project:
         found: str = networks[f"{NAME}_default"]["IPAddress"]
         return found
 
+    def get(self, container: str, port: int, path: str) -> Any:
+        """The JSON that a container itself answers a GET with."""
+        return httpx2.get(f"http://{self.address(container)}:{port}{path}", timeout=15).json()
+
     def replica_versions(self) -> list[str]:
         """The version that each replica itself answers with."""
-        return [
-            call(self.address(container), 8000, "GET", "/readyz").value.get("version", "none")
-            for container in self.containers()
-        ]
+        return [self.get(one, 8000, "/readyz").get("version", "none") for one in self.containers()]
 
     def wait_until_ready(self, replicas: int = 2, seconds: float = 90) -> None:
         """Wait until Docker calls this many replicas healthy."""
