@@ -409,12 +409,11 @@ def _largest_size(request: PlanRequest, figures: Figures, size: Size, load: Load
 
 @dataclass(frozen=True)
 class Plan:
-    """A computed plan; `warnings` name the parts that a machine does not hold."""
+    """The parts of a request, where one machine ends, and the commands."""
 
     request: PlanRequest
     parts: tuple[Part, ...]
     limits: tuple[Limit, ...]
-    warnings: tuple[str, ...]
     assumptions: tuple[str, ...]
     commands: tuple[str, ...]
 
@@ -433,22 +432,7 @@ def make_plan(request: PlanRequest, figures: Figures) -> Plan:
         "sizes are those of the peak; leave memory for the system and for growth",
     )
     commands = _commands(planner, " ".join(one.remedy for one in found if one.is_exceeded))
-    return Plan(request, parts, found, tuple(_warnings(request.machine, parts)), assumptions, commands)
-
-
-def _warnings(machine: Machine, parts: tuple[Part, ...]) -> list[str]:
-    """A sentence for each part that needs more memory or disk than a machine has, and for all disks."""
-    found = [
-        f"{part.name} needs {size(part.most_memory)} of memory"
-        + (f" on each of its {part.machines:,} machines" if part.machines > 1 else "")
-        + f", and {'a' if part.machines > 1 else 'the'} machine has {size(machine.memory)}"
-        for part in parts
-        if part.most_memory > machine.memory
-    ]
-    disk = sum(part.most_disk for part in parts if part.machines == 1)
-    if disk > machine.disk:
-        found.append(f"all parts need {size(disk)} of disk, and the machine has {size(machine.disk)}")
-    return found
+    return Plan(request, parts, found, assumptions, commands)
 
 
 def _commands(planner: Planner, remedies: str) -> tuple[str, ...]:
@@ -496,14 +480,13 @@ def plan_text(plan: Plan) -> str:
         f"{request.users:,.0f} users, {request.items:,.0f} items, {request.events:,.0f} events, "
         f"{request.requests:,.0f} requests/s; {request.experiment}, dimension {request.dimension}, "
         f"history {request.history}",
-        text_table(headings, map(_part_row, plan.parts)),
+        text_table(headings, [_part_row(part, machine) for part in plan.parts]),
         *(f"{part.name}: {note}" for part in plan.parts for note in part.notes),
         *(
             f"{part.name}: measured up to {_sizes(part.beyond)}; beyond that computed"
             for part in plan.parts
             if part.beyond
         ),
-        *(f"Does not fit: {warning}" for warning in plan.warnings),
         f"\nA machine of {cores}, {size(machine.memory)} of memory and {size(machine.disk)} of disk, with "
         "the other sizes as given:",
         text_table(("up to", "then", "turn to"), map(_limit_row, plan.limits), right=False),
@@ -515,10 +498,16 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _part_row(part: Part) -> list[str]:
-    sizes = (part.memory, part.passing_memory, part.disk, part.passing_disk)
-    shown = ["" if value is None else size(value) for value in sizes]
-    return [part.name, *shown, duration(part.seconds) if part.seconds else "", f"{part.machines:,}"]
+def _part_row(part: Part, machine: Machine) -> list[str]:
+    """The cells of a part; a ! marks more than the machine has."""
+    amounts = (
+        (part.memory, machine.memory),
+        (part.passing_memory, machine.memory),
+        (part.disk, machine.disk),
+        (part.passing_disk, machine.disk),
+    )
+    cells = ["" if value is None else size(value) + " !" * (value > most) for value, most in amounts]
+    return [part.name, *cells, duration(part.seconds) if part.seconds else "", f"{part.machines:,}"]
 
 
 def _sizes(beyond: Mapping[str, float]) -> str:

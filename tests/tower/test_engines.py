@@ -45,7 +45,6 @@ from turret.tower.engines.collections import (
     NAMESPACE_FILE,
     alias_name,
     collection_name,
-    drop_unneeded,
     namespace,
 )
 from turret.tower.engines.engine import Engine, EngineItems, Limits, engine_name, open_engine
@@ -406,18 +405,12 @@ def test_a_publication_that_died_is_cleared_away_by_the_next(shop: Path, server:
 
 
 def test_collections_of_deleted_versions_are_dropped_but_for_the_live_one(shop: Path, server: Server) -> None:
-    one, two = (settings_of(publish_to_engine(shop / "v1", URL, version=name)) for name in ("one", "two"))
+    one, _ = (settings_of(publish_to_engine(shop / "v1", URL, version=name)) for name in ("one", "two"))
     server.aliases[one.alias] = one.collection
     for name in ("one", "two"):
         (shop / name).rename(shop.parent / name)
     three = settings_of(publish_to_engine(shop / "v1", URL, version="three"))
     assert set(server.items) == {one.collection, three.collection}
-    server.aliases.clear()
-    assert list(drop_unneeded(shop, URL)) == [one.collection], "on demand"
-    server.fault = "down"
-    with pytest.raises(EngineError, match="can't be reached"):
-        drop_unneeded(shop, URL)
-    assert two.collection not in server.items
 
 
 def test_a_version_that_can_not_be_read_keeps_all_collections(shop: Path, server: Server) -> None:

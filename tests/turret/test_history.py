@@ -2,7 +2,7 @@
 
 import asyncio
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,32 +103,22 @@ class Failing:
         return await self._store.append(events)
 
 
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Let stores fail after so many writes of two events or a few more each."""
-    monkeypatch.setattr(loading, "WRITE_EVENTS", 2)
-
-    def arrange(writes: int) -> None:
-        def begin(settings: Settings) -> Stores:
-            stores = open_stores(settings)
-            failing: Any = Failing(stores.histories, writes)
-            return Stores(failing, stores.items)
-
-        monkeypatch.setattr(loading, "open_stores", begin)
-
-    return arrange
-
-
 def test_an_interrupted_load_continues(
-    address: str, prepared: Prepare, failing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    address: str, prepared: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def begin(settings: Settings) -> Stores:
+        stores = open_stores(settings)
+        failing: Any = Failing(stores.histories, 3)
+        return Stores(failing, stores.items)
+
     data = prepared(LOG)
-    failing(3)
-    with pytest.raises(
-        ServiceError, match=r"disk full; 6 new events are stored, and the same command continues"
-    ):
-        load_histories(data, Settings(store=address))
-    failing(100)
+    with monkeypatch.context() as context:
+        context.setattr(loading, "WRITE_EVENTS", 2)
+        context.setattr(loading, "open_stores", begin)
+        with pytest.raises(
+            ServiceError, match=r"disk full; 6 new events are stored, and the same command continues"
+        ):
+            load_histories(data, Settings(store=address))
     assert load_histories(data, Settings(store=address)).stored == 14
     assert [event.item for event in stored(address, "u1")] == ["i0", "i1", "i2", "i0"]
 

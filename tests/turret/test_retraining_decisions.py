@@ -28,30 +28,24 @@ USUAL: dict[str, Any] = {
 RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_share=0.2, warm_starts=5)
 
 
-def test_a_few_new_events_are_a_warm_start() -> None:
-    mode, reason = choose_mode(RULE, **USUAL)
-    assert mode == "warm"
-    assert reason.startswith("2 warm starts and 10.0% new events")
-
-
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("change", "mode", "reason"),
     [
-        ({"has_live": False}, "no version is live"),
-        ({"data_changed": True}, "another command has changed the prepared data"),
-        ({"warm_starts": 5}, "5 warm starts since the last full training"),
-        ({"new_events": 0.21}, "21.0% of the events are newer than the last full training"),
-        ({"new_items": 0.3}, "30.0% of the items are newer than the last full training"),
+        ({}, "warm", "2 warm starts and 10.0% new events"),
+        ({"new_events": 0.2, "new_items": 0.2}, "warm", "2 warm starts and 20.0% new events"),
+        ({"has_live": False}, "anew", "no version is live"),
+        ({"data_changed": True}, "anew", "another command has changed the prepared data"),
+        ({"warm_starts": 5}, "anew", "5 warm starts since the last full training"),
+        ({"new_events": 0.21}, "anew", "21.0% of the events are newer than the last full training"),
+        ({"new_items": 0.3}, "anew", "30.0% of the items are newer than the last full training"),
     ],
 )
-def test_each_limit_leads_to_a_training_anew(change: dict[str, object], reason: str) -> None:
-    mode, told = choose_mode(RULE, **{**USUAL, **change})
-    assert mode == "anew"
+def test_a_limit_that_is_exceeded_leads_to_a_training_anew(
+    change: dict[str, Any], mode: str, reason: str
+) -> None:
+    chosen, told = choose_mode(RULE, **{**USUAL, **change})
+    assert chosen == mode
     assert told.startswith(reason)
-
-
-def test_a_limit_that_is_just_reached_is_not_exceeded() -> None:
-    assert choose_mode(RULE, **{**USUAL, "new_events": 0.2, "new_items": 0.2})[0] == "warm"
 
 
 def test_a_requested_mode_overrides_the_limits_but_needs_a_live_version() -> None:
@@ -162,34 +156,35 @@ def test_a_conflict_is_a_refusal_and_an_unreachable_service_is_an_error(service:
             deployed()
 
 
-def test_a_canary_that_is_not_worse_is_promoted(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("metric", "error", "decision", "live", "message"),
+    [
+        (0.2, None, "promoted", "try", "try is not worse than old"),
+        (0.1, None, "ended", "old", "try is worse than old"),
+        (0.2, AnswerError("the gate refuses", 409), "ended", "old", "the gate refuses"),
+    ],
+)
+def test_a_canary_is_promoted_unless_it_is_worse_or_the_gate_refuses_it(
+    service: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    metric: float,
+    error: Exception | None,
+    decision: str,
+    live: str,
+    message: str,
+) -> None:
     made = service("old", "try")
-    comparing(0.2, 0.2, monkeypatch)
+    made.error = error
+    comparing(metric, 0.2, monkeypatch)
     ended = judge_canary(SETTINGS, "try")
     assert ended is not None
-    assert (ended.decision, made.live, made.canary) == ("promoted", "try", None)
+    assert (ended.decision, made.live, made.canary) == (decision, live, None)
+    assert ended.message.startswith(message)
     assert ended.figures is not None
     assert ended.figures.users == USERS
-    again = judge_canary(SETTINGS, "try")
-    assert again == EndedCanary(version="try", decision="promoted", message="It is live already.")
-
-
-def test_a_worse_canary_is_ended(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = service("old", "try")
-    comparing(0.1, 0.2, monkeypatch)
-    ended = judge_canary(SETTINGS, "try")
-    assert ended is not None
-    assert (ended.decision, made.live, made.canary) == ("ended", "old", None)
-    assert "try is worse than old" in ended.message
-
-
-def test_a_canary_that_the_gate_refuses_is_ended(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = service("old", "try")
-    comparing(0.2, 0.2, monkeypatch)
-    made.error = AnswerError("the gate refuses", 409)
-    ended = judge_canary(SETTINGS, "try")
-    assert ended is not None
-    assert (ended.decision, ended.message, made.canary) == ("ended", "the gate refuses", None)
+    if decision == "promoted":
+        again = judge_canary(SETTINGS, "try")
+        assert again == EndedCanary(version="try", decision="promoted", message="It is live already.")
 
 
 def test_a_canary_stays_without_events_to_judge_it(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:

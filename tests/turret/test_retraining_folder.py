@@ -9,14 +9,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from tests.support.memory_engine import URL, Server, server, shop
 from tests.support.retrainings import record, size
 from turret.activation.comparison import Comparison
-from turret.data.errors import ConfigurationError, EmptyDataError, TurretError
+from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 from turret.data.preparing.prepare import prepare
-from turret.data.progress import LOGGER
 from turret.data.reading.schema import PrepareConfig
 from turret.history.loading import load_histories
 from turret.retraining.retention import delete_old, protected_versions
@@ -46,11 +44,9 @@ from turret.service.settings import read_settings
 from turret.service.versions.folder import RECORD, keep_record
 from turret.service.versions.record import Record, Route, Routes, new_activation
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.listing import current, point
 from turret.tower.format.manifest import Manifest, read_manifest
 
-__all__ = ["server", "shop"]  # fixtures
 START, DAY = 1_700_000_000, 86_400
 NOW = (START + 100 * DAY) * 1000
 Rows = Sequence[tuple[str, str, int]]
@@ -128,24 +124,6 @@ def test_rows_without_a_catalog_entry_are_dropped(tmp_path: Path, settings: Retr
     items.write_text(items.read_text() + "i9,New\n")
     add_stored(replace(settings, items=items, late=9.0), begun(settings), [])
     assert len(open_data(settings).event_items) == len(LOG) + 2
-
-
-def test_stored_events_have_a_kind_or_the_default_where_the_data_keeps_some(
-    tmp_path: Path, settings: RetrainSettings
-) -> None:
-    """The column of kinds has another name in the log than in a dump."""
-    lines = [f"{line},view" for line in (tmp_path / "log.csv").read_text().splitlines()[1:]]
-    (tmp_path / "log.csv").write_text("\n".join(["user_id,item_id,timestamp,event", *lines]) + "\n")
-    columns, kept = {"kind": "event"}, {"kind_weights": {"view": 1}}
-    for filters in (kept, {**kept, "default_kind": "view"}):
-        config = {"source": tmp_path / "log.csv", "columns": columns, "filters": filters}
-        prepare(PrepareConfig.model_validate(config), settings.data, overwrite=True)
-        store(settings, LATER)
-        if filters is kept:
-            with pytest.raises(EmptyDataError, match=r"missing kind \(2\); `--default-kind` .* gives them"):
-                add_stored(settings, begun(settings), [])
-    add_stored(settings, begun(settings), [])
-    assert len(open_data(settings).event_items) == len(LOG) + len(LATER)
 
 
 def test_data_without_times_is_refused(tmp_path: Path, settings: RetrainSettings) -> None:
@@ -378,23 +356,3 @@ def test_both_bundles_of_a_run_with_another_index_are_one(folder: Folder) -> Non
     known = [record(name, version=f"{name}-hnsw") for name in ("r0", "r1")] + records(RUNS[2:])
     delete_old(settings, known)
     assert names(settings.bundles) == {"r1", "r1-hnsw", "r8", "mine"}
-
-
-def test_a_deleted_version_leaves_its_engine(
-    shop: Path, server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    """An engine that is down keeps the collection, which the next publication drops."""
-    caplog.set_level("INFO", LOGGER)
-    settings = RetrainSettings(data=shop.parent, bundles=shop, work=shop.parent / "work", keep=0)
-    for name in ("r0", "r1", "r2"):
-        publish_to_engine(shop / "v1", URL, version=name)
-    delete_old(settings, records(["r0"]))
-    assert len(server.items) == 2
-    assert "dropped the collection" in caplog.text
-    server.fault = "down"
-    delete_old(settings, records(["r1"]))
-    assert "stay in redis://engine:6379" in caplog.text
-    assert not (shop / "r1").exists()
-    server.fault = None
-    publish_to_engine(shop / "v1", URL, version="r3")
-    assert len(server.items) == 2

@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 from turret.data.errors import without_credentials
-from turret.data.files import locked
 from turret.tower.engines.access import engine_url
 from turret.tower.engines.engine import Engine, Limits, open_engine
 from turret.tower.errors import BundleError, EngineError
@@ -58,18 +57,6 @@ def needed(bundles: Path, engine: Engine) -> set[str]:
         if isinstance(settings, EngineSettings):
             names.add(settings.collection)
     return names
-
-
-def drop_unneeded(bundles: Path, url: str) -> list[str]:
-    """Drop the collections of deleted versions from the engine that a manifest knows as `url`.
-
-    Waits for a publication that runs. Raises BundleError and EngineError.
-    """
-    try:
-        with closing(open_engine(engine_url(url))) as engine, locked(bundles / NAMESPACE_FILE):
-            return clear(bundles, engine)
-    except OSError as error:
-        raise BundleError(f"{bundles / NAMESPACE_FILE} can't be locked: {error.strerror}") from None
 
 
 def clear(bundles: Path, engine: Engine) -> list[str]:

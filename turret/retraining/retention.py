@@ -12,11 +12,7 @@ from turret.data.files import sweep
 from turret.retraining.state import Retraining, RetrainSettings, report
 from turret.service.versions.folder import activation_lock, kept_record
 from turret.service.versions.gate import FOLDER as GATE
-from turret.tower.engines.collections import drop_unneeded
-from turret.tower.errors import BundleError
-from turret.tower.format.index_settings import EngineSettings
 from turret.tower.format.listing import current
-from turret.tower.format.manifest import read_manifest
 
 _RETIRED = ".retired-"
 
@@ -49,22 +45,18 @@ def delete_old(settings: RetrainSettings, records: Sequence[Retraining]) -> tupl
     runs = sorted({record.run for record in records if record.mode is not None}, reverse=True)
     old = {run: _bundle_names(run, records) for run in runs[settings.keep :]}
     old = {run: names for run, names in old.items() if _is_left(settings, run, names)}
-    engines: set[str] = set()
     try:
         if old:
             with activation_lock(settings.bundles):
                 protected = protected_versions(settings.bundles, settings.url, records)
                 old = {run: names for run, names in old.items() if not protected & names}
                 for version in set().union(*old.values()):
-                    engines |= _engine_of(settings.bundles / version)
                     _hide(settings.bundles, version)
         sweep(settings.bundles, f"{_RETIRED}*", 0.0)
         for run in old:
             shutil.rmtree(settings.runs / run, ignore_errors=True)
     except (TurretError, OSError) as error:
         report(f"old runs can't be deleted: {error}")
-    for url in engines:
-        _drop_collections(settings.bundles, url)
     gone = [names for run, names in old.items() if not _is_left(settings, run, names)]
     return tuple(sorted(set().union(*gone)))
 
@@ -76,22 +68,6 @@ def _bundle_names(run: str, records: Sequence[Retraining]) -> set[str]:
 
 def _is_left(settings: RetrainSettings, run: str, names: set[str]) -> bool:
     return (settings.runs / run).is_dir() or any((settings.bundles / name).is_dir() for name in names)
-
-
-def _engine_of(folder: Path) -> set[str]:
-    """The address of the vector engine of a version, if it has one."""
-    with suppress(BundleError):
-        index = read_manifest(folder).index
-        return {index.url} if isinstance(index, EngineSettings) else set()
-    return set()
-
-
-def _drop_collections(bundles: Path, url: str) -> None:
-    try:
-        for name in drop_unneeded(bundles, url):
-            report(f"dropped the collection {name} from {url}")
-    except TurretError as error:
-        report(f"collections of deleted versions stay in {url}: {error}")
 
 
 def _hide(bundles: Path, version: str) -> None:
