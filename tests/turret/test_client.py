@@ -154,7 +154,7 @@ def test_the_examples_of_the_documents_run(
         monkeypatch.setattr("turret.client.client.httpx2.AsyncClient", lambda **_: http)
         monkeypatch.setattr(service, "close", lambda: None)
         examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.M | re.S)
-        assert len(examples) == 2
+        assert examples
         exec("\n".join(examples), {"__name__": page})
 
 
