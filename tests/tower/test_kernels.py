@@ -17,7 +17,6 @@ from turret.tower.kernels.elementwise import (
     STEP,
     Dropout,
     normalized,
-    normalized_but_last,
     stream_of,
     uniform,
 )
@@ -168,21 +167,6 @@ def test_it_is_normalize_with_its_gradient(shape: tuple[int, ...]) -> None:
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(3000, 64), (2, 4, 6), (7,), (0, 4)])
-def test_the_last_column_can_be_left_out_of_the_length(shape: tuple[int, ...]) -> None:
-    vectors = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    slopes = torch.randn(shape, generator=torch.Generator().manual_seed(1))
-    expected = torch.cat([normalize(vectors[..., :-1], dim=-1), vectors[..., -1:] * 0.3], dim=-1)
-    found = normalized_but_last(vectors, 0.3)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(
-        torch.autograd.grad((found * slopes).sum(), vectors),
-        torch.autograd.grad((expected * slopes).sum(), vectors),
-        rtol=1e-4,
-        atol=1e-5,
-    )
 
 
 def test_nothing_stays_nothing() -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -22,16 +21,13 @@ from tests.tower.small_towers import (
     user_features,
     vectors,
 )
-from turret.data.errors import ConfigurationError
 from turret.data.features import Features
-from turret.tower.errors import TowerError
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.attentive import AttentiveUserConfig, AttentiveUserTower
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.gru import GruUserConfig, GruUserTower
 from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
 from turret.tower.towers.transformer import TimeLayer, TransformerUserConfig, TransformerUserTower
-from turret.tower.towers.user import UserTower, UserTowerKind, UserTowerSettings
 
 PACKAGE = """
 from typing import Literal
@@ -69,44 +65,6 @@ assert towers.user(from_the_start(), vectors()).shape == (8, 6)
 """
     run = run_with(tmp_path, code)
     assert run.returncode == 0, run.stderr
-
-
-def _last_settings() -> type[UserTowerSettings]:
-    class LastSettings(UserTowerSettings):
-        kind: Literal["last"]
-
-    return LastSettings
-
-
-class _Unnamed(UserTowerSettings):
-    pass
-
-
-class _OfTwoNames(UserTowerSettings):
-    kind: Literal["one", "other"]
-
-
-class _Unfinished(UserTower):
-    def forward(self, histories: PackedHistories, vectors: torch.Tensor) -> torch.Tensor:
-        return vectors
-
-
-@pytest.mark.parametrize(
-    ("settings", "build", "words"),
-    [
-        (dict, PooledUserTower, "the settings of a UserTowerKind are .*dict.*; give a subclass"),
-        (_Unnamed, PooledUserTower, r"_Unnamed needs a name, as in kind: Literal"),
-        (_OfTwoNames, PooledUserTower, r"_OfTwoNames needs a name, as in kind: Literal"),
-        (_last_settings(), torch.nn.Linear, "the tower of a UserTowerKind is .*Linear.*; give a subclass"),
-        (_last_settings(), _Unfinished, "_Unfinished.* lacks methods of UserTower: feature_reader, served"),
-    ],
-)
-def test_a_kind_of_other_bases_or_without_a_name_is_refused(
-    settings: type[Any], build: type[Any], words: str
-) -> None:
-    """When it is made, so that the message is about the package."""
-    with pytest.raises((TowerError, ConfigurationError), match=words):
-        UserTowerKind(settings, build)
 
 
 def pooled(asked: TowerConfig, prepared: Features) -> PooledUserTower:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from turret.tower.config import ScoringConfig
-from turret.tower.kernels.elementwise import normalized, normalized_but_last
+from turret.tower.kernels.elementwise import normalized
 
 
 def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
@@ -22,10 +22,8 @@ def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     """
     if not scoring.item_bias:
         return _directed(vectors, scoring)
-    if scoring.kind == "cosine":
-        return normalized_but_last(vectors, scoring.temperature)
-    directions, biases = torch.split(vectors, [vectors.shape[-1] - 1, 1], dim=-1)
-    return torch.cat([directions, biases * scoring.temperature], dim=-1)
+    directions = _directed(vectors[..., :-1], scoring)
+    return torch.cat([directions, vectors[..., -1:] * scoring.temperature], dim=-1)
 
 
 def scored_users(vectors: Tensor, scoring: ScoringConfig) -> Tensor:

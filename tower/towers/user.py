@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import isabstract
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 from turret.data.extras import kind_of
 from turret.data.features import Features
 from turret.tower.config import FeatureNames, Length, Rate, Settings, Width
-from turret.tower.errors import TowerError
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.feature_layers import FeatureRows, feature_rows
 from turret.tower.layers.packed import PackedHistories
@@ -126,10 +124,6 @@ def last_columns(layer: nn.Module, width: int, after: int = 0) -> tuple[nn.Linea
     return linear, linear.in_features - after - width
 
 
-def _is_subclass(one: object, base: type) -> bool:
-    return isinstance(one, type) and issubclass(one, base)
-
-
 @dataclass(frozen=True)
 class UserTowerKind:
     """An entry of the registry of user towers: its settings, and the tower that they build.
@@ -138,25 +132,10 @@ class UserTowerKind:
         settings: subclass of `UserTowerSettings`; its `kind` is the name in `tower.user.kind`.
         build: (settings, dimension D, prepared user features) -> a fresh tower. Raises TowerError for a
             feature that isn't prepared.
-
-    Raises TowerError for settings or a tower of another base, ConfigurationError for settings without a name.
     """
 
     settings: type[UserTowerSettings]
     build: Callable[[Any, int, Features], UserTower]
-
-    def __post_init__(self) -> None:
-        """Check both, as a package may give anything."""
-        if not _is_subclass(self.settings, UserTowerSettings):
-            raise TowerError(
-                f"the settings of a UserTowerKind are {self.settings!r}; give a subclass of UserTowerSettings"
-            )
-        kind_of(self.settings)
-        if isinstance(self.build, type) and not _is_subclass(self.build, UserTower):
-            raise TowerError(f"the tower of a UserTowerKind is {self.build!r}; give a subclass of UserTower")
-        if isabstract(self.build):
-            lacking = ", ".join(sorted(getattr(self.build, "__abstractmethods__", ())))
-            raise TowerError(f"{self.build!r} lacks methods of UserTower: {lacking}; define them")
 
     @property
     def name(self) -> str:
