@@ -14,9 +14,8 @@ from turret.tower.hostile import check_onnx
 from turret.tower.inference.encoder import Session
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.times import TIME_INPUTS
-from turret.tower.towers.config import TowerConfig
+from turret.tower.towers.config import USER_TOWERS, TowerConfig
 from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.user_towers import USER_TOWERS
 from turret.training.export.onnx_form import user_tower_onnx
 
 DIMENSION, EVENTS = 8, 8

@@ -117,7 +117,7 @@ def an_example_reads_the_step_behind_its_window(original: Function) -> Function:
     return lambda starts, ends: original(starts, ends + 1)
 
 
-@planted("turret.tower.towers.attentive:AttentiveUserTower.served", "contracts/test_user_towers.py")
+@planted("turret.tower.towers.pooled:AttentiveUserTower.served", "contracts/test_user_towers.py")
 def served_padding_weighs_in_the_attentive_mean(original: Function) -> Function:
     def served(self: Any, history: Any, length: Any, *others: Any) -> Any:
         return original(self, history, torch.full_like(length, history.shape[1]), *others)

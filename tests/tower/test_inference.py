@@ -15,8 +15,7 @@ from tests.support.places import FIXTURES
 from turret.data.features import Feature
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError, EncodingError
-from turret.tower.inference.encoder import Encoder
-from turret.tower.inference.item_encoder import ItemEncoder
+from turret.tower.inference.encoder import Encoder, ItemEncoder
 from turret.tower.times import Times
 
 Make = Callable[..., BundleContents]

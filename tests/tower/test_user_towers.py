@@ -23,10 +23,14 @@ from tests.tower.small_towers import (
 )
 from turret.data.features import Features
 from turret.tower.layers.packed import PackedHistories
-from turret.tower.towers.attentive import AttentiveUserConfig, AttentiveUserTower
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.gru import GruUserConfig, GruUserTower
-from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
+from turret.tower.towers.pooled import (
+    AttentiveUserConfig,
+    AttentiveUserTower,
+    PooledUserConfig,
+    PooledUserTower,
+)
 from turret.tower.towers.transformer import TimeLayer, TransformerUserConfig, TransformerUserTower
 
 PACKAGE = """

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.tower.small_towers import ITEMS, config, item_features, no_features
 from turret.data.features import Bag
-from turret.tower.inference.item_encoder import ItemEncoder
+from turret.tower.inference.encoder import ItemEncoder
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.export.onnx_form import item_tower_onnx, user_tower_onnx

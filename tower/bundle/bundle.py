@@ -18,9 +18,8 @@ from turret.tower.format.manifest import INDEX, Manifest, manifest_digest, read_
 from turret.tower.format.safe_open import read_regular, size_of
 from turret.tower.format.sections import map_array
 from turret.tower.index.index import open_index
-from turret.tower.inference.encoder import TOWER_BYTES, Encoder
+from turret.tower.inference.encoder import TOWER_BYTES, Encoder, ItemEncoder, open_item_encoder
 from turret.tower.inference.feature_inputs import read_features
-from turret.tower.inference.item_encoder import ItemEncoder, open_item_encoder
 
 
 class Bundle:

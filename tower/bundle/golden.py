@@ -15,7 +15,7 @@ from turret.tower.config import Settings
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.manifest import GOLDEN_ITEMS
 from turret.tower.format.safe_open import read_regular
-from turret.tower.inference.item_encoder import ItemEncoder
+from turret.tower.inference.encoder import ItemEncoder
 from turret.tower.retrieval import Ranking, Retrievable, Retriever
 from turret.tower.times import Times
 

@@ -76,11 +76,9 @@ class NumberColumn:
         return self._values
 
     def among(self, values: Sequence[Value]) -> Mask:
-        """See `Column`."""
         return np.isin(self._values, np.array(values, dtype=np.float64))
 
     def within(self, interval: Interval) -> Mask:
-        """See `Column`."""
         low, high, low_open, high_open = interval
         mask = ~np.isnan(self._values) if low is None and high is None else None
         if low is not None:
@@ -92,11 +90,9 @@ class NumberColumn:
         return mask
 
     def present(self) -> Mask:
-        """See `Column`."""
         return ~np.isnan(self._values)
 
     def summary(self, most: int) -> ColumnSummary:
-        """See `Column`."""
         values, counts = np.unique(self._values[self.present()], return_counts=True)
         if not len(values):
             return ColumnSummary(0, 0)
@@ -138,7 +134,6 @@ class TermColumn:
         self._count = count
 
     def among(self, values: Sequence[Value]) -> Mask:
-        """See `Column`."""
         mask = np.zeros(self._count, dtype=np.bool_)
         for value in values:
             code = self.code(value)
@@ -154,13 +149,11 @@ class TermColumn:
         return mask
 
     def present(self) -> Mask:
-        """See `Column`."""
         mask = np.zeros(self._count, dtype=np.bool_)
         mask[self._rows] = True
         return mask
 
     def summary(self, most: int) -> ColumnSummary:
-        """See `Column`."""
         counts = np.diff(np.asarray(self._starts))
         order = np.argsort(-counts, kind="stable")[:most].tolist()
         frequent = tuple((_value(self._terms[position]), int(counts[position])) for position in order)

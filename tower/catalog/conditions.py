@@ -34,11 +34,9 @@ class Among:
     values: tuple[Value, ...]
 
     def mask(self, catalog: Columns) -> Mask:
-        """See `Condition`."""
         return catalog.column(self.field).among([_stored(value) for value in self.values])
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """See `Condition`."""
         wanted = {_typed(value) for value in self.values}
         return any(_typed(value) in wanted for value in _scalars(fields, self.field))
 
@@ -51,7 +49,6 @@ class Within:
     interval: Interval
 
     def mask(self, catalog: Columns) -> Mask:
-        """See `Condition`."""
         return catalog.column(self.field).within(self.interval)
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
@@ -66,11 +63,9 @@ class Present:
     field: str
 
     def mask(self, catalog: Columns) -> Mask:
-        """See `Condition`."""
         return catalog.column(self.field).present()
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """See `Condition`."""
         return bool(present_values(fields.get(self.field)))
 
 
@@ -81,12 +76,10 @@ class Not:
     inner: Condition
 
     def mask(self, catalog: Columns) -> Mask:
-        """See `Condition`."""
         inner = self.inner.mask(catalog)
         return np.logical_not(inner, out=inner)
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """See `Condition`."""
         return not self.inner.matches(fields)
 
 
@@ -97,7 +90,6 @@ class Every:
     inner: tuple[Condition, ...]
 
     def mask(self, catalog: Columns) -> Mask:
-        """See `Condition`."""
         mask = np.ones(len(catalog), dtype=np.bool_)
         for condition in self.inner:
             mask &= condition.mask(catalog)
@@ -106,7 +98,6 @@ class Every:
         return mask
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """See `Condition`."""
         return all(condition.matches(fields) for condition in self.inner)
 
 
@@ -117,14 +108,12 @@ class Some:
     inner: tuple[Condition, ...]
 
     def mask(self, catalog: Columns) -> Mask:
-        """See `Condition`."""
         mask = np.zeros(len(catalog), dtype=np.bool_)
         for condition in self.inner:
             mask |= condition.mask(catalog)
         return mask
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """See `Condition`."""
         return any(condition.matches(fields) for condition in self.inner)
 
 

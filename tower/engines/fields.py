@@ -46,7 +46,6 @@ class Drawn:
     count: int
 
     def mask(self, catalog: Columns) -> Mask:
-        """See `Condition`."""
         return drawn(len(catalog)) < self.count
 
     def matches(self, fields: Mapping[str, Any]) -> bool:

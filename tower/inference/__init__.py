@@ -1,3 +1,3 @@
 """Towers run by ONNX Runtime: checks of a graph, sessions, encoders."""
 
-__all__ = ["encoder", "feature_inputs", "item_encoder"]
+__all__ = ["encoder", "feature_inputs"]

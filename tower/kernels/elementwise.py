@@ -124,7 +124,7 @@ class _Normalize(torch.autograd.Function):
     def forward(ctx: FunctionCtx, vectors: Tensor) -> Tensor:
         """Saves the units and the norms."""
         lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_(min=SHORTEST)
-        units = vectors / lengths
+        units: Tensor = vectors / lengths
         ctx.save_for_backward(units, lengths)
         return units
 
@@ -133,7 +133,8 @@ class _Normalize(torch.autograd.Function):
         """The radial component of the gradient is zero."""
         units, lengths = ctx.saved_tensors
         along = torch.linalg.vecdot(slopes[0], units).unsqueeze(-1)
-        return torch.addcmul(slopes[0], units, along, value=-1.0).div_(lengths)
+        gradient: Tensor = torch.addcmul(slopes[0], units, along, value=-1.0).div_(lengths)
+        return gradient
 
 
 def normalized(vectors: Tensor) -> Tensor:

@@ -1,13 +1,35 @@
-"""The settings of both towers, as an experiment's `[tower]` tables hold them."""
+"""The settings of both towers, the `[tower]` tables of an experiment, and the registry of user towers.
+
+A package adds a user tower by an entry point of the group `turret.user_towers` that names a `UserTowerKind`.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from turret.data.extras import registry
 from turret.tower.config import ItemTowerConfig, ScoringConfig, Settings, Width
-from turret.tower.towers.pooled import PooledUserConfig
-from turret.tower.towers.user import UserTowerSettings
-from turret.tower.towers.user_towers import USER_TOWERS
+from turret.tower.errors import TowerError
+from turret.tower.towers.gru import GruUserConfig, GruUserTower
+from turret.tower.towers.pooled import (
+    AttentiveUserConfig,
+    AttentiveUserTower,
+    PooledUserConfig,
+    PooledUserTower,
+)
+from turret.tower.towers.query import QueryConfig, QueryTower
+from turret.tower.towers.transformer import TransformerUserConfig, TransformerUserTower
+from turret.tower.towers.user import UserTowerKind, UserTowerSettings
+
+GROUP = "turret.user_towers"
+OURS = (
+    UserTowerKind(PooledUserConfig, PooledUserTower),
+    UserTowerKind(AttentiveUserConfig, AttentiveUserTower),
+    UserTowerKind(GruUserConfig, GruUserTower),
+    UserTowerKind(TransformerUserConfig, TransformerUserTower),
+    UserTowerKind(QueryConfig, QueryTower),
+)
+USER_TOWERS = registry(OURS, GROUP, UserTowerKind, TowerError)
 
 
 def _with_kind(table: Any) -> Any:

@@ -8,11 +8,10 @@ from torch.utils.checkpoint import checkpoint
 
 from turret.data.features import Features
 from turret.tower.layers.packed import PackedHistories, gather_rows
-from turret.tower.towers.config import TowerConfig
+from turret.tower.towers.config import USER_TOWERS, TowerConfig
 from turret.tower.towers.item import ItemTower
 from turret.tower.towers.scoring import scored_items, scored_users
 from turret.tower.towers.user import UserTower
-from turret.tower.towers.user_towers import build_user_tower
 
 
 def in_chunks(compute: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> Tensor:
@@ -88,7 +87,8 @@ class TwoTowers(nn.Module):
         self.config = config
         self.chunk_size = 0
         self.item = ItemTower(config, item_count, item_features)
-        self.user: UserTower = build_user_tower(config.user, config.dimension, user_features)
+        user_tower = USER_TOWERS[config.user.kind]
+        self.user: UserTower = user_tower.build(config.user, config.dimension, user_features)
 
     def item_vectors(self, rows: Tensor) -> Tensor:
         """Scored item vectors of `rows` [...]: [..., D]. Each different row passes the tower once."""

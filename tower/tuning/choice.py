@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -69,8 +68,7 @@ class IndexRequest(NamedTuple):
     milliseconds: float | None = None
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """An index, its measured recall, and the reasons for it."""
 
     made: Index
@@ -104,9 +102,19 @@ def choose(
         vectors = np.ascontiguousarray(np.asarray(vectors), dtype=np.float32)
         measured, learnt = split_queries(np.asarray(queries, dtype=np.float32), len(vectors))
         task = Task(vectors, measured, scoring, request.recall, learnt, request.kind != "auto")
-        return _Choice(task, request, report).made()
+        choice = _Choice(task, request, report)
+        made, recall = choice.made()
     finally:
         faiss.omp_set_num_threads(threads)
+    described = IndexChoice(
+        asked=request.kind,
+        recall=request.recall,
+        milliseconds=request.milliseconds,
+        queries=len(measured),
+        words=tuple(choice.reasons),
+        tried=tuple(choice.tried),
+    )
+    return Chosen(made, recall, described)
 
 
 def candidates(vectors: NDArray[np.float32], biased: bool, kind: str) -> list[ApproximateSettings]:
@@ -146,27 +154,25 @@ def _product_codes(vectors: NDArray[np.float32], biased: bool, unequal: bool) ->
     return proposals
 
 
-@dataclass
 class _Choice:
     """The state of one choice: the reasons so far, the kinds that were tried, and the best of them."""
 
-    task: Task
-    request: IndexRequest
-    report: Report
-    reasons: list[str] = field(default_factory=list)
-    tried: list[Tried] = field(default_factory=list)
-    best: ApproximateIndex | None = None
-    milliseconds: float = inf
-    recall: tuple[MeasuredRecall, ...] = ()
-    missed: tuple[MeasuredRecall, ...] = ()
+    def __init__(self, task: Task, request: IndexRequest, report: Report) -> None:
+        self._task, self._request, self._report = task, request, report
+        self._spread = spread(task.vectors)
+        self.reasons: list[str] = []
+        self.tried: list[Tried] = []
+        self._best: ApproximateIndex | None = None
+        self._milliseconds = inf
+        self._recall: tuple[MeasuredRecall, ...] = ()
 
-    def made(self) -> Chosen:
-        """The index, exact where its speed suffices."""
-        task, request, is_auto = self.task, self.request, self.request.kind == "auto"
+    def made(self) -> tuple[Index, tuple[MeasuredRecall, ...]]:
+        """The index, exact where its speed suffices, and its recall."""
+        task, request, is_auto = self._task, self._request, self._request.kind == "auto"
         count, dimension = task.vectors.shape
         self.reasons.append(
-            f"{count:,} items of {dimension} numbers, whose lengths spread by "
-            f"{100 * spread(task.vectors):.2g} %; measured with {len(task.queries):,} user vectors"
+            f"{count:,} items of {dimension} numbers, whose lengths spread by {100 * self._spread:.2g} %; "
+            f"measured with {len(task.queries):,} user vectors"
         )
         if len(task.queries) < _FEW_QUERIES:
             self.reasons.append(
@@ -182,99 +188,85 @@ class _Choice:
         if is_auto and limit is not None and exact_milliseconds <= limit:
             return self._exact(f"that is within the requested {limit:g} ms, and misses nothing: flat")
         self._try_all()
-        if not is_auto and self.best is None:
-            check_recall(self.missed, request.recall, request.kind)
-        if self.best is None or (is_auto and self.milliseconds * _WORTH > exact_milliseconds):
+        if self._best is None or (is_auto and self._milliseconds * _WORTH > exact_milliseconds):
             return self._exact("no kind is enough faster than the exact search to be worth its misses: flat")
-        settings = self.best.settings
+        settings = self._best.settings
         why = "the fastest that reaches it" if is_auto else "requested"
         self.reasons.append(f"{settings.label} was {why}: {settings.kind}")
-        if limit is not None and self.milliseconds > limit:
+        if limit is not None and self._milliseconds > limit:
             self.reasons.append(
                 f"none reaches the requested {limit:g} ms; lower --recall for a faster search"
             )
-        return Chosen(self.best, self.recall, self._described())
+        return self._best, self._recall
 
     def _try_all(self) -> None:
-        proposals = candidates(self.task.vectors, self.task.scoring.item_bias, self.request.kind)
-        if self.request.kind == "auto" and spread(self.task.vectors) > _GRAPH_SPREAD:
+        """Build, tune and measure the proposals. Raises BundleError where a named kind misses the recall."""
+        task, request = self._task, self._request
+        if request.kind == "auto" and self._spread > _GRAPH_SPREAD:
             self.reasons.append("hnsw was not tried: it loses items where lengths differ so much")
-        for settings in proposals:
-            if self.best and settings.kind in _SLOW and len(self.task.vectors) > _SLOW_FROM:
+        missed: tuple[MeasuredRecall, ...] = ()
+        for settings in candidates(task.vectors, task.scoring.item_bias, request.kind):
+            if self._best and settings.kind in _SLOW and len(task.vectors) > _SLOW_FROM:
                 why = "it takes long to build, and was never faster than such codes"
                 self.reasons.append(f"{settings.label} was not tried: {why}")
                 continue
-            self.report(f"trying {settings.label} ...")
-            rival = self.best.settings.label if self.best else "the exact search"
-            result = self._try(settings)
-            self.reasons.append(_described(settings.label, result, self.request.recall, rival))
-            self.report(self.reasons[-1])
+            self._report(f"trying {settings.label} ...")
+            missed = self._try(settings) or missed
+            self._report(self.reasons[-1])
+        if request.kind != "auto" and self._best is None:
+            check_recall(missed, request.recall, request.kind)
 
-    def _try(self, settings: ApproximateSettings) -> Tried:
-        """Build, tune and measure one proposal, and keep it if it is the best."""
-        task = self.task
+    def _try(self, settings: ApproximateSettings) -> tuple[MeasuredRecall, ...]:
+        """Keep a proposal if it is the best; its recall where it misses the requested one."""
+        task, wanted = self._task, self._request.recall
         start = time.perf_counter()
         built = ApproximateIndex.build(task.vectors, settings, task.learnt)
-        megabytes, lists = built.file_bytes() / 1e6, getattr(settings, "lists", None)
-        self.report(f"{settings.label} was built in {time.perf_counter() - start:.0f} s; tuning it ...")
+        self._report(f"{settings.label} was built in {time.perf_counter() - start:.0f} s; tuning it ...")
+        result = Tried(
+            kind=settings.kind,
+            lists=getattr(settings, "lists", None),
+            megabytes=built.file_bytes() / 1e6,
+            reached=False,
+        )
         # The seconds that it has to beat.
-        rival = self.milliseconds / 1000 if self.best and serves_usual(self.best) else inf
+        rival = self._milliseconds / 1000 if self._best and serves_usual(self._best) else inf
         index = tuned(built, task, rival)
         if index is None:
             # The recall of its broadest search is not known: it was never faster than its rival.
-            result = Tried(kind=settings.kind, lists=lists, megabytes=megabytes, reached=False)
             self.tried.append(result)
-            return result
+            name = self._best.settings.label if self._best else "the exact search"
+            self.reasons.append(f"{settings.label} reaches {wanted:g} with no search faster than {name}")
+            return ()
         planner = Planner(index, task.scoring)
         measured = measure_recall(planner, task.vectors, task.queries, absolute=task.scoring.absolute)
-        recall = min(cell.recall for cell in measured)
-        milliseconds = 1000 * task.seconds(planner, task.truth.ks[0])
-        result = Tried(
-            kind=settings.kind,
-            lists=lists,
-            recall=recall,
-            milliseconds=milliseconds,
-            megabytes=megabytes,
-            reached=recall >= self.request.recall,
+        recall, milliseconds = (
+            min(cell.recall for cell in measured),
+            1000 * task.seconds(planner, task.truth.ks[0]),
         )
-        self.tried.append(result)
-        if not result.reached:
-            self.missed = measured
-        elif self._is_better(index, milliseconds):
-            self.best, self.recall, self.milliseconds = index, measured, milliseconds
-        return result
+        is_reached = recall >= wanted
+        figures = {"recall": recall, "milliseconds": milliseconds, "reached": is_reached}
+        self.tried.append(result.model_copy(update=figures))
+        self.reasons.append(
+            f"{settings.label} {'reaches' if is_reached else 'misses'} {wanted:g}: at least {recall:.4f} at "
+            f"every k and selectivity, {milliseconds:.3g} ms, {result.megabytes:.1f} MB"
+        )
+        if not is_reached:
+            return measured
+        if self._is_better(index, milliseconds):
+            self._best, self._recall, self._milliseconds = index, measured, milliseconds
+        return ()
 
     def _is_better(self, index: ApproximateIndex, milliseconds: float) -> bool:
-        if self.best is None or serves_usual(index) != serves_usual(self.best):
-            return self.best is None or serves_usual(index)
-        return milliseconds < self.milliseconds
+        if self._best is None or serves_usual(index) != serves_usual(self._best):
+            return self._best is None or serves_usual(index)
+        return milliseconds < self._milliseconds
 
-    def _exact(self, reason: str) -> Chosen:
-        task = self.task
+    def _exact(self, reason: str) -> tuple[Index, tuple[MeasuredRecall, ...]]:
+        task = self._task
         self.reasons.append(reason)
         queries = task.queries[:EXACT_QUERIES]
         measured = measure_recall(task.exact, task.vectors, queries, absolute=task.scoring.absolute)
-        return Chosen(ExactIndex(task.vectors), measured, self._described())
-
-    def _described(self) -> IndexChoice:
-        return IndexChoice(
-            asked=self.request.kind,
-            recall=self.request.recall,
-            milliseconds=self.request.milliseconds,
-            queries=len(self.task.queries),
-            words=tuple(self.reasons),
-            tried=tuple(self.tried),
-        )
-
-
-def _described(label: str, result: Tried, recall: float, rival: str) -> str:
-    if result.milliseconds is None or result.recall is None:
-        return f"{label} reaches {recall:g} with no search faster than {rival}"
-    verb = "reaches" if result.reached else "misses"
-    return (
-        f"{label} {verb} {recall:g}: at least {result.recall:.4f} at every k and selectivity, "
-        f"{result.milliseconds:.3g} ms, {result.megabytes:.1f} MB"
-    )
+        return ExactIndex(task.vectors), measured
 
 
 def _check(request: IndexRequest) -> None:
