@@ -79,7 +79,7 @@ def planned_values(request: PlanRequest, figures: Figures) -> dict[str, float]:
     """The planned value of each measured one."""
     planner = Planner(request, figures)
     parts = planner.parts
-    preparation, training, index = parts["preparation"], parts["training"], parts["index"]
+    preparation, training, index = parts["preparation"], parts["training"], parts["export and index"]
     amounts = {
         "preparation: memory": preparation.memory,
         "preparation: disk": preparation.disk,

@@ -85,10 +85,6 @@ def _prepared(result: Mapping[str, Any]) -> list[Point]:
     return [Point({"events": row["events"]}, row["prepare"]["seconds"]) for row in result["rows"]]
 
 
-def _constant(key: Callable[[Any], float]) -> Callable[[Mapping[str, Any]], list[Point]]:
-    return lambda result: [Point({}, key(result))]
-
-
 def _shape(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: row[name] for name in ("items", "dimension", "history")}
 
@@ -181,10 +177,6 @@ QUANTITIES: dict[str, Measured] = {
     ),
     "service.redis.request_seconds": Measured(
         "scale_requests", _served("redis", "request_ms"), ("root_numbers",)
-    ),
-    "service.redis.read_seconds": Measured("scale_requests", _served("redis", "redis_ms")),
-    "proxy.request_seconds": Measured(
-        "proxy", _constant(lambda result: 1e-3 * result["through"]["proxy_ms"])
     ),
     "histories.sqlite.disk": Measured(
         "scale_histories", _rows(lambda row: MB * row["sqlite_mb"], ("users", "events")), ("users", "events")

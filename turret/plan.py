@@ -20,19 +20,13 @@ from turret.tower.cli import AsJson
 from turret.tower.config import MEMORY_FACTOR
 
 EXPERIMENT = "youtubednn"
-KEEP = 5  # the default of `turret retrain --keep`
 VALIDATION_USERS = 20_000  # the default of training.validation_users
 # The share of a core that is planned for: requests come in bursts. An assumption, not a measurement.
 BUSY = 0.6
-# Retrainings whose run and bundles stay: the newest, and the live and the previous version if they are older.
-# Of each the bundle with an exact index and the one with a tuned index.
-_RUNS, _BUNDLES = KEEP + 2, 2 * (KEEP + 2)
 # Beyond so many items a shipped full softmax is slow, as docs/training.md says.
 _SAMPLED_FROM = 100_000
 _LARGEST = 1e13  # no shop has a larger size
 _HALVINGS = 60  # of the logarithm of a size, to less than a millionth
-_TORCHRUN = "torchrun --nproc-per-node N -m -- turret train"
-_SPARK, _MILVUS = "--engine spark://HOST:7077", "--engine milvus://HOST:19530"
 # The factors of products: all item vectors, a layer over a history, the lists of an index (a root), and every
 # item compared with all for a few users.
 PRODUCTS = {
@@ -41,6 +35,7 @@ PRODUCTS = {
     "root_numbers": ("items", "dimension"),
     "items_numbers": ("items", "dimension"),
 }
+_STORES = {"sqlite": "sqlite:///var/history.sqlite", "redis": "redis://HOST:6379/0"}
 Size = Literal["users", "events", "items", "requests"]
 
 
@@ -176,8 +171,8 @@ class Part:
     """Bytes of memory and of disk on each machine, and seconds; None where the part has none.
 
     `passing_memory` and `passing_disk` are needed for a while only: by an activation, or while files are
-    sorted. `beyond` has the largest measured value of each size that the part exceeds. `notes` are sentences
-    for people.
+    sorted. `beyond` has the largest measured value of each size that the part exceeds. `note` is for
+    people.
     """
 
     name: str
@@ -188,7 +183,7 @@ class Part:
     seconds: float | None = None
     machines: int = 1
     beyond: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def most_memory(self) -> float:
@@ -201,27 +196,32 @@ class Part:
         return max(self.disk or 0.0, self.passing_disk or 0.0)
 
 
+Parts = dict[str, Part]
+
+
 class Planner:
-    """Computes the `parts` for a request from measured figures, by kind, in the order in which they run."""
+    """Computes the `parts` for a request from measured figures, in the order in which they run."""
 
     def __init__(self, request: PlanRequest, figures: Figures) -> None:
         self.request, self._figures, self._sizes = request, figures, request.sizes()
         self.store = "sqlite"
-        self.machines, self._core_rate = self._service_machines()
-        if self.machines > 1:  # a Redis for the histories, which takes more of the service's time than SQLite
+        machines, rate = self._service_machines()
+        if machines > 1:  # a Redis for the histories, which takes more of the service's time than SQLite
             self.store = "redis"
-            machines, self._core_rate = self._service_machines()
-            self.machines = max(2, machines)
-        needed = ceil(request.requests / self.machines / self._core_rate)
-        self.workers = min(request.machine.cores, max(1, needed))
-        # One Redis while its machine holds the histories and a core answers; else three masters or more.
-        memory = self.at("histories.redis.memory") / request.machine.memory
-        reads = request.requests * self.at("service.redis.read_seconds") / BUSY
-        self.masters = 1 if memory <= 1 and reads <= 1 else max(3, ceil(max(memory, reads)))
-        of_data = {
-            "preparation": self._part("preparation", "preparation"),
-            "training": self._training(),
-            "index": self._part(
+            machines, rate = self._service_machines()
+            machines = max(2, machines)
+        self.workers = min(request.machine.cores, max(1, ceil(request.requests / machines / rate)))
+        memory = self.at("service.memory") + self.at("service.worker_memory") * (self.workers - 1)
+        # Every event of a user but the first is an example; each epoch ranks for at most 20,000 users.
+        training = f"training.{request.experiment}"
+        steps = self.at(f"{training}.example_seconds") * (request.events - request.users)
+        validation = self.at("training.validation_seconds") * min(request.users, VALIDATION_USERS)
+        parts = [
+            self._part("preparation", "preparation"),
+            self._part(
+                "training", training, "training.validation", seconds=(steps + validation) * request.epochs
+            ),
+            self._part(
                 "export and index",
                 "export",
                 "index",
@@ -229,8 +229,22 @@ class Planner:
                 memory=max(self.at("export.memory"), self.at("index.memory")),
                 seconds=self.at("export.seconds") + self.at("index.seconds"),
             ),
-        }
-        self.parts = of_data | {"service": self._service(), "histories": self._histories()} | self._kept()
+            self._part(
+                "service",
+                "service.memory",
+                "service.worker_memory",
+                "bundle",
+                memory=memory,
+                # The gate refuses a version without room for so many times its files.
+                passing_memory=memory + self.at("bundle.disk") * MEMORY_FACTOR,
+                disk=None,
+                machines=machines,
+                note=f"{rate:,.0f} requests/s of a core that is busy for {100 * BUSY:.0f} % of the time; "
+                f"{self.workers} worker{'s' * (self.workers > 1)}" + " on each machine" * (machines > 1),
+            ),
+            self._part("histories", f"histories.{self.store}", note=f"in {_STORES[self.store]}"),
+        ]
+        self.parts = {part.name: part for part in parts}
 
     def at(self, name: str) -> float:
         """A quantity for the sizes of the request."""
@@ -246,138 +260,68 @@ class Planner:
         }
         return Part(name, **measured | {"beyond": self._figures.beyond(self._sizes, *prefixes)} | given)
 
-    def _training(self) -> Part:
-        """Every event of a user but the first is an example; each epoch ranks for at most 20,000 users."""
-        request, kind = self.request, f"training.{self.request.experiment}"
-        steps = self.at(f"{kind}.example_seconds") * (request.events - request.users)
-        validation = self.at("training.validation_seconds") * min(request.users, VALIDATION_USERS)
-        seconds = (steps + validation) * request.epochs
-        note = f"{request.epochs} epochs of {request.experiment} at most, with a validation after each"
-        return self._part("training", kind, "training.validation", seconds=seconds, notes=(note,))
-
     def _service_machines(self) -> tuple[int, float]:
         """Machines for the peak, and the requests/s of a core that is busy for `BUSY` of the time."""
         rate = BUSY / self.at(f"service.{self.store}.request_seconds")
         return max(1, ceil(self.request.requests / (rate * self.request.machine.cores))), rate
 
-    def activation_memory(self, workers: int) -> tuple[float, float]:
-        """Resident bytes of a machine's service at rest, and in an activation.
-
-        The gate refuses a version without room for `MEMORY_FACTOR` times its files.
-        """
-        rest = self.at("service.memory") + self.at("service.worker_memory") * (workers - 1)
-        return rest, rest + self.at("bundle.disk") * MEMORY_FACTOR
-
-    def _service(self) -> Part:
-        several, count = self.machines > 1, self.workers
-        notes = [
-            f"{self._core_rate:,.0f} requests/s of a core that is busy for {100 * BUSY:.0f} % of the time; "
-            f"{count} worker{'s' * (count > 1)}" + " on each machine" * several
-        ]
-        if several:
-            cores = self.request.requests * self.at("proxy.request_seconds") / BUSY
-            notes.append(f"the proxy in front takes {cores:.1f} cores")
-        memory, passing = self.activation_memory(count)
-        beyond = self._figures.beyond(self._sizes, "service.memory", "service.worker_memory", "bundle")
-        return Part("service", memory, passing, machines=self.machines, beyond=beyond, notes=tuple(notes))
-
-    def _histories(self) -> Part:
-        if self.store == "sqlite":
-            return self._part("histories in SQLite", "histories.sqlite")
-        whole = self._part(
-            "histories in a Redis" + " Cluster" * (self.masters > 1),
-            "histories.redis",
-            machines=self.masters,
-            notes=("without replicas of the Redis",),
-        )
-        memory, disk = (value and value / self.masters for value in (whole.memory, whole.disk))
-        return replace(whole, memory=memory, disk=disk)
-
-    def _kept(self) -> dict[str, Part]:
-        run, stored = f"training.{self.request.experiment}.disk", f"histories.{self.store}.disk"
-        bundles = _BUNDLES * self.at("bundle.disk")
-        note = f"runs and bundles of {KEEP} retrainings, and of the live and the previous version"
-        versions = {"disk": self.at(run) * _RUNS + bundles, "notes": (note,)}
-        return {
-            "versions": self._part("versions kept", run, "bundle", **versions),
-            "backup": self._part("one backup", stored, "bundle", disk=self.at(stored) + bundles),
-        }
-
 
 @dataclass(frozen=True)
 class Limit:
-    """One machine holds `size` up to `most`, the others as given; None if no size exceeds it.
-
-    `remedy` names the alternatives beyond.
-    """
+    """One machine holds `size` up to `most`, the others as given; None if no size exceeds it."""
 
     size: Size
     most: float | None
     is_exceeded: bool
     reason: str
-    remedy: str
 
 
-Load = Callable[[Planner], float]
+Load = Callable[[Parts], float]
 
 
 def limits(request: PlanRequest, figures: Figures) -> tuple[Limit, ...]:
     """Where one machine ends, in the order of the parts."""
-    machine, hours = request.machine, request.hours
-    # The size, the reason, the remedy, and the share of a machine that is taken.
-    rows: list[tuple[Size, str, str, Load]] = [
+    memory, disk, seconds = request.machine.memory, request.machine.disk, 3600 * request.hours
+    # The size, the reason, and the share of a machine that is taken.
+    rows: list[tuple[Size, str, Load]] = [
         (
             "users",
             "the ids fill the memory of the preparation",
-            "more memory, or fewer users: those of a newer part of the log",
-            lambda one: one.parts["preparation"].most_memory / machine.memory,
+            lambda p: p["preparation"].most_memory / memory,
         ),
-        (
-            "events",
-            "preparing them fills the disk",
-            f"a larger disk, or Spark: `turret data prepare {_SPARK}`",
-            lambda one: one.parts["preparation"].most_disk / machine.disk,
-        ),
+        ("events", "preparing them fills the disk", lambda p: p["preparation"].most_disk / disk),
         (
             "items",
             "training or export fills the memory",
-            "more memory, or a smaller dimension",
-            lambda one: max(one.parts[name].most_memory for name in ("training", "index")) / machine.memory,
+            lambda p: max(p[name].most_memory for name in ("training", "export and index")) / memory,
         ),
         (
             "events",
-            f"training takes {hours:g} hours",
-            f"warm starts (`turret retrain`), fewer epochs, a GPU, or several processes: `{_TORCHRUN}`",
-            lambda one: (one.parts["training"].seconds or 0.0) / (3600 * hours),
+            f"training takes {request.hours:g} hours",
+            lambda p: (p["training"].seconds or 0.0) / seconds,
         ),
         (
             "items",
             "an activation fills the memory of the service",
-            "more memory, a smaller dimension, or a vector engine: "
-            f"`turret publish {_MILVUS}` or `redis://HOST:6379`",
-            lambda one: one.activation_memory(machine.cores)[1] / machine.memory,
+            lambda p: p["service"].most_memory / memory,
         ),
         (
             "requests",
             f"all cores are busy for {100 * BUSY:.0f} % of the time",
-            "replicas of the service behind a proxy, with the histories in a Redis",
-            lambda one: one.machines,
+            lambda p: p["service"].machines,
+        ),
+        (
+            "events",
+            "the histories fill the memory of one Redis",
+            lambda p: p["histories"].most_memory / memory,
         ),
     ]
-    if Planner(request, figures).machines > 1:
-        rows.append(
-            (
-                "events",
-                "the histories fill the memory of one Redis",
-                "a Redis Cluster; SQLite, on one machine, holds them on its disk",
-                lambda one: one.at("histories.redis.memory") / machine.memory,
-            )
-        )
+    if Planner(request, figures).store != "redis":
+        del rows[-1]
     found = []
-    for name, reason, remedy, load in rows:
+    for name, reason, load in rows:
         most = _largest_size(request, figures, name, load)
-        is_exceeded = most is not None and getattr(request, name) > most
-        found.append(Limit(name, most, is_exceeded, reason, remedy))
+        found.append(Limit(name, most, most is not None and getattr(request, name) > most, reason))
     return tuple(found)
 
 
@@ -394,7 +338,7 @@ def _largest_size(request: PlanRequest, figures: Figures, size: Size, load: Load
             changed = replace(changed, events=max(request.events, value))
         else:
             changed = replace(changed, users=min(request.users, changed.events))
-        return load(Planner(changed, figures)) <= 1
+        return load(Planner(changed, figures).parts) <= 1
 
     low, high = 1.0, _LARGEST
     if fits_at(high):
@@ -409,54 +353,36 @@ def _largest_size(request: PlanRequest, figures: Figures, size: Size, load: Load
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts of a request, where one machine ends, and the commands."""
+    """The parts of a request, where one machine ends, and shell commands from the log to the service."""
 
     request: PlanRequest
     parts: tuple[Part, ...]
     limits: tuple[Limit, ...]
-    assumptions: tuple[str, ...]
     commands: tuple[str, ...]
+    measured_on: str
 
 
 def make_plan(request: PlanRequest, figures: Figures) -> Plan:
     """Compute a plan. Raises ConfigurationError for a request that can't be planned."""
     request.check(figures.experiments)
     planner = Planner(request, figures)
-    parts, found = tuple(planner.parts.values()), limits(request, figures)
-    assumptions = (
-        f"measured on {figures.measured_on}; times are those of one of its cores",
-        f"a core of the service is planned to be busy for {100 * BUSY:.0f} % of the time; further cores "
-        "and machines to answer as many requests as the first",
-        "a request names a user with stored events and asks for 10 items; ids have up to 10 characters",
-        "prepared data and bundles hold a title, genres and a price of each item, no features of users",
-        "sizes are those of the peak; leave memory for the system and for growth",
-    )
-    commands = _commands(planner, " ".join(one.remedy for one in found if one.is_exceeded))
-    return Plan(request, parts, found, assumptions, commands)
-
-
-def _commands(planner: Planner, remedies: str) -> tuple[str, ...]:
-    """Shell commands from the log to the service, with the engines that the `remedies` name."""
-    store = "sqlite:///var/history.sqlite"
-    if planner.store == "redis":
-        store = "redis://HOST:6379/0" if planner.masters == 1 else "redis+cluster://HOST:6379"
-    index = "index var/bundles/first --kind auto"
-    if _MILVUS in remedies:
-        index = f"publish var/bundles/first {_MILVUS}"
-    return (
-        "turret data prepare LOG --to var/prepared" + f" {_SPARK}" * (_SPARK in remedies),
-        _train_command(planner.request, _TORCHRUN if _TORCHRUN in remedies else "turret train"),
+    store = _STORES[planner.store]
+    commands = (
+        "turret data prepare LOG --to var/prepared",
+        _train_command(request),
         "turret export var/run --bundles var/bundles --version first",
-        f"turret {index} --version first-indexed",
+        "turret index var/bundles/first --kind auto --version first-indexed",
         "turret activate first-indexed --bundles var/bundles",
         f"turret history load --data var/prepared --store {store}",
         f"turret serve --bundles var/bundles --workers {planner.workers} --store {store}",
     )
+    parts = tuple(planner.parts.values())
+    return Plan(request, parts, limits(request, figures), commands, figures.measured_on)
 
 
-def _train_command(request: PlanRequest, command: str) -> str:
+def _train_command(request: PlanRequest) -> str:
     defaults = experiment_defaults(request.experiment)
-    words = [f"{command} --data var/prepared --run var/run --experiment {request.experiment}"]
+    words = [f"turret train --data var/prepared --run var/run --experiment {request.experiment}"]
     for setting, name in (
         ("tower.dimension", "dimension"),
         ("tower.user.history_length", "history"),
@@ -481,7 +407,7 @@ def plan_text(plan: Plan) -> str:
         f"{request.requests:,.0f} requests/s; {request.experiment}, dimension {request.dimension}, "
         f"history {request.history}",
         text_table(headings, [_part_row(part, machine) for part in plan.parts]),
-        *(f"{part.name}: {note}" for part in plan.parts for note in part.notes),
+        *(f"{part.name}: {part.note}" for part in plan.parts if part.note),
         *(
             f"{part.name}: measured up to {_sizes(part.beyond)}; beyond that computed"
             for part in plan.parts
@@ -489,11 +415,11 @@ def plan_text(plan: Plan) -> str:
         ),
         f"\nA machine of {cores}, {size(machine.memory)} of memory and {size(machine.disk)} of disk, with "
         "the other sizes as given:",
-        text_table(("up to", "then", "turn to"), map(_limit_row, plan.limits), right=False),
+        text_table(("up to", "then"), map(_limit_row, plan.limits), right=False),
+        "docs/scale.md says what to turn to, and what is assumed.",
         "\nCommands:",
         *(f"  {command}" for command in plan.commands),
-        "\nAssumptions:",
-        *(f"- {assumption}" for assumption in plan.assumptions),
+        f"\nMeasured on {plan.measured_on}; times are those of one of its cores.",
     ]
     return "\n".join(lines)
 
@@ -520,7 +446,7 @@ def _sizes(beyond: Mapping[str, float]) -> str:
 def _limit_row(limit: Limit) -> list[str]:
     most = "any number of" if limit.most is None else rounded_count(limit.most)
     unit = "requests/s" if limit.size == "requests" else limit.size
-    return [f"{most} {unit}" + " (exceeded)" * limit.is_exceeded, limit.reason, limit.remedy]
+    return [f"{most} {unit}" + " (exceeded)" * limit.is_exceeded, limit.reason]
 
 
 # ---- The command
