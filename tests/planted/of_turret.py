@@ -33,7 +33,7 @@ def late_events_are_not_read_again(original: Function) -> Function:
     return seeing(original, _DAY=0)
 
 
-@planted("turret.retraining.retention:protected_versions", "turret/test_retraining_folder.py")
+@planted("turret.retraining.deployment:protected_versions", "turret/test_retraining_folder.py")
 def retention_deletes_the_canary_and_the_shadow(original: Function) -> Function:
     read = original.__globals__["kept_record"]
 
@@ -44,12 +44,12 @@ def retention_deletes_the_canary_and_the_shadow(original: Function) -> Function:
     return seeing(original, kept_record=without_routes)
 
 
-@planted("turret.retraining.retention:protected_versions", "turret/test_retraining_folder.py")
+@planted("turret.retraining.deployment:protected_versions", "turret/test_retraining_folder.py")
 def retention_deletes_the_version_to_roll_back_to(original: Function) -> Function:
     return seeing(original, next=lambda versions, default: default)
 
 
-@planted("turret.retraining.retrain:judge_canary", "turret/test_retraining_decisions.py")
+@planted("turret.retraining.deployment:judge_canary", "turret/test_retraining_decisions.py")
 def a_worse_canary_is_promoted(original: Function) -> Function:
     judge = original.__globals__["_judged"]
     return seeing(original, _judged=lambda comparison: ("activated", *judge(comparison)[1:]))

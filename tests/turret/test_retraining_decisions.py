@@ -13,8 +13,8 @@ from turret.activation.comparison import Comparison, HeldOut
 from turret.client import AnswerError, ClientError
 from turret.client.answers import RoutesAnswer, RouteShare
 from turret.data.errors import DataError
-from turret.retraining import retrain as retrain_module
-from turret.retraining.retrain import deploy, judge_canary, waiting_canary
+from turret.retraining import deployment
+from turret.retraining.deployment import deploy, judge_canary, waiting_canary
 from turret.retraining.state import EndedCanary, Retraining, RetrainSettings, choose_mode
 from turret.service.schemas.fields import show_time
 
@@ -97,10 +97,10 @@ Make = Callable[..., Service]
 def service(monkeypatch: pytest.MonkeyPatch) -> Make:
     def make(live: str | None, canary: str | None = None) -> Service:
         made = Service(live, canary)
-        monkeypatch.setattr(retrain_module, "read_routes", made.routes)
-        monkeypatch.setattr(retrain_module, "set_canary", made.set_canary)
-        monkeypatch.setattr(retrain_module, "activate_version", made.activate)
-        monkeypatch.setattr(retrain_module, "live_version", lambda bundles, url: made.live)
+        monkeypatch.setattr(deployment, "read_routes", made.routes)
+        monkeypatch.setattr(deployment, "set_canary", made.set_canary)
+        monkeypatch.setattr(deployment, "activate_version", made.activate)
+        monkeypatch.setattr(deployment, "live_version", lambda bundles, url: made.live)
         return made
 
     return make
@@ -115,7 +115,7 @@ def comparing(new: float, live: float, monkeypatch: pytest.MonkeyPatch) -> None:
         values = (np.full(USERS, new), np.full(USERS, live))
         return Comparison.of((version, other), "ndcg@10", settings.margin, held, *values)
 
-    monkeypatch.setattr(retrain_module, "_compared", compared)
+    monkeypatch.setattr(deployment, "_compared", compared)
 
 
 def deployed() -> Retraining:
@@ -193,7 +193,7 @@ def test_a_canary_stays_without_events_to_judge_it(service: Make, monkeypatch: p
     def refuse(*words: object) -> Comparison:
         raise DataError("no event")
 
-    monkeypatch.setattr(retrain_module, "_compared", refuse)
+    monkeypatch.setattr(deployment, "_compared", refuse)
     assert judge_canary(SETTINGS, "try") is None
     assert made.canary is not None
 

@@ -17,7 +17,7 @@ from turret.data.preparing.append import append
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.history.loading import load_histories
-from turret.retraining.retention import delete_old, protected_versions
+from turret.retraining.deployment import delete_old, protected_versions
 from turret.retraining.retrain import (
     add_stored,
     count_new,

@@ -6,20 +6,16 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from turret.activation.comparison import Comparison, UnclearError, WorseError, compare_versions
-from turret.activation.live import activate_version, live_version, read_routes, set_canary
-from turret.client import AnswerError, ClientError
-from turret.client.answers import RouteShare
-from turret.data.errors import ConfigurationError, DataError, TurretError
+from turret.activation.live import live_version
+from turret.client import ClientError
+from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 from turret.data.progress import counted
 from turret.history.dumping import EmptyRangeError, TimeRange, dump_histories
-from turret.retraining.retention import delete_old
+from turret.retraining.deployment import compare, deploy, end_canary, retire
 from turret.retraining.state import (
     DataSize,
-    Decision,
-    EndedCanary,
     Retraining,
     RetrainSettings,
     append_record,
@@ -48,9 +44,8 @@ from turret.training.run import CHECKPOINT, Run
 from turret.training.trainer import train
 from turret.training.warm_start import ParentBundle
 
-FAILED = REFUSED = 1  # exit statuses
+FAILED = 1  # the exit status
 FLAT = "flat"
-_CONFLICT = 409
 _DAY = 86_400_000
 # A full disk may have room again; an error that returns so often does not pass.
 _MOST_FAILURES = 3
@@ -356,119 +351,6 @@ def _index_request(settings: RetrainSettings, live: str | None) -> IndexRequest:
     if choice is None:
         return IndexRequest(FLAT if manifest.index.is_exact else manifest.index.kind)
     return IndexRequest(choice.asked, choice.recall, choice.milliseconds)
-
-
-# ---- Deployment
-
-
-def compare(settings: RetrainSettings, state: Retraining) -> None:
-    """Compare the new version with the live one; the decision is set if it may not go live.
-
-    Raises DataError where no event can judge them.
-    """
-    version = state.version or state.run
-    live = live_version(settings.bundles, settings.url)
-    if live is None or live == version:
-        state.message = f"no version was live before {version}"
-        return
-    state.live, state.figures = live, _compared(settings, version, live)
-    decision, state.message, state.status = _judged(state.figures)
-    state.decision = decision
-    report(state.message)
-
-
-def _compared(settings: RetrainSettings, version: str, live: str) -> Comparison:
-    data = PreparedData.open(settings.data)
-    return compare_versions(settings.bundles, version, live, data, settings.metric, settings.margin)
-
-
-def _judged(comparison: Comparison) -> tuple[Decision | None, str, int]:
-    """The decision against a version with its message and exit status; no decision for a good one."""
-    try:
-        return None, comparison.check(), 0
-    except (WorseError, UnclearError) as error:
-        return "refused" if isinstance(error, WorseError) else "unclear", str(error), error.exit_status
-
-
-def deploy(settings: RetrainSettings, state: Retraining) -> None:
-    """Activate the new version, or route users to it as the canary; the same call again changes nothing.
-
-    A version that fails the gate is refused. Raises ClientError where the service can't be reached.
-    """
-    version, url, share = state.version or state.run, settings.url, settings.canary
-    live = live_version(settings.bundles, url)
-    decision: Decision = "activated"
-    try:
-        if url is not None and share is not None and live is not None and live != version:
-            decision = "canary"
-            if read_routes(settings.bundles, url).canary != RouteShare(version=version, share=share):
-                set_canary(settings.bundles, url, version, share)
-            said = f"{version} is the canary for {share:.1%} of the users; the next run decides on it."
-        elif url is not None and live == version:  # a running service logs each activation
-            said = f"{url} serves {version} now."
-        else:  # a first version is current since its export and is checked here
-            said = activate_version(version, settings.bundles, url)
-    except (BundleError, AnswerError) as error:
-        if not _is_refusal(error):
-            raise
-        state.decide("refused", str(error), REFUSED)
-    else:
-        state.decide(decision, f"{state.message}; {said}")
-
-
-def _is_refusal(error: BundleError | AnswerError) -> bool:
-    return isinstance(error, BundleError) or error.status == _CONFLICT
-
-
-def end_canary(settings: RetrainSettings, state: Retraining) -> None:
-    """Judge the canary of an earlier run, if one waits."""
-    ended = judge_canary(settings, waiting_canary(read_records(settings.work)))
-    if ended is not None:
-        state.canary, state.live = ended, live_version(settings.bundles, settings.url)
-
-
-def waiting_canary(records: Sequence[Retraining]) -> str | None:
-    """The version that an earlier run made the canary and that no later run has judged."""
-    judged = {record.canary.version for record in records if record.canary}
-    versions = [record.version for record in records if record.decision == "canary"]
-    return versions[-1] if versions and versions[-1] not in judged else None
-
-
-def judge_canary(settings: RetrainSettings, canary: str | None) -> EndedCanary | None:
-    """Promote the canary of an earlier run, or end it if it is worse on the events since; None for neither.
-
-    A canary that was ended or promoted by hand is only recorded. Without events that can judge it, it stays.
-    """
-    if canary is None or settings.url is None:
-        return None
-    routes = read_routes(settings.bundles, settings.url)
-    if routes.live == canary:
-        return EndedCanary(version=canary, decision="promoted", message="It is live already.")
-    if routes.live is None or routes.canary is None or routes.canary.version != canary:
-        return EndedCanary(version=canary, decision="ended", message="It is the canary no longer.")
-    try:
-        comparison = _compared(settings, canary, routes.live)
-    except DataError as error:
-        report(f"The canary {canary} stays: {error}")
-        return None
-    decision, message, _ = _judged(comparison)
-    if decision != "refused":
-        try:
-            said = activate_version(canary, settings.bundles, settings.url)
-            report(f"The canary {canary} is promoted: {message} {said}")
-            return EndedCanary(version=canary, decision="promoted", message=message, figures=comparison)
-        except AnswerError as error:
-            if not _is_refusal(error):
-                raise
-            message = str(error)
-    set_canary(settings.bundles, settings.url, None)
-    report(f"The canary {canary} is ended: {message}")
-    return EndedCanary(version=canary, decision="ended", message=message, figures=comparison)
-
-
-def retire(settings: RetrainSettings, state: Retraining) -> None:
-    """Delete old runs and their bundles."""
-    state.deleted = delete_old(settings, (*read_records(settings.work), state))
 
 
 STEPS: dict[str, Step] = {

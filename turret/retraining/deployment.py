@@ -1,0 +1,196 @@
+"""The end of a retraining: the new version goes live or becomes the canary, and old ones are deleted."""
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from turret.activation.comparison import Comparison, UnclearError, WorseError, compare_versions
+from turret.activation.live import activate_version, live_version, read_routes, set_canary
+from turret.client import AnswerError
+from turret.client.answers import RouteShare
+from turret.data.errors import DataError, TurretError
+from turret.data.files import sweep
+from turret.data.prepared import PreparedData
+from turret.retraining.state import Decision, EndedCanary, Retraining, RetrainSettings, read_records, report
+from turret.service.versions.folder import activation_lock, kept_record
+from turret.service.versions.gate import FOLDER as GATE
+from turret.tower.errors import BundleError
+from turret.tower.format.listing import current
+
+REFUSED = 1  # the exit status
+_CONFLICT = 409
+_RETIRED = ".retired-"
+
+
+def compare(settings: RetrainSettings, state: Retraining) -> None:
+    """Compare the new version with the live one; the decision is set if it may not go live.
+
+    Raises DataError where no event can judge them.
+    """
+    version = state.version or state.run
+    live = live_version(settings.bundles, settings.url)
+    if live is None or live == version:
+        state.message = f"no version was live before {version}"
+        return
+    state.live, state.figures = live, _compared(settings, version, live)
+    decision, state.message, state.status = _judged(state.figures)
+    state.decision = decision
+    report(state.message)
+
+
+def _compared(settings: RetrainSettings, version: str, live: str) -> Comparison:
+    data = PreparedData.open(settings.data)
+    return compare_versions(settings.bundles, version, live, data, settings.metric, settings.margin)
+
+
+def _judged(comparison: Comparison) -> tuple[Decision | None, str, int]:
+    """The decision against a version with its message and exit status; no decision for a good one."""
+    try:
+        return None, comparison.check(), 0
+    except (WorseError, UnclearError) as error:
+        return "refused" if isinstance(error, WorseError) else "unclear", str(error), error.exit_status
+
+
+def deploy(settings: RetrainSettings, state: Retraining) -> None:
+    """Activate the new version, or route users to it as the canary; the same call again changes nothing.
+
+    A version that fails the gate is refused. Raises ClientError where the service can't be reached.
+    """
+    version, url, share = state.version or state.run, settings.url, settings.canary
+    live = live_version(settings.bundles, url)
+    decision: Decision = "activated"
+    try:
+        if url is not None and share is not None and live is not None and live != version:
+            decision = "canary"
+            if read_routes(settings.bundles, url).canary != RouteShare(version=version, share=share):
+                set_canary(settings.bundles, url, version, share)
+            said = f"{version} is the canary for {share:.1%} of the users; the next run decides on it."
+        elif url is not None and live == version:  # a running service logs each activation
+            said = f"{url} serves {version} now."
+        else:  # a first version is current since its export and is checked here
+            said = activate_version(version, settings.bundles, url)
+    except (BundleError, AnswerError) as error:
+        if not _is_refusal(error):
+            raise
+        state.decide("refused", str(error), REFUSED)
+    else:
+        state.decide(decision, f"{state.message}; {said}")
+
+
+def _is_refusal(error: BundleError | AnswerError) -> bool:
+    return isinstance(error, BundleError) or error.status == _CONFLICT
+
+
+def end_canary(settings: RetrainSettings, state: Retraining) -> None:
+    """Judge the canary of an earlier run, if one waits."""
+    ended = judge_canary(settings, waiting_canary(read_records(settings.work)))
+    if ended is not None:
+        state.canary, state.live = ended, live_version(settings.bundles, settings.url)
+
+
+def waiting_canary(records: Sequence[Retraining]) -> str | None:
+    """The version that an earlier run made the canary and that no later run has judged."""
+    judged = {record.canary.version for record in records if record.canary}
+    versions = [record.version for record in records if record.decision == "canary"]
+    return versions[-1] if versions and versions[-1] not in judged else None
+
+
+def judge_canary(settings: RetrainSettings, canary: str | None) -> EndedCanary | None:
+    """Promote the canary of an earlier run, or end it if it is worse on the events since; None for neither.
+
+    A canary that was ended or promoted by hand is only recorded. Without events that can judge it, it stays.
+    """
+    if canary is None or settings.url is None:
+        return None
+    routes = read_routes(settings.bundles, settings.url)
+    if routes.live == canary:
+        return EndedCanary(version=canary, decision="promoted", message="It is live already.")
+    if routes.live is None or routes.canary is None or routes.canary.version != canary:
+        return EndedCanary(version=canary, decision="ended", message="It is the canary no longer.")
+    try:
+        comparison = _compared(settings, canary, routes.live)
+    except DataError as error:
+        report(f"The canary {canary} stays: {error}")
+        return None
+    decision, message, _ = _judged(comparison)
+    if decision != "refused":
+        try:
+            said = activate_version(canary, settings.bundles, settings.url)
+            report(f"The canary {canary} is promoted: {message} {said}")
+            return EndedCanary(version=canary, decision="promoted", message=message, figures=comparison)
+        except AnswerError as error:
+            if not _is_refusal(error):
+                raise
+            message = str(error)
+    set_canary(settings.bundles, settings.url, None)
+    report(f"The canary {canary} is ended: {message}")
+    return EndedCanary(version=canary, decision="ended", message=message, figures=comparison)
+
+
+# ---- Retention
+
+
+def retire(settings: RetrainSettings, state: Retraining) -> None:
+    """Delete old runs and their bundles."""
+    state.deleted = delete_old(settings, (*read_records(settings.work), state))
+
+
+def protected_versions(bundles: Path, url: str | None, records: Sequence[Retraining]) -> set[str]:
+    """The live and the previous version, the canary and the shadow.
+
+    A service without `url` may not have followed the pointer, so the live version of the folder's record
+    counts, too. Raises TurretError where one of them can't be determined.
+    """
+    kept = kept_record(bundles)
+    known = [one.version for one in (kept.live, *kept.before)] if kept else []
+    lives = [current(bundles), *known[:1]]
+    named = [route.version for route in (kept.routes.canary, kept.routes.shadow) if route] if kept else []
+    if url is not None:
+        answered = read_routes(bundles, url)
+        lives.append(answered.live)
+        named += [route.version for route in (answered.canary, answered.shadow) if route]
+    previous = [next((version for version in known if version != live), None) for live in lives]
+    previous += [record.live for record in records if record.version in lives]
+    return {version for version in (*lives, *named, *previous) if version is not None}
+
+
+def delete_old(settings: RetrainSettings, records: Sequence[Retraining]) -> tuple[str, ...]:
+    """Delete all but the newest runs of `turret retrain`, with their bundles; return the names of those gone.
+
+    Protected versions and bundles that other commands have published stay. A bundle leaves the listing by one
+    rename, with activations locked out. An error is reported and costs no decision: the next run tries again.
+    """
+    runs = sorted({record.run for record in records if record.mode is not None}, reverse=True)
+    old = {run: _bundle_names(run, records) for run in runs[settings.keep :]}
+    old = {run: names for run, names in old.items() if _is_left(settings, run, names)}
+    try:
+        if old:
+            with activation_lock(settings.bundles):
+                protected = protected_versions(settings.bundles, settings.url, records)
+                old = {run: names for run, names in old.items() if not protected & names}
+                for version in set().union(*old.values()):
+                    _hide(settings.bundles, version)
+        sweep(settings.bundles, f"{_RETIRED}*", 0.0)
+        for run in old:
+            shutil.rmtree(settings.runs / run, ignore_errors=True)
+    except (TurretError, OSError) as error:
+        report(f"old runs can't be deleted: {error}")
+    gone = [names for run, names in old.items() if not _is_left(settings, run, names)]
+    return tuple(sorted(set().union(*gone)))
+
+
+def _bundle_names(run: str, records: Sequence[Retraining]) -> set[str]:
+    """The bundle of a run, and the one with another index."""
+    return {run} | {record.version for record in records if record.run == run and record.version}
+
+
+def _is_left(settings: RetrainSettings, run: str, names: set[str]) -> bool:
+    return (settings.runs / run).is_dir() or any((settings.bundles / name).is_dir() for name in names)
+
+
+def _hide(bundles: Path, version: str) -> None:
+    with suppress(FileNotFoundError):
+        (bundles / version).rename(bundles / f"{_RETIRED}{version}-{uuid.uuid4().hex}")
+        (bundles / GATE / f"{version}.json").unlink()
