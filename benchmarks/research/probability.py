@@ -52,15 +52,17 @@ def points_of(kind: str, count: int, random: np.random.Generator) -> Points:
     return Points(scores.scatter(1, classes[:, None], own[:, None]), classes, true.log())
 
 
+def _row(scores: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    return scores[ids].reshape(1, -1)
+
+
 def log_estimates(estimate: Estimate, points: Points, random: np.random.Generator) -> NDArray[np.float64]:
     """The log of the estimated probability of each point's class [P], each with a draw of its own."""
     losses = []
     query = torch.zeros(1, 1)
     for score, label in zip(points.scores, points.classes[:, None], strict=True):
         context = DrawContext(random, label, query, query.__getitem__)
-        losses.append(
-            estimate.losses(query, label, score[label], lambda ids, s=score: s[ids].reshape(1, -1), context)
-        )
+        losses.append(estimate.losses(query, label, score[label], partial(_row, score), context))
     return -torch.cat(losses).double().numpy()
 
 
