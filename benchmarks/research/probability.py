@@ -52,7 +52,7 @@ def points_of(kind: str, count: int, random: np.random.Generator) -> Points:
     return Points(scores.scatter(1, classes[:, None], own[:, None]), classes, true.log())
 
 
-def _row(scores: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+def _row(scores: Tensor, ids: torch.Tensor) -> torch.Tensor:
     return scores[ids].reshape(1, -1)
 
 
