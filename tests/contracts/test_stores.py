@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,47 +64,6 @@ class OldestFirst(SqliteHistory):
         return {user: History(one.items[:limit], one.times[:limit]) for user, one in found.items()}
 
 
-class Remembering(SqliteHistory):
-    """The ids of forgotten events stay."""
-
-    def __init__(self, path: Path | None, keep_days: float | None) -> None:
-        super().__init__(path, keep_days)
-        self._forgotten: set[tuple[str, str]] = set()
-
-    async def append(self, events: Sequence[Event]) -> int:
-        return await super().append(
-            [event for event in events if (event.user, event.event_id) not in self._forgotten]
-        )
-
-    async def forget(self, user: str) -> int:
-        _, events = await self.events(user, 1_000)
-        self._forgotten |= {(user, event.event_id) for event in events}
-        return await super().forget(user)
-
-
-class Scattering(SqliteHistory):
-    """A scan has the newest first."""
-
-    async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
-        async for portion in super().scan(first, last):
-            yield portion[::-1]
-
-
-class Ageless(SqliteHistory):
-    """Nothing is too old to be kept."""
-
-    def __init__(self, path: Path | None, keep_days: float | None) -> None:
-        super().__init__(path)
-
-
-class Unnumbered(SqliteItems):
-    """Each change has the number 1."""
-
-    async def change(self, changes: Sequence[NewChange]) -> list[int]:
-        await super().change(changes)
-        return [1] * len(changes)
-
-
 class LastWins(SqliteItems):
     """A change is stored whatever came before it."""
 
@@ -117,10 +76,6 @@ class LastWins(SqliteItems):
     [
         (OneIdForAll, SqliteItems, "append returns the number of new events: "),
         (OldestFirst, SqliteItems, "a limit keeps the newest events: "),
-        (Remembering, SqliteItems, "the event ids of a forgotten user are forgotten: "),
-        (Scattering, SqliteItems, "a scan has every event once, those of a user oldest first: "),
-        (Ageless, SqliteItems, "what is older than is kept is not stored: "),
-        (SqliteHistory, Unnumbered, "each change has the next number: "),
         (SqliteHistory, LastWins, "a change after another than the last is not stored: "),
     ],
 )

@@ -8,7 +8,6 @@ import pytest
 
 from tests.support.service_calls import (
     activate,
-    children,
 )
 from tests.support.service_process import Start, plain_client
 from tests.support.until import until
@@ -60,17 +59,3 @@ def test_no_answer_is_older_than_what_an_acknowledged_activation_promised(
         for client in clients:
             client.join()
     assert wrong == []
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(52)
-def test_opening_a_second_version_asks_for_little_address_space(start: Start, three: Path) -> None:
-    service = start()
-    (worker,) = children(service.process.pid)
-
-    def kilobytes(field: str) -> int:
-        return int(Path(f"/proc/{worker}/status").read_text().split(f"{field}:")[1].split()[0])
-
-    before = kilobytes("VmSize")
-    assert activate(service, three, "v2").status_code == 200
-    assert kilobytes("VmPeak") - before < 1_000_000

@@ -1,102 +1,23 @@
-"""Checks of a version that take too long or too much, and what else reaches the supervisor."""
+"""Workers that can't be begun, and activations beside one that is stopped."""
 
 import os
 import signal
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from tests.support.service_calls import (
-    activate,
     admin,
     answered_versions,
-    ask,
     children,
     client_of,
-    listeners,
+    kill_workers,
 )
-from tests.support.service_process import FIRST, Process, Start
-from tests.support.until import until
+from tests.support.service_process import FIRST, Start
 
 pytestmark = pytest.mark.nightly
-
-# Python imports this module at its start, also that of the process of a check.
-SITE = """
-import os, signal, time
-from turret.service.versions import gate
-real = gate._Gate.golden
-def golden(self):
-    {}
-    return real(self)
-gate._Gate.golden = golden
-"""
-Besides = Callable[[str], str]
-
-
-@pytest.fixture
-def besides(tmp_path: Path) -> Besides:
-    """What is in front of a service whose checks do something besides."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-
-    def write(work: str) -> str:
-        (folder / "sitecustomize.py").write_text(SITE.format(work))
-        return f"import sys\nsys.path.insert(0, {str(folder)!r})\n"
-
-    return write
-
-
-def checks_of(workers: list[int]) -> list[int]:
-    return [check for worker in workers for check in children(worker)]
-
-
-def until_replaced(service: Process, victim: int) -> None:
-    """Wait until another of two workers has taken the place of one."""
-    until(lambda: len(set(children(service.process.pid)) - {victim}) == 2, "another worker has begun")
-
-
-@pytest.mark.fault(63)
-@pytest.mark.fault(64)
-def test_a_forced_check_that_overruns_its_time_lets_no_other_activation_in(
-    start: Start, three: Path, tmp_path: Path, besides: Besides
-) -> None:
-    """The same version is checked again, without force, when the first check could go on."""
-    go = tmp_path / "go"
-    waits = f"while not os.path.exists({str(go)!r}): time.sleep(.01)"
-    service = start(gate_seconds=2, overlap_minimum=0.1, before=besides(waits))
-    forced = activate(service, three, "v2", force=True)
-    assert "after 2 seconds" in forced.json()["error"]["message"]
-    go.touch()
-    plain = activate(service, three, "v2")
-    assert (forced.status_code, plain.status_code) == (409, 409)
-    assert "in common" in plain.json()["error"]["message"]
-
-
-@pytest.mark.fault(63)
-def test_a_check_ends_with_the_worker_that_asked_for_it(
-    start: Start, three: Path, tmp_path: Path, besides: Besides
-) -> None:
-    begun = tmp_path / "begun"
-    before = besides(f"open({str(begun)!r}, 'w').close(); signal.pause()")
-    service = start(workers=1, gate_seconds=600, before=before)
-    workers = children(service.process.pid)
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(activate, service, three, "v2")
-        until(begun.exists, "it is among its checks")
-        (check,) = checks_of(workers)
-        os.kill(workers[0], signal.SIGKILL)
-        until(lambda: not Path(f"/proc/{check}").exists(), "the check has ended")
-        assert isinstance(asked.exception(), httpx2.HTTPError)
-    service.until_said("restarting")
-    until(lambda: listeners(service), "another worker answers")
-    assert ask(service)["version"] == "v1"
-
-
-# What a worker sends its supervisor as soon as it serves.
 
 
 # The supervisor's forks fail three times, from its third worker on.
@@ -116,9 +37,7 @@ os.fork = fork
 def test_a_worker_that_can_not_be_begun_is_begun_later(start: Start) -> None:
     """The other one answers meanwhile."""
     service = start(workers=2, before=FAIL)
-    workers = children(service.process.pid)
-    os.kill(workers[0], signal.SIGKILL)
-    until_replaced(service, workers[0])
+    kill_workers(service, children(service.process.pid)[0])
     assert answered_versions(service, 10) == {"v1"}
     status, complaints = service.stop()
     assert status == 0

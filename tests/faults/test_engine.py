@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.memory_engine import URL, Server, server, shop
-from tests.support.service_app import activate, ids, recommended, serving
+from tests.support.service_app import ADMIN, activate, ids, recommended, serving
 from tests.support.until import until
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.index_settings import EngineSettings
@@ -65,3 +65,16 @@ def test_an_activation_moves_the_alias_to_what_the_engine_holds(versions: Path, 
         assert "holds no collection" in answer.text
         assert server.aliases == {one.alias: one.collection}
         assert recommended(client, **QUESTION)["version"] == "one"
+
+
+def test_a_rollback_to_a_version_that_its_engine_lost_takes_place_and_warns(
+    versions: Path, server: Server
+) -> None:
+    """The fallback is better than the version that it leaves."""
+    with serving(versions) as client:
+        assert activate(client, "v1").status_code == 200
+        server.fault = "lost"
+        answer = client.post("/admin/rollback", headers=ADMIN)
+    assert (answer.status_code, answer.json()["version"]) == (200, "one")
+    assert answer.json()["warning"].startswith("the fallback (exact) answers for one, which its engine ")
+    assert "secret" not in answer.text

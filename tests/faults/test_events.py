@@ -5,11 +5,9 @@ import random
 import signal
 import sqlite3
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 
 import httpx2
@@ -24,13 +22,10 @@ from tests.support.service_calls import (
     stored,
 )
 from tests.support.service_process import Process, Start, plain_client
-from tests.support.tools import require
 from tests.support.until import until
 
 ROUNDS, QUICK_ROUNDS, WHOLE_EVERY = 200, 10, 5
 WRITERS, EVENTS_A_CALL, USERS = 4, 3, 200
-BATCH = 5
-TEN_YEARS = 10 * 365 * 86_400
 
 
 class Writer(threading.Thread):
@@ -115,64 +110,6 @@ def test_no_acknowledged_event_is_lost_or_doubled_by_sigkill_at_random_moments(
     }
 
 
-def killed_while_writing(service: Process) -> set[int]:
-    """Send batches, a user each, from several threads, and kill it; the numbers that were acknowledged."""
-    done: set[int] = set()
-
-    def write(first: int) -> None:
-        for number in range(first, 100_000, 3):
-            try:
-                if acknowledged(service, *batch(number)):
-                    done.add(number)
-            except httpx2.HTTPError:
-                return
-
-    writers = [threading.Thread(target=write, args=(first,)) for first in range(3)]
-    for writer in writers:
-        writer.start()
-    until(lambda: len(done) >= 40, "forty batches are acknowledged")
-    service.process.kill()
-    for writer in writers:
-        writer.join()
-    return done
-
-
-def batch(number: int) -> list[dict[str, object]]:
-    return [event(f"{number}-{place}", f"user-{number}", time=place) for place in range(BATCH)]
-
-
-def check_batches(service: Process, done: set[int]) -> None:
-    """What was acknowledged is there; every other batch is there as a whole or not at all."""
-    for number in range(max(done) + 10):
-        found = len(stored(service, f"user-{number}"))
-        assert found == BATCH if number in done else found in (0, BATCH)
-    assert recommended(service, f"user-{max(done)}")["degraded"] == []
-
-
-@pytest.mark.process
-@pytest.mark.fault(25)
-def test_what_was_acknowledged_is_there_after_a_crash(start: Start, bundles: Path) -> None:
-    """With whatever the crash left behind the last whole record of the write-ahead log."""
-    done = killed_while_writing(start())
-    log, store = bundles.parent / "history.sqlite-wal", bundles.parent / "history.sqlite"
-    written, database = log.read_bytes(), store.read_bytes()
-    frame = 24 + 4096
-    for name, tail in {
-        "nothing": b"",
-        "half a record": written[-frame : -frame // 2],
-        "noise": random.Random(0).randbytes(3 * frame + 100),
-    }.items():
-        copied = bundles.parent / name / "history.sqlite"
-        copied.parent.mkdir()
-        copied.write_bytes(database)
-        copied.with_name(log.name).write_bytes(written + tail)
-        again = start(store=f"sqlite:///{copied}")
-        check_batches(again, done)
-        assert acknowledged(again, event("after", "after"))
-        assert stored(again, "after") == ["after"]
-        again.close()
-
-
 @pytest.mark.nightly
 @pytest.mark.fault(25)
 def test_a_file_that_is_damaged_while_it_is_used_degrades_answers(start: Start, bundles: Path) -> None:
@@ -247,47 +184,3 @@ def test_on_a_full_disk_events_are_refused_and_answers_go_on(start: Start, disk:
     until(lambda: acknowledged(again, event("after", "after")), "there is room again")
     check_users(again, kept, refused)
     assert stored(again, "after") == ["after"]
-
-
-def times(service: Process) -> dict[str, datetime]:
-    events = service.client.get("/v1/users/7").json()["events"]
-    return {one["event_id"]: datetime.fromisoformat(one["time"]) for one in events}
-
-
-@pytest.fixture
-def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with the seconds by which the clock of what is started is ahead; monotonic clocks are left."""
-    require("faketime")
-    clock = tmp_path / "clock"
-    clock.write_text("+0\n")
-    faked: dict[str, object] = {
-        "LD_PRELOAD": next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")),
-        "FAKETIME_TIMESTAMP_FILE": clock,
-        "FAKETIME_NO_CACHE": 1,
-        "DONT_FAKE_MONOTONIC": 1,
-        # Else libfaketime moves the moments until which threads wait for each other, though monotonic.
-        "FAKETIME_FORCE_MONOTONIC_FIX": 0,
-    }
-    for name, value in faked.items():
-        monkeypatch.setenv(name, str(value))
-    return clock
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(24)
-def test_a_clock_that_jumps(start: Start, clock: Path) -> None:
-    """Ten years ahead and back: requests go on, and what has no time gets that of the clock."""
-    service = start()
-    assert acknowledged(service, event("before"))
-    for jump, name in ((TEN_YEARS, "ahead"), (-TEN_YEARS, "behind"), (0, "back")):
-        clock.write_text(f"{jump:+d}\n")
-        for place in range(20):
-            assert acknowledged(service, event(f"{name} {place}"))
-            assert recommended(service)["degraded"] == []
-        assert service.client.get("/readyz").status_code == 200
-    found = times(service)
-    offsets = {name: round((found[name].timestamp() - time.time()) / TEN_YEARS) for name in found}
-    # That the clock did jump is seen in the times of events that were sent without one.
-    assert [offsets[name] for name in ("before", "ahead 0", "behind 0", "back 0")] == [0, 1, -1, 0]
-    assert len(found) == 61
-    assert list(found.values()) == sorted(found.values())

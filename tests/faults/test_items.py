@@ -12,24 +12,7 @@ from tests.support.item_towers import placed, with_item_tower
 from tests.support.service_process import Process, Start, plain_client
 from turret.tower.bundle.publish import publish
 
-WORKERS = 3
 FEATURES = {"features": placed(contents().item_vectors[1])}  # where item 101 is
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start the service on a bundle of 60 items with an item tower; again on the same folder, too."""
-    root = tmp_path / "bundles"
-    publish(root, with_item_tower(contents()))
-    started: list[Process] = []
-
-    def begin(**settings: Any) -> Process:
-        started.append(Process(root, **settings))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.close()
 
 
 def fresh_connections(service: Process, count: int = 24) -> Iterator[httpx2.Client]:
@@ -53,9 +36,10 @@ def everywhere(client: httpx2.Client) -> list[list[int]]:
 
 @pytest.mark.process
 @pytest.mark.fault(30)
-def test_a_change_holds_in_every_worker_in_the_next_answer(start: Start) -> None:
+def test_a_change_holds_in_every_worker_in_the_next_answer(start: Start, tmp_path: Path) -> None:
     """An item that is withdrawn and put back, and one that the bundle doesn't have."""
-    service = start(workers=WORKERS)
+    publish(tmp_path / "items", with_item_tower(contents()))
+    service = start(tmp_path / "items", workers=3)
     for _ in range(4):
         assert service.client.delete("/v1/items/107").status_code == 200
         for client in fresh_connections(service):

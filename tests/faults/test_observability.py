@@ -1,14 +1,11 @@
 """Figures of several workers, and what watches the service being slow, stuck or gone."""
 
 import json
-import os
-import signal
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.service_calls import anew
+from tests.support.service_calls import anew, children, kill_workers
 from tests.support.service_process import Process, Start
 from tests.support.until import until
 
@@ -29,20 +26,6 @@ def only(found: dict[tuple[str, str], float], name: str, **labels: str) -> float
     return found.get((name, json.dumps(labels, sort_keys=True)), 0.0)
 
 
-def workers(service: Process) -> set[int]:
-    return {
-        int(json.loads(labels)["process"])
-        for name, labels in figures(service)
-        if name == "turret_worker_resident_bytes"
-    }
-
-
-def until_replaced(service: Process, victim: int) -> None:
-    """Wait until another of two workers has taken the place of one."""
-    until(lambda: not Path(f"/proc/{victim}").exists(), "the worker has ended")
-    until(lambda: len(found := workers(service)) == 2 and victim not in found, "another worker")
-
-
 @pytest.mark.process
 @pytest.mark.fault(31)
 def test_a_scrape_of_any_worker_tells_of_all_and_nothing_goes_back_when_one_is_killed(start: Start) -> None:
@@ -55,9 +38,9 @@ def test_a_scrape_of_any_worker_tells_of_all_and_nothing_goes_back_when_one_is_k
     assert only(before, "turret_answers_total", source="towers") == 40
     assert only(before, "turret_workers") == 2
     assert only(before, "turret_workers_serving", version="v1") == 2
-    for victim in workers(service):  # each of the two in turn
-        os.kill(victim, signal.SIGKILL)
-        until_replaced(service, victim)
+    for victim in children(service.process.pid):  # each of the two in turn
+        kill_workers(service, victim)
+        until(lambda: only(figures(service), "turret_workers") == 2, "the other one exports figures")
         after = figures(service)
         fallen = [
             (key, before[key], after.get(key))

@@ -1,6 +1,5 @@
 """Workers that die, memory maps that lose their files, signals, and the end of the service."""
 
-import json
 import os
 import shutil
 import signal
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import contents
-from tests.support.bundle_damage import rewrite
 from tests.support.service_calls import (
     activate,
     address,
@@ -90,20 +88,6 @@ def test_workers_that_can_not_start_end_the_service_with_a_sentence(start: Start
     assert status == 1
     assert "failed to start" in complaints.splitlines()[-1]
     assert "v1" in complaints.splitlines()[-1]
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(65)
-def test_a_long_reason_why_a_worker_can_not_start_ends_nobody(start: Start, bundles: Path) -> None:
-    """The live version is damaged so that its refusal has 100 KB of words, and one of two workers dies."""
-    service = start(workers=2)
-    golden = json.loads((bundles / "v1" / "golden.json").read_text())
-    golden["queries"][0]["history"] = ["x" * 100_000]
-    rewrite(bundles / "v1", "golden.json", json.dumps(golden).encode())
-    os.kill(children(service.process.pid)[0], signal.SIGKILL)
-    service.until_said("restarting", times=2)
-    assert answered_versions(service, 5) == {"v1"}
-    assert service.process.poll() is None
 
 
 @pytest.mark.nightly

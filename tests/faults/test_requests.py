@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from tests.support.service_calls import address, children, metric, peak
 from tests.support.service_process import Process, Start, plain_client
 from tests.support.tools import require
 from tests.support.until import until
-from turret.service.http.guard import FRAMING_BYTES
 
 JSON = {"Content-Type": "application/json"}
 HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -26,14 +24,6 @@ BATCHES = 'turret_requests_total{route="/v1/recommend/batch"'
 BODY = json.dumps({"history": [101], "k": 3}).encode()
 # More than a connection takes in the second that a refused client has.
 MOST_SENT = 50_000_000_000
-
-
-@pytest.fixture(scope="module")
-def service(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """One service for all tests that change nothing."""
-    service = Process(shutil.copytree(published, tmp_path_factory.mktemp("shared") / "bundles"))
-    yield service
-    service.close()
 
 
 def chunk(content: bytes) -> bytes:
@@ -122,13 +112,6 @@ def refuses_bombs(service: Process) -> None:
     assert answer.json()["error"]["field"] == "Content-Encoding"
 
 
-@pytest.mark.process
-@pytest.mark.fault(19, 20)
-def test_bombs_are_refused(service: Process) -> None:
-    refuses_bombs(service)
-    assert answered(service)
-
-
 def send_trailers(service: Process, line: bytes) -> int:
     """Send trailers without end until the service ends the connection; gives how many bytes were sent."""
     sent = 0
@@ -141,16 +124,8 @@ def send_trailers(service: Process, line: bytes) -> int:
     return sent
 
 
-@pytest.mark.process
-@pytest.mark.fault(35)
-@pytest.mark.parametrize("line", [b"X: y\r\n" * 10_000, b"x" * 60_000], ids=["lines", "one line"])
-def test_trailers_without_end_are_refused_while_they_arrive(service: Process, line: bytes) -> None:
-    assert FRAMING_BYTES < send_trailers(service, line) < MOST_SENT
-    assert answered(service)
-
-
 @pytest.mark.nightly
-@pytest.mark.fault(18, 19, 35)
+@pytest.mark.fault(18, 19, 20, 35)
 def test_the_memory_of_a_worker_stays_whatever_is_sent(start: Start) -> None:
     """A body has a megabyte at most; the bombs have 350."""
     service = start()

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.support.members import route_in
-from tests.support.service_app import ids, post_events, recommended
+from tests.support.service_app import recommended
 from tests.support.until import until
 from turret.service.errors import HistoryUnavailableError
 from turret.service.http.app import create_app
@@ -78,12 +78,6 @@ def test_without_the_store_recommendations_go_on_and_no_event_is_acknowledged(
         assert int(answer.headers["retry-after"]) > 0
         assert answer.json()["error"]["field"] == "store"
         assert "turret_events_stored_total 0.0" in client.get("/metrics").text
-
-
-def test_only_the_newest_stored_events_are_read(settings: Settings) -> None:
-    with TestClient(create_app(settings.model_copy(update={"stored_history_limit": 2}))) as client:
-        post_events(client, *({"event_id": n, "user_id": 7, "item_id": 101 + n, "time": n} for n in range(3)))
-        assert ids(recommended(client, user_id=7)) == ids(recommended(client, history=[102, 103]))
 
 
 def test_changes_beside_a_version_are_read_before_the_first_request(settings: Settings) -> None:

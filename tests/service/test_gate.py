@@ -12,7 +12,6 @@ from turret.service.versions import gate
 from turret.service.versions.gate import (
     GateRequest,
     checked_versions,
-    crashed,
     mean_overlap,
     read_report,
     run_gate,
@@ -149,12 +148,6 @@ def test_too_little_in_common_is_refused_but_can_be_forced(root: Path) -> None:
     assert forced.failed
     for live in (None, "v1"):  # nothing to be compared with
         assert run_gate(GateRequest(root=root, version="v1", live=live, overlap_minimum=1.0)).passed
-
-
-def test_a_check_that_did_not_live_to_tell_is_a_refusal(root: Path) -> None:
-    report = crashed(GateRequest(root=root, version="v2"), "by SIGKILL")
-    assert (report.passed, report.reason) == (False, "crashed")
-    assert read_report(root, "v2") == report
 
 
 @pytest.mark.fault(51)

@@ -154,11 +154,6 @@ def test_the_outcome_of_a_check_that_was_given_up_passes_for_no_other(
     asyncio.run(work())
 
 
-def test_what_a_library_prints_is_no_outcome(instead: Instead, bundles: Path) -> None:
-    instead("print('{}', flush=True)\nos.write(1, b'noise')")
-    assert passed(bundles).passed
-
-
 @pytest.fixture
 def access() -> Iterator[Access]:
     """An access to an engine, with credentials."""

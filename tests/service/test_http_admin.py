@@ -4,13 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import contents
-from tests.support.bundle_damage import rewrite
 from tests.support.service_app import ADMIN, activate, client_of, ids, post_events, recommended
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
@@ -35,20 +32,6 @@ def message(answer: Any, status: int) -> str:
     assert answer.status_code == status, answer.text
     words: str = answer.json()["error"]["message"]
     return words
-
-
-def damage(path: Path) -> None:
-    path.chmod(0o644)
-    path.write_bytes(path.read_bytes()[:-4])
-
-
-def failing(tower: bytes) -> bytes:
-    """Let a tower sum over an axis that its history doesn't have."""
-    model = onnx.load_from_string(tower)
-    axis = next(tensor for tensor in model.graph.initializer if tensor.name == "axis1")
-    axis.CopyFrom(onnx.numpy_helper.from_array(np.array([7], np.int64), "axis1"))
-    serialised: bytes = model.SerializeToString()
-    return serialised
 
 
 # ---- Versions
@@ -104,20 +87,6 @@ def test_another_version_answers_after_its_activation(fresh_client: TestClient, 
     assert current(versions) == "v2"
     assert 'turret_live_version{version="v2"} 1.0' in fresh_client.get("/metrics").text
     assert fresh_client.get("/readyz").json()["version"] == "v2"
-
-
-@pytest.mark.parametrize("name", ["item_vectors.npy", "user_tower.onnx"])
-def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
-    fresh_client: TestClient, versions: Path, name: str
-) -> None:
-    """The tower has a checksum of the manifest's own making, and fails when it is run."""
-    if name == "item_vectors.npy":
-        damage(versions / "v2" / name)
-    else:
-        rewrite(versions / "v2", name, failing((versions / "v2" / name).read_bytes()))
-    assert name in message(activate(fresh_client, "v2"), 409)
-    assert recommended(fresh_client)["version"] == current(versions) == "v1"
-    assert 'turret_activations_total{outcome="refused"} 1.0' in fresh_client.get("/metrics").text
 
 
 @pytest.mark.fault(16)

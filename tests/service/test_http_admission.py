@@ -58,14 +58,6 @@ async def test_probes_have_no_lane() -> None:
         assert not server.refused
 
 
-@in_virtual_time
-async def test_a_request_that_fails_gives_its_place_back() -> None:
-    async with running(limit=1) as server:
-        (answer,) = await server.ask(GET.replace(b"/recommend", b"/recommend?fail"))
-        assert answer[0] == 500
-        assert server.places == 0
-
-
 @pytest.mark.fault(36)
 @in_virtual_time
 async def test_bodies_that_do_not_come_take_no_place_from_those_that_do() -> None:
@@ -164,13 +156,6 @@ async def test_bodies_of_all_connections_together_are_bounded_and_the_oldest_giv
         served(await third.answer())
         refused(await second.answer(), 503, "body")
         assert server.refused == {"overload": 2}
-
-
-@in_virtual_time
-async def test_a_body_that_alone_is_more_than_all_may_be_is_refused() -> None:
-    async with running(held=50_000) as server:
-        client = await server.connect(sized(900_000) + b"x" * 200_000)
-        refused(await client.answer(), 503, "body")
 
 
 @pytest.mark.fault(41)

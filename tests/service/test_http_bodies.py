@@ -26,6 +26,7 @@ NO_JSON = [
 ]
 
 
+@pytest.mark.fault(19)
 @pytest.mark.parametrize("body", NO_JSON, ids=range(len(NO_JSON)))
 def test_invalid_json_is_refused(client: TestClient, body: bytes) -> None:
     answer = client.post("/v1/recommend", content=body)

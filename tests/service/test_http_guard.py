@@ -8,7 +8,7 @@ import pytest
 from tests.service.small_server import GET, POST, Client, refused, running, served
 from tests.support.until import eventually
 from tests.support.virtual_time import in_virtual_time
-from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES, LINGER_BYTES
+from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES
 
 BODY = b"0123456789"
 CHUNKED = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -21,18 +21,6 @@ async def ended(client: Client) -> bool:
         return await client.reader.read() == b""
     except ConnectionError:
         return True
-
-
-@in_virtual_time
-async def test_valid_requests_are_answered_on_one_connection() -> None:
-    async with running() as server:
-        assert await server.statuses(GET + POST + BODY + GET) == [200] * 3
-        large = b"x" * 5 * HEAD_BYTES
-        assert await server.statuses(POST.replace(b"10\r\n", b"%d\r\n" % len(large)) + large) == [200]
-        client = await server.connect(POST[:20])  # a small head whose end comes with much of a large body
-        await asyncio.sleep(0.1)
-        client.send(POST[20:].replace(b"10\r\n", b"%d\r\n" % len(large)) + large)
-        served(await client.answer())
 
 
 @pytest.mark.parametrize(
@@ -63,17 +51,6 @@ async def test_a_head_that_can_not_be_read_is_refused_and_its_connection_closed(
         assert await ended(client)
         assert server.app.began == 0
         assert server.refused["size"] == (status == 431)
-
-
-@in_virtual_time
-async def test_a_head_behind_another_request_has_a_limit_too() -> None:
-    begin = b"GET / HTTP/1.1\r\nX: "
-    async with running() as server:
-        for end in (b"x" * (HEAD_BYTES * 3) + b"\r\n\r\n", b"x" * 60_000):
-            client = await server.connect(GET + begin + end)
-            served(await client.answer())
-            refused(await client.answer(), 431, "headers")
-            assert await ended(client)
 
 
 @pytest.mark.fault(18)
@@ -185,33 +162,6 @@ async def test_the_rest_of_a_body_that_is_not_waited_for_is_bounded() -> None:
 
 
 @in_virtual_time
-async def test_little_is_ignored_behind_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turret.service.http.guard.LINGER_SECONDS", 1e6)
-    async with running() as server:
-        client = await server.connect(b"nonsense\r\n\r\n")
-        refused(await client.answer(), 400, "request")
-
-        async def go_on() -> None:
-            for _ in range(50):
-                client.send(b"x" * LINGER_BYTES)
-                await client.drain()
-
-        with pytest.raises(ConnectionError):
-            await go_on()
-
-
-@pytest.mark.fault(36)
-@in_virtual_time
-async def test_nothing_of_a_body_is_kept_that_is_not_waited_for() -> None:
-    """As thousands of clients without a key may have sent much of theirs."""
-    async with running() as server:
-        client = await server.connect(CLOSED.replace(b"10\r\n", b"65000\r\n") + b"x" * 64_000)
-        await client.answer()
-        (connection,) = server.server.server_state.connections
-        assert not connection.cycle.body  # type: ignore[union-attr]  # other protocols have none
-
-
-@in_virtual_time
 async def test_a_client_that_waits_for_a_100_and_is_refused_is_cut_off() -> None:
     """It may send its body or its next request, which would be taken for the body."""
     async with running() as server:
@@ -272,13 +222,6 @@ async def test_a_head_that_has_begun_is_waited_for_while_the_server_drains() -> 
         client.send(GET[20:])
         served(await client.answer())
         assert await ended(client)
-
-
-@in_virtual_time
-async def test_a_server_without_connections_stops_at_once() -> None:
-    async with running():
-        pass
-    assert asyncio.get_running_loop().time() < 0.5
 
 
 def test_the_guard_can_be_switched_off(client: Any) -> None:

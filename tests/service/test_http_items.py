@@ -234,13 +234,6 @@ def test_a_fresh_item_counts_in_a_history(shop: TestClient, put: Put) -> None:
     assert 900 not in asked(shop, 101, exclude=[900], k=60)
 
 
-def test_similar_works_from_it_and_to_it(shop: TestClient, put: Put) -> None:
-    put()
-    assert similar(shop, 900, k=1) == [100]
-    assert similar(shop, 100, k=1) == [900]
-    assert len(similar(shop, 900, k=100)) == 60
-
-
 def test_a_known_item_gets_other_fields_and_keeps_its_vector(shop: TestClient) -> None:
     before, shown = asked(shop, 101, k=60), state(shop, 100)
     away = {"features": placed(-HERE), "fields": {"title": "Renamed"}}
@@ -410,18 +403,6 @@ def test_an_item_that_could_not_be_kept_is_not_served(
     for answer in (put(), shop.delete("/v1/items/100"), shop.patch("/v1/items/100", json=part)):
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
     assert asked(shop, k=100) == list(range(100, 160))
-
-
-def test_a_page_goes_on_into_fresh_items(shop: TestClient, put: Put) -> None:
-    for number in range(3):
-        put(900 + number, features=placed(np.roll(HERE, number)))
-    page = recommended(shop, history=[105], k=7)
-    found = ids(page)
-    while "cursor" in page:
-        page = recommended(shop, history=[105], k=7, cursor=page["cursor"])
-        found += ids(page)
-        assert len(found) <= 62
-    assert found == asked(shop, 105, k=62)
 
 
 def test_filters_read_the_fields_of_fresh_items_and_replaced_ones(shop: TestClient, put: Put) -> None:

@@ -6,19 +6,13 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.conftest import contents
 from tests.support.service_app import ids, post_events, recommended, serving
-from tests.support.service_calls import damage
-from turret.service.components import WorkerContext
 from turret.service.errors import ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
 from turret.service.stores.contract import CHANGES_PAGE, Changes, NewChange, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.versions.folder import record_of
-from turret.tower.bundle.publish import publish
-from turret.tower.format.manifest import manifest_digest
 
 
 def test_probes_and_metrics_answer(client: TestClient) -> None:
@@ -102,25 +96,3 @@ def test_a_worker_is_not_ready_while_one_of_its_background_tasks_is_down(setting
         refused = client.get("/readyz")
         assert refused.status_code == 503
         assert "started again: items of another shop" in refused.json()["error"]["message"]
-
-
-def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_version(
-    settings: Settings,
-) -> None:
-    """Running workers and other replicas keep the live version, and nothing is logged as an activation."""
-    publish(settings.bundles, contents("v2", ids=range(200, 230), seed=1))
-    record = record_of(settings.bundles)
-    line = record.live.model_copy(
-        update={"version": "v2", "manifest": manifest_digest(settings.bundles / "v2")}
-    )
-    damage(settings.bundles, "v2")
-    app = create_app(settings, WorkerContext(record=record.activated(line)))
-    client, holder = TestClient(app), app.state.components.model_holder
-    assert recommended(client)["version"] == "v1"
-    assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
-    holder.others_serve = True
-    assert client.post("/v1/recommend", json={}).status_code == 503
-    refused = client.get("/readyz")
-    assert refused.status_code == 503
-    assert "can't open the live version and would answer with v1" in refused.json()["error"]["message"]
-    assert holder.record.live.version == "v2"

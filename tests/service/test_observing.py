@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -425,29 +424,3 @@ def test_a_span_joins_the_trace_of_its_caller_who_decides_on_it() -> None:
     assert traced(1.0, traceparent=f"00-{TRACE}-{CALLER}-00") == ()
     *_, request = traced(1.0, traceparent="nonsense")
     assert request.parent is None
-
-
-@pytest.mark.fault(32)
-def test_a_collector_that_does_not_take_spans_delays_no_request() -> None:
-    """It never answers, until told to."""
-    require("otel")
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-
-    from turret.service.observing.traces import Traces
-
-    released = threading.Event()
-
-    class Collector(SpanExporter):
-        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-            released.wait(60)
-            return SpanExportResult.SUCCESS
-
-        def shutdown(self) -> None: ...
-
-    traces = Traces(1.0, Collector())
-    client = around(traces)
-    for _ in range(300):
-        assert client.post("/v1/recommend").status_code == 200
-    released.set()
-    traces.close(seconds=60)

@@ -101,25 +101,6 @@ def test_another_index_absorbs_nothing(bundle: Bundle) -> None:
     assert shown(overlay_of(later, put(1, "105", time=first)))[1] == {5: b'{"a":1}'}
 
 
-def test_a_withdrawal_holds_for_every_later_bundle(bundle: Bundle) -> None:
-    """Also of an item that was fresh when it was withdrawn, until it is put again."""
-    fresh = overlay_of(bundle, withdrawn(1, "105", time=0), withdrawn(2, "900", time=0))
-    assert shown(fresh) == ([], {}, [5], {"900"})
-    assert fresh.served is not None
-    assert np.flatnonzero(~fresh.served.mask).tolist() == [5]
-    again = (put(3, "105", time=exported_at(bundle) - 1), put(4, "900"))
-    assert shown(apply_changes(fresh, bundle, Changes(4, again))) == ([900], {}, [], set())
-
-
-def test_what_is_put_again_moves_behind_the_others_and_is_there_once(bundle: Bundle) -> None:
-    first = overlay_of(bundle, *(put(n, f"{900 + n}", n) for n in (1, 2, 3)))
-    more = Changes(6, (put(4, "901", 7), withdrawn(5, "902"), put(6, "105")))
-    second = apply_changes(first, bundle, more)
-    assert shown(second) == ([903, 901], {5: b'{"a":1}'}, [], {"902"})
-    assert np.array_equal(second.vectors[list(second.positions.values())].round(5), np.eye(8)[[3, 7]])
-    assert shown(first)[0] == [901, 902, 903], "what a request holds stays as it is"
-
-
 def test_step_by_step_is_all_at_once(bundle: Bundle) -> None:
     """Every process ends with the same rows, however it came there."""
     generator = np.random.default_rng(5)
@@ -339,39 +320,6 @@ async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
 
 
 @in_virtual_time
-async def test_damage_that_no_check_expects_ends_no_answer(
-    bundle: Bundle, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Damaged(SqliteItems):
-        async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
-            return Changes(1, [cast(Change, None)])
-
-    overlay = ItemOverlayCache(Damaged())
-    found, missing = await overlay.for_answer(bundle)
-    assert (len(found), missing, overlay.was_read) == (0, ("items",), False)
-    assert "the item store can't be read" in caplog.text
-
-
-@in_virtual_time
-async def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bundle) -> None:
-    """Both wait for an earlier read; when the first fails, the second one's number has been tried too."""
-    store = Watched()
-    overlay = ItemOverlayCache(store, seconds=2)
-    await overlay.of(bundle)
-    store.seconds = 1
-    polling = asyncio.create_task(overlay.poll())
-    await asyncio.sleep(0)
-    number = await put_fresh(store, "900")
-    store.failing = (3,)
-    calls = (overlay.changed(bundle, number) for _ in range(2))
-    tried, waiting = await asyncio.gather(*calls, return_exceptions=True)
-    await polling
-    assert isinstance(tried, ItemsUnavailableError)
-    assert isinstance(waiting, FreshItems)
-    assert len(waiting) == 1
-
-
-@in_virtual_time
 async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
     """Requests use the previous overlay and say so; the read continues."""
     store, number = Watched(), ItemsNumber()
@@ -391,19 +339,6 @@ async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle
     store.seconds = 0
     await overlay.poll()
     assert (await overlay.for_answer(bundle))[1] == ()
-
-
-@in_virtual_time
-async def test_a_request_does_not_wait_for_a_read_that_began_before_the_last_change(bundle: Bundle) -> None:
-    store, number = Watched(), ItemsNumber()
-    overlay = ItemOverlayCache(store, number, seconds=5, patience=9)
-    store.seconds = 1
-    reading = asyncio.create_task(overlay.for_answer(bundle))
-    await asyncio.sleep(0.5)
-    number.raise_to(await put_fresh(store, "900"))
-    fresh, missing = await overlay.for_answer(bundle)
-    assert (len(fresh), missing) == (1, ())
-    await reading
 
 
 @in_virtual_time

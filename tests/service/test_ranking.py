@@ -25,7 +25,7 @@ from turret.service.ranking.selecting import POOL, POOL_PER_ITEM, Ranked, select
 from turret.service.schemas.fields import Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
-from turret.service.stores.contract import Event, History
+from turret.service.stores.contract import Event
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
@@ -34,10 +34,6 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import EngineError
 from turret.tower.retrieval import Ranking, Retriever
-
-NOW = 1_700_000_000_000
-STORED = History(["a", "b"], [NOW - 10, NOW + 120_000])  # the second by a clock that is ahead
-
 
 # --- The query
 
@@ -329,17 +325,3 @@ def test_who_has_given_up_is_not_answered(live: LoadedModel, sizes: list[int]) -
     assert isinstance(found[1], asyncio.CancelledError)
     assert orjson.dumps(found[3][0]) == orjson.dumps(found[0][0])
     assert sum(sizes) == 3
-
-
-def test_versions_do_not_share_a_turn(published: Path, live: LoadedModel, sizes: list[int]) -> None:
-    other = open_live(published, "v1")
-    other.latency.add(1e-4)
-
-    async def ask() -> None:
-        batcher = MicroBatcher(lambda *_: None)
-        beside = {id(one): nothing_beside(one) for one in (live, other)}
-        models = (live, other, live, other, live)
-        await asyncio.gather(*(batcher.answer(one, beside[id(one)], asked(101)) for one in models))
-
-    asyncio.run(ask())
-    assert sizes == [3, 2]

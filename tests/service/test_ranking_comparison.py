@@ -1,10 +1,9 @@
 """A version beside the live one: both answers to a request, their overlap, and what the calls answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,23 +12,17 @@ from tests.support.virtual_time import run
 from turret.service.errors import (
     ConflictError,
     HistoryUnavailableError,
-    NotReadyError,
 )
 from turret.service.overlay.fresh import empty_overlay
-from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.comparison import (
-    Comparison,
     Side,
     measure_overlap,
     recorded_queries,
     stored_queries,
 )
-from turret.service.ranking.query import Query, QueryReader, make_query
+from turret.service.ranking.query import Query, make_query
 from turret.service.schemas.requests import RecommendRequest
-from turret.service.settings import Settings
 from turret.service.stores.contract import Event, History
-from turret.service.stores.guarded import Breaker
-from turret.service.stores.registry import open_stores
 from turret.service.versions.gate import overlap_between
 from turret.service.versions.loaded_model import open_live
 from turret.tower.bundle.publish import BundleContents, publish
@@ -143,39 +136,3 @@ def test_a_scan_is_bounded_in_users_and_in_time() -> None:
 
 
 # --- The candidate
-
-
-class Core:
-    """The parts of the holder and the activator that a comparison uses, of a worker that opens nothing."""
-
-    def __init__(self, root: Path) -> None:
-        self.live = open_live(root, "v1")
-        self.version = "v1"
-        self.error: Exception | None = None
-        self.traffic = SimpleNamespace(routes=SimpleNamespace(candidate=None), candidate=None)
-
-    async def compare(self, version: str | None) -> None:
-        if self.error is not None:
-            raise self.error
-
-
-@pytest.fixture
-def core(bundles: Path) -> Core:
-    return Core(bundles)
-
-
-@pytest.fixture
-def comparison(core: Any, bundles: Path) -> Iterator[Comparison]:
-    settings = Settings.model_validate({"bundles": bundles, "store": "memory://"})
-    stores = open_stores(settings)
-    histories, overlay = Breaker(stores.histories), ItemOverlayCache(stores.items)
-    queries = QueryReader(histories, overlay, settings)
-    made = Comparison(core, core, overlay, queries, histories)
-    yield made
-    asyncio.run(made.close())
-    asyncio.run(stores.close())
-
-
-def test_a_worker_that_has_not_opened_it_in_time_says_so(comparison: Comparison) -> None:
-    with pytest.raises(NotReadyError, match="has not opened version v2 yet"):
-        run(comparison.recommend(RecommendRequest(history=[120], k=5), "v2"))

@@ -1,8 +1,6 @@
 """The search in the catalog, and what the page is told of its fields: titles, pictures, values, groups."""
 
 import asyncio
-import gc
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -113,21 +111,6 @@ def test_items_that_were_added_are_found_first(bundle: Bundle) -> None:
     ]
 
 
-def test_the_texts_of_a_version_go_with_it(tmp_path: Path) -> None:
-    publish(tmp_path, movies())
-    searching = CatalogSearch()
-
-    async def search() -> weakref.ref[Bundle]:
-        opened = Bundle.open(tmp_path / "v1")
-        assert (await searching.page(opened, overlay(opened), "star", 0, 9))[0] == [0, 2, 3]
-        return weakref.ref(opened)
-
-    version = asyncio.run(search())
-    asyncio.run(searching.close())
-    gc.collect()
-    assert version() is None
-
-
 @pytest.mark.parametrize(
     ("title", "queries"),
     [
@@ -146,23 +129,6 @@ def test_the_texts_of_a_version_go_with_it(tmp_path: Path) -> None:
 def test_case_accents_and_punctuation_do_not_matter(bundle: Bundle, title: str, queries: list[str]) -> None:
     fresh = overlay(bundle, replaced=ChangedFields().changed({3: orjson.dumps({"title": title})}))
     assert all(3 in find(bundle, query, fresh) for query in queries)
-
-
-def test_words_are_found_by_their_beginnings_as_by_a_plain_loop(bundle: Bundle) -> None:
-    random = np.random.default_rng(0)
-    titles = [
-        ["".join(random.choice(list("abc東"), 4)) for _ in range(random.integers(4))] for _ in range(300)
-    ]
-    fields = (orjson.dumps({"title": " ".join(title)}) for title in titles)
-    fresh = added(bundle, {str(1000 + number): title for number, title in enumerate(fields)})
-    for part in ("a", "ab", "bca", "cccc", "東", "b 東"):
-        found = {row - fresh.first_row for row in page(bundle, part, fresh, limit=300)[0]}
-        wanted = {
-            number
-            for number, title in enumerate(titles)
-            if all(any(word.startswith(each) for word in title) for each in part.split())
-        }
-        assert {number for number in found if number >= 0} == wanted
 
 
 # ---- Fields

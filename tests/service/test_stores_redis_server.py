@@ -122,23 +122,6 @@ def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server: Redi
 
 
 @nightly
-def test_a_server_that_wants_a_password(own: RedisServer) -> None:
-    async def denied(store: RedisHistory) -> None:
-        words = await refused(store.append([EVENT]))
-        assert "a-guess" not in words
-        assert "unavailable" in words
-
-    async def admitted(store: RedisHistory) -> None:
-        assert await store.append([EVENT]) == 1
-
-    own.ask("CONFIG", "SET", "requirepass", "s%e@cret")
-    place = own.address.removeprefix("redis://")
-    work_with(own.address, denied)
-    work_with(f"redis://:a-guess@{place}", denied)
-    work_with(f"redis://default:s%25e%40cret@{place}", admitted)
-
-
-@nightly
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -200,52 +183,6 @@ def test_a_server_with_tls_has_to_have_a_known_certificate(
             ping("127.0.0.1")
 
 
-@nightly
-def test_calls_share_their_connections_and_one_whose_caller_went_away_is_not_used_again(
-    own: RedisServer,
-) -> None:
-    """The reply to the old question is still under way on it."""
-
-    async def work() -> None:
-        connections = RedisClient(read_address(own.address), 3, 5.0)
-        answers = await asyncio.gather(*(connections.execute([["ECHO", f"{n}"]]) for n in range(60)))
-        assert answers == [[f"{n}".encode()] for n in range(60)]
-        assert 2 <= int(own.ask("INFO", "clients")["connected_clients"]) <= 4  # one of them asks how many
-        await connections.close()
-        connections = RedisClient(read_address(own.address), 1, 5.0)
-        await connections.execute([["PING"]])
-        with own.paused():
-            call = asyncio.ensure_future(connections.execute([["ECHO", "old"]]))
-            for _ in range(20):
-                await asyncio.sleep(0)
-            call.cancel()
-            await asyncio.gather(call, return_exceptions=True)
-        for number in range(5):
-            assert await connections.execute([["ECHO", f"{number}"]]) == [f"{number}".encode()]
-        await connections.close()
-
-    asyncio.run(work())
-
-
-@nightly
-def test_a_random_user_is_looked_for_at_a_bounded_cost_however_much_else_there_is(
-    server: RedisServer,
-) -> None:
-    """A scan of all keys would take longer than there is time, and open the circuit of all reads."""
-
-    async def work(store: RedisHistory) -> None:
-        server.ask("DEBUG", "POPULATE", 300_000)
-        server.ask("CONFIG", "RESETSTAT")
-        await store.append([EVENT])
-        assert await store.random_user() in ("u", None)
-        assert server.ask("INFO", "commandstats")["cmdstat_scan"]["calls"] <= 4
-        server.ask("FLUSHALL")
-        await store.append([EVENT])
-        assert await store.random_user() == "u"
-
-    work_with(server.address, work, seconds=5.0)
-
-
 # Keys with foreign data
 
 
@@ -265,28 +202,6 @@ def test_foreign_data_is_no_history(server: RedisServer, foreign: tuple[str, ...
             with pytest.raises(HistoryDamagedError, match="is no history; delete it"):
                 await call
         assert await store.recent(["v"], 5) == {"v": History([1], [0])}
-
-    work_with(server.address, work)
-
-
-@nightly
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        ("SET", "turret:user{:v}", "x"),
-        ("SET", "turret:ids{:v}", "x"),
-        ("RPUSH", "turret:ids{:v}", "x"),
-    ],
-)
-def test_nothing_of_a_call_is_stored_where_one_of_its_keys_is_foreign(
-    server: RedisServer, foreign: tuple[str, ...]
-) -> None:
-    async def work(store: RedisHistory) -> None:
-        server.ask(*foreign)
-        await refused(store.append([EVENT, Event("f", "v", 1, 1)]))
-        assert server.ask("DBSIZE") == 1
-        server.ask("UNLINK", foreign[1])
-        assert await store.append([EVENT, Event("f", "v", 1, 1)]) == 2
 
     work_with(server.address, work)
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.support.until import PATIENCE
-from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import (
     HistoryUnavailableError,
     ReplicasUnavailableError,
@@ -181,13 +180,6 @@ def test_a_file_that_was_replaced_is_not_written(store: SqliteHistory, path: Pat
     assert asyncio.run(store.recent(["u"], 1)) == {"u": History([1], [0])}
 
 
-def test_no_more_than_so_many_are_counted(store: SqliteHistory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(histories, "COUNT_LIMIT", 5)
-    asyncio.run(store.append([EVENT._replace(event_id=f"{n}") for n in range(9)]))
-    assert asyncio.run(store.events("u", 1))[0] == 5
-    assert asyncio.run(store.forget("u")) == 9
-
-
 def test_what_a_failed_deletion_left_is_deleted_by_the_next(
     store: SqliteHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,17 +298,6 @@ def test_calls_that_arrive_during_a_write_are_the_next_group(path: Path) -> None
 
     assert asyncio.run(work()) == [1, 2, 3, 7]
     assert store.sizes == [2, 3, 1]
-
-
-@in_virtual_time
-async def test_nobody_waits_for_ever_when_the_writing_ends(path: Path) -> None:
-    """As where a thread can't be had any more, while a service ends."""
-    store = SqliteHistory(path)
-    await store.close()
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="shutdown"):
-            async with asyncio.timeout(PATIENCE):
-                await store.append([EVENT])
 
 
 # The record of members on one machine

@@ -158,22 +158,5 @@ def peaked(size: int = 4000, products: int = 100, dimension: int = 8) -> bytes:
     return _when_asked(model, nodes)
 
 
-def slow(products: int = 40, width: int = 512, dimension: int = 8) -> bytes:
-    """Multiplies matrices whose numbers depend on the history; tiny ones take 200 times as long."""
-    model = honest(dimension)
-    matrix = np.random.default_rng(0).standard_normal((width, width)).astype(np.float32) / width
-    _add_constants(model, matrix=matrix, axes=np.array([0, 1], np.int64))
-    nodes = [
-        helper.make_node("ReduceSum", ["mean", "axes"], ["scale"], keepdims=1),
-        helper.make_node("Mul", ["matrix", "scale"], ["product0"]),
-        *(
-            helper.make_node("MatMul", [f"product{place}", "matrix"], [f"product{place + 1}"])
-            for place in range(products)
-        ),
-        helper.make_node("ReduceSum", [f"product{products}", "axes"], ["secret"], keepdims=1),
-    ]
-    return _when_asked(model, nodes)
-
-
 def _add_constants(model: ModelProto, **constants: NDArray[Any]) -> None:
     model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())

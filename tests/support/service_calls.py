@@ -1,6 +1,7 @@
 """Calls to a running service, its workers, and traffic in the background."""
 
 import os
+import signal
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from tests.support.service_process import Process, plain_client
+from tests.support.until import until
 
 
 def address(service: Process) -> tuple[str, int]:
@@ -138,12 +140,17 @@ def listeners(service: Process) -> int:
     return sum(line[1].endswith(port) and line[3] == "0A" for line in lines)
 
 
-def resident(pid: int, field: str = "Rss") -> int:
-    """Bytes of a process: `Rss`, `Private_Dirty`, or `Pss`, where a page of n processes counts as an nth."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(f"{pid} has no {field}")
+def kill_workers(service: Process, *victims: int) -> None:
+    """Kill workers (all of them), and wait until others listen in their places."""
+    before = children(service.process.pid)
+    for pid in victims or before:
+        os.kill(pid, signal.SIGKILL)
+
+    def are_replaced() -> bool:
+        found = children(service.process.pid)
+        return len(found) == len(before) == listeners(service) and not {*found} & {*(victims or before)}
+
+    until(are_replaced, "other workers listen")
 
 
 def peak(pid: int) -> int:

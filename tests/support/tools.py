@@ -55,10 +55,6 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "npm": (lambda: _program("npm"), "apt-get install npm"),
     "java": (lambda: _program("java"), "apt-get install openjdk-17-jre-headless"),
     "openssl": (lambda: _program("openssl"), "apt-get install openssl"),
-    "faketime": (
-        lambda: any(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")),
-        "apt-get install faketime",
-    ),
     "root": (lambda: os.geteuid() == 0, "run the tests as root"),
     "shellcheck": (lambda: _of_environment("shellcheck"), "make setup"),
     "hadolint": (lambda: _of_environment("hadolint"), "make setup"),

@@ -124,6 +124,7 @@ def test_what_is_more_than_a_tower_is_refused(change: Change, words: str) -> Non
     assert words in str(caught.value)
 
 
+@pytest.mark.fault(48)
 @pytest.mark.parametrize("tower", [thief("pyproject.toml", 8), looping(), growing(), dividing(), peaked()])
 def test_towers_that_do_something_else_when_they_are_asked_are_refused(tower: bytes) -> None:
     with pytest.raises(BundleError):
