@@ -5,7 +5,7 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,6 @@ from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.keys.keys import (
     Key,
     add_key,
-    admin_record,
     digest_of,
     find_key,
     new_key,
@@ -89,12 +88,6 @@ def test_an_expired_key_is_nobodys() -> None:
     records = [record("shop", key, ["read"], expires="2027-01-15T08:00:00Z")]
     assert found_in(records, bearer(key), NOW - 0.5) is not None
     assert found_in(records, bearer(key), NOW) is None
-
-
-def test_a_key_without_a_name_is_the_admin_key() -> None:
-    found = found_in([admin_record(ADMIN_KEY)], bearer(ADMIN_KEY))
-    assert found is not None
-    assert found.scopes == ("admin",)
 
 
 @pytest.mark.parametrize(
@@ -188,12 +181,6 @@ def test_a_key_is_printed_alone_and_only_once(path: Path) -> None:
     assert key not in path.read_text() + listed
 
 
-def test_the_file_is_the_services_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TURRET_KEYS", str(path))
-    keys("new", "shop", "--scope", "read")
-    assert path.exists()
-
-
 # ---- The keys of a running service
 
 
@@ -249,37 +236,38 @@ def test_without_a_file_it_is_open_says_so_once_and_knows_the_admin_key(watched:
     assert "turret keys new" in said
 
 
-def test_a_new_key_counts_and_a_revoked_one_does_not_after_the_next_check(watched: Watched) -> None:
-    first = watched.add("first")
+def test_keys_come_and_go_with_the_next_check_and_none_opens_a_service_that_had_some(
+    watched: Watched,
+) -> None:
     keys = watched.ring()
+    assert keys.is_open
+    first, second = watched.add("first"), watched.add("second")
+    keys.load()
     assert not keys.is_open
-    second = watched.add("second")
-    remove_key(watched.path, "first")
     assert keys.find(first)
+    remove_key(watched.path, "first")
     keys.load()
-    assert keys.find(second)
     assert not keys.find(first)
-    assert not watched.warnings
+    assert keys.find(second)
+    remove_key(watched.path, "second")
+    for ring in (keys, watched.ring()):
+        ring.load()
+        assert not ring.is_open
+        assert not ring.find(second)
 
 
-def test_the_doors_close_when_a_file_appears(watched: Watched) -> None:
-    keys = watched.ring()
-    key = watched.add("shop")
-    keys.load()
-    assert keys.find(key)
-    assert not keys.is_open
-    watched.path.unlink()
-    keys.load()
-    assert keys.find(key)
-    assert not keys.is_open
-
-
-def test_revoking_the_last_key_opens_nothing(watched: Watched) -> None:
-    key = watched.add("shop")
-    remove_key(watched.path, "shop")
-    keys = watched.ring()
-    assert not keys.is_open
-    assert not keys.find(key)
+@pytest.mark.parametrize(
+    "make", [None, lambda path: path.symlink_to("nothing"), os.mkfifo, Path.mkdir], ids=str
+)
+def test_only_the_lack_of_the_file_itself_starts_open(
+    path: Path, make: Callable[[Path], None] | None
+) -> None:
+    """And not even that where keys are required."""
+    if make is not None:
+        make(path)
+    words = r"keys\.json can't be read: .*; (put|restore|make)" if make else "turret keys new"
+    with pytest.raises(ServiceError, match=words):
+        Keyring(path, ADMIN_KEY, required=make is None)
 
 
 @pytest.mark.parametrize("damage", ["text", "length", "gone"])
@@ -307,33 +295,6 @@ def test_a_damaged_file_keeps_what_was_read_and_is_complained_of_once(watched: W
     assert not keys.find(key)
 
 
-def test_required_keys_must_be_there(path: Path) -> None:
-    with pytest.raises(ServiceError, match="turret keys new"):
-        Keyring(path, ADMIN_KEY, required=True)
-
-
-@pytest.mark.parametrize(
-    "kind", ["link to nothing", "link to itself", "folder is a file", "no folder", "pipe", "folder"]
-)
-def test_only_the_lack_of_the_file_itself_starts_open(watched: Watched, kind: str) -> None:
-    path = watched.path
-    if kind == "link to nothing":
-        path.symlink_to("nothing")
-    elif kind == "link to itself":
-        path.symlink_to(path)
-    elif kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "no folder":
-        watched.path = path.parent / "none" / "keys.json"
-    else:
-        path.write_text("{}")
-        watched.path = path / "keys.json"
-    with pytest.raises(ServiceError, match=r"keys\.json can't be read: .*; (put|restore|make)"):
-        watched.ring()
-
-
 @pytest.mark.fault(44)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES, errno.ENOMEM])
 def test_a_read_that_failed_is_tried_again_and_said_once(watched: Watched, code: int) -> None:
@@ -353,8 +314,11 @@ def test_a_read_that_failed_is_tried_again_and_said_once(watched: Watched, code:
 
 
 def test_an_open_service_closes_when_a_file_is_there_that_it_can_not_read(watched: Watched) -> None:
-    """As when the operator made the first key as another user."""
+    """As when the operator made the first key as another user. A lack of descriptors closes nothing."""
     keys = watched.ring()
+    with failing("read", errno.EMFILE):
+        keys.load()
+    assert keys.is_open
     key = watched.add("shop")
     with failing("read", errno.EACCES):
         keys.load()
@@ -363,14 +327,6 @@ def test_an_open_service_closes_when_a_file_is_there_that_it_can_not_read(watche
     assert "Permission denied; put a file there" in watched.warnings[-1]
     keys.load()
     assert keys.find(key)
-
-
-def test_an_open_service_without_descriptors_stays_open(watched: Watched) -> None:
-    """Otherwise a client could lock out all others by opening many connections."""
-    keys = watched.ring()
-    with failing("read", errno.EMFILE):
-        keys.load()
-    assert keys.is_open
 
 
 @pytest.mark.fault(67)
@@ -457,35 +413,31 @@ def test_an_admin_key_that_could_be_guessed_is_refused_at_the_start_and_not_show
     assert not key or key not in str(caught.value)
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o620, 0o604])
-def test_a_file_that_others_may_read_or_write_is_refused(
-    keyless: Settings, key_file: Path, mode: int
+def into_a_link(key_file: Path) -> None:
+    key_file.symlink_to(key_file.rename(key_file.with_name("target")))
+
+
+def into_a_pipe(key_file: Path) -> None:
+    key_file.unlink()
+    os.mkfifo(key_file, 0o600)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda file: file.chmod(0o644), r"open to other users \(mode 0644\)"),
+        (lambda file: file.chmod(0o620), r"open to other users \(mode 0620\)"),
+        (lambda file: os.chown(file, 12345, -1), "belongs to user 12345"),
+        (into_a_link, "TURRET_ADMIN_KEY"),
+        (into_a_pipe, "TURRET_ADMIN_KEY"),
+    ],
+)
+def test_a_file_that_others_may_have_written_is_refused_at_once(
+    keyless: Settings, key_file: Path, change: Callable[[Path], object], words: str
 ) -> None:
     admin_key(keyless)
-    key_file.chmod(mode)
-    with pytest.raises(ServiceError, match=rf"open to other users \(mode {mode:04o}\)"):
-        admin_key(keyless)
-
-
-def test_a_file_of_another_user_is_refused(keyless: Settings, key_file: Path) -> None:
-    require("root")
-    admin_key(keyless)
-    os.chown(key_file, 12345, -1)
-    with pytest.raises(ServiceError, match="belongs to user 12345"):
-        admin_key(keyless)
-
-
-@pytest.mark.parametrize("kind", ["link", "link to nothing", "folder", "pipe"])
-def test_what_is_no_regular_file_is_refused_at_once(keyless: Settings, key_file: Path, kind: str) -> None:
-    target = key_file.with_name("target")
-    if kind == "folder":
-        key_file.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(key_file, 0o600)
-    else:
-        key_file.symlink_to(target)
-        if kind == "link":
-            target.write_text("planted" * 8)
-            target.chmod(0o600)
-    with pytest.raises(ServiceError, match="TURRET_ADMIN_KEY"):
+    if words.startswith("belongs"):
+        require("root")
+    change(key_file)
+    with pytest.raises(ServiceError, match=words):
         admin_key(keyless)

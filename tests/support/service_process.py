@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,15 @@ def plain_client(
 
 
 class Process:
-    """A service on a free port, with its history beside its bundles."""
+    """A service on a free port, with its history beside its bundles.
 
-    def __init__(self, bundles: Path, before: str = "", **settings: Any) -> None:
+    `before` is code in front of its own, `prefix` a command that runs it.
+    """
+
+    def __init__(self, bundles: Path, before: str = "", prefix: Sequence[str] = (), **settings: Any) -> None:
         settings = {"bundles": str(bundles), "port": 0, "store": store_of(bundles), **_QUICK, **settings}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", before + START, json.dumps(settings)],
+            [*prefix, sys.executable, "-c", before + START, json.dumps(settings)],
             cwd=HERE,
             # One that is killed leaves its temporary files.
             env={**os.environ, "PYTHONPATH": str(HERE), "TMPDIR": str(bundles.absolute().parent)},
