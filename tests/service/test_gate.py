@@ -18,7 +18,7 @@ from turret.service.versions.gate import (
 )
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.bundle.golden import RecordedQuery, load_golden, record, replay
+from turret.tower.bundle.golden import load_golden
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import EngineError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings, ScalarSettings, SearchParams
@@ -205,19 +205,6 @@ def test_versions_have_in_common_what_they_have(root: Path, make_contents: Make)
     assert 0.0 < overlaps["v2"] < 0.5
 
 
-def test_recorded_times_are_read_as_they_were_recorded(bundles: Path, make_contents: Make) -> None:
-    publish(bundles, make_contents("timed", times=True))
-    bundle = load(bundles, "timed")
-    queries = [
-        RecordedQuery(history=history, history_times=(1e9, 1e9 + 5e4, 1e9 + 3e6), at=1e9 + 9e6)
-        for history in ((101, 102, 103), (140, 120, 110))
-    ]
-    golden = record(bundle, queries, replay(bundle, queries, 10), 10)
-    assert mean_overlap(bundle, golden.queries) == 1.0
-    unknown = [one.model_copy(update={"history": (*one.history[:-1], 999)}) for one in golden.queries]
-    assert mean_overlap(bundle, unknown) > 0.0
-
-
 # --- Memory
 
 
@@ -233,13 +220,9 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_without_groups_the_machine_decides(machine: tuple[Path, Path], tmp_path: Path) -> None:
-    assert available_bytes(*machine) == 1_024_000
-    assert available_bytes(tmp_path / "none", tmp_path) is None
-
-
 @pytest.mark.parametrize(
-    ("mine", "above", "left"), [("max", None, 1_024_000), ("900000", None, 350_000), (None, "500", 0)]
+    ("mine", "above", "left"),
+    [("max", None, 1_024_000), (None, None, 1_024_000), ("900000", None, 350_000), (None, "500", 0)],
 )
 def test_a_limit_of_version_two_leaves_what_is_not_used(
     machine: tuple[Path, Path], mine: str | None, above: str | None, left: int

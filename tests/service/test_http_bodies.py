@@ -42,11 +42,6 @@ def test_a_batch_asks_for_a_bounded_number_of_items(client: TestClient) -> None:
     assert "10001 items in total; request at most 10000" in answer.json()["error"]["message"]
 
 
-def test_of_repeated_keys_the_last_counts(client: TestClient) -> None:
-    answer = client.post("/v1/recommend", content=b'{"k": 7, "k": 2}')
-    assert len(answer.json()["items"]) == 2
-
-
 @pytest.mark.fault(42)
 @pytest.mark.parametrize(
     "body",

@@ -102,11 +102,6 @@ def test_a_given_history_counts_instead_of_the_stored_one(fresh_client: TestClie
     assert asked(user_id=7, history=[], k=60) == POPULAR
 
 
-def test_a_whole_number_may_be_written_with_a_point(client: TestClient) -> None:
-    """JSON has one kind of numbers, and so has its schema."""
-    assert recommended(client, history=[101.0, 102], k=5.0) == recommended(client, history=[101, 102], k=5)
-
-
 def test_a_batch_answers_as_single_calls_do(client: TestClient) -> None:
     requests: list[dict[str, Any]] = [
         {"history": [101, 102], "k": 3},
@@ -120,24 +115,6 @@ def test_a_batch_answers_as_single_calls_do(client: TestClient) -> None:
         others = set(result) - {"items", "cursor"}  # which tells the moment where a stored history counts
         assert {name: result[name] for name in others} == {name: alone[name] for name in others}
         assert set(alone) == set(result)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"k": 0}, "k"),
-        ({"history": [101], "features": {"age": 3}}, "features.age"),
-        ({"cursor": "nonsense"}, "cursor"),
-        ({"min_version": "never"}, "min_version"),
-        ({"filter": {"x": 1}}, "filter.x"),
-    ],
-)
-def test_a_fault_in_a_batch_is_named_with_its_place(
-    client: TestClient, wrong: dict[str, Any], field: str
-) -> None:
-    answer = client.post("/v1/recommend/batch", json={"requests": [{"k": 1}, {"k": 1, **wrong}]})
-    assert answer.status_code in (409, 422)
-    assert answer.json()["error"]["field"] == f"requests.1.{field}"
 
 
 @pytest.mark.parametrize(
@@ -254,15 +231,6 @@ def test_a_cap_limits_the_items_of_a_value(client: TestClient) -> None:
     refused = client.post("/v1/recommend", json={"history": [101], "cap": {"brand": 1}})
     assert (refused.status_code, refused.json()["error"]["field"]) == (422, "cap.brand")
     assert "genres" in refused.json()["error"]["message"]
-
-
-def test_diversity_takes_other_items_and_begins_with_the_best(client: TestClient) -> None:
-    plain = ids(recommended(client, history=[101]))
-    answer = recommended(client, history=[101], diversity=0.6)
-    assert plain[0] == ids(answer)[0]
-    assert plain != ids(answer)
-    assert len(set(ids(answer))) == 10
-    assert "cursor" not in answer
 
 
 def test_an_explanation_names_what_pulls_items_up(client: TestClient, published: Path) -> None:

@@ -1,6 +1,5 @@
 """Requests that do not fit: each is refused with its status, the field that is wrong and a sentence."""
 
-import gzip
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -77,7 +76,7 @@ PARAMETERS = [
 EVENT: dict[str, Any] = {"event_id": 1, "user_id": 1, "item_id": 1}
 # Values by the field of a recommendation that they do not fit; the field that is named, unless it is that.
 VALUES: dict[str, list[Any]] = {
-    "k": [0, -1, 1001, 10**9, 10**30, True, "10", 10.5, 1001.0, None],
+    "k": [0, -1, 1001, 10**30, True, "10", 10.5, None, "x" * 900_000],
     "user_id": [1.5, "", True, 2**63, "x" * 513, {"a": 1}],
     "history": ["101", {"0": 101}, [1] * 1001],
     "history_times": [[1]],
@@ -117,6 +116,7 @@ POSTED: list[tuple[str, Any, str]] = [
     ("/v1/recommend", {"diversity": 0.5, "cursor": "v1~0~a~3~3f800000"}, "cursor"),
     ("/v1/recommend/batch", {}, "requests"),
     *(("/v1/recommend/batch", {"requests": [{}] * count}, "requests") for count in (0, 101)),
+    ("/v1/recommend/batch", {"requests": [{"k": 1}, {"k": 1, "filter": {"x": 1}}]}, "requests.1.filter.x"),
     ("/v1/recommend/batch", {"requests": [7]}, "requests.0"),
     ("/v1/events", {"events": []}, "events"),
     ("/v1/events", {"events": [EVENT] * 1001}, "events"),
@@ -142,11 +142,6 @@ def test_no_call_ignores_a_parameter(client: TestClient, method: str, path: str)
     assert (answer.status_code, answer.json()["error"]["field"]) == (422, "in_stock")
     assert "unknown query parameter; " in answer.text
     assert "a-secret" not in answer.text
-
-
-def test_addresses_of_the_page_and_of_probes_may_have_parameters_of_others(client: TestClient) -> None:
-    for path in ("/", "/docs", "/page/settings.json", "/livez", "/readyz", "/metrics"):
-        assert client.get(f"{path}?utm_source=mail", headers=ADMIN).status_code == 200
 
 
 def event(**more: Any) -> dict[str, Any]:
@@ -262,23 +257,17 @@ def test_another_path_is_refused_in_the_form_of_all_refusals(client: TestClient,
         ({"Origin": "http://example.com"}, 415),
         ({"Origin": "http://example.com", **JSON}, 200),
         ({"Content-Encoding": "identity", **JSON}, 200),
+        *(
+            ({"Content-Encoding": packing, **JSON}, 415)
+            for packing in ("gzip", "br", "deflate, gzip", "GZIP")
+        ),
     ],
 )
-def test_bodies_that_any_web_page_can_send_are_refused(
+def test_bodies_that_any_web_page_can_send_and_packed_ones_are_refused(
     client: TestClient, headers: dict[str, str], status: int
 ) -> None:
     """One without a type is a program's, unless it has an origin."""
     answer = client.post("/v1/recommend", content=b"{}", headers=headers)
     assert answer.status_code == status
-    assert status == 200 or answer.json()["error"]["field"] == "Content-Type"
-
-
-@pytest.mark.parametrize("packing", ["gzip", "br", "deflate, gzip", "GZIP"])
-def test_packed_bodies_are_refused_unread(client: TestClient, packing: str) -> None:
-    bomb = gzip.compress(bytes(10_000_000))
-    answer = client.post("/v1/recommend", content=bomb, headers={"Content-Encoding": packing, **JSON})
-    assert (answer.status_code, answer.json()["error"]["field"]) == (415, "Content-Encoding")
-
-
-def test_calls_without_a_body_may_have_any_type(client: TestClient) -> None:
-    assert client.get("/livez", headers={"Content-Type": "text/plain"}).status_code == 200
+    field = "Content-Encoding" if "Content-Encoding" in headers else "Content-Type"
+    assert status == 200 or answer.json()["error"]["field"] == field

@@ -1,17 +1,13 @@
 """Where the bundles lie on the machine is told to nobody who asks over HTTP."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.support.service_app import ADMIN, activate, serving
 from turret.service.versions.folder import activation_lock, without_folder
-
-Damage = Callable[[Path], Any]
 
 
 @pytest.mark.parametrize(
@@ -33,14 +29,6 @@ Damage = Callable[[Path], Any]
 )
 def test_files_are_named_as_they_lie_in_the_folder(folder: str, words: str, shown: str) -> None:
     assert without_folder(words, Path(folder)) == shown
-
-
-def test_a_folder_is_known_by_its_other_paths_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "models").mkdir()
-    (tmp_path / "link").symlink_to("models")
-    monkeypatch.chdir(tmp_path)
-    for written in ("link", tmp_path / "link", tmp_path / "models"):
-        assert without_folder(f"{written}/v1/it", Path("link")) == "v1/it"
 
 
 def answers(client: TestClient, version: str) -> list[str]:
