@@ -3,11 +3,9 @@
 import os
 import random
 import signal
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -108,35 +106,6 @@ def test_no_acknowledged_event_is_lost_or_doubled_by_sigkill_at_random_moments(
     assert set(found) <= {
         f"{writer.number}-{number + 1}" for writer in writers for number in range(writer.sent)
     }
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(25)
-def test_a_file_that_is_damaged_while_it_is_used_degrades_answers(start: Start, bundles: Path) -> None:
-    """No user is shown what isn't theirs, and nobody gets a 500."""
-    users = [f"user-{number}-{'y' * 400}" for number in range(300)]
-    service = start()
-    for first in range(0, 300, 20):
-        assert acknowledged(service, *(event("x" * 400, u) for u in users[first : first + 20]))
-    service.stop()
-    path = bundles.parent / "history.sqlite"
-    with closing(sqlite3.connect(path)) as whole:
-        assert whole.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
-    service = start()
-    assert stored(service, "nobody") == []
-    size = path.stat().st_size
-    with path.open("r+b") as damaged:
-        damaged.seek(8 * 4096)
-        damaged.write(random.Random(0).randbytes(size - 8 * 4096))
-    degraded = 0
-    for user in users:
-        degraded += recommended(service, user)["degraded"] == ["history"]
-        shown = service.client.get(f"/v1/users/{user}")
-        assert shown.status_code in (200, 503)
-        if shown.status_code == 200:
-            assert [one["item_id"] for one in shown.json()["events"]] in ([], [101])
-    assert degraded > 100
-    assert service.client.get("/readyz").status_code == 200
 
 
 def fill(service: Process) -> tuple[set[str], set[str]]:

@@ -108,30 +108,6 @@ def test_the_copied_requests_have_the_same_answer(service: Process, open_view: O
 
 
 @pytest.mark.nightly
-def test_why_has_the_pulls_the_parts_the_neighbours_and_the_plan(
-    service: Process, open_view: OpenView
-) -> None:
-    view = open_view(service, "#try?history=m001,m009")
-    view.wait_for_items()
-    first = view.page.locator("#results > li").first
-    first.get_by_role("button", name="Why").click()
-    first.locator(".nearest li").first.wait_for()
-    item = view.ids()[0]
-    body = {"history": ["m001", "m009"], "k": 10, "explain": True}
-    explanation = service.client.post("/v1/recommend", json=body).json()["explanation"]
-    explained = next(each for each in explanation["items"] if each["id"] == item)
-    pulls = first.locator(".why section").nth(0).locator("li")
-    assert pulls.count() == len(explained["pulled_by"])
-    similar = service.client.get(f"/v1/items/{item}/similar?k=5").json()["items"]
-    assert first.locator(".nearest li .bar-name").all_inner_texts() == [
-        each["fields"]["title"] for each in similar
-    ]
-    view.page.locator("#plan > summary").click()
-    view.page.locator("#plan .bars li").first.wait_for()
-    assert "examined" in view.page.locator("#plan").inner_text()
-
-
-@pytest.mark.nightly
 def test_a_stored_user_and_a_random_one_are_shown_with_their_history(
     service: Process, open_view: OpenView
 ) -> None:

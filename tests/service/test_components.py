@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,55 +19,33 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import Event, History, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.versions.loaded_model import open_live
 from turret.service.versions.record import Route, Routes
-from turret.tower.format.index_settings import FlatSettings
 
 EVENT = {"event_id": 1, "user_id": 7, "item_id": 101}
 
 
-class Broken(SqliteHistory):
-    """A store that can do nothing."""
+def test_changes_beside_a_version_are_read_before_the_first_request(settings: Settings) -> None:
+    route_in(settings.bundles, Routes(canary=Route(version="v1", share=0.5)))
+    app = create_app(settings)
+    with TestClient(app):
+        live = app.state.components.model_holder.live.bundle
+        until(lambda: app.state.components.overlay.current(live) is not None, "the changes are read")
+
+
+class Lost(SqliteHistory):
+    """A store that never answers a read, and can't write."""
 
     async def append(self, events: Sequence[Event]) -> int:
         raise HistoryUnavailableError("the disk is full")
-
-    async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
-        raise HistoryUnavailableError("the disk is full")
-
-    async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
-        raise HistoryUnavailableError("the disk is full")
-
-    async def random_user(self) -> str | None:
-        raise HistoryUnavailableError("the disk is full")
-
-    async def forget(self, user: str) -> int:
-        raise HistoryUnavailableError("the disk is full")
-
-
-class Stuck(SqliteHistory):
-    """A store that never answers."""
-
-    async def append(self, events: Sequence[Event]) -> int:
-        await asyncio.Event().wait()
-        return 0
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
         await asyncio.Event().wait()
         return {}
 
 
-def with_store(settings: Settings, store: SqliteHistory, **others: Any) -> TestClient:
-    """A service that soon stops waiting for its store."""
-    settings = settings.model_copy(update={"history_timeout": 0.05, "write_timeout": 0.05, **others})
-    return TestClient(create_app(settings, stores=Stores(store, SqliteItems())))
-
-
-@pytest.mark.parametrize("store", [Broken(), Stuck()], ids=["broken", "stuck"])
-def test_without_the_store_recommendations_go_on_and_no_event_is_acknowledged(
-    settings: Settings, store: SqliteHistory
-) -> None:
-    with with_store(settings, store) as client:
+def test_without_the_store_recommendations_go_on_and_no_event_is_acknowledged(settings: Settings) -> None:
+    settings = settings.model_copy(update={"history_timeout": 0.05})
+    with TestClient(create_app(settings, stores=Stores(Lost(), SqliteItems()))) as client:
         requests: list[dict[str, Any]] = [{"user_id": 7}, {"user_id": 7, "history": [101]}, {}]
         results = client.post("/v1/recommend/batch", json={"requests": requests}).json()["results"]
         assert [one["degraded"] for one in results] == [["history"], [], []]
@@ -78,14 +55,6 @@ def test_without_the_store_recommendations_go_on_and_no_event_is_acknowledged(
         assert int(answer.headers["retry-after"]) > 0
         assert answer.json()["error"]["field"] == "store"
         assert "turret_events_stored_total 0.0" in client.get("/metrics").text
-
-
-def test_changes_beside_a_version_are_read_before_the_first_request(settings: Settings) -> None:
-    route_in(settings.bundles, Routes(canary=Route(version="v1", share=0.5)))
-    app = create_app(settings)
-    with TestClient(app):
-        live = app.state.components.model_holder.live.bundle
-        until(lambda: app.state.components.overlay.current(live) is not None, "the changes are read")
 
 
 # ---- Long answers
@@ -123,14 +92,3 @@ def test_long_answers_are_ranked_beside_the_event_loop(
         recommended(client, **body)
         assert threads[1].startswith("ranking")
         assert is_beside or latency.seconds < 1.0
-
-
-def test_answers_of_a_remote_index_never_hold_up_the_loop(
-    published: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where they take no processor time, as a search that waits for another process."""
-    assert not open_live(published, "v1").latency.is_long()
-    monkeypatch.setattr(FlatSettings, "is_remote", True)
-    latency = open_live(published, "v1").latency
-    latency.add(0.0005)
-    assert latency.is_long()

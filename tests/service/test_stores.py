@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.stores import ADDRESSES
-from tests.support.plugin import install
 from tests.support.service_app import post_events, recommended, serving
 from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import (
@@ -214,13 +213,6 @@ async def test_a_long_history_is_read_up_to_the_limit(limit: int, calls: list[in
     assert not stored.truncated
 
 
-@in_virtual_time
-async def test_a_history_that_ends_where_a_portion_does_is_whole() -> None:
-    for length in (999, 1_000, 1_001, 9_999, 10_000, 10_001):
-        stored = await read(Counted(u=length), ["u"])
-        assert (lengths(stored), set(stored.truncated)) == ({"u": min(length, 10_000)}, set())
-
-
 @pytest.mark.fault(56)
 @in_virtual_time
 async def test_a_batch_of_long_histories_is_read_in_bounded_portions() -> None:
@@ -257,16 +249,6 @@ async def test_the_size_of_what_is_asked_for_is_no_failure_of_the_store() -> Non
     failing.fails_above = 1_000
     stored = await read(failing, ["u", "v"])
     assert (lengths(stored), set(stored.truncated)) == ({"u": 1_000, "v": 1_000}, {"u", "v"})
-
-
-@in_virtual_time
-async def test_a_store_that_does_not_answer_at_first_has_failed() -> None:
-    store = Counted(u=20_000)
-    store.slow_from = 0
-    breaker = breaker_of(store, failures=1)
-    with pytest.raises(HistoryUnavailableError):
-        await read(breaker, ["u"])
-    assert breaker.circuits["read"].state == "open"
 
 
 # Times of events
@@ -343,19 +325,6 @@ def test_other_addresses_are_refused_with_those_that_work(address: str, words: s
 def journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package of `journal://` is installed."""
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "fixtures" / "journal_store")
-
-
-def test_two_packages_with_one_scheme_are_refused_and_none_replaces_a_shipped_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    for name, entry in (("one", "both"), ("two", "both"), ("thief", "memory")):
-        install(tmp_path, name, "", {"turret.stores": f"{entry} = {name}:STORE"})
-    with pytest.raises(ServiceError, match="one:STORE and two:STORE both add"):
-        opened("both://x")
-    with pytest.raises(ServiceError, match=r"memory://.*both://"):
-        opened("another://x")
-    assert isinstance(opened("memory://").histories, SqliteHistory)
 
 
 @pytest.mark.usefixtures("journal")

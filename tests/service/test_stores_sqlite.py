@@ -5,8 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
-from itertools import count
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from turret.service.stores.sqlite.file import (
     connect,
     make_private,
     open_file,
-    transaction,
 )
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
@@ -178,26 +176,6 @@ def test_a_file_that_was_replaced_is_not_written(store: SqliteHistory, path: Pat
         with pytest.raises(HistoryUnavailableError, match="restart the service"):
             asyncio.run(call)
     assert asyncio.run(store.recent(["u"], 1)) == {"u": History([1], [0])}
-
-
-def test_what_a_failed_deletion_left_is_deleted_by_the_next(
-    store: SqliteHistory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The oldest are deleted first: a recommendation reads the remaining ones."""
-    asyncio.run(store.append([Event(f"{n}", "u", n, n) for n in range(25)]))
-    calls = count()
-
-    def failing(connection: sqlite3.Connection) -> AbstractContextManager[None]:
-        if next(calls) == 1:
-            raise sqlite3.OperationalError("disk I/O error")
-        return transaction(connection)
-
-    monkeypatch.setattr(histories, "_DELETE_PORTION", 10)
-    monkeypatch.setattr("turret.service.stores.sqlite.histories.transaction", failing)
-    with pytest.raises(HistoryUnavailableError, match="I/O"):
-        asyncio.run(store.forget("u"))
-    assert asyncio.run(store.recent(["u"], 100)) == {"u": History([*range(10, 25)], [*range(10, 25)])}
-    assert asyncio.run(store.forget("u")) == 15
 
 
 def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:

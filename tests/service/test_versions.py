@@ -41,7 +41,6 @@ from turret.service.versions.folder import (
     record_of,
 )
 from turret.service.versions.follower import FORGET_SECONDS, SILENT_SECONDS
-from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.record import (
     Activation,
@@ -442,25 +441,6 @@ def test_a_call_that_is_given_up_while_it_commits_keeps_the_lock_until_that_is_d
     assert state(asyncio.run(give_up())) == ("v2", "v2", 2)
 
 
-@in_virtual_time
-async def test_files_that_are_replaced_after_the_gate_are_not_activated(
-    three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = publish(tmp_path / "other", make_contents("v2", ids=range(400, 440)))
-    member = await joined(three, server)
-
-    async def gate(request: GateRequest) -> GateReport:
-        report = run_gate(request)
-        (three / "v2").rename(three / "away")
-        other.rename(three / "v2")
-        return report
-
-    monkeypatch.setattr(member.activator, "_run_gate", gate)
-    with pytest.raises(BundleError, match="does not hold the files that were activated"):
-        await member.activate("v2")
-    assert state(member) == UNCHANGED
-
-
 @pytest.mark.fault(62)
 @in_virtual_time
 async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_member(
@@ -680,19 +660,6 @@ async def test_without_the_store_nothing_is_changed(
 
 
 @in_virtual_time
-async def test_a_change_that_the_store_takes_after_the_timeout_is_followed(
-    three: Path, server: RecordServer
-) -> None:
-    """The caller got an error that said so; all members are on one version in the end."""
-    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
-    with server.failing("late"), pytest.raises(ReplicasUnavailableError, match="not confirmed"):
-        await one.activate("v2")
-    await asyncio.gather(one.follow(1), other.follow(1))
-    assert state(one) == state(other) == ("v2", "v2", 2)
-    assert [each["version"] for each in lines(three)] == ["v1", "v2"]
-
-
-@in_virtual_time
 async def test_a_lost_or_older_record_gives_way_to_the_live_version(
     three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -816,25 +783,6 @@ async def test_routes_that_lead_nowhere_leave_all_to_the_live_version(
     if how == "nonsense":
         await member.activator.route(canary_of("v2"))  # as its sentence says
         assert member.holder.choose("anyone").version == "v2"
-
-
-@in_virtual_time
-async def test_a_canary_that_was_replaced_is_checked_again(
-    three: Path, server: RecordServer, tmp_path: Path, make_contents: Make
-) -> None:
-    """A route leads to the content that was checked; its old pin must not be kept for another."""
-    member = await joined(three, server)
-    await member.activator.route(canary_of("v2"))
-    assert member.holder.choose("anyone").version == "v2"
-    (three / "v2").rename(tmp_path / "away")
-    publish(three, make_contents("v2", ids=range(500, 540)))
-    member = await joined(three, server)  # a worker that starts now can't open what was pinned
-    assert (member.holder.traffic.canary, member.holder.choose("anyone").version) == (None, "v1")
-    await member.activator.route(canary_of("v2"))
-    assert member.holder.choose("anyone").version == "v2"
-    (three / "v2" / "golden.json").unlink()
-    with pytest.raises(RefusedError):
-        await (await joined(three, server)).activator.route(canary_of("v2"))
 
 
 @pytest.mark.parametrize("is_own", [True, False])
