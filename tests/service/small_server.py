@@ -8,7 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import uvicorn
@@ -22,7 +22,14 @@ from turret.service.settings import Settings
 GET = b"GET /v1/recommend HTTP/1.1\r\nHost: x\r\n\r\n"
 PROBE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
-Answer = tuple[int, dict[str, str], bytes]
+
+
+class Answer(NamedTuple):
+    """Its body is JSON, or nothing but letters."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
 
 
 class Application:
@@ -37,11 +44,9 @@ class Application:
         self.began = 0
         self.size = 2  # of an answer
         self.bodies: list[bytes] = []
-        self.headers: list[list[tuple[bytes, bytes]]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.began += 1
-        self.headers.append(scope["headers"])
         is_closed = scope["path"] == "/closed"
         if not is_closed:
             self.bodies.append(scope.get(BODY, b""))
@@ -63,11 +68,13 @@ class Client:
     def send(self, content: bytes) -> None:
         self._writer.write(content)
 
-    async def drain(self) -> None:
-        """Wait until most of what was sent is taken. Raises ConnectionError once the server has closed."""
-        await self._writer.drain()
+    async def answer(self) -> Answer:
+        """The next answer."""
+        found = await self.next()
+        assert found is not None, "the server has closed the connection"
+        return found
 
-    async def answer(self) -> Answer | None:
+    async def next(self) -> Answer | None:
         """The next answer; None: the server has closed the connection."""
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
@@ -76,7 +83,7 @@ class Client:
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
         body = await self.reader.readexactly(int(headers.get("content-length", 0)))
-        return int(first.split()[1]), headers, body
+        return Answer(int(first.split()[1]), headers, body)
 
     async def leave(self) -> None:
         self._writer.close()
@@ -115,16 +122,16 @@ class Running:
         """Send bytes on a connection of their own; read an answer to each request, or all until it closes."""
         client = await self.connect(content)
         answers: list[Answer] = []
-        while (answer := await client.answer()) is not None:
+        while (answer := await client.next()) is not None:
             answers.append(answer)
-            if answer[1].get("connection") != "close" and content.count(b"HTTP/1.1") <= len(answers):
+            if answer.headers.get("connection") != "close" and content.count(b"HTTP/1.1") <= len(answers):
                 break
         await client.leave()
         return answers
 
     async def statuses(self, content: bytes) -> list[int]:
         """The statuses of `ask`."""
-        return [status for status, _, _ in await self.ask(content)]
+        return [answer.status for answer in await self.ask(content)]
 
     async def leave(self) -> None:
         """Close the connections of all clients."""
@@ -176,12 +183,9 @@ async def running(
     assert admission.held_bytes == admission.paused == running.places == 0
 
 
-def served(answer: Answer | None) -> None:
-    assert answer is not None
-    assert answer[0] == 200
+def served(answer: Answer) -> None:
+    assert answer.status == 200
 
 
-def refused(answer: Answer | None, status: int, field: str) -> None:
-    assert answer is not None
-    assert answer[0] == status
-    assert orjson.loads(answer[2])["error"]["field"] == field
+def refused(answer: Answer, status: int, field: str) -> None:
+    assert (answer.status, orjson.loads(answer.body)["error"]["field"]) == (status, field)

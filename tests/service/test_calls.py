@@ -1,51 +1,91 @@
-"""The table of calls: the scope, lane and name of every call, and of paths that are none."""
+"""The table of calls, and their document and its page: scopes, lanes, names, and what they say."""
 
+import re
+from collections.abc import Iterator
+from html import unescape
 from typing import Any
 
 import orjson
 import pytest
+from fastapi.testclient import TestClient
 
+from benchmarks.api_document import api_page
 from turret.service.calls import call_of
 from turret.service.http.routes.probes import STATIC
 
-PATHS: dict[str, Any] = orjson.loads((STATIC / "openapi.json").read_bytes())["paths"]
+DOCUMENT: dict[str, Any] = orjson.loads((STATIC / "openapi.json").read_bytes())
+
+SCOPES = {
+    "POST /v1/recommend": "read",
+    "POST /v1/recommend/batch": "read",
+    "POST /v1/search": "read",
+    "GET /v1/items": "read",
+    "GET /v1/fields": "read",
+    "GET /v1/map": "read",
+    "GET /v1/map/points": "read",
+    "GET /v1/map/colours": "read",
+    "GET /v1/map/items": "read",
+    "GET /v1/items/{item_id}/similar": "read",
+    "POST /v1/items/{item_id}/similar": "read",
+    "GET /v1/items/{item_id}": "read",
+    "PUT /v1/items/{item_id}": "write",
+    "PATCH /v1/items/{item_id}": "write",
+    "POST /v1/items": "write",
+    "DELETE /v1/items/{item_id}": "write",
+    "POST /v1/events": "write",
+    "GET /v1/random-user": "write",
+    "GET /v1/users/{user_id}": "write",
+    "DELETE /v1/users/{user_id}": "write",
+    "GET /v1/version": "read",
+    "GET /v1/versions": "read",
+    "GET /v1/activations": "read",
+    "POST /admin/activate": "admin",
+    "POST /admin/rollback": "admin",
+    "GET /admin/routes": "admin",
+    "POST /admin/routes": "admin",
+    "POST /admin/comparison": "admin",
+    "GET /admin/comparison": "admin",
+    "DELETE /admin/comparison": "admin",
+    "POST /admin/comparison/recommend": "admin",
+    "GET /admin/comparison/overlap": "admin",
+    "GET /livez": None,
+    "GET /readyz": None,
+    "GET /metrics": None,
+}
+
+
+def calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            yield f"{method.upper()} {path}", call
+
+
+# ---- The table
 
 
 def test_every_described_call_has_its_path_as_its_name() -> None:
-    for path, methods in PATHS.items():
-        for method in methods:
-            assert call_of(method.upper(), path.replace("{", "").replace("}", "")).name == path
+    for name, _ in calls(DOCUMENT):
+        method, path = name.split()
+        assert call_of(method, path.replace("{", "").replace("}", "")).name == path
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "lane"),
+    ("lane", "calls"),
     [
-        ("POST", "/v1/recommend", "recommend"),
-        ("GET", "/v1/items/7/similar", "recommend"),
-        ("POST", "/v1/items/7/similar", "recommend"),
-        ("DELETE", "/v1/items/7/similar", "store"),
-        ("POST", "/v1/recommend/batch", "batch"),
-        ("POST", "/v1/events", "store"),
-        ("GET", "/v1/users/7", "store"),
-        ("PUT", "/v1/items/7", "store"),
-        ("PATCH", "/v1/items/7", "store"),
-        ("DELETE", "/v1/items/a/b", "store"),
-        ("GET", "/v1/items/7", "read"),
-        ("GET", "/v1/versions", "read"),
-        ("GET", "/livez", "probe"),
-        ("GET", "/readyz", "probe"),
-        ("GET", "/docs", "open"),
-        ("GET", "/page/app/main.js", "open"),
-        ("GET", "/metrics", "operator"),
-        ("POST", "/admin/activate", "operator"),
-        ("POST", "/admin/nothing", "operator"),
-        ("GET", "/nowhere", "read"),
+        ("recommend", ["POST /v1/recommend", "GET /v1/items/7/similar", "POST /v1/items/7/similar"]),
+        ("batch", ["POST /v1/recommend/batch"]),
+        ("store", ["POST /v1/events", "GET /v1/users/7", "PUT /v1/items/7", "PATCH /v1/items/7"]),
+        ("store", ["DELETE /v1/items/a/b", "DELETE /v1/items/7/similar"]),
+        ("read", ["GET /v1/items/7", "GET /v1/versions", "GET /nowhere"]),
+        ("probe", ["GET /livez", "GET /readyz"]),
+        ("open", ["GET /docs", "GET /page/app/main.js"]),
+        ("operator", ["GET /metrics", "POST /admin/activate", "POST /admin/nothing"]),
     ],
 )
 def test_writes_reads_recommendations_and_the_operator_have_lanes_of_their_own(
-    method: str, path: str, lane: str
+    lane: str, calls: list[str]
 ) -> None:
-    assert call_of(method, path).lane == lane
+    assert {call_of(*call.split()).lane for call in calls} == {lane}
 
 
 @pytest.mark.parametrize(
@@ -69,3 +109,69 @@ def test_a_path_without_a_rule_is_closed(method: str, path: str, scope: str | No
 def test_a_path_that_a_client_made_up_is_no_name(path: str) -> None:
     """Each name is a label of the metrics."""
     assert call_of("GET", path).name == "unknown"
+
+
+# ---- The whole document
+
+
+def test_every_call_says_and_needs_its_key() -> None:
+    """The metrics are open unless the operator closes them, which the document cannot know."""
+    found = {name: call.get("security") for name, call in calls(DOCUMENT)}
+    assert found == {name: [{"key": [scope]}] if scope else None for name, scope in SCOPES.items()}
+    for name, scope in SCOPES.items():
+        assert call_of(*name.split()).scope == ("read" if name == "GET /metrics" else scope), name
+
+
+def test_every_call_describes_its_answer() -> None:
+    """Schemas of answers are written by hand: `make docs` adds a new call without one."""
+    for name, call in calls(DOCUMENT):
+        (content,) = call["responses"]["200"]["content"].values()
+        assert content["schema"], name
+
+
+def test_nothing_but_what_is_described_may_be_in_a_body() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    bodies = [name for name in schemas if name.endswith(("Request", "Body"))]
+    assert len(bodies) == 13
+    assert all(schemas[name]["additionalProperties"] is False for name in bodies)
+
+
+def test_everything_is_on_the_page_to_read_and_its_links_lead_somewhere() -> None:
+    document: dict[str, Any] = orjson.loads(orjson.dumps(DOCUMENT))
+    schema = document["components"]["schemas"]["Filter"]
+    schema["properties"] = {"<script>alert(1)</script>": {"type": "integer"}}
+    page = api_page(document)
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            assert f"<code>{method.upper()} {path}</code>" in page
+            assert f">{method.upper()} {path}</a> {call['description'].splitlines()[0]}" in unescape(page)
+            assert all(f"<code>{status}</code>" in page for status in call["responses"])
+    links = set(re.findall(r'href="#(\w+)"', page))
+    assert links
+    assert links <= set(re.findall(r'id="(\w+)"', page))
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+# ---- The files of a service
+
+
+def test_a_service_answers_with_the_files_to_everyone(client: TestClient) -> None:
+    answer = client.get("/openapi.json")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.content == (STATIC / "openapi.json").read_bytes()
+    assert client.head("/docs").status_code == 200
+    assert client.get("/redoc").status_code == 404
+
+
+def test_the_page_loads_and_runs_nothing(client: TestClient) -> None:
+    answer = client.get("/docs")
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    sections = re.findall(r'<section id="(\w+)"', answer.text)
+    assert sections[0] == "post_v1_recommend", "probes are for machines"
+    assert sections.index("get_v1_version") < sections.index("get_livez")
+    policy = answer.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")
+    assert "frame-ancestors 'none'" in policy
+    assert not re.findall(r"<script|<link|src=|https?://", answer.text)
+    assert answer.headers["Referrer-Policy"] == "no-referrer"

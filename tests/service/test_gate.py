@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from turret.service.versions.gate import (
     GateRequest,
     checked_versions,
     mean_overlap,
+    overlap_between,
     read_report,
     run_gate,
 )
@@ -193,6 +195,20 @@ def test_an_engine_that_fails_during_a_check_is_a_refusal_that_names_it(
 
 
 # --- What two versions have in common
+
+
+@pytest.mark.parametrize(
+    ("live", "other", "overlap"),
+    [
+        ([1, 2, 3, 4], [4, 3, 9, 8], 0.5),
+        ([1], [1, 2, 3, 4], 0.25),
+        ([], [1], 0.0),
+        ([], [], 1.0),
+        ([7], ["7"], 1.0),
+    ],
+)
+def test_the_overlap_is_the_same_from_both_sides(live: list[Any], other: list[Any], overlap: float) -> None:
+    assert overlap_between(live, other) == overlap_between(other, live) == overlap
 
 
 def test_versions_have_in_common_what_they_have(root: Path, make_contents: Make) -> None:
