@@ -1,14 +1,26 @@
-"""The API of the service, asked in the process: one application a module for tests that only read."""
+"""The API of the service, asked in the process, and an event loop with a virtual clock for coroutines."""
 
 import shutil
 from collections.abc import Iterator
+from inspect import iscoroutinefunction, signature
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.support.service_app import client_of, serving, settings_of
+from tests.support.virtual_time import run
 from turret.service.settings import Settings
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function; no time passes but in the loop."""
+    if not iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = signature(pyfuncitem.obj).parameters
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in arguments}))
+    return True
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pytest
 
 from tests.service.small_server import GET, POST, PROBE, refused, running, served
 from tests.support.until import eventually
-from tests.support.virtual_time import in_virtual_time
 from turret.service.http.admission import SMALL_ANSWER
 
 BODY = b"0123456789"
@@ -21,7 +20,6 @@ def sized(bytes_: int) -> bytes:
 
 
 @pytest.mark.fault(17)
-@in_virtual_time
 async def test_a_request_beyond_the_limit_is_refused_at_once_and_its_client_held() -> None:
     """Its next request is begun a moment later, and the connection is kept."""
     async with running(limit=2) as server:
@@ -43,7 +41,6 @@ async def test_a_request_beyond_the_limit_is_refused_at_once_and_its_client_held
 
 
 @pytest.mark.fault(37)
-@in_virtual_time
 async def test_probes_have_no_lane() -> None:
     async with running(limit=1, most=200) as server:
         server.app.open.clear()
@@ -58,7 +55,6 @@ async def test_probes_have_no_lane() -> None:
 
 
 @pytest.mark.fault(36)
-@in_virtual_time
 async def test_bodies_that_do_not_come_take_no_place_from_those_that_do() -> None:
     async with running(limit=2) as server:
         clients = [
@@ -75,7 +71,6 @@ async def test_bodies_that_do_not_come_take_no_place_from_those_that_do() -> Non
         assert [len(body) for body in server.app.bodies] == [10, 10, 900_000]
 
 
-@in_virtual_time
 async def test_a_client_that_expects_100_continue_is_asked_for_a_body_within_the_limit() -> None:
     async with running(body_limit=10) as server:
         client = await server.connect(expecting(POST))
@@ -87,7 +82,6 @@ async def test_a_client_that_expects_100_continue_is_asked_for_a_body_within_the
 
 
 @pytest.mark.parametrize("sent", [POST, POST + b"012"])
-@in_virtual_time
 async def test_a_body_that_is_late_is_refused_and_its_connection_closed(sent: bytes) -> None:
     async with running() as server:
         client = await server.connect(sent)
@@ -97,7 +91,6 @@ async def test_a_body_that_is_late_is_refused_and_its_connection_closed(sent: by
         assert server.refused == {"time": 1}
 
 
-@in_virtual_time
 async def test_a_request_that_takes_too_long_is_ended_with_a_sentence() -> None:
     """Its time begins when it is complete."""
     async with running() as server:
@@ -113,7 +106,6 @@ async def test_a_request_that_takes_too_long_is_ended_with_a_sentence() -> None:
         assert server.refused == {"time": 1}
 
 
-@in_virtual_time
 async def test_a_body_beyond_the_limit_is_refused_while_it_arrives() -> None:
     """Whether its length is known or not; the client reads the refusal though it goes on sending."""
     chunk = b"2710\r\n" + b"x" * 10_000 + b"\r\n"
@@ -132,7 +124,6 @@ async def test_a_body_beyond_the_limit_is_refused_while_it_arrives() -> None:
         assert server.app.bodies == [b""]
 
 
-@in_virtual_time
 async def test_a_body_of_exactly_the_limit_is_read() -> None:
     async with running(body_limit=10) as server:
         assert await server.statuses(POST + BODY) == [200]
@@ -144,7 +135,6 @@ async def test_a_body_of_exactly_the_limit_is_read() -> None:
 
 
 @pytest.mark.fault(36)
-@in_virtual_time
 async def test_bodies_of_all_connections_together_are_bounded_and_the_oldest_gives_way() -> None:
     async with running(held=100_000) as server:
         first, second, third = [await server.connect(sized(90_000) + b"x" * 40_000) for _ in range(3)]
@@ -157,7 +147,6 @@ async def test_bodies_of_all_connections_together_are_bounded_and_the_oldest_giv
 
 
 @pytest.mark.fault(41)
-@in_virtual_time
 async def test_a_large_answer_keeps_its_place_until_it_is_read() -> None:
     async with running(limit=1) as server:
         server.app.size = 8_000_000
@@ -177,7 +166,6 @@ async def test_a_large_answer_keeps_its_place_until_it_is_read() -> None:
         served(await client.answer())
 
 
-@in_virtual_time
 async def test_a_place_is_kept_until_its_request_has_ended_also_without_its_client() -> None:
     async with running() as server:
         server.app.open.clear()

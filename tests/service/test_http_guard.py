@@ -7,7 +7,6 @@ import pytest
 
 from tests.service.small_server import GET, POST, Client, refused, running, served
 from tests.support.until import eventually
-from tests.support.virtual_time import in_virtual_time
 from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES
 
 BODY = b"0123456789"
@@ -37,7 +36,6 @@ async def ended(client: Client) -> bool:
     ],
     ids=["no http", "no ascii", "connect", "header", "endless", "path", "lines", "two lengths"],
 )
-@in_virtual_time
 async def test_a_head_that_can_not_be_read_is_refused_and_its_connection_closed(
     content: bytes, status: int, field: str
 ) -> None:
@@ -54,7 +52,6 @@ async def test_a_head_that_can_not_be_read_is_refused_and_its_connection_closed(
 
 @pytest.mark.fault(18)
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nX: y\r\n", b"\r\n\r\n"])
-@in_virtual_time
 async def test_an_unfinished_head_is_closed_at_its_deadline(sent: bytes) -> None:
     async with running() as server:
         client = await server.connect(sent)
@@ -65,7 +62,6 @@ async def test_an_unfinished_head_is_closed_at_its_deadline(sent: bytes) -> None
 
 
 @pytest.mark.parametrize("before", [b"", GET])
-@in_virtual_time
 async def test_a_byte_now_and_then_does_not_prolong_a_deadline(before: bytes) -> None:
     """Nor do blank lines between requests."""
     async with running() as server:
@@ -81,7 +77,6 @@ async def test_a_byte_now_and_then_does_not_prolong_a_deadline(before: bytes) ->
         assert 10 <= asyncio.get_running_loop().time() - began < 13
 
 
-@in_virtual_time
 async def test_connections_beyond_the_limit_are_closed_and_those_within_it_go_on() -> None:
     async with running(most=2) as server:
         kept, _ = [await server.connect() for _ in range(2)]
@@ -99,7 +94,6 @@ async def test_connections_beyond_the_limit_are_closed_and_those_within_it_go_on
 
 @pytest.mark.fault(38)
 @pytest.mark.parametrize("request_", [GET, POST + BODY])
-@in_virtual_time
 async def test_an_offer_of_another_protocol_is_refused(request_: bytes) -> None:
     """As `curl --http2` sends it: a parser takes all behind its head for the other protocol."""
     async with running() as server:
@@ -121,7 +115,6 @@ async def test_an_offer_of_another_protocol_is_refused(request_: bytes) -> None:
     ],
     ids=["trailers", "one trailer", "size", "extensions"],
 )
-@in_virtual_time
 async def test_the_framing_of_a_body_is_counted(begin: bytes, piece: bytes) -> None:
     """In small pieces and in large ones: a client may send as much of it as it sends body, and some more."""
     async with running() as server:
@@ -138,7 +131,6 @@ async def test_the_framing_of_a_body_is_counted(begin: bytes, piece: bytes) -> N
         assert server.app.began == 0
 
 
-@in_virtual_time
 async def test_the_rest_of_a_body_that_is_not_waited_for_is_bounded() -> None:
     """As that of a request without a valid key: it may end, and the connection goes on."""
     async with running() as server:
@@ -159,7 +151,6 @@ async def test_the_rest_of_a_body_that_is_not_waited_for_is_bounded() -> None:
         assert asyncio.get_running_loop().time() - began < 35
 
 
-@in_virtual_time
 async def test_a_client_that_waits_for_a_100_and_is_refused_is_cut_off() -> None:
     """It may send its body or its next request, which would be taken for the body."""
     async with running() as server:
@@ -171,7 +162,6 @@ async def test_a_client_that_waits_for_a_100_and_is_refused_is_cut_off() -> None
 
 @pytest.mark.fault(41)
 @pytest.mark.parametrize("head", [GET, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")])
-@in_virtual_time
 async def test_a_client_that_reads_nothing_is_cut_off(head: bytes) -> None:
     """Also on a connection that would be closed after the answer."""
     async with running() as server:
@@ -186,7 +176,6 @@ async def test_a_client_that_reads_nothing_is_cut_off(head: bytes) -> None:
         assert len(await client.reader.read()) < 8_000_000
 
 
-@in_virtual_time
 async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
     async with running() as server:
         server.app.size = 8_000_000
@@ -198,7 +187,6 @@ async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
         assert server.places == 0
 
 
-@in_virtual_time
 async def test_an_idle_connection_is_closed_when_the_server_ends() -> None:
     async with running() as server:
         idle = await server.connect(GET)
@@ -209,7 +197,6 @@ async def test_an_idle_connection_is_closed_when_the_server_ends() -> None:
 
 
 @pytest.mark.fault(54)
-@in_virtual_time
 async def test_a_head_that_has_begun_is_waited_for_while_the_server_drains() -> None:
     async with running(drain=20) as server:
         client = await server.connect(GET[:20])

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from tests.conftest import contents
 from tests.contracts.stores import ADDRESSES, Opening
 from tests.support.item_towers import placed, with_item_tower
-from tests.support.virtual_time import in_virtual_time
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import ConflictError, ItemsUnavailableError
 from turret.service.overlay.changed_fields import ChangedFields
@@ -244,7 +243,6 @@ async def withdraw(store: ItemStore, item: str, time: int = 0) -> int:
     return number
 
 
-@in_virtual_time
 async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle) -> None:
     """The overlay is as new as the number before the read, not as that after it."""
     number = ItemsNumber()
@@ -264,7 +262,6 @@ async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle
     assert overlay.current(bundle) is not None
 
 
-@in_virtual_time
 async def test_another_machine_sees_it_when_it_polls(bundle: Bundle) -> None:
     store = SqliteItems()
     here, there = ItemOverlayCache(store), ItemOverlayCache(store)
@@ -278,7 +275,6 @@ async def test_another_machine_sees_it_when_it_polls(bundle: Bundle) -> None:
     polling.cancel()
 
 
-@in_virtual_time
 async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
     """Answers use the previous overlay without a read each; a change is not acknowledged."""
     store = Watched()
@@ -300,7 +296,6 @@ async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
     assert (await overlay.of(bundle)).row("900") is None
 
 
-@in_virtual_time
 async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
     """Requests use the previous overlay and say so; the read continues."""
     store, number = Watched(), ItemsNumber()
@@ -322,7 +317,6 @@ async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle
     assert (await overlay.for_answer(bundle))[1] == ()
 
 
-@in_virtual_time
 async def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bundle) -> None:
     store = Watched()
     overlay = ItemOverlayCache(store)
@@ -335,7 +329,6 @@ async def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bun
     assert list((await overlay.of(bundle)).positions) == ["777"]
 
 
-@in_virtual_time
 async def test_pages_that_were_read_are_kept_when_a_later_one_fails(bundle: Bundle) -> None:
     """Else a store that needs longer than the time limit for all changes would never be read to its end."""
     store = Watched()
@@ -354,7 +347,6 @@ async def test_pages_that_were_read_are_kept_when_a_later_one_fails(bundle: Bund
     assert store.reads == 5
 
 
-@in_virtual_time
 async def test_each_bundle_has_its_own(root: Path, bundle: Bundle) -> None:
     """The vectors are of its item tower; a bundle that is gone leaves nothing behind."""
     store = SqliteItems()
@@ -412,7 +404,6 @@ async def put_all(workers: list[ItemWriter], bundle: Bundle, items: list[str]) -
 
 @pytest.mark.fault(60)
 @pytest.mark.parametrize("first", [900, 100])
-@in_virtual_time
 async def test_no_more_than_the_limit_are_put_by_several_workers(
     stores: list[ItemStore], bundle: Bundle, first: int
 ) -> None:
@@ -434,7 +425,6 @@ async def test_no_more_than_the_limit_are_put_by_several_workers(
 
 
 @pytest.mark.parametrize("item", ["900", "100"])
-@in_virtual_time
 async def test_no_change_in_part_is_lost_among_several_workers(
     stores: list[ItemStore], bundle: Bundle, item: str
 ) -> None:
@@ -452,7 +442,6 @@ async def test_no_change_in_part_is_lost_among_several_workers(
         await store.close()
 
 
-@in_virtual_time
 async def test_ids_that_are_put_and_withdrawn_have_a_limit(bundle: Bundle) -> None:
     """Each is held by every process and read by every later version; a withdrawal itself is never refused."""
     overlay = ItemOverlayCache(store := SqliteItems())

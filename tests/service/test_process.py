@@ -10,7 +10,6 @@ import pytest
 import uvicorn
 
 from tests.support.clock import Clock
-from tests.support.virtual_time import in_virtual_time
 from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
 from turret.service.process.server import connection_limit, reserve, share, url_of
@@ -105,7 +104,6 @@ def test_an_interrupt_and_each_further_signal_skip_a_wait(
 
 
 @pytest.mark.parametrize(("connections", "waits"), [(1, True), (0, False)])
-@in_virtual_time
 async def test_open_connections_have_a_moment_for_a_request_once_no_more_are_accepted(
     monkeypatch: pytest.MonkeyPatch, connections: int, waits: bool
 ) -> None:
@@ -130,7 +128,6 @@ async def test_open_connections_have_a_moment_for_a_request_once_no_more_are_acc
 # ---- What a worker does beside its requests
 
 
-@in_virtual_time
 async def test_a_background_task_that_fails_is_down_until_it_runs_again_and_ends_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.contracts.stores import ADDRESSES
 from tests.support.service_app import post_events, recommended, serving
-from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import (
     HistoryDamagedError,
     HistoryUnavailableError,
@@ -84,7 +83,6 @@ async def refused(breaker: Breaker) -> HistoryUnavailableError:
     return caught.value
 
 
-@in_virtual_time
 async def test_a_slow_store_costs_its_budget_and_then_nothing() -> None:
     """Until it answers again; who is refused is told when to come back."""
     store = Moody()
@@ -105,7 +103,6 @@ async def test_a_slow_store_costs_its_budget_and_then_nothing() -> None:
     assert breaker.circuits["read"].state == "closed"
 
 
-@in_virtual_time
 async def test_what_can_not_be_written_can_still_be_read() -> None:
     store = Moody()
     breaker = breaker_of(store)
@@ -125,7 +122,6 @@ async def test_what_can_not_be_written_can_still_be_read() -> None:
         (ZeroDivisionError("a bug"), HistoryUnavailableError, 1),
     ],
 )
-@in_virtual_time
 async def test_damaged_data_of_one_user_opens_nothing_and_a_fault_of_the_store_counts(
     error: Exception, raised: type[Exception], failures: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,7 +137,6 @@ async def test_damaged_data_of_one_user_opens_nothing_and_a_fault_of_the_store_c
     assert caplog.text.count("ZeroDivisionError: a bug") == 5 * failures
 
 
-@in_virtual_time
 async def test_a_caller_that_goes_away_is_no_failure() -> None:
     store = Moody()
     breaker = breaker_of(store)
@@ -155,7 +150,6 @@ async def test_a_caller_that_goes_away_is_no_failure() -> None:
     assert (breaker.circuits["read"].in_a_row, breaker.circuits["read"].state) == (0, "closed")
 
 
-@in_virtual_time
 async def test_how_much_there_is_of_a_user_is_no_failure_of_the_store() -> None:
     """Showing and deleting all of it, or finding one, may take too long; others go on being answered."""
     store = Moody()
@@ -204,7 +198,6 @@ def lengths(stored: Stored) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("limit", "calls"), [(7, [7]), (1_000, [1_000]), (10_000, [1_000, 10_000])])
-@in_virtual_time
 async def test_a_long_history_is_read_up_to_the_limit(limit: int, calls: list[int]) -> None:
     store = Counted(u=20_000)
     stored = await read(store, ["u"], limit)
@@ -214,7 +207,6 @@ async def test_a_long_history_is_read_up_to_the_limit(limit: int, calls: list[in
 
 
 @pytest.mark.fault(56)
-@in_virtual_time
 async def test_a_batch_of_long_histories_is_read_in_bounded_portions() -> None:
     """All get the newest events that the tower needs; truncated histories are marked."""
     users = {f"u{n}": 10_000 for n in range(100)}
@@ -227,14 +219,12 @@ async def test_a_batch_of_long_histories_is_read_in_bounded_portions() -> None:
     assert short == set(stored.truncated) != set()
 
 
-@in_virtual_time
 async def test_what_is_enough_is_not_read_on() -> None:
     wanted = {"u": lambda newest: len(newest.items) >= 1_000, "v": lambda _: False}
     stored = await read_histories(Counted(u=20_000, v=20_000), wanted, 10_000, 9.0)
     assert (lengths(stored), set(stored.truncated)) == ({"u": 1_000, "v": 10_000}, set())
 
 
-@in_virtual_time
 async def test_the_size_of_what_is_asked_for_is_no_failure_of_the_store() -> None:
     """If time runs out in a later portion, or that fails, the events read so far are used."""
     store = Counted(u=20_000)

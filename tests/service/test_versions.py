@@ -16,7 +16,6 @@ from tests.support.members import Member, joined, route_in
 from tests.support.memory_records import MemoryRecords, RecordServer
 from tests.support.service_app import settings_of
 from tests.support.until import eventually
-from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import (
     BusyError,
     ConflictError,
@@ -313,7 +312,6 @@ def test_without_a_record_that_can_be_read_it_begins_with_the_pointer_unconfirme
 
 
 @pytest.mark.parametrize("how", ["published", "repaired", "pointed elsewhere", "activated"])
-@in_virtual_time
 async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
     three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, how: str
 ) -> None:
@@ -339,7 +337,6 @@ async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
         await member.activator.roll_back()
 
 
-@in_virtual_time
 async def test_a_version_that_can_not_be_opened_any_more_gives_way_to_the_one_before(
     three: Path, server: RecordServer
 ) -> None:
@@ -355,7 +352,6 @@ async def test_a_version_that_can_not_be_opened_any_more_gives_way_to_the_one_be
 
 
 @pytest.mark.fault(70)
-@in_virtual_time
 async def test_one_of_several_replicas_falls_back_alone(three: Path, server: RecordServer) -> None:
     """It sends requests to the others while they serve the live version, and follows once it can."""
     one = await joined(three, server, "a:8000/1", is_shared=True)
@@ -380,7 +376,6 @@ async def test_one_of_several_replicas_falls_back_alone(three: Path, server: Rec
 
 
 @pytest.mark.fault(14)
-@in_virtual_time
 async def test_activations_queue(three: Path, server: RecordServer) -> None:
     """The one that is asked for last is live in the end, and each names the one it took the place of."""
     member = await joined(three, server)
@@ -392,7 +387,6 @@ async def test_activations_queue(three: Path, server: RecordServer) -> None:
     assert [one["number"] for one in lines(three)] == [1, 2, 3, 4]
 
 
-@in_virtual_time
 async def test_calls_that_queue_share_no_more_than_their_own_time(three: Path, server: RecordServer) -> None:
     """Those that wait for a long one are refused before it is done, after the seconds that are set."""
     member = await joined(three, server, activation_seconds=2)
@@ -442,7 +436,6 @@ def test_a_call_that_is_given_up_while_it_commits_keeps_the_lock_until_that_is_d
 
 
 @pytest.mark.fault(62)
-@in_virtual_time
 async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_member(
     three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -463,7 +456,6 @@ async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_m
     assert one.version == "v3"
 
 
-@in_virtual_time
 async def test_memory_of_replaced_versions_is_given_back(three: Path, server: RecordServer) -> None:
     """Nothing keeps a bundle once no request answers from it."""
     member = await joined(three, server)
@@ -476,7 +468,6 @@ async def test_memory_of_replaced_versions_is_given_back(three: Path, server: Re
 # --- Several members
 
 
-@in_virtual_time
 async def test_members_follow_each_other_and_late_ones_are_named(three: Path, server: RecordServer) -> None:
     """A worker of the same service by its process, another replica by its address."""
     one = await joined(three, server, activation_seconds=2)
@@ -497,7 +488,6 @@ async def test_members_follow_each_other_and_late_ones_are_named(three: Path, se
     assert asyncio.get_running_loop().time() == pytest.approx(begun), "silent ones are not waited for"
 
 
-@in_virtual_time
 async def test_a_stopped_worker_opens_only_the_last_of_several_versions(
     three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,7 +510,6 @@ async def test_a_stopped_worker_opens_only_the_last_of_several_versions(
     assert (other.version, opened) == ("v3", ["v3"])
 
 
-@in_virtual_time
 async def test_a_worker_that_ended_without_a_word_is_forgotten_by_its_successor(
     three: Path, server: RecordServer
 ) -> None:
@@ -532,7 +521,6 @@ async def test_a_worker_that_ended_without_a_word_is_forgotten_by_its_successor(
     assert sorted(server.reports) == sorted([one.name, "a:8000/1", "b:8000/999999999"])
 
 
-@in_virtual_time
 async def test_an_answer_is_never_older_than_was_asked_for(three: Path, server: RecordServer) -> None:
     """It waits for the worker to follow, a while; order is that of activations."""
     one = await joined(three, server, activation_seconds=1)
@@ -556,7 +544,6 @@ async def test_an_answer_is_never_older_than_was_asked_for(three: Path, server: 
         await other.holder.live_at_least("v3", 0.0)
 
 
-@in_virtual_time
 async def test_a_member_that_can_not_read_the_record_promises_no_version(
     three: Path, server: RecordServer
 ) -> None:
@@ -575,7 +562,6 @@ async def test_a_member_that_can_not_read_the_record_promises_no_version(
     assert other.holder.number == 3
 
 
-@in_virtual_time
 async def test_a_member_stopped_in_an_activation_can_not_overwrite_a_later_one(
     three: Path, server: RecordServer
 ) -> None:
@@ -596,7 +582,6 @@ class KilledError(BaseException):
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", ["keep_record", "replace", "add_line", "take"])
-@in_virtual_time
 async def test_a_member_killed_in_an_activation_leaves_one_live_version_everywhere(
     three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
 ) -> None:
@@ -636,7 +621,6 @@ async def test_a_member_killed_in_an_activation_leaves_one_live_version_everywhe
     following.cancel()
 
 
-@in_virtual_time
 async def test_without_the_store_nothing_is_changed(
     three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -659,7 +643,6 @@ async def test_without_the_store_nothing_is_changed(
     assert (routes_of(three), member.holder.routes_number) == (Routes(), 0)
 
 
-@in_virtual_time
 async def test_a_lost_or_older_record_gives_way_to_the_live_version(
     three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -674,7 +657,6 @@ async def test_a_lost_or_older_record_gives_way_to_the_live_version(
     assert "it says again that version v2 is live" in caplog.text
 
 
-@in_virtual_time
 async def test_an_unconfirmed_version_gives_way_to_the_record(three: Path, server: RecordServer) -> None:
     """Where there is none, it becomes the first one."""
     one = await joined(three, server)
@@ -687,7 +669,6 @@ async def test_an_unconfirmed_version_gives_way_to_the_record(three: Path, serve
     assert (other.version, stored(server).number, stored(server).live.version) == ("v3", 1, "v3")
 
 
-@in_virtual_time
 async def test_a_member_reports_what_it_has_and_counts_the_others(three: Path, server: RecordServer) -> None:
     one = await joined(three, server, "a:8000/1", is_shared=True, activation_seconds=1)
     new = await joined(three, server, "c:8000/1", is_shared=True)
@@ -711,7 +692,6 @@ async def test_a_member_reports_what_it_has_and_counts_the_others(three: Path, s
     assert server.reports == {}
 
 
-@in_virtual_time
 async def test_a_version_that_can_not_be_opened_is_tried_again_after_a_pause(
     three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -730,7 +710,6 @@ async def test_a_version_that_can_not_be_opened_is_tried_again_after_a_pause(
 # --- Routes
 
 
-@in_virtual_time
 async def test_routes_are_kept_and_end_when_their_version_becomes_live(
     three: Path, server: RecordServer
 ) -> None:
@@ -749,7 +728,6 @@ async def test_routes_are_kept_and_end_when_their_version_becomes_live(
     assert routes_of(three).canary is None
 
 
-@in_virtual_time
 async def test_the_canary_answers_its_users_and_the_live_version_the_rest(
     three: Path, server: RecordServer
 ) -> None:
@@ -762,7 +740,6 @@ async def test_the_canary_answers_its_users_and_the_live_version_the_rest(
 
 
 @pytest.mark.parametrize("how", ["deleted", "nonsense", "refused"])
-@in_virtual_time
 async def test_routes_that_lead_nowhere_leave_all_to_the_live_version(
     three: Path, server: RecordServer, how: str
 ) -> None:
@@ -786,7 +763,6 @@ async def test_routes_that_lead_nowhere_leave_all_to_the_live_version(
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-@in_virtual_time
 async def test_a_route_to_the_live_version_is_to_the_content_that_was_checked(
     three: Path, server: RecordServer, is_own: bool
 ) -> None:
@@ -796,7 +772,6 @@ async def test_a_route_to_the_live_version_is_to_the_content_that_was_checked(
     assert ((await joined(three, server)).holder.traffic.canary is not None) == is_own
 
 
-@in_virtual_time
 async def test_a_compared_version_is_opened_in_all_members_until_its_time_is_over(
     three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -827,7 +802,6 @@ def shadow_figures(metrics: Metrics) -> dict[str, float]:
     }
 
 
-@in_virtual_time
 async def test_the_shadow_answers_with_its_own_version_and_is_compared(
     three: Path, server: RecordServer
 ) -> None:

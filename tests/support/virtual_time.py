@@ -4,33 +4,21 @@ The clock stands while the loop waits for a thread, so that no limit passes beca
 """
 
 import asyncio
-import functools
 import selectors
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import Any, ParamSpec, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 from tests.support.until import PATIENCE
 
 Given = TypeVarTuple("Given")
 Result = TypeVar("Result")
-Parameters = ParamSpec("Parameters")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
     """As `asyncio.run`, without waiting for time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)
-
-
-def in_virtual_time(test: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Callable[Parameters, Result]:
-    """Make an asynchronous test one that `run` runs."""
-
-    @functools.wraps(test)
-    def running(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
-        return run(test(*arguments, **named))
-
-    return running
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
