@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import contents
 from tests.support.bundle_damage import change_manifest, replace, rewrite
 from tests.support.hostile_towers import thief
-from tests.support.service_calls import activate, metric
+from tests.support.service_calls import activate, ask, metric
 from tests.support.service_process import Start
 from turret.tower.bundle.publish import publish
 from turret.tower.format.listing import current
@@ -56,8 +56,7 @@ def test_a_running_service_refuses_damaged_versions(start: Start, bundles: Path)
     os.utime(left, (1e9, 1e9))
     service = start()
     assert not left.exists()
-    asked = {"json": {"history": [101, 102], "k": 5}}
-    before = service.client.post("/v1/recommend", **asked).json()
+    before = ask(service, history=[101, 102])
     for place, (damage, words, reason) in enumerate(DAMAGES):
         damage(publish(bundles, contents(f"damaged{place}", seed=1)))
         counted = metric(service, f'turret_reload_failures_total{{reason="{reason}"}}')
@@ -68,5 +67,5 @@ def test_a_running_service_refuses_damaged_versions(start: Start, bundles: Path)
         assert "version v1 stays live" in message
         assert metric(service, f'turret_reload_failures_total{{reason="{reason}"}}') == counted + 1
         assert service.client.get("/readyz").json() == {"status": "ready", "version": "v1"}
-        assert service.client.post("/v1/recommend", **asked).json() == before
+        assert ask(service, history=[101, 102]) == before
     assert current(bundles) == "v1"

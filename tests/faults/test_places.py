@@ -135,6 +135,6 @@ def test_connections_leave_descriptors_for_everything_else(start: Start, three: 
         until(lambda: status("/v1/recommend", {}) == 401, "the key is revoked")
         assert descriptors(worker) < 400
     kept.close()
-    status, complaints = service.stop()
-    assert status == 0
+    stopped, complaints = service.stop()
+    assert stopped == 0
     assert "no connection can be taken" not in complaints
