@@ -174,10 +174,9 @@ def scale(figures: Figures, training: Row, service: Row) -> None:
 
 
 def main() -> None:
-    """Draw the plots whose figures are kept."""
-    for path in QUALITY.iterdir():
-        if path.is_dir():
-            quality(path.name)
+    """Draw the plots of the pages."""
+    for path in QUALITY.glob("*.svg"):
+        quality(path.stem)
     index(result("index"))
     scale(load_figures(), result("scale_training"), result("scale_service"))
 
