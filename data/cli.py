@@ -1,11 +1,11 @@
 """The commands of `turret data`. polars is imported only when a command runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from turret.data.preparing.command import AppendCommand, PrepareCommand
+from turret.data.preparing.options import given_settings, with_settings
 
 PREPARED = Path("var/prepared")
 
@@ -82,9 +82,9 @@ def synth(
     )
 
 
-@app.command(cls=PrepareCommand)
+@app.command()
+@with_settings()
 def prepare(
-    context: typer.Context,
     source: Annotated[
         str | None,
         typer.Argument(
@@ -109,6 +109,7 @@ def prepare(
         ),
     ] = None,
     settings: Settings = None,
+    **options: Any,
 ) -> None:
     """Validate, filter and split a log, and write the memory-mapped form that training reads.
 
@@ -118,12 +119,11 @@ def prepare(
     """
     from turret.data.configuration import load_configuration, parse_overrides
     from turret.data.preparing.describe import describe as describe_folder
-    from turret.data.preparing.options import given_settings
     from turret.data.preparing.prepare import prepare as prepare_events
     from turret.data.reading.schema import PrepareConfig
     from turret.data.stores import new_prepared
 
-    overrides = {"source": source, **given_settings(context.obj), **parse_overrides(settings or [])}
+    overrides = {"source": source, **given_settings(options), **parse_overrides(settings or [])}
     loaded = load_configuration(PrepareConfig, config, overrides)
     with new_prepared(target, overwrite) as folder:
         report = prepare_events(loaded, folder, overwrite, engine)
@@ -131,9 +131,9 @@ def prepare(
     print("\n".join([*report.warnings, "", description]))
 
 
-@app.command(cls=AppendCommand)
+@app.command()
+@with_settings("on_bad", "format", "columns", "items", "users", "filters.default_kind")
 def append(
-    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(
@@ -144,6 +144,7 @@ def append(
     target: Annotated[
         str, typer.Option("--to", metavar="DIR", help="Prepared data, or its URL in an object store.")
     ] = str(PREPARED),
+    **options: Any,
 ) -> None:
     """Add new events to prepared data, without reading the old log again.
 
@@ -154,12 +155,11 @@ def append(
     """
     from turret.data.errors import without_credentials
     from turret.data.preparing.append import append as append_events
-    from turret.data.preparing.options import given_settings
     from turret.data.stores import changed_prepared, is_url
 
     place = source if is_url(source) else Path(source)
     with changed_prepared(target) as folder:
-        report = append_events(place, folder, given_settings(context.obj))
+        report = append_events(place, folder, given_settings(options))
     print("\n".join(report.prepared.warnings))
     print(report.sentence().replace(str(folder), without_credentials(target)))
 

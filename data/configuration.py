@@ -1,18 +1,30 @@
 """Settings from a TOML file and the command line, validated with readable messages."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from itertools import filterfalse
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from turret.data.errors import ConfigurationError
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_URL = r"^[A-Za-z][A-Za-z0-9+.-]+://.+$"
+Url = Annotated[str, Field(pattern=_URL)]
+"""Such as `s3://bucket/events.parquet`."""
+Place = Url | Path
+FeatureKind = Literal["text", "category", "multi", "number", "vector"]
+
+
+def is_url(place: str | Path) -> TypeGuard[str]:
+    """Tell whether a place is a URL; a path is none."""
+    return isinstance(place, str) and re.match(_URL, place) is not None
 
 
 def load_configuration(

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from turret.data.configuration import FeatureKind
 from turret.data.errors import DataError
 from turret.data.files import open_array, save_array
 
@@ -27,8 +28,6 @@ def text_of(query: object) -> str:
     """Return the text of a query by its id, which may have the digest of a context behind it."""
     return str(query).partition(CONTEXT)[0]
 
-
-FeatureKind = Literal["text", "category", "multi", "number", "vector"]
 
 _WORD = re.compile(r"\w+")
 

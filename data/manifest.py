@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from turret.data.configuration import FeatureKind
 from turret.data.errors import DataError
-from turret.data.features import FeatureKind
 from turret.data.files import map_ordered
 
 MANIFEST = "manifest.json"

@@ -4,24 +4,21 @@ Logs are copied before they are read. Prepared data is written with its manifest
 digests of its manifest.
 """
 
-import re
-import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, TypeGuard
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
+from turret.data.configuration import Place as Place
+from turret.data.configuration import is_url as is_url
 from turret.data.errors import (
     DataError,
     FetchError,
     MissingExtraError,
     SourceError,
     TurretError,
-    text_without_credentials,
     without_credentials,
 )
 from turret.data.extras import install_command
@@ -30,19 +27,6 @@ from turret.data.manifest import MANIFEST, Manifest, hash_all, hash_files
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
-
-_URL = r"^[A-Za-z][A-Za-z0-9+.-]+://.+$"
-
-Url = Annotated[str, Field(pattern=_URL)]
-"""Such as `s3://bucket/events.parquet`."""
-
-Place = Url | Path
-
-
-def is_url(place: str | Path) -> TypeGuard[str]:
-    """Tell whether a place is a URL; a path is none."""
-    return isinstance(place, str) and re.match(_URL, place) is not None
-
 
 # The extra with the driver of a scheme.
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
@@ -138,23 +122,6 @@ def _opened(url: str) -> tuple["AbstractFileSystem", str]:
     return store, path
 
 
-def with_urls(sentence: str, copies: Mapping[str, Path]) -> str:
-    """Return a sentence that names URLs where it named their copies."""
-    for url, copy in copies.items():
-        sentence = sentence.replace(copy.as_posix(), without_credentials(url.rstrip("/")))
-    return sentence
-
-
-@contextmanager
-def naming_urls(copies: Mapping[str, Path]) -> Iterator[None]:
-    """Let a `TurretError` of the block name URLs in place of their copies."""
-    try:
-        yield
-    except TurretError as error:
-        error.args = tuple(with_urls(part, copies) if isinstance(part, str) else part for part in error.args)
-        raise
-
-
 class LocalCopies:
     """Copies of objects below the folder `folder`, each made once; `paths` are those of the copies by URL."""
 
@@ -181,7 +148,9 @@ class LocalCopies:
 
     def named(self, sentence: str) -> str:
         """Return a sentence, or a path, with URLs in place of copies."""
-        return with_urls(sentence, self.paths)
+        for url, copy in self.paths.items():
+            sentence = sentence.replace(copy.as_posix(), without_credentials(url.rstrip("/")))
+        return sentence
 
 
 @contextmanager
@@ -192,8 +161,11 @@ def local_copies(target: Path) -> Iterator[LocalCopies]:
     """
     with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as folder:
         copies = LocalCopies(folder)
-        with naming_urls(copies.paths):
+        try:
             yield copies
+        except TurretError as error:
+            error.args = tuple(copies.named(part) if isinstance(part, str) else part for part in error.args)
+            raise
 
 
 @contextmanager
@@ -211,12 +183,10 @@ def new_prepared(place: str, overwrite: bool) -> Iterator[Path]:
     old = objects.sizes()
     if old and MANIFEST not in old:
         raise DataError(f"{place} has objects that are not prepared data; choose another address")
-    if old and not overwrite:
-        raise DataError(f"{place} exists already; choose another address, or replace it with --overwrite")
+    _refuse_existing(place, old, overwrite)
     with tempfile.TemporaryDirectory(prefix="turret-") as work:
         folder = Path(work) / objects.url.rpartition("/")[2]
-        with naming_urls({place: folder}):
-            yield folder
+        yield folder
         _write_or_keep(objects, folder, list(old))
 
 
@@ -234,8 +204,7 @@ def changed_prepared(place: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="turret-") as work:
         folder = fetch_prepared(place, Path(work))
         before = Manifest.load(folder).fingerprint
-        with naming_urls({place: folder}):
-            yield folder
+        yield folder
         if MANIFEST not in (old := objects.sizes()) or _manifest(objects, old).fingerprint != before:
             raise DataError(f"another command has changed {place} meanwhile; run this one again")
         _write_or_keep(objects, folder, list(old))
@@ -251,10 +220,14 @@ def upload_prepared(folder: Path, url: str, overwrite: bool) -> None:
         raise DataError(f"the files of {folder} are not those of its manifest; prepare the data again")
     objects = Objects(url)
     old = objects.sizes()
-    if MANIFEST in old and not overwrite:
-        raise DataError(f"{url} exists already; choose another address, or replace it with --overwrite")
+    _refuse_existing(url, old, overwrite)
     # Without a manifest, no one knows whose the other objects are.
     _write(objects, folder, [*manifest.files, MANIFEST], list(old) if MANIFEST in old else [])
+
+
+def _refuse_existing(place: str, old: dict[str, int], overwrite: bool) -> None:
+    if MANIFEST in old and not overwrite:
+        raise DataError(f"{place} exists already; choose another address, or replace it with --overwrite")
 
 
 def fetch_prepared(url: str, target: Path) -> Path:
@@ -288,10 +261,7 @@ def fetch_prepared(url: str, target: Path) -> Path:
 
 
 def _manifest(objects: Objects, sizes: dict[str, int]) -> Manifest:
-    with (
-        tempfile.TemporaryDirectory(prefix="turret-") as work,
-        naming_urls({objects.url: Path(work)}),
-    ):
+    with tempfile.TemporaryDirectory(prefix="turret-") as work:
         objects.download({MANIFEST: sizes[MANIFEST]}, Path(work))
         return Manifest.load(Path(work))
 
@@ -315,15 +285,12 @@ def _write_or_keep(objects: Objects, folder: Path, old: list[str]) -> None:
     names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
     try:
         _write(objects, folder, names, old)
-    except BaseException as error:
+    except SourceError as error:
         kept = Path(tempfile.mkdtemp(prefix="turret-kept-")) / folder.name
         folder.rename(kept)
         command = f"turret data upload {kept} --to {objects.url} --overwrite"
         sentence = f"the new data is whole in {kept}; write it by `{command}`, then remove the folder"
-        if isinstance(error, SourceError):
-            raise SourceError(f"{error}; {sentence}") from error
-        print(f"turret: {text_without_credentials(sentence)}", file=sys.stderr)
-        raise
+        raise SourceError(f"{error}; {sentence}") from error
 
 
 def _write(objects: Objects, folder: Path, names: list[str], old: list[str]) -> None:

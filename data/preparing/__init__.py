@@ -1,3 +1,3 @@
 """`turret data prepare`: from a source to a prepared folder."""
 
-__all__ = ["append", "command", "describe", "options", "prepare"]
+__all__ = ["append", "describe", "options", "prepare"]

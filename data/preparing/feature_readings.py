@@ -6,8 +6,8 @@ from typing import get_args
 
 import polars as pl
 
+from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
-from turret.data.features import FeatureKind
 from turret.data.preparing.encoding import (
     are_json_lists,
     are_lists,

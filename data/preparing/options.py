@@ -1,14 +1,13 @@
 """The command-line options of `turret data prepare`, derived from the classes of its settings."""
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
-from typer.main import get_command
 
 from turret.data.configuration import section_models
 from turret.data.reading.schema import Option, PrepareConfig
@@ -36,10 +35,6 @@ class _SettingOption:
     option: Option
 
     @property
-    def key(self) -> str:
-        return self.name.replace("-", "_")
-
-    @property
     def section(self) -> str:
         return self.path.partition(".")[0]
 
@@ -54,37 +49,41 @@ class _SettingOption:
         )
         is_flag = self.type is bool
         return inspect.Parameter(
-            self.key,
+            self.name.replace("-", "_"),
             inspect.Parameter.KEYWORD_ONLY,
             default=False if is_flag else None,
             annotation=Annotated[self.type if is_flag else self.type | None, declared],
         )
 
 
-def click_options(sections: Collection[str] | None = None) -> list[Any]:
-    """Return the options as the command line library has them: those of some sections or settings, or all."""
+def with_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of some sections or settings, or of all, in place of its `**options`."""
 
-    def command(**_: object) -> None:
-        pass
-
-    signature = inspect.Signature(
-        [
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        own = [
+            parameter
+            for parameter in inspect.signature(command, eval_str=True).parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        added = [
             option.parameter()
             for option in _options()
-            if sections is None or {option.section, option.path} & {*sections}
+            if not sections or {option.section, option.path} & {*sections}
         ]
-    )
-    command.__signature__ = signature  # type: ignore[attr-defined]
-    app = typer.Typer(add_completion=False)
-    app.command()(command)
-    return get_command(app).params
+        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+        signature = inspect.Signature([*parameters[:-1], *added, parameters[-1]])
+        command.__signature__ = signature  # type: ignore[attr-defined]
+        command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        return command
+
+    return decorated
 
 
 def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of options as settings by path; the kind of split follows from its other options."""
     settings: dict[str, Any] = {}
     for option in _options():
-        value = values.get(option.key)
+        value = values.get(option.name.replace("-", "_"))
         if option.type is bool:
             value = option.value if value else None
         # A repeatable option that is not given is an empty list.

@@ -15,8 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from turret.data.features import FeatureKind
-from turret.data.stores import Place
+from turret.data.configuration import FeatureKind, Place
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
 NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-", r"\N")

@@ -1,12 +1,12 @@
 """The commands of `turret history`; each imports its dependencies when it runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from turret.data.cli import PREPARED
-from turret.data.preparing.command import EventsCommand
+from turret.data.preparing.options import given_settings, with_settings
 
 app = typer.Typer(
     help="Fill the service's store of histories from a log, and write stored events back into one.",
@@ -23,9 +23,9 @@ Store = Annotated[
 ]
 
 
-@app.command(cls=EventsCommand)
+@app.command()
+@with_settings("on_bad", "format", "columns", "filters")
 def load(
-    context: typer.Context,
     source: Annotated[
         str | None,
         typer.Argument(metavar="[SOURCE]", help="Raw events, as `turret data prepare` reads them."),
@@ -34,6 +34,7 @@ def load(
         Path, typer.Option("--data", metavar="DIR", help="Prepared data, if no SOURCE is given.")
     ] = PREPARED,
     store: Store = None,
+    **options: Any,
 ) -> None:
     """Load the events of a log into the store, so that their users are recommended by `user_id`.
 
@@ -51,9 +52,7 @@ def load(
     if source is None:
         report = load_histories(PreparedData.open(data), settings)
     else:
-        from turret.data.preparing.options import given_settings  # needs Polars, which a service lacks
-
-        with prepared_log(source, given_settings(context.obj), print) as prepared:
+        with prepared_log(source, given_settings(options), print) as prepared:
             report = load_histories(prepared, settings)
     print(report.sentence(settings.store))
 
