@@ -2,7 +2,6 @@
 
 import logging
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +35,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     """Show the progress of the block on standard error; yields the function that advances it.
 
     A terminal shows a bar (a spinner without a `total`). Elsewhere the logger `turret.progress` gets a line
-    every ten seconds, also while the block does not advance.
+    with a step that ends ten seconds or more after the last line.
     """
     if _hidden:
         yield lambda steps: None
@@ -75,28 +74,20 @@ def _bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]
 
 @contextmanager
 def _lines(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A thread of its own writes the lines: one step may take minutes."""
-    log, ended, begun = logging.getLogger(LOGGER), threading.Event(), time.monotonic()
-    done = 0
+    log, begun = logging.getLogger(LOGGER), time.monotonic()
+    done, told = 0, begun
 
     def advance(steps: int) -> None:
-        nonlocal done
-        done += steps
+        nonlocal done, told
+        done, now = done + steps, time.monotonic()
+        if now - told >= SECONDS_A_LINE:
+            told = now
+            log.info(_line(description, done, total, now - begun))
 
-    def write() -> None:
-        while not ended.wait(SECONDS_A_LINE):
-            log.info(progress_line(description, done, total, time.monotonic() - begun))
-
-    thread = threading.Thread(target=write, name=f"progress of {description}", daemon=True)
-    thread.start()
-    try:
-        yield advance
-    finally:
-        ended.set()
-        thread.join()
+    yield advance
 
 
-def progress_line(description: str, done: int, total: int | None, seconds: float) -> str:
+def _line(description: str, done: int, total: int | None, seconds: float) -> str:
     """A line such as "epoch 1/20: 300 of 1,200 (25 %), 20 s, about 60 s left"."""
     if not total:
         return f"{description}: {f'{done:,}, ' if done else ''}{seconds:.0f} s"

@@ -22,7 +22,7 @@ from turret.data.events.dropped_rows import (
     WRONG_CLOCK,
 )
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
-from turret.data.events.ids import IdInterner, as_keys, float_texts, id_key, id_verdicts, refuse_lists
+from turret.data.events.ids import IdInterner, as_keys, float_texts, id_key, id_verdicts
 from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
 from turret.data.manifest import BadRows, Columns, Removed
 from turret.data.reading.queries import ORDER
@@ -35,7 +35,6 @@ PART, VERDICT = "__part", "__verdict"
 KIND_FILTER, WEIGHT_FILTER = "kinds", "min_weight"
 _FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
 _IDS = ("user", "item")
-_SAMPLE = 1000
 _KINDS = 10  # shown in a message
 
 
@@ -149,8 +148,7 @@ def validate(
     weights and quantities. Raises ColumnError when columns differ in type between parts, or don't fit their
     role.
     """
-    nulls = form.nulls
-    own_nulls = {role: nulls_of(nulls, name) for role, name in columns if role in _IDS}
+    own_nulls = {role: nulls_of(form.nulls, name) for role, name in columns if role in _IDS}
     names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
     raw = _with_points(_raw(parts, names), form.decimal)
     with readable(parts[0][1].path):
@@ -159,31 +157,27 @@ def validate(
             if columns.time is None
             else choose_reader(raw, "raw_time", columns.time, settings)
         )
-        float_ids = _float_ids(raw, columns, own_nulls)
+        floats = float_texts(raw, {f"raw_{role}": own for role, own in own_nulls.items()})
     raw = one_row_an_item(raw, columns, own_nulls["item"], form.list_separator or "|")
     schema = raw.collect_schema()
-    kind = _kind(columns, filters, nulls)
+    kind = _kind(columns, filters, form.nulls)
     weight = _weight(columns, schema, filters, kind)
     label = label_value(columns, schema)
-    frame = raw.with_columns(
-        **{
-            role: id_key(f"raw_{role}", schema[f"raw_{role}"], name, own_nulls[role], role in float_ids)
-            for role, name in columns
-            if role in _IDS
-        },
-        time=time.value,
-        **({} if weight is None else {"weight": weight}),
-        **({} if label is None else {LABEL: label}),
-        **({"quantity": _number("raw_quantity", columns.quantity, schema)} if columns.quantity else {}),
-    )
+    values = {"time": time.value, "weight": weight, LABEL: label}
+    if columns.quantity is not None:
+        values["quantity"] = _number("raw_quantity", columns.quantity, schema)
+    for role, own in own_nulls.items():
+        column, name = f"raw_{role}", getattr(columns, role)
+        values[role] = id_key(column, schema[column], name, own, column in floats)
+    frame = raw.with_columns(**{name: value for name, value in values.items() if value is not None})
     types = frame.collect_schema()
     ids = [
         verdict
-        for role in _IDS
-        for verdict in id_verdicts(role, f"raw_{role}", types, role, own_nulls[role], role in float_ids)
+        for role, own in own_nulls.items()
+        for verdict in id_verdicts(role, f"raw_{role}", types, role, own, f"raw_{role}" in floats)
     ]
     texts = [role for role in _IDS if types[role] == pl.String]
-    verdicts = _bad(columns, filters, weight is not None, ids, texts, time, nulls)
+    verdicts = _bad(columns, filters, weight is not None, ids, texts, time, form.nulls)
     if filters.kept_kinds:  # before a row can be bad
         kinds = [(kind.is_null(), NO_KIND), (~kind.is_in(filters.kept_kinds), KIND_FILTER)]
         verdicts = [*kinds, *verdicts]
@@ -205,34 +199,21 @@ def validate(
     )
 
 
-def _float_ids(raw: pl.LazyFrame, columns: Columns, nulls: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """The roles of ids that are texts of floats. Raises ColumnError for lists of items in one field."""
-    if raw.collect_schema()["raw_item"] == pl.String:
-        refuse_lists(
-            raw.select("raw_item").head(_SAMPLE).collect(engine="streaming")["raw_item"], columns.item
-        )
-    found = float_texts(raw, {f"raw_{role}": own for role, own in nulls.items()})
-    return frozenset(name.removeprefix("raw_") for name in found)
-
-
 def refuse_absent_kinds(
     parts: Sequence[tuple[int | None, Table]], columns: Columns, filters: FilterSettings
 ) -> None:
-    """Raise ColumnError for a kind of the settings that no row has: a misspelt one would remove its events.
-
-    The rows are read until each kind has occurred.
-    """
+    """Raise ColumnError for a kind of the settings that no row has: a misspelt one would remove events."""
     absent, found = {*filters.kinds, *filters.kind_weights} - {filters.default_kind}, Counter[str]()
     if columns.kind is None or not absent:
         return
     for _, table in parts:
-        kinds = table.frame.select(pl.col(columns.kind).cast(pl.String).str.strip_chars())
+        kinds = table.frame.select(pl.col(columns.kind).cast(pl.String).str.strip_chars().alias("kind"))
         with readable(table.path):
-            for rows in kinds.collect_batches(chunk_size=PIECE, engine="streaming"):
-                found.update(dict(rows.to_series().drop_nulls().value_counts().iter_rows()))
-                absent -= found.keys()
-                if not absent:
-                    return
+            counts = kinds.drop_nulls().group_by("kind").len().collect(engine="streaming")
+        found.update(dict(counts.iter_rows()))
+    absent -= found.keys()
+    if not absent:
+        return
     frequent = sorted(found, key=lambda kind: (-found[kind], kind))
     listed = ", ".join(map(repr, frequent[:_KINDS])) or "none"
     rest = f" and {len(found) - _KINDS:,} others" if len(found) > _KINDS else ""

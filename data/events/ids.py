@@ -182,22 +182,6 @@ def id_verdicts(
     ]
 
 
-def refuse_lists(ids: pl.Series, name: str) -> None:
-    """Raise ColumnError if most `ids`, the first of a column, are lists of ids: JSON, or of varying lengths.
-
-    All parts of a list have digits, which tells it from a title.
-    """
-    texts = ids.drop_nulls().str.strip_chars()
-    parts = texts.str.count_matches(r"[^\s,;|]+")
-    is_list = texts.str.contains(r"^[^\s,;|]*\d[^\s,;|]*(?:[\s,;|]+[^\s,;|]*\d[^\s,;|]*)+$")
-    is_list = (is_list & (parts.filter(is_list).n_unique() > 1)) | texts.str.contains(r"^\[.*\]$")
-    if is_list.mean() and is_list.mean() > 0.5:  # type: ignore[operator]
-        raise ColumnError(
-            f"column {name!r} holds lists such as {texts.filter(is_list)[0]!r}, and an event has one item: "
-            "give each item of a list a row, with its label (--label) where not all were chosen"
-        )
-
-
 def as_keys(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Parse id texts as `dtype` keys; texts that do not parse are dropped."""
     if dtype == pl.String:

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,10 @@ from turret.data.preparing.prepare import (
     shared_columns,
 )
 from turret.data.progress import progress
-from turret.data.reading.open_source import entity_files, open_source
+from turret.data.reading.open_source import entity_files
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
-from turret.data.stores import LocalCopies, Place, local_copies
+from turret.data.reading.tables import Source
+from turret.data.stores import Place, local_copies
 from turret.data.vocabulary import Vocabulary
 
 
@@ -80,9 +82,12 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
         new_prepared_folder(target, overwrite=True) as folder,
         progress("Appending", 3) as advance,
     ):
-        config = _configuration(old, source, options, copies)
+        given = {name: value for name, value in options.items() if value is not None}
+        config = _configuration(old, source, given)
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
-            ingested = ingest_source(config, Path(work), copies, is_continued=True)
+            ingested = ingest_source(
+                config, Path(work), copies, continued=partial(_columns, old.manifest, given, config)
+            )
             advance(1)
             count = len(ingested.events)
             joined = _joined(old, ingested, Path(work))
@@ -197,10 +202,8 @@ def _known(events: Events) -> NDArray[np.bool_]:
     return known
 
 
-def _configuration(
-    old: PreparedData, source: Place, options: Mapping[str, object], copies: LocalCopies
-) -> PrepareConfig:
-    """Return the settings of the first preparation for the new source, with columns that it has."""
+def _configuration(old: PreparedData, source: Place, given: Mapping[str, object]) -> PrepareConfig:
+    """Return the settings of the first preparation for the new source, without names of columns."""
     settings = old.manifest.settings
     before = PrepareConfig.model_validate(settings)
     if old.has_queries:
@@ -209,7 +212,6 @@ def _configuration(
             "again"
         )
     _refuse_dependent(old.folder, before)
-    given = {name: value for name, value in options.items() if value is not None}
     _refuse_negatives(old, given)
     items, users = _entities(old, before, given)
     moved: dict[str, Any] = {
@@ -221,8 +223,7 @@ def _configuration(
     for role in ("user", "item", "time", "weight", "quantity", "kind"):
         moved["columns"][role] = None
     others = {name: value for name, value in given.items() if name not in ("items", "users")}
-    config = override(PrepareConfig, {**settings, **moved}, others)
-    return config.model_copy(update={"columns": _columns(old.manifest, config, given, copies)})
+    return override(PrepareConfig, {**settings, **moved}, others)
 
 
 def _entities(old: PreparedData, before: PrepareConfig, given: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -271,19 +272,13 @@ def _refuse_negatives(old: PreparedData, given: Mapping[str, object]) -> None:
 
 
 def _columns(
-    manifest: Manifest, config: PrepareConfig, given: Mapping[str, object], copies: LocalCopies
+    manifest: Manifest, given: Mapping[str, object], config: PrepareConfig, source: Source
 ) -> ColumnSettings:
     """Return column settings: as given, else the names of the first log where the new one has them.
 
     A file that `turret history dump` wrote has its own names: usual ones, and "kind" for kinds.
     """
-    with tempfile.TemporaryDirectory() as work:
-        source = open_source(config, Path(work), copies)
-        existing, schema = shared_columns(source), source.parts[0][1].frame.collect_schema()
-        entities = {
-            role: table.columns() if table is not None else []
-            for role, table in (("item", source.items), ("user", source.users))
-        }
+    existing, schema = shared_columns(source), source.parts[0][1].frame.collect_schema()
     names = manifest.columns.model_dump()
     if names["kind"] is not None and names["kind"] not in existing and "kind" in existing:
         names["kind"] = "kind"
@@ -293,8 +288,9 @@ def _columns(
         for role, name in names.items()
         if f"columns.{role}" not in given and name is not None and (name in existing or role in needed)
     }
-    for role, columns in entities.items():  # the id in the items file is called as in the first log
-        if getattr(config.columns, f"{role}_id") is None and names[role] in columns:
+    for role, table in (("item", source.items), ("user", source.users)):
+        # The id in the items file is called as in the first log.
+        if table and getattr(config.columns, f"{role}_id") is None and names[role] in table.columns():
             changed[f"{role}_id"] = names[role]
     # A column of dates, or another column, has no unit or format of the first log.
     if "time" not in changed or schema[changed["time"]].is_temporal():

@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,21 +135,22 @@ def ingest_source(
     work: Path,
     copies: LocalCopies,
     session: "SparkSession | None" = None,
-    is_continued: bool = False,
+    continued: Callable[[Source], ColumnSettings] | None = None,
 ) -> IngestedSource:
     """Open, validate and read the source, by Polars or a session of Spark; `work` is a folder for events.
 
-    A source that continues a log (`is_continued`) need not have events of every kind. Raises BadRowsError for
+    `continued` gives the columns of a source that continues a log, which need not have events of every kind.
+    Raises BadRowsError for
     bad rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
     `open_source`, `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
     source = open_source(config, work, copies)
-    settings = _column_settings(config.columns, source.columns)
+    settings = continued(source) if continued else _column_settings(config.columns, source.columns)
     try:
         columns = choose_columns(settings, shared_columns(source), str(source.parts[0][1].path))
     except ColumnError as error:
         raise ColumnError(f"{error}{_other_ways(source)}") from None
-    if not is_continued:
+    if continued is None:
         refuse_absent_kinds(source.parts, columns, config.filters)
     nulls = config.format.nulls
     items = read_entity_table(source.items, settings.item_id, columns.item, "item", nulls)

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 ENGINES = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
 _KNOWN = re.compile(r"local(\[(\d+|\*)\])?|yarn|(spark|sc|k8s)://.+")
-_CONNECT_SECONDS = 5.0
 # Hadoop and Spark of files that a process can't see: to read, to write, and of a folder that another wrote.
 _NOT_SEEN = re.compile(
     r"FILE_NOT_EXIST|PATH_NOT_FOUND|FileNotFoundException: File |Mkdirs failed|UNABLE_TO_INFER_SCHEMA"
@@ -44,7 +42,7 @@ def spark_session(engine: str) -> Iterator["SparkSession"]:
 
     Memory, cores and connectors are settings of Spark itself (spark-defaults.conf, PYSPARK_SUBMIT_ARGS).
     Raises ConfigurationError for an engine of another form, ModuleNotFoundError without PySpark, and
-    DataError without Java, without an answer of the master, and for a job that fails.
+    DataError without Java, for a session that does not start, and for a job that fails.
     """
     if not _KNOWN.fullmatch(engine):
         raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {ENGINES}")
@@ -53,7 +51,6 @@ def spark_session(engine: str) -> Iterator["SparkSession"]:
     from py4j.protocol import Py4JNetworkError
     from pyspark.sql import SparkSession
 
-    _check_reachable(engine)
     if not engine.startswith("sc://"):
         _check_java()
     builder = SparkSession.builder
@@ -99,27 +96,6 @@ def failed_jobs(engine: str) -> Iterator[None]:
                 "same paths, and may write to the latter (docs/spark.md, Where files lie)"
             )
         raise DataError(sentence) from error
-
-
-def _check_reachable(engine: str) -> None:
-    """Raise DataError when no master answers: Spark itself would try for a minute."""
-    scheme, _, places = engine.partition("://")
-    if scheme not in ("spark", "sc"):
-        return
-    reasons = []
-    for place in places.partition("/")[0].partition(";")[0].split(","):
-        host, _, port = place.rpartition(":")
-        try:
-            default = 7077 if scheme == "spark" else 15002
-            address = (host or place, int(port) if host else default)
-            with socket.create_connection(address, _CONNECT_SECONDS):
-                return
-        except (OSError, ValueError) as error:
-            reasons.append(f"{place}: {error}")
-    raise DataError(
-        f"no Spark master answers at {engine} ({'; '.join(reasons)}); "
-        "start it, or prepare with --engine local"
-    )
 
 
 def _check_java() -> None:

@@ -59,23 +59,6 @@ def test_texts_that_all_print_as_floats_are_whole_numbers() -> None:
     assert [bad.kind for bad in found.bad_rows] == ["null user", "user too large for a float to hold exactly"]
 
 
-@pytest.mark.parametrize(
-    "items", [["N1-0 N2-1", "N3-0", "N1-0 N2-1 N3-1"], ["[1, 2]", "[]"], ["7,8", "7,9,8"]]
-)
-def test_a_list_of_items_in_one_field_is_refused(items: list[str]) -> None:
-    columns: Columns = {"user": ["a"] * len(items), "item": items, "time": list(range(len(items)))}
-    with pytest.raises(ColumnError, match=r"'item' holds lists such as .*: give each item of a list a row"):
-        _validate(columns)
-
-
-@pytest.mark.parametrize(
-    "items", [["The Room 2", "Portal 2", "Portal"], ["85 12", "85 13", "86 12"], ["a|b"]]
-)
-def test_titles_and_ids_of_several_words_are_items(items: list[str]) -> None:
-    columns: Columns = {"user": ["a"] * len(items), "item": items, "time": list(range(len(items)))}
-    assert _counts(_validate(columns))[0] == len(items)
-
-
 def test_rows_of_wrong_clocks_are_bad() -> None:
     times = [*range(1_700_000_000, 1_700_000_040), -2_000_000_000, 4_000_000_000]
     columns: Columns = {"user": ["a"] * 42, "item": ["x"] * 42, "time": times}

@@ -121,18 +121,6 @@ def cluster(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("scheme", ["spark", "sc"])
-def test_a_master_that_does_not_answer(scheme: str) -> None:
-    require("spark")
-    engine = f"{scheme}://127.0.0.1:{free_port()}"
-    with (
-        pytest.raises(DataError, match=f"no Spark master answers at {engine} .*refused"),
-        spark_session(engine),
-    ):
-        pass
-
-
-@pytest.mark.nightly
 def test_a_cluster_of_two_workers_prepares_alike(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     folder.mkdir()
