@@ -2,9 +2,8 @@
 
 import shutil
 import zipfile
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import polars as pl
@@ -71,117 +70,91 @@ def people(folder: Path) -> pl.DataFrame | None:
     return None
 
 
-COLUMNS = ColumnSettings(user="user_id", item="item_id", time="timestamp")
-ITEM_FEATURES = FeatureColumns(text=("title",), multi=("genres",), number=("year",), ignore=(EVERY,))
-USER_FEATURES = FeatureColumns(category=("gender", "age", "occupation"), ignore=(EVERY,))
-
+_COLUMNS = ColumnSettings(user="user_id", item="item_id", time="timestamp")
+_ITEM_FEATURES = FeatureColumns(text=("title",), multi=("genres",), number=("year",), ignore=(EVERY,))
+_USER_FEATURES = FeatureColumns(category=("gender", "age", "occupation"), ignore=(EVERY,))
 _RATINGS = ("user_id", "item_id", "rating", "timestamp")
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """The files of one generation, the format of the ratings, and the beginning of their header, if any."""
-
-    ratings: str
-    movies: str
-    others: tuple[str, ...]
-    format: FormatSettings
-    header: bytes = b""
-
-
+# Of each generation: the ratings and the delimiter of their fields, the films, and other files.
 _LAYOUTS = (
-    _Layout(
-        "u.data",
-        "u.item",
-        ("u.user", "u.genre"),
-        FormatSettings(kind="csv", delimiter="\t", quote="", has_header=False),
-    ),
-    _Layout(
-        "ratings.dat",
-        "movies.dat",
-        ("users.dat",),
-        FormatSettings(kind="csv", delimiter="::", quote="", has_header=False),
-    ),
-    _Layout(
-        "ratings.csv", "movies.csv", (), FormatSettings(kind="csv", delimiter=","), b"userId,movieId,rating,"
-    ),
+    ("u.data", "\t", "u.item", "u.user", "u.genre"),
+    ("ratings.dat", "::", "movies.dat", "users.dat"),
+    ("ratings.csv", ",", "movies.csv"),
 )
-WANTED = ", ".join(f"{layout.ratings} and {layout.movies}" for layout in _LAYOUTS)
+_HEADER = b"userId,movieId,rating,"  # of ratings.csv: other files have this name, too
+WANTED = ", ".join(f"{ratings} and {films}" for ratings, _, films, *_ in _LAYOUTS)
+
+_Folder = Path | zipfile.Path
+
+
+@contextmanager
+def _root(path: Path) -> Iterator[_Folder | None]:
+    """Open a folder or a zip; None for another file."""
+    if path.is_dir():
+        yield path
+    elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            yield zipfile.Path(archive)
+    else:
+        yield None
 
 
 def is_movielens(path: Path) -> bool:
     """Tell whether `path` is a folder or zip with the files of a MovieLens data set."""
-    if path.is_dir():
-        return _find(path) is not None
-    if path.suffix.lower() != ".zip" or not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive, suppress(*DAMAGED):
-        return _find(zipfile.Path(archive)) is not None
+    with suppress(*DAMAGED), _root(path) as root:
+        return root is not None and _find(root) is not None
     return False
 
 
 def open_movielens(path: Path, work: Path) -> Source:
-    """Open a MovieLens folder or zip; `work` is a folder for temporary files.
+    """Open a MovieLens folder or zip, whose files are copied to the folder `work`.
 
     Raises SourceError when it has the files of no generation.
     """
-    location = _find(_unpack(path, work) if path.is_file() else path)
-    if location is None:
-        raise SourceError(f"{path} is not MovieLens data; it needs {WANTED}")
-    folder, layout = Path(str(location[0])), location[1]
-    items = films_100k(folder) if layout.movies == "u.item" else films(folder / layout.movies)
-    names = [layout.ratings, layout.movies, *layout.others]
-    files = (path,) if path.is_file() else tuple(folder / name for name in names if (folder / name).is_file())
-    users = people(folder)
-    return Source(
-        parts=((None, _read_ratings(folder / layout.ratings, layout.format, work)),),
-        items=_as_table(items, folder / layout.movies),
-        users=None if users is None else _as_table(users, folder / layout.others[0]),
-        files=files,
-        columns=COLUMNS,
-        item_features=ITEM_FEATURES,
-        user_features=None if users is None else USER_FEATURES,
-    )
-
-
-def _find(folder: Path | zipfile.Path) -> tuple[Path | zipfile.Path, _Layout] | None:
-    """Return the first of `folder` and its subfolders that has the files of a layout, and the layout."""
-    folders: list[Path | zipfile.Path] = [path for path in folder.iterdir() if path.is_dir()]
-    for candidate in (folder, *sorted(folders, key=lambda path: path.name)):
-        if layout := _layout_of(candidate):
-            return candidate, layout
-    return None
-
-
-def _layout_of(folder: Path | zipfile.Path) -> _Layout | None:
-    """Return the layout of the files of a folder; others have such names too, but not the header."""
-    existing = {path.name for path in folder.iterdir()}
-    for layout in _LAYOUTS:
-        if {layout.ratings, layout.movies} <= existing:
-            with (folder / layout.ratings).open("rb") as stream:
-                if stream.read(len(layout.header)) == layout.header:
-                    return layout
-    return None
-
-
-def _unpack(path: Path, work: Path) -> Path:
-    """Unpack the files of a layout under their base names; paths of the archive are not followed."""
-    if not is_movielens(path):
-        raise SourceError(f"{path} is not a zip of MovieLens data; it needs {WANTED}")
-    target = work / "movielens"
-    target.mkdir()
     try:
-        with zipfile.ZipFile(path) as archive:
-            location = _find(zipfile.Path(archive))
-            assert location is not None
-            folder, layout = location
-            for name in (layout.ratings, layout.movies, *layout.others):
-                if (folder / name).is_file():
-                    with (folder / name).open("rb") as packed, (target / name).open("wb") as copy:
+        with _root(path) as root:
+            found = None if root is None else _find(root)
+            if found is None:
+                raise SourceError(f"{path} is not MovieLens data; it needs {WANTED}")
+            place, (ratings, delimiter, *names) = found
+            folder, existing = place, [name for name in (ratings, *names) if (place / name).is_file()]
+            if isinstance(folder, zipfile.Path):  # under base names: paths of the archive are not followed
+                folder = work / "movielens"
+                folder.mkdir()
+                for name in existing:
+                    with (place / name).open("rb") as packed, (folder / name).open("wb") as copy:
                         shutil.copyfileobj(packed, copy)
     except DAMAGED as error:
         raise SourceError(f"{path} can't be unpacked: {error}; fetch it again") from None
-    return target
+    users = people(folder)
+    items = films_100k(folder) if ratings == "u.data" else films(folder / names[0])
+    has_header = ratings == "ratings.csv"
+    form = FormatSettings(
+        kind="csv", delimiter=delimiter, quote='"' if has_header else "", has_header=has_header
+    )
+    return Source(
+        parts=((None, _read_ratings(folder / ratings, form, work)),),
+        items=_as_table(items, folder / names[0]),
+        users=None if users is None else _as_table(users, folder / names[1]),
+        files=(path,) if path.is_file() else tuple(folder / name for name in existing),
+        columns=_COLUMNS,
+        item_features=_ITEM_FEATURES,
+        user_features=None if users is None else _USER_FEATURES,
+    )
+
+
+def _find(root: _Folder) -> tuple[_Folder, tuple[str, ...]] | None:
+    """Return the first of `root` and its subfolders that has the files of a layout, and the layout."""
+    folders: list[_Folder] = [path for path in root.iterdir() if path.is_dir()]
+    for folder in (root, *sorted(folders, key=lambda path: path.name)):
+        existing = {path.name for path in folder.iterdir()}
+        for layout in _LAYOUTS:
+            ratings, _, films, *_ = layout
+            if not {ratings, films} <= existing:
+                continue
+            with (folder / ratings).open("rb") as stream:
+                if ratings != "ratings.csv" or stream.read(len(_HEADER)) == _HEADER:
+                    return folder, layout
+    return None
 
 
 def _read_ratings(path: Path, settings: FormatSettings, work: Path) -> Table:

@@ -107,7 +107,7 @@ def test_paths_inside_a_zip_are_not_followed(tmp_path: Path) -> None:
             archive.writestr(f"../../evil/{name}", content)
     work = tmp_path / "deep" / "work"
     work.mkdir(parents=True)
-    with pytest.raises(SourceError, match="is not a zip of MovieLens data"):
+    with pytest.raises(SourceError, match="is not MovieLens data"):
         open_movielens(path, work)
     assert list(tmp_path.rglob("u.data")) == []
 
