@@ -28,15 +28,6 @@ from turret.data.files import (
 )
 
 
-def test_the_folder_appears_when_the_block_ends(tmp_path: Path) -> None:
-    target = tmp_path / "deep" / "target"
-    with new_folder(target) as fresh:
-        (fresh / "file").write_text("1")
-        assert not target.exists()
-    assert (target / "file").read_text() == "1"
-    assert [path.name for path in target.parent.iterdir()] == ["target"]
-
-
 def _interrupted(target: Path, overwrite: bool) -> None:
     with new_folder(target, overwrite) as fresh:
         (fresh / "file").write_text("new")
@@ -111,21 +102,6 @@ def test_a_file_is_replaced_when_the_block_ends(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_only_abandoned_files_are_removed(tmp_path: Path) -> None:
-    """A file without a lock is abandoned if it is older than a minute: younger ones may not be locked yet."""
-    target, old, young = (tmp_path / name for name in ("file", ".file.a.new", ".file.b.new"))
-    os.mkfifo(old)
-    young.touch()
-    os.utime(old, (0, 0))
-    with new_file(target) as first:
-        os.utime(first, (0, 0))
-        with new_file(target) as second:
-            second.write_text("second")
-        first.write_text("first")
-    assert target.read_text() == "first"
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".file.b.new", "file"]
-
-
 def test_a_new_file_is_synced_before_the_rename_and_its_folder_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,16 +126,6 @@ def test_a_lock_has_one_holder_until_it_closes(tmp_path: Path) -> None:
         assert other is False
     with tried_lock(tmp_path) as third:
         assert third
-
-
-def test_a_lock_that_is_waited_for_is_shared_with_nobody(tmp_path: Path) -> None:
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    try:
-        with locked(tmp_path), pytest.raises(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    finally:
-        os.close(descriptor)
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -244,13 +210,3 @@ def test_results_come_in_order_from_several_threads_that_are_never_far_ahead_of_
         assert len(asked) <= place + 4
     assert len(asked) == 50
     assert list(map_ordered(work, [])) == []
-
-
-def test_an_error_in_a_thread_is_raised_where_the_results_are_read() -> None:
-    def divide(piece: int) -> float:
-        return 1 / (piece - 2)
-
-    results = map_ordered(divide, range(100))
-    assert [next(results), next(results)] == [-0.5, -1]
-    with pytest.raises(ZeroDivisionError):
-        next(results)

@@ -33,14 +33,6 @@ def test_users_and_items_without_events_left_are_gone_and_the_rest_numbered_anew
     assert opened.event_items.tolist() == [0, 1, 0, 0, 1]
 
 
-@pytest.mark.parametrize(("policy", "times"), [("keep", [1, 2, 3]), ("first", [1, 2]), ("last", [2, 3])])
-def test_duplicates_of_a_user_and_an_item_go_by_time(
-    prepared: Prepare, policy: str, times: list[int]
-) -> None:
-    opened = prepared(EVENTS, {"filters.duplicates": policy})
-    assert opened.times[: opened.offsets[1]].tolist() == times
-
-
 def test_exact_duplicates_need_times(prepared: Prepare) -> None:
     assert len(prepared(EVENTS + "a,x,1\n", {"filters.duplicates": "exact"}).event_items) == 6
     with pytest.raises(ConfigurationError, match="compares times"):

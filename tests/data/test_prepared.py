@@ -10,7 +10,7 @@ import pytest
 
 from tests.data.conftest import Prepare
 from turret.data.errors import DataError
-from turret.data.manifest import FileHash, Manifest, fingerprint
+from turret.data.manifest import Manifest
 from turret.data.prepared import Part, PreparedData, look_up
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -92,18 +92,6 @@ def test_files_of_two_data_sets_do_not_go_together(
         PreparedData.open(kept)
 
 
-def test_the_fingerprint_tells_names_contents_and_the_meaning_of_times() -> None:
-    one, two = FileHash(sha256="1", bytes=1), FileHash(sha256="2", bytes=1)
-    assert fingerprint({"a": one, "b": two}, "number") == fingerprint({"b": two, "a": one}, "number")
-    variants = [
-        ({"a": one}, "number"),
-        ({"b": one}, "number"),
-        ({"a": two}, "number"),
-        ({"a": one}, "timestamp"),
-    ]
-    assert len({fingerprint(files, kind) for files, kind in variants}) == 4
-
-
 def test_a_folder_without_a_readable_manifest_is_not_prepared_data(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"is not prepared data.*turret data prepare"):
         Manifest.load(tmp_path)
@@ -128,12 +116,6 @@ def test_a_history_is_whole_up_to_its_newest_items_and_oldest_first(prepared: Pr
     assert look_up(folder, None, limit=1000).user == "ann"
     with pytest.raises(DataError, match=r"no user 'fay' in .*such as ann, bob, cem$"):
         look_up(folder, "fay", limit=1000)
-
-
-def test_integer_ids_are_found_by_their_text_and_given_as_integers(prepared: Prepare) -> None:
-    folder = prepared("user,item,time\n7,11,1\n7,10,0\n8,11,5\n").folder
-    known = look_up(folder, "7", limit=1000)
-    assert (known.user, known.items) == (7, [10, 11])
 
 
 def test_what_the_catalog_says_comes_along_item_by_item(tmp_path: Path) -> None:

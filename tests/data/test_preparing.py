@@ -15,15 +15,13 @@ from turret.data.configuration import load_configuration
 from turret.data.errors import BadRowsError, ColumnError, DataError, EmptyDataError
 from turret.data.events.event_arrays import Events
 from turret.data.features import Bag
-from turret.data.histories import histories
 from turret.data.histories.partition import by_time
 from turret.data.prepared import ColdItems, PreparedData
 from turret.data.preparing.append import append
 from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import new_prepared_folder, prepare
 from turret.data.preparing.prepare_warnings import repeats_of
-from turret.data.reading.columns import choose_columns
-from turret.data.reading.schema import ColumnSettings, PrepareConfig
+from turret.data.reading.schema import PrepareConfig
 from turret.data.vocabulary import Id
 
 Row = tuple[int, str, int]
@@ -211,19 +209,6 @@ def test_a_folder_as_the_shop_writes_it_comes_with_features_and_fields(tmp_path:
     assert opened.user_features.columns["country"].tolist() == [1, 0]  # type: ignore[union-attr]
 
 
-def test_returns_and_anonymous_lines_are_counted_and_dropped(prepared: Prepare) -> None:
-    lines = "user_id,item_id,quantity,timestamp\n1,a,2,5\n1,a,-2,6\n,a,1,7\n1,b,3,8\n"
-    with pytest.raises(BadRowsError, match="weight not above 0: 1"):
-        prepared(lines, {"columns.weight": "quantity"})
-    opened = prepared(lines, {"columns.weight": "quantity", "on_bad": "drop"})
-    assert opened.weights is not None
-    assert opened.weights.tolist() == [2, 3]
-    assert {bad.kind: bad.count for bad in opened.manifest.bad_rows} == {
-        "null user": 1,
-        "weight not above 0": 1,
-    }
-
-
 def test_overwriting_spares_what_is_not_prepared_data(tmp_path: Path) -> None:
     target = tmp_path / "home"
     target.mkdir()
@@ -325,18 +310,6 @@ def test_items_without_an_event_stay_if_they_have_features(prepared: Prepare, tm
     assert (shelf.values, price.mean) == (("blue", "red"), 3.25), "of the items with an event"
     without = prepared(text, {"items": path, "item_features.ignore": ["*"]})
     assert without.cold_items() == ColdItems()
-
-
-def _choose(existing: list[str], **settings: object) -> tuple[str, str, str | None]:
-    chosen = choose_columns(ColumnSettings.model_validate(settings), existing, "log.csv")
-    return chosen.user, chosen.item, chosen.time
-
-
-def test_columns_under_common_names_are_found_and_named_ones_win() -> None:
-    existing = ["movieId", "userId", "rating", "timestamp", "other"]
-    assert _choose(existing) == ("userId", "movieId", "timestamp")
-    assert _choose(existing, user="other", time="rating") == ("other", "movieId", "rating")
-    assert _choose(existing, in_file_order=True) == ("userId", "movieId", None)
 
 
 Warn = Callable[..., tuple[str, ...]]
@@ -486,19 +459,3 @@ def test_repeats_are_those_of_a_naive_reading(rows: list[tuple[int, int, int]], 
     later = sum(visits[user, time] > 0 for user, _, time in rows)
     of_pairs = (len(used | targets), len(visited), later, len(targets), len(used & targets))
     assert repeats_of(events, splits, 3) == of_pairs
-
-
-def test_the_manifest_has_the_share_also_after_new_events(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """User 1 comes back for a, and later also for b; small blocks change nothing."""
-    monkeypatch.setattr(histories, "PIECE", 2)
-    head = "user_id,item_id,timestamp\n"
-    (tmp_path / "log.csv").write_text(
-        f"{head}1,a,1700000001\n1,b,1700000002\n1,a,1700000003\n2,a,1700000001\n"
-    )
-    prepare(PrepareConfig(source=tmp_path / "log.csv"), tmp_path / "data")
-    assert PreparedData.open(tmp_path / "data").manifest.repeat_share == pytest.approx(1 / 4)
-    (tmp_path / "new.csv").write_text(f"{head}1,b,1700000009\n")
-    append(tmp_path / "new.csv", tmp_path / "data")
-    assert PreparedData.open(tmp_path / "data").manifest.repeat_share == pytest.approx(2 / 5)

@@ -13,7 +13,6 @@ from turret.data.features import Bag, grams
 from turret.data.prepared import PARTS, PreparedData
 from turret.data.preparing import query_features
 from turret.data.preparing.append import append
-from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
@@ -170,65 +169,32 @@ def test_long_texts_have_a_digest_for_an_id(pairs: Prepare) -> None:
     assert long in data.fields["answer"]
 
 
-def test_a_description_speaks_of_queries(pairs: Prepare) -> None:
-    text = describe(pairs(SPLIT).folder)
-    assert "queries        5" in text
-    assert "events a query:" in text
-    assert "by the text of the query" in text
+PAIR: dict[str, list[object]] = {"query": ["a"], "item": ["b"]}
+TWO: dict[str, list[object]] = {"query": ["a", "b"], "item": ["c", " "], "split": ["train"] * 2}
 
 
 @pytest.mark.parametrize(
     ("rows", "overrides", "error", "sentence"),
     [
+        ({"x": ["a"], "item": ["b"]}, {}, ColumnError, "usual columns for the query; .* with --query"),
+        ({"query": ["a"], "x": ["b"]}, {}, ColumnError, "usual columns for the item; .* with --item"),
+        (PAIR, {"queries__query": "no"}, ColumnError, r"no column 'no' for the query \(--query\)"),
         (
-            {"x": ["a"], "item": ["b"]},
+            {**PAIR, "split": ["nowhere"]},
             {},
             ColumnError,
-            r"usual columns for the query; .* name it with --query",
+            r"'split' .* holds 'nowhere'; the parts are train,",
         ),
         (
-            {"query": ["a"], "x": ["b"]},
-            {},
-            ColumnError,
-            r"usual columns for the item; .* name it with --item",
-        ),
-        (
-            {"query": ["a"], "item": ["b"]},
-            {"queries__query": "no"},
-            ColumnError,
-            r"no column 'no' for the query \(--query\)",
-        ),
-        (
-            {"query": ["a"], "item": ["b"], "split": ["nowhere"]},
-            {},
-            ColumnError,
-            r"'split' .* holds 'nowhere'; the parts are train, validation, dev and test",
-        ),
-        (
-            {"query": ["a", "b"], "item": ["c", "d"], "label": [0, 1], "split": ["train"] * 2},
+            {**TWO, "label": [0, 1]},
             {"queries__match": "questions"},
             ConfigurationError,
-            r"has labels, .* leave out --match questions",
+            "has labels, .* leave",
         ),
-        (
-            {"query": ["a"], "item": ["b"]},
-            {"split__kind": "last"},
-            ConfigurationError,
-            r"divided by their text",
-        ),
-        ({"query": ["a"], "item": ["b"]}, {"columns__time": "t"}, ConfigurationError, r"have no times"),
-        (
-            {"query": ["a"], "item": ["b"]},
-            {"source": "x.csv"},
-            ConfigurationError,
-            r"either source, or queries",
-        ),
-        (
-            {"query": ["a", "b"], "item": ["c", " "], "split": ["train"] * 2},
-            {},
-            DataError,
-            r"null item: 1\n.*row 2, query b, item",
-        ),
+        (PAIR, {"split__kind": "last"}, ConfigurationError, "divided by their text"),
+        (PAIR, {"columns__time": "t"}, ConfigurationError, "have no times"),
+        (PAIR, {"source": "x.csv"}, ConfigurationError, "either source, or queries"),
+        (TWO, {}, DataError, r"null item: 1\n.*row 2, query b, item"),
     ],
 )
 def test_a_mistake_is_told(

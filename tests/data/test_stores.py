@@ -259,13 +259,6 @@ def test_an_upload_replaces_only_prepared_data_that_it_may(store: str, tmp_path:
         upload_prepared(folder, url, overwrite=True)
 
 
-def test_the_manifest_is_written_last(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uploaded: list[str] = []
-    monkeypatch.setattr(Objects, "upload", lambda self, folder, names: uploaded.extend(names))
-    written(f"{store}/prepared", tmp_path)
-    assert uploaded.index(MANIFEST) == len(uploaded) - 1 > 0
-
-
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,11 +43,6 @@ def test_integers_and_their_texts_find_each_other_but_nothing_else_does() -> Non
     assert 42 in numbers
     assert "43" not in numbers
     assert None not in numbers
-
-
-def test_known_rows_keep_their_order_and_repeats_and_the_unknown_are_named() -> None:
-    rows, unknown = Vocabulary(["a", "b", "c"]).known_rows(["c", "z", "a", "c", 5])
-    assert (rows.tolist(), str(rows.dtype), unknown) == ([2, 0, 2], "int32", ["z", 5])
 
 
 def test_repeated_and_mixed_ids_and_rows_that_do_not_exist_are_refused() -> None:
@@ -103,34 +97,6 @@ def test_known_rows_are_those_of_one_id_at_a_time(asked: list[int | str], are_in
 def test_a_boolean_is_no_id() -> None:
     rows, unknown = Vocabulary([0, 1, 2]).known_rows(iter([True, 2]))
     assert (rows.tolist(), unknown) == ([2], [True])
-
-
-def check(ids: Any, asked: list[Any]) -> None:
-    vocabulary = Vocabulary(ids)
-    rows, unknown = vocabulary.known_rows(asked)
-    each = [vocabulary.row(one) for one in asked]
-    assert rows.tolist() == [row for row in each if row is not None]
-    assert unknown == [one for one, row in zip(asked, each, strict=True) if row is None]
-
-
-@given(
-    st.lists(st.text(alphabet="ab\0é1", min_size=1, max_size=12), min_size=1, max_size=60, unique=True),
-    st.lists(
-        st.one_of(st.text(alphabet="ab\0é1", max_size=12), st.integers(0, 30), st.booleans()),
-        min_size=9,
-        max_size=40,
-    ),
-)
-def test_many_texts_are_found_as_one_at_a_time(ids: list[str], asked: list[Any]) -> None:
-    check(ids, asked + ids)
-
-
-@given(
-    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=60, unique=True),
-    st.lists(st.one_of(st.integers(-(2**64), 2**64), st.booleans()), min_size=9, max_size=40),
-)
-def test_many_integers_are_found_as_one_at_a_time(ids: list[int], asked: list[int]) -> None:
-    check(ids, asked + ids)
 
 
 def test_ranges_are_laid_end_to_end() -> None:
