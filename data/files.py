@@ -33,20 +33,14 @@ def open_array(path: Path, *dtypes: str) -> NDArray[Any]:
         values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{path} is missing; prepare the data again") from None
-    except (ValueError, EOFError):
-        values = _open_empty(path)
+    except (ValueError, EOFError):  # perhaps an empty array, which can't be mapped
+        try:
+            values = np.load(path, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise DataError(f"{path} is not a .npy array ({error}); prepare the data again") from None
     if values.dtype not in map(np.dtype, dtypes):
         expected = " or ".join(dtypes)
         raise DataError(f"{path} holds {values.dtype} where {expected} is expected; prepare the data again")
-    return values
-
-
-def _open_empty(path: Path) -> NDArray[Any]:
-    """Read an empty array, which can't be memory-mapped."""
-    try:
-        values: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise DataError(f"{path} is not a .npy array ({error}); prepare the data again") from None
     return values
 
 

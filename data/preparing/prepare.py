@@ -205,9 +205,6 @@ def _refuse(ingested: IngestedSource, config: PrepareConfig, labels: Counter[int
 def _other_ways(source: Source) -> str:
     """Say where else the columns of events may be, for the end of a sentence."""
     ways = ""
-    nested = sorted({name for _, table in source.parts for name in table.nested_columns()})
-    if nested:
-        ways += f"; further ones are nested in {', '.join(nested)}: flatten it, to a row for each record"
     if all(table.has_header for _, table in source.parts):
         ways += "; if its first line is a row and no header, give --no-header"
     if source.unread:

@@ -84,12 +84,6 @@ def require(name: str, existing: Sequence[str], where: str, role: str) -> str:
     """Return `name`. Raises ColumnError when the columns lack it, or the header has it twice."""
     if name not in existing:
         _refuse_repeated(name, existing, where, role)
-        outer = name.partition(".")[0]
-        if outer in existing:
-            raise ColumnError(
-                f"{name!r} of {where} is nested in the column {outer!r}, and only columns can be the {role}; "
-                "flatten it: a row for each of its records, with a column for each of their fields"
-            )
         raise ColumnError(
             f"{where} has no column {name!r} for the {role}; its columns are {_listed(existing)}"
         )

@@ -21,7 +21,6 @@ from turret.data.reading.schema import FileFormat
 from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, readable
 from turret.data.reading.unpacking import new_file
 
-_EMPTY = b"{}\n"
 _CHUNK, _LONGEST = 1 << 20, 1 << 26  # characters read at a time; of one object
 _BETWEEN = re.compile(r"[\s,\[\]]*")
 
@@ -68,13 +67,13 @@ def _scan(path: Path) -> pl.LazyFrame:
 def _spread(path: Path, target: Path) -> bool:
     """Copy the objects of an array, or those that span lines, one a line; False for a file of neither."""
     with path.open("rb") as lines:
-        first = next((line for line in map(_without_mark, lines) if line.strip()), b"")
-    if not first.lstrip().startswith((b"[", b"{")) or isinstance(_object(first), bytes):
+        first = next((line for line in lines if line.removeprefix(codecs.BOM_UTF8).strip()), b"")
+    first = first.removeprefix(codecs.BOM_UTF8).lstrip()
+    if not first.startswith((b"[", b"{")) or not isinstance(_object(first), str):
         return False
     try:
         with path.open(encoding="utf-8-sig") as source, target.open("w", encoding="utf-8") as copy:
-            for value in _values(source):
-                copy.write(_line(value))
+            copy.writelines(map(_line, _values(source)))
     except (ValueError, RecursionError):
         return False
     return target.stat().st_size > 0
@@ -100,24 +99,47 @@ def _values(source: TextIO) -> Iterator[dict[str, Any]]:
 def _repair(content: Path, path: Path, repaired: Path) -> tuple[list[int], Malformed]:
     """Copy the objects; return the numbers of all other lines, and the broken lines."""
     dropped: list[int] = []
-    examples: list[dict[str, Any]] = []
+    problems: list[dict[str, Any]] = []
     count = number = 0
-    with content.open("rb") as source, repaired.open("wb") as copy:
-        for number, line in enumerate(map(_without_mark, source), 1):
-            value = _object(line) if line.strip() else None
+    with content.open("rb") as source, repaired.open("w", encoding="utf-8") as copy:
+        for number, line in enumerate(source, 1):
+            line = line.removeprefix(codecs.BOM_UTF8).strip()
+            value = _object(line) if line else None
             if isinstance(value, str):
                 count += 1
-                examples = [*examples, {"row": number, "problem": value}][:EXAMPLES]
-            if not isinstance(value, bytes):
+                problems = [*problems, {"row": number, "problem": value}][:EXAMPLES]
+            if not isinstance(value, dict):
                 dropped.append(number)
-            copy.write(value if isinstance(value, bytes) else _EMPTY)
+            copy.write(_line(value if isinstance(value, dict) else {}))
     if len(dropped) == number:
-        first = "".join(f" (line {example['row']}: {example['problem']})" for example in examples[:1])
+        first = "".join(f" (line {one['row']}: {one['problem']})" for one in problems[:1])
         raise SourceError(
             f"{path} holds no JSON object{first}; one object a line or an array of objects can be read, "
             "another format with --format"
         )
-    return dropped, Malformed(count, tuple(examples))
+    return dropped, Malformed(count, tuple(problems))
+
+
+def _object(line: bytes) -> dict[str, Any] | str:
+    """Return the object of a line, or the reason why there is none.
+
+    Python prints objects in a form of its own, and NaN and Infinity, which become null, for missing numbers.
+    """
+    value, problem = None, "not a JSON object"
+    try:
+        text = line.decode()
+        value = json.loads(text, parse_constant=lambda _: None)
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} at character {error.colno}"
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            value = ast.literal_eval(text)
+    except RecursionError:
+        problem = "nested too deeply"
+    except UnicodeDecodeError:
+        problem = "not UTF-8; state its --encoding"
+    except ValueError as error:  # a number of thousands of digits
+        problem = str(error)
+    return value if isinstance(value, dict) else problem
 
 
 def _write_texts(source: Path, target: Path) -> None:
@@ -134,7 +156,7 @@ def _write_texts(source: Path, target: Path) -> None:
             for name in mixed & values.keys():
                 if values[name] is not None and not isinstance(values[name], str):
                     values[name] = json.dumps(values[name], ensure_ascii=False)
-            copy.write(json.dumps(values, ensure_ascii=False) + "\n")
+            copy.write(_line(values))
 
 
 def _type(value: object) -> str:
@@ -147,35 +169,5 @@ def _type(value: object) -> str:
     return "number" if is_number else type(value).__name__
 
 
-def _object(line: bytes) -> bytes | str:
-    """Return the object of a line as JSON, or the reason why there is none.
-
-    Python prints objects in a form of its own, and NaN and Infinity, which become null, for missing numbers.
-    """
-    constants: list[str] = []  # `append` returns None
-    try:
-        text = line.decode().strip()
-        value = json.loads(text, parse_constant=constants.append)
-    except json.JSONDecodeError as error:
-        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            value = ast.literal_eval(text)
-            if isinstance(value, dict):
-                return _line(value).encode()
-        return f"{error.msg} at character {error.colno}"
-    except RecursionError:
-        return "nested too deeply"
-    except UnicodeDecodeError:
-        return "not UTF-8; state its --encoding"
-    except ValueError as error:
-        return str(error)
-    if not isinstance(value, dict):
-        return "not a JSON object"
-    return _line(value).encode() if constants else line
-
-
 def _line(value: dict[str, Any]) -> str:
     return json.dumps(value, allow_nan=False) + "\n"
-
-
-def _without_mark(line: bytes) -> bytes:
-    return line.removeprefix(codecs.BOM_UTF8)

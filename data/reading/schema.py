@@ -62,12 +62,7 @@ class _Settings(BaseModel, frozen=True, extra="forbid"):
 
 
 class FileFormat(_Settings):
-    """The form of a file.
-
-    `kind` "auto" goes by the file name and, for folders and archives, by their content. An empty `delimiter`
-    is the most frequent of comma, tab, semicolon and bar in the first line. `encoding` is that of text which
-    is not UTF-8.
-    """
+    """The form of a file; `kind` "auto" goes by its name and, for folders and archives, by their content."""
 
     kind: Annotated[
         Literal["auto", "csv", "parquet", "jsonl", "movielens"],
@@ -109,15 +104,9 @@ class FormatSettings(FileFormat):
 class ColumnSettings(_Settings):
     """The column of each role; those that are not named are looked for under their common names.
 
-    `time` is a timestamp or any number that sorts a user's events. `time_unit` is the unit of numbers
-    ("auto": each value in the unit in which it lies between 1990 and 2100, or as a date such as 20240501, if
-    most values do, else plain numbers). `time_format` are `strptime` formats for texts in none of the common
-    formats, tried in their order. `weight` is how much an event counts in training; `quantity` only tells
-    returns (zero and below: bad rows) from events.
-    `label` is 1 for an event, and 0 or -1 for an item that the user did not choose; `negatives` has such
-    items in the row of the event, one id or a list. `in_file_order` takes the order of the rows instead of a
-    column. `item_id` and `user_id` are the id columns of the items and users files (default: as in the
-    events).
+    `time_unit` "auto" reads each number in the unit in which it lies between 1990 and 2100, or as a date such
+    as 20240501, if most values do, else as plain numbers. `time_format` are `strptime` formats for texts in
+    none of the common formats.
     """
 
     user: Annotated[str | None, Option("Of user ids.", "COLUMN")] = None
@@ -253,11 +242,9 @@ class QuerySettings(_Settings):
     """Pairs of a query's text and its item, in place of a log of events.
 
     Items are those of the items file; without one, the distinct texts of the item column. With `match`
-    "questions" they are the training queries, each with the answer of its pair. `split` names the column of
-    the parts (train, validation or dev, test); without one, a hash of the query's text puts 10 % of the
-    queries into validation and 10 % into the test. `context` are columns of features that differ between
-    pairs of one text, such as the items that a user has seen. Texts are read as letter trigrams and, by
-    `words`, as whole words too.
+    "questions" they are the training queries, each with the answer of its pair. Without a column `split`, a
+    hash of the query's text puts 10 % of the queries into validation and 10 % into the test. Texts are read
+    as letter trigrams and, by `words`, as whole words too.
     """
 
     source: Annotated[Place, Option("Pairs of a query and its item, in place of a log.", "FILE", "queries")]

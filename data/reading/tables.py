@@ -67,11 +67,6 @@ class Table:
         with readable(self.path):
             return [name for name in self.frame.collect_schema().names() if name != ROW]
 
-    def nested_columns(self) -> list[str]:
-        """Return the names of the columns that hold records, or lists of them."""
-        schema = self.frame.collect_schema()
-        return [name for name, dtype in schema.items() if "Struct" in str(dtype)]
-
 
 @dataclass(frozen=True)
 class Source:

@@ -163,12 +163,6 @@ def test_an_items_file_may_have_a_header_where_the_events_have_none(
             r"its columns are user_id, ' item', 'item\\u200b', 'a, b': name it with --item",
         ),
         (
-            "e.jsonl",
-            '{"user_id": 1, "box": [{"id": 2}]}',
-            {"columns__item": "box.id"},
-            "is nested in the column 'box'",
-        ),
-        (
             "e.csv",
             HEADER,
             {"columns__item": "user_id"},
