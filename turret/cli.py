@@ -139,7 +139,7 @@ def recommend(
             words = recommending.stored_history(client, user)
         else:
             answer = client.recommend(k=k)
-    recommending.print_recommendations(answer, words, as_json)
+    recommending.print_answer(answer, recommending.recommendations(answer, words), as_json)
 
 
 @service_app.command()
@@ -158,7 +158,8 @@ def search(
 
     with recommending.service_client(url) as client:
         recommending.wait_until_ready(client, wait)
-        recommending.print_found(client.search(query, k=k), query, as_json)
+        answer = client.search(query, k=k)
+    recommending.print_answer(answer, recommending.found_items(answer, query), as_json)
 
 
 def main() -> None:

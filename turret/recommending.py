@@ -34,12 +34,14 @@ def wait_until_ready(client: Client, seconds: float) -> None:
         time.sleep(0.1)
 
 
-def print_recommendations(answer: RecommendAnswer, history: Sequence[str], as_json: bool) -> None:
-    """Print an answer beside the newest items of the history (formatted, oldest first)."""
-    if as_json:
-        shown = answer.model_dump(mode="json", exclude_unset=True)
-        print(json.dumps(shown, indent=2, ensure_ascii=False))
-        return
+def print_answer(answer: RecommendAnswer, text: str, as_json: bool) -> None:
+    """Print an answer as JSON, or as this text."""
+    shown = answer.model_dump(mode="json", exclude_unset=True)
+    print(json.dumps(shown, indent=2, ensure_ascii=False) if as_json else text)
+
+
+def recommendations(answer: RecommendAnswer, history: Sequence[str]) -> str:
+    """A table of an answer beside the newest items of the history (formatted, oldest first)."""
     headings = f"history, newest first ({len(history)} items)", "what next?", "score", "source"
     newest = list(reversed(history))[:_SHOWN_HISTORY]
     rows = []
@@ -48,20 +50,16 @@ def print_recommendations(answer: RecommendAnswer, history: Sequence[str], as_js
         if item is not None:
             of_item = item_text(item.id, item.fields), f"{item.score:.2f}", item.source
         rows.append((used or "", *of_item))
-    print(text_table(headings, rows, f"version {answer.version}", width=_WIDTH, right=("score",)))
-    if answer.unknown_items:
-        print(f"not in this version's catalog: {', '.join(map(str, answer.unknown_items))}")
+    table = text_table(headings, rows, f"version {answer.version}", width=_WIDTH, right=("score",))
+    unknown = ", ".join(map(str, answer.unknown_items))
+    return f"{table}\nnot in this version's catalog: {unknown}" if unknown else table
 
 
-def print_found(answer: RecommendAnswer, query: str, as_json: bool) -> None:
-    """Print the items that answer a query."""
-    if as_json:
-        shown = answer.model_dump(mode="json", exclude_unset=True)
-        print(json.dumps(shown, indent=2, ensure_ascii=False))
-        return
+def found_items(answer: RecommendAnswer, query: str) -> str:
+    """A table of the items that answer a query."""
     rows = [(item_text(item.id, item.fields), f"{item.score:.2f}", item.source) for item in answer.items]
     caption = f"{query!r}, version {answer.version}"
-    print(text_table(("item", "score", "source"), rows, caption, width=_WIDTH, right=("score",)))
+    return text_table(("item", "score", "source"), rows, caption, width=_WIDTH, right=("score",))
 
 
 def item_text(item: int | str, fields: dict[str, Any]) -> str:

@@ -159,8 +159,7 @@ def cells(printed: str) -> list[list[str]]:
 def test_the_answer_stands_beside_the_newest_of_the_history(capsys: pytest.CaptureFixture[str]) -> None:
     """Ten of it at most, the newest first, and the number of all; items unknown to the version are named."""
     answer = RecommendAnswer.model_validate({**ANSWER, "unknown_items": [3, "x"]})
-    recommending.print_recommendations(answer, [f"old {n}" for n in range(12)], as_json=False)
-    shown = capsys.readouterr().out
+    shown = recommending.recommendations(answer, [f"old {n}" for n in range(12)])
     assert cells(shown)[:2] == [
         ["old 11", "Amélie (drama, war) [7]", "1.26", "towers"],
         ["old 10", "8", "-2.00", "popular"],
@@ -168,10 +167,9 @@ def test_the_answer_stands_beside_the_newest_of_the_history(capsys: pytest.Captu
     assert [row[0] for row in cells(shown)[2:]] == [f"old {n}" for n in range(9, 1, -1)]
     assert "version v1" in shown
     assert "(12 items)" in shown
-    assert shown.endswith("not in this version's catalog: 3, x\n")
-    recommending.print_recommendations(RecommendAnswer.model_validate(ANSWER), [], as_json=False)
-    assert [row[0] for row in cells(capsys.readouterr().out)] == ["", ""]
-    recommending.print_recommendations(RecommendAnswer.model_validate(ANSWER), ["something"], as_json=True)
+    assert shown.endswith("not in this version's catalog: 3, x")
+    assert [row[0] for row in cells(recommending.recommendations(answer, []))] == ["", ""]
+    recommending.print_answer(RecommendAnswer.model_validate(ANSWER), "", as_json=True)
     shown = capsys.readouterr().out
     assert json.loads(shown) == ANSWER
     assert "Amélie" in shown

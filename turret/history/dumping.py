@@ -58,15 +58,15 @@ class TimeRange:
         return cls(first, last)
 
 
-@dataclass(frozen=True)
+@dataclass
 class DumpReport:
-    """The dumped events, counted, and the times of the oldest and the newest."""
+    """The counts of dumped events and their users, the first and the last time, and the end of the range."""
 
-    events: int
-    users: int
-    first: int
-    last: int
     until: int
+    events: int = 0
+    users: int = 0
+    first: int = 2**63 - 1
+    last: int = -(2**63)
 
     def sentence(self, path: Path) -> str:
         """Describe the dump, for people."""
@@ -93,26 +93,61 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
     parts = target.with_name(f".{target.name}.{uuid.uuid4().hex}.new")
     with new_file(target, 0o600) as fresh, temporary_folder(parts), progress("Dumping") as advance:
         parts.chmod(0o700)  # events are personal data
-        dump = _Dump(parts)
-        asyncio.run(_scan(settings, times, dump, advance))
-        if not dump.events:
+        dump = _Dump(parts, DumpReport(times.last))
+        asyncio.run(dump.scan(settings, times, advance))
+        if not dump.report.events:
             raise EmptyRangeError(
                 f"{settings.store} holds no events from {_text(times.first)} to {_text(times.last)}, "
                 "so nothing is written; name the store of the service with --store, or an earlier --since"
             )
         dump.join(fresh)
-    return DumpReport(dump.events, dump.users, dump.first, dump.last, times.last)
+    return dump.report
 
 
-async def _scan(settings: Settings, times: TimeRange, dump: "_Dump", advance: Callable[[int], None]) -> None:
-    stores = open_stores(settings)
-    try:
-        async for events in stores.histories.scan(times.first, times.last):
-            dump.add(events)
-            advance(len(events))
-    finally:
-        await stores.close()
-    dump.write_part()
+class _Dump:
+    """Parts of the file in a folder, and the report of all their events."""
+
+    def __init__(self, folder: Path, report: DumpReport) -> None:
+        self._folder, self.report = folder, report
+        self._parts: list[Path] = []
+        self._last_user: str | None = None
+        self._are_integers = {"user_id": True, "item_id": True}
+
+    async def scan(self, settings: Settings, times: TimeRange, advance: Callable[[int], None]) -> None:
+        """Write the events of a range of times in parts."""
+        stores, waiting = open_stores(settings), list[Event]()
+        try:
+            async for events in stores.histories.scan(times.first, times.last):
+                waiting += events
+                if len(waiting) >= PART_EVENTS:
+                    self._write(waiting)
+                    waiting = []
+                advance(len(events))
+        finally:
+            await stores.close()
+        if waiting:
+            self._write(waiting)
+
+    def join(self, path: Path) -> None:
+        """Write all parts as one file."""
+        integers = [pl.col(name).cast(pl.Int64) for name, are in self._are_integers.items() if are]
+        times = pl.col("timestamp").cast(pl.Datetime("ms", "UTC"))
+        pl.scan_parquet(self._parts).with_columns(*integers, times).sink_parquet(path)
+
+    def _write(self, events: Sequence[Event]) -> None:
+        """Write a part and count it; the events of a user may go on from part to part."""
+        event_ids, users, items, times, kinds = zip(*events, strict=True)
+        columns = (users, map(str, items), times, kinds, event_ids)
+        frame = pl.DataFrame(dict(zip(_SCHEMA, map(list, columns), strict=True)), schema=_SCHEMA)
+        self._parts.append(self._folder / f"part-{len(self._parts):05}.parquet")
+        frame.write_parquet(self._parts[-1])
+        report, runs = self.report, frame["user_id"].rle().struct.field("value")
+        report.events += frame.height
+        report.users += len(runs) - (runs[0] == self._last_user)
+        report.first, report.last = min(report.first, *times), max(report.last, *times)
+        self._last_user = runs[-1]
+        for name in self._are_integers:
+            self._are_integers[name] &= all(map(is_canonical_integer, frame[name].unique()))
 
 
 def _milliseconds(option: str, text: str) -> int:
@@ -123,56 +158,4 @@ def _milliseconds(option: str, text: str) -> int:
 
 
 def _text(milliseconds: int) -> str:
-    if milliseconds == _EARLIEST:
-        return "the beginning"
-    return show_time(milliseconds)
-
-
-class _Dump:
-    """Parts of the file in a folder, and what is known of all events."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._waiting: list[Event] = []
-        self._parts: list[Path] = []
-        self._last_user: str | None = None
-        self._are_integers = {"user_id": True, "item_id": True}
-        self.events = self.users = 0
-        self.first, self.last = 2**63 - 1, -(2**63)
-
-    def add(self, events: Sequence[Event]) -> None:
-        """Add the next events of a scan; full parts are written."""
-        self._waiting += events
-        if len(self._waiting) >= PART_EVENTS:
-            self.write_part()
-
-    def write_part(self) -> None:
-        """Write the events that are not written yet."""
-        if not self._waiting:
-            return
-        event_ids, users, items, times, kinds = zip(*self._waiting, strict=True)
-        columns = (users, map(str, items), times, kinds, event_ids)
-        frame = pl.DataFrame(dict(zip(_SCHEMA, map(list, columns), strict=True)), schema=_SCHEMA)
-        self._waiting = []
-        self._count(frame)
-        self._parts.append(self._folder / f"part-{len(self._parts):05}.parquet")
-        frame.write_parquet(self._parts[-1])
-
-    def join(self, path: Path) -> None:
-        """Write all parts as one file."""
-        columns = [
-            pl.col(name).cast(pl.Int64) for name, is_integer in self._are_integers.items() if is_integer
-        ]
-        times = pl.col("timestamp").cast(pl.Datetime("ms", "UTC"))
-        pl.scan_parquet(self._parts).with_columns(*columns, times).sink_parquet(path)
-
-    def _count(self, frame: pl.DataFrame) -> None:
-        """Count users, of whom one may go on from part to part, and look at times and ids."""
-        runs = frame["user_id"].rle().struct.field("value")
-        self.users += len(runs) - (runs[0] == self._last_user)
-        self._last_user = runs[-1]
-        self.events += frame.height
-        self.first = min(self.first, *frame.select(pl.min("timestamp")).row(0))
-        self.last = max(self.last, *frame.select(pl.max("timestamp")).row(0))
-        for name in self._are_integers:
-            self._are_integers[name] &= all(map(is_canonical_integer, frame[name].unique()))
+    return "the beginning" if milliseconds == _EARLIEST else show_time(milliseconds)
