@@ -105,7 +105,8 @@ def sources(answer: dict[str, Any]) -> set[str]:
 def read_and_train(week: Week) -> None:
     """Monday and Tuesday."""
     said = week.next("data", "prepare")
-    assert "read as features are name (text), category (category)" in said
+    assert "read as features are name (text)" in said
+    assert "category (category)" in said
     assert "dropped: " in said
     assert "auto: Picked: " in week.next("train")
     judged = week.next("evaluate")

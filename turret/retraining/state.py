@@ -24,17 +24,11 @@ Decision = Literal["activated", "canary", "refused", "unclear", "nothing_new", "
 
 @dataclass(frozen=True)
 class RetrainSettings:
-    """The folders, the store, the service and the rules of `turret retrain`.
+    """The options of `turret retrain`; docs/retraining.md describes the rules.
 
-    `work` holds the records, the state of a run in progress, dumped events and runs. `store` is an address,
-    None for that of the service's settings. `url` is the admin port of a running service to activate in.
-    `at_least` is the number of new events to train on. `late` are the days before the newest known event from
-    which on the store is read again. `experiment` is that of a training anew (None: the live version's);
-    `overrides` are its `section.key=value` settings. `items` and `users` are the files of the catalog and of
-    the users, if they differ from those of the first preparation. `mode` is that of each training, or "rule":
-    anew when more than the share `anew_share` of the events or of the items is newer than the last full
-    training, and after `warm_starts` warm starts in a row. `canary` is the share of users that a new
-    version answers first. `keep` is the number of newest bundles and runs of retrainings that stay.
+    `work` holds the records, the state of a run in progress, dumped events and runs. None stands for the
+    store of the service's settings, for no service to activate in (`url`), for the experiment of the live
+    version, for the files of `items` and `users` of the first preparation, and for no canary.
     """
 
     data: Path
