@@ -110,8 +110,6 @@ class Trials:
 
     def _outcome(self, trial: Trial, number: int) -> str:
         """Finish a trial and describe its outcome."""
-        if (earlier := self.study.duplicate(trial)) is not None:
-            return self._repeat(trial, earlier)
 
         def is_hopeless(epoch: int) -> bool:
             # After the last epoch there is nothing to save.
@@ -142,17 +140,6 @@ class Trials:
         self.study.complete(trial, value)
         leads = " (best)" if self.study.best()[0] == number else ""
         return f"{result} at epoch {progress.best_epoch}, {progress.seconds:.0f} s{leads}"
-
-    def _repeat(self, trial: Trial, earlier: FrozenTrial) -> str:
-        """Copy the outcome of an earlier trial with the same settings."""
-        for name, value in earlier.user_attrs.items():
-            trial.set_user_attr(name, value)
-        if earlier.state == TrialState.COMPLETE:
-            self.study.complete(trial, earlier.values[0])
-        else:
-            self.study.prune(trial)
-        number = [other.number for other in self.study.finished()].index(earlier.number) + 1
-        return f"the same settings as trial {number}, so not trained again"
 
     def _save_best(self) -> None:
         """Write the best experiment and remove all runs but that of the best trial."""

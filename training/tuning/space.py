@@ -1,7 +1,7 @@
 """The search space of a study: a range or a list of choices for each searched setting."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -163,17 +163,6 @@ def _typed(dimension: Range, name: str, experiment: ExperimentConfig) -> Range:
     if isinstance(current, float):
         return dimension.model_copy(update={"low": float(dimension.low), "high": float(dimension.high)})
     return dimension
-
-
-def check_fixed(space: Mapping[str, Dimension], fixed: Collection[str], folder: Path) -> None:
-    """Raise TrainingError when a call fixes a setting that an existing study searches."""
-    for name in space:
-        for other in fixed:
-            if overlap(name, other):
-                raise TrainingError(
-                    f"{folder}: this study searches {name}, so --set {other} contradicts it; leave it out, "
-                    "or begin another study with --study."
-                )
 
 
 def default_space(experiment: ExperimentConfig, fixed: Collection[str] = ()) -> dict[str, Dimension]:

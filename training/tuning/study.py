@@ -1,16 +1,14 @@
 """A study of `turret tune` in Optuna's journal: its plan, its trials and the next trial's settings."""
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import optuna
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from turret.data.configuration import parse_overrides
@@ -18,12 +16,12 @@ from turret.data.files import try_lock
 from turret.data.prepared import PreparedData
 from turret.tower.config import Settings
 from turret.training.config.experiment import ExperimentConfig, TrainingConfig, load_experiment
-from turret.training.config.named_settings import differences, with_settings
+from turret.training.config.named_settings import differences, overlap, with_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import validated_items
 from turret.training.randomness import stream
 from turret.training.run import DATA, EXPERIMENT
-from turret.training.tuning.space import Dimension, check_fixed, default_space, load_space
+from turret.training.tuning.space import Dimension, default_space, load_space
 
 JOURNAL = "study.journal"
 _NAME, _PLAN = "turret", "plan"
@@ -87,7 +85,11 @@ class StudyRequest:
             raise TrainingError(
                 f"{self.folder}: this study was begun with another experiment ({changed}), {remedy}."
             )
-        check_fixed(begun.space, fixed, self.folder)
+        if both := [name for name in begun.space if any(overlap(name, other) for other in fixed)]:
+            raise TrainingError(
+                f"{self.folder}: this study searches {both[0]}, so --set {both[0]} contradicts it; leave it "
+                "out, or begin another study with --study."
+            )
         if self.space and load_space(self.space, begun.experiment, fixed) != begun.space:
             raise TrainingError(f"{self.folder}: this study was begun with another space, {remedy}.")
         return begun.model_copy(update={"data": data.folder.resolve()})
@@ -98,36 +100,16 @@ def open_storage(folder: Path) -> Iterator[JournalStorage]:
     """Open or create the journal of a study and lock it for this process.
 
     Raises:
-        TrainingError: another process holds the lock, or the file is no journal.
+        TrainingError: another process holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / JOURNAL
-    with path.open("ab+") as journal:
+    with (folder / JOURNAL).open("ab") as journal:
         if not try_lock(journal.fileno()):
             raise TrainingError(
                 f"{folder}: another `turret tune` is at work on this study; wait for it, or begin another "
                 "study with --study."
             )
-        _truncate_partial_line(journal)
-        # Optuna's own lock file, left behind by a killed process.
-        Path(f"{path}.lock").unlink(missing_ok=True)
-        try:
-            storage = JournalStorage(JournalFileBackend(str(path), JournalFileOpenLock(str(path))))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise TrainingError(
-                f"{path}: it can't be read as the journal of a study ({error!r}); begin another study with "
-                "--study."
-            ) from None
-        yield storage
-
-
-def _truncate_partial_line(journal: BinaryIO) -> None:
-    """Cut off a line left unfinished by a crash, because Optuna would append the next line to it."""
-    end = journal.seek(0, os.SEEK_END)
-    journal.seek(0)
-    complete = sum(len(line) for line in journal if line.endswith(b"\n"))
-    if complete < end:
-        journal.truncate(complete)
+        yield JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
 
 
 class StoredStudy:
@@ -160,18 +142,10 @@ class StoredStudy:
             self._study.set_user_attr(_PLAN, self.plan.model_dump(mode="json"))
         self._study.pruner = pruner(self.plan.experiment.training)
         self._distributions = {name: item.distribution() for name, item in self.plan.space.items()}
-        self._enqueue_pending()
-
-    def _enqueue_pending(self) -> None:
-        """Enqueue interrupted trials again, and the experiment's own settings as the first trial.
-
-        A trial with only some of its settings sampled is not enqueued: the sampler repeats it as a whole.
-        """
-        for trial in self._study.get_trials(states=(TrialState.RUNNING,)):
+        for trial in self._study.get_trials(states=(TrialState.RUNNING,)):  # interrupted
             self._study.tell(trial.number, state=TrialState.FAIL)
-            if trial.params.keys() == self._distributions.keys():
-                self._study.enqueue_trial(trial.params)
         if not self._study.get_trials(deepcopy=False, states=(*_FINISHED, TrialState.WAITING)):
+            # The first trial has the experiment's own settings.
             own = {name: item.encode(name, self.plan.experiment) for name, item in self.plan.space.items()}
             if None not in own.values():
                 self._study.enqueue_trial(own)
@@ -195,10 +169,6 @@ class StoredStudy:
         seed = stream(self.plan.experiment.training.seed, "trial", number).integers(2**32)
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seed))
         return self._study.ask(self._distributions)
-
-    def duplicate(self, trial: Trial) -> FrozenTrial | None:
-        """The finished trial with the same settings, if there is one."""
-        return next((other for other in self.finished() if other.params == trial.params), None)
 
     def complete(self, trial: Trial, value: float) -> None:
         """Store the value of a trial that ran to its end."""
