@@ -16,9 +16,8 @@ from turret.training.losses.sampled import blackout, sampled_softmax, standard_i
 from turret.training.objectives.contract import Loss
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.fixed.alias import Weights
-from turret.training.samplers.fixed.bernoulli import BernoulliSampler
 from turret.training.samplers.fixed.complement import ComplementSampler
-from turret.training.samplers.fixed.popularity import PopularitySampler
+from turret.training.samplers.fixed.popularity import BernoulliSampler, PopularitySampler
 
 CPU = torch.device("cpu")
 EXACT = "exact"

@@ -16,9 +16,8 @@ from benchmarks.research.estimators import BERNOULLI, CPU, STANDARD, Estimate, P
 from turret.training.losses.sampled import sampled_softmax, standard_importance
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.fixed.bernoulli import BernoulliSampler
 from turret.training.samplers.fixed.complement import ComplementSampler
-from turret.training.samplers.fixed.popularity import PopularitySampler
+from turret.training.samplers.fixed.popularity import BernoulliSampler, PopularitySampler
 
 CLASSES, POINTS, CANDIDATES = 10_000, 200, (10, 20, 50)
 COMPLEMENTARY = "complementary sum sampling"

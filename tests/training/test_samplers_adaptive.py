@@ -39,8 +39,8 @@ from turret.training.samplers.adaptive.features import (
     FeatureTables,
     FourierFeaturesSampler,
     PositiveFeaturesSampler,
+    orthogonal_directions,
 )
-from turret.training.samplers.adaptive.orthogonal_directions import orthogonal_directions
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.snapshot import Snapshot

@@ -17,9 +17,8 @@ from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import TwoPassConfig, TwoPassSampler
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
-from turret.training.samplers.fixed.bernoulli import BernoulliConfig
 from turret.training.samplers.fixed.bigram import BigramConfig
-from turret.training.samplers.fixed.popularity import LogUniformConfig, UnigramConfig
+from turret.training.samplers.fixed.popularity import BernoulliConfig, LogUniformConfig, UnigramConfig
 from turret.training.samplers.from_batch.in_batch import InBatchConfig
 
 

@@ -9,9 +9,9 @@ from turret.training.samplers.adaptive.features import FourierFeaturesConfig, Po
 from turret.training.samplers.adaptive.ngram import AdaptiveNgramConfig
 from turret.training.samplers.core.contract import CountingSampler, Sampler
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings, by_kind, kind_alone
-from turret.training.samplers.fixed.bernoulli import BernoulliConfig
 from turret.training.samplers.fixed.bigram import BigramConfig
 from turret.training.samplers.fixed.popularity import (
+    BernoulliConfig,
     ExactHeadConfig,
     LogUniformConfig,
     UniformConfig,

@@ -39,34 +39,37 @@ LogKernel = Callable[[Tensor, Tensor], Tensor]
 WEIGHTS_A_BLOCK = 1 << 20
 
 
-class QuarticConfig(ExcludingSettings):
+class DenseSettings(ExcludingSettings):
+    """A kernel over the whole catalog, by vectors at most `refresh_every` steps old."""
+
+    scores_catalog: ClassVar[bool] = True
+
+    negatives: Negatives = 64
+    refresh_every: Steps = 1
+
+    def _sampler(self, kernel: LogKernel, context: SamplerContext) -> Sampler:
+        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
+        return DenseSampler(kernel, self.negatives, snapshot, self.exclude_positive)
+
+
+class QuarticConfig(DenseSettings):
     """The kernel s^4 + 1 of the tempered score s, over the whole catalog: a reference."""
 
-    scores_catalog: ClassVar[bool] = True
-
     kind: Literal["quartic"] = "quartic"
-    negatives: Negatives = 64
-    refresh_every: Steps = 1
 
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
-        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
-        return DenseSampler(quartic_kernel(context.scoring), self.negatives, snapshot, self.exclude_positive)
+        return self._sampler(quartic_kernel(context.scoring), context)
 
 
-class SoftmaxConfig(ExcludingSettings):
+class SoftmaxConfig(DenseSettings):
     """The softmax itself, over the whole catalog: the proposal without bias, and a reference."""
 
-    scores_catalog: ClassVar[bool] = True
-
     kind: Literal["softmax"] = "softmax"
-    negatives: Negatives = 64
-    refresh_every: Steps = 1
 
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
-        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
-        return DenseSampler(softmax_kernel(context.scoring), self.negatives, snapshot, self.exclude_positive)
+        return self._sampler(softmax_kernel(context.scoring), context)
 
 
 class DenseSampler(SnapshotSampler):

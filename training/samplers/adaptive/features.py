@@ -14,7 +14,6 @@ from torch import Tensor
 from turret.tower.kernels.compiled import compiled, in_parts
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import DenseSampler
-from turret.training.samplers.adaptive.orthogonal_directions import orthogonal_directions
 from turret.training.samplers.core.contract import DrawContext, Encode, Sampler, State
 from turret.training.samplers.core.draw import Draw, check_positives, draw_by_inversion, drawn_by_example
 from turret.training.samplers.core.settings import Negatives, SamplerContext, SamplerSettings, Steps
@@ -88,31 +87,59 @@ def _fill(
         fill_cells(mass, keep[feature], other[feature])
 
 
+def orthogonal_directions(count: int, width: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """`count` directions [F, D], each by itself N(0, I), those of one block of D orthogonal to each other.
+
+    Directions that never point the same way waste no feature, so the kernel's estimate varies less and stays
+    unbiased. Each keeps the length of a Gaussian vector of its own.
+
+    Source: Yu et al. 2016, "Orthogonal random features"; Choromanski et al. 2021, section 3.
+    """
+    blocks = [_rotation(width, random) for _ in range(-(-count // width))]
+    lengths = np.linalg.norm(random.normal(size=(count, width)), axis=1)
+    return np.asarray(np.concatenate(blocks)[:count] * lengths[:, None])
+
+
+def _rotation(width: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """A uniformly random orthogonal matrix [D, D]."""
+    rotation, triangle = np.linalg.qr(random.normal(size=(width, width)))
+    # The signs that the decomposition picks would leave some orientations out (Mezzadri 2007).
+    return np.asarray(rotation * np.sign(np.diagonal(triangle)))
+
+
 # Floats computed at once for all features of many candidates: 16 MB.
 _HELD_FEATURES = 2**22
 
 
-class PositiveFeaturesConfig(SamplerSettings):
+class FeatureSettings(SamplerSettings):
+    """A kernel by `features` random features, by vectors at most `refresh_every` steps old."""
+
+    symmetric: ClassVar[bool] = False
+
+    negatives: Negatives = 64
+    features: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 256
+    sharpness: Annotated[float, Field(gt=0.0, le=1e6)] = 4.0
+    refresh_every: Steps = 100
+
+    def _sampler(self, kind: "Callable[..., Sampler]", purpose: str, context: SamplerContext) -> Sampler:
+        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
+        # Sharper than the softmax, a kernel would only be harder to estimate.
+        sharpness = min(self.sharpness, 1.0 / context.scoring.temperature)
+        return kind(self.negatives, self.features, sharpness, snapshot, stream(context.seed, purpose, 0))
+
+
+class PositiveFeaturesConfig(FeatureSettings):
     """The kernel exp(sharpness <h, w>) by `features` positive random features, each with an alias table.
 
     It is never sharper than the softmax, exp(<h, w> / temperature). The sharper it is, the more features its
     estimate needs.
     """
 
-    symmetric: ClassVar[bool] = False
-
     kind: Literal["positive_features"] = "positive_features"
-    negatives: Negatives = 64
-    features: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 256
-    sharpness: Annotated[float, Field(gt=0.0, le=1e6)] = 4.0
-    refresh_every: Steps = 100
 
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
-        sharpness = context.capped(self.sharpness)
-        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
-        random = stream(context.seed, "positive features", 0)
-        return PositiveFeaturesSampler(self.negatives, self.features, sharpness, snapshot, random)
+        return self._sampler(PositiveFeaturesSampler, "positive features", context)
 
 
 class PositiveFeaturesSampler(SnapshotSampler):
@@ -227,24 +254,16 @@ class PositiveFeaturesSampler(SnapshotSampler):
         return torch.cat([(log_shares[some] + mix.unsqueeze(1)).logsumexp(dim=2) for some, mix in parts])
 
 
-class FourierFeaturesConfig(SamplerSettings):
+class FourierFeaturesConfig(FeatureSettings):
     """The Gaussian kernel exp(-sharpness |h - w|^2 / 2) by `features` random cosines and sines."""
 
-    symmetric: ClassVar[bool] = False
     scores_catalog: ClassVar[bool] = True
 
     kind: Literal["fourier_features"] = "fourier_features"
-    negatives: Negatives = 64
-    features: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 256
-    sharpness: Annotated[float, Field(gt=0.0, le=1e6)] = 4.0
-    refresh_every: Steps = 100
 
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
-        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
-        random = stream(context.seed, "fourier features", 0)
-        sharpness = context.capped(self.sharpness)
-        return FourierFeaturesSampler(self.negatives, self.features, sharpness, snapshot, random)
+        return self._sampler(FourierFeaturesSampler, "fourier features", context)
 
 
 class FourierFeaturesSampler(DenseSampler):

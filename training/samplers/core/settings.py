@@ -61,10 +61,6 @@ class SamplerContext:
         """N, the size of the catalog."""
         return self.statistics.item_count
 
-    def capped(self, sharpness: float) -> float:
-        """`sharpness`, or that of the softmax: a sharper kernel would only be harder to estimate."""
-        return min(sharpness, 1.0 / self.scoring.temperature)
-
 
 class SamplerSettings(Settings, ABC):
     """A sampler's settings and capabilities. Subclasses add `kind`, a literal with that default."""

@@ -1,10 +1,12 @@
-"""Samplers by popularity: their weights, draws of items in proportion to them, and the exact head."""
+"""Samplers by popularity: draws in proportion to weights, the exact head, and independent inclusion."""
 
 import math
+from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -127,6 +129,37 @@ class PopularitySampler(CountingSampler):
         return math.log(self.negatives) + self.log_q[ids]
 
 
+class FixedCountSampler(CountingSampler, ABC):
+    """Candidates shared by the batch, whose expected counts are the same in every step."""
+
+    log_counts: Tensor
+    """float32 [N], the log of the expected count of each item."""
+
+    @abstractmethod
+    def drawn(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """The candidates of a step, int64 [K]."""
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """Draw [K] ids."""
+        check_positives(positives, len(self.log_counts))
+        ids = torch.from_numpy(self.drawn(context.random)).to(positives.device)
+        return Draw(
+            ids=ids,
+            log_count=self.log_counts[ids],
+            positive_log_count=self.log_counts[positives],
+            valid=without_accidental_hits(ids, positives),
+        )
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """Each item's share of the expected candidates, for each query: [B, N]."""
+        expected = self.log_counts.exp()
+        return (expected / expected.sum()).expand(len(query), -1)
+
+    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
+        """The log counts of `ids`."""
+        return self.log_counts[ids]
+
+
 class ExactHeadConfig(SamplerSettings):
     """The `exact` most frequent items, and `negatives` of the others by (count + 1)^alpha."""
 
@@ -143,7 +176,7 @@ class ExactHeadConfig(SamplerSettings):
         return ExactHeadSampler(weights, self.exact, self.negatives, context.device)
 
 
-class ExactHeadSampler(CountingSampler):
+class ExactHeadSampler(FixedCountSampler):
     """M items for certain, expected once, and K draws with replacement from the others; shared by the batch.
 
     The sum over the catalog is split in two without a common item. The first, over the set C_n of Botev et
@@ -166,25 +199,73 @@ class ExactHeadSampler(CountingSampler):
             self.table = AliasTable(left)
         self.log_counts = torch.from_numpy(np.log(expected)).float().to(device)
 
-    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+    def drawn(self, random: np.random.Generator) -> NDArray[np.int64]:
         """The head, and K draws after it: ids [M + K]."""
-        check_positives(positives, len(self.log_counts))
-        drawn = self.head
-        if self.table is not None:
-            drawn = np.concatenate([drawn, self.others[self.table.draw(self.negatives, context.random)]])
-        ids = torch.from_numpy(drawn).to(positives.device)
-        return Draw(
-            ids=ids,
-            log_count=self.log_counts[ids],
-            positive_log_count=self.log_counts[positives],
-            valid=without_accidental_hits(ids, positives),
-        )
+        if self.table is None:
+            return self.head
+        return np.concatenate([self.head, self.others[self.table.draw(self.negatives, random)]])
 
-    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
-        """Each item's share of the expected candidates, for each query: [B, N]."""
-        expected = self.log_counts.exp()
-        return (expected / expected.sum()).expand(len(query), -1)
 
-    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
-        """Zero for `ids` of the head, log(K q / (1 - Q)) for others."""
-        return self.log_counts[ids]
+class BernoulliConfig(SamplerSettings):
+    """Each item is in the draw or not, on its own; `negatives` are expected, by (count + 1)^alpha."""
+
+    kind: Literal["bernoulli"] = "bernoulli"
+    negatives: Negatives = 512
+    alpha: Power = 0.75
+
+    @property
+    def fixed_size(self) -> bool:
+        """Never: the number of candidates is random."""
+        return False
+
+    def build(self, context: SamplerContext) -> Sampler:
+        """Build the sampler."""
+        weights = unigram_weights(context.statistics.item_counts(), self.alpha)
+        return BernoulliSampler(weights, self.negatives, context.device)
+
+
+class BernoulliSampler(FixedCountSampler):
+    """Item i is in the draw with probability b_i, independently of all others; shared by the batch.
+
+    An item comes at most once, and is expected b_i times: the sum over the others is estimated by
+    sum exp(s_j) / b_j (Botev et al. 2017, eq. 7-9 and 22). The number of candidates is random.
+
+    A draw takes time in proportion to its size: i is among the items of a Poisson number of draws with
+    replacement, of rates -log(1 - b_i), with probability b_i exactly, and independently.
+    """
+
+    def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
+        """Expect `negatives` items, in proportion to [N] positive weights as far as b_i <= 1."""
+        chances = inclusion_chances(weights, negatives)
+        self.always = np.flatnonzero(chances == 1.0)
+        self.sometimes = np.flatnonzero(chances < 1.0)
+        rates = -np.log1p(-chances[self.sometimes])
+        self.rate = float(rates.sum())
+        self.table = AliasTable(rates) if len(rates) else None
+        self.log_counts = torch.from_numpy(np.log(chances)).float().to(device)
+
+    def drawn(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """K different ids; K differs from draw to draw."""
+        if self.table is None:
+            return self.always
+        drawn = np.unique(self.table.draw(int(random.poisson(self.rate)), random))
+        return np.concatenate([self.always, self.sometimes[drawn]])
+
+
+def inclusion_chances(weights: Weights, expected: int) -> Weights:
+    """b_i = min(1, c weight_i), with c such that the [N] b_i sum to `expected`, or all of them 1.
+
+    The heaviest m are certain, and the others share what is left in proportion: m is the least for which
+    none of them gets more than 1.
+    """
+    if expected >= len(weights):
+        return np.ones(len(weights))
+    order = np.argsort(-weights, kind="stable")
+    falling = weights[order]
+    rest = np.cumsum(falling[::-1])[::-1]
+    factors = (expected - np.arange(expected)) / rest[:expected]
+    certain = int(np.argmax(np.append(falling[:expected] * factors, 0.0) <= 1.0))
+    chances = np.ones(len(weights))
+    if certain < expected:
+        chances[order[certain:]] = falling[certain:] * factors[certain]
+    return chances

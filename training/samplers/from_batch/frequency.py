@@ -38,12 +38,6 @@ class Frequency(Protocol):
         ...
 
 
-def shares(frequency: Frequency, item_count: int, device: torch.device) -> Tensor:
-    """Normalised p [N]."""
-    share = frequency.log_share(torch.arange(item_count, device=device)).exp()
-    return share / share.sum()
-
-
 class KnownFrequency:
     """p_i = count_i / total; `smoothed` adds one to every count.
 

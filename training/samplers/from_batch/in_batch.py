@@ -1,6 +1,7 @@
 """Candidates that are positives: of this batch (Yi et al. 2019), or of the last ones (Wang et al. 2021)."""
 
 import math
+from abc import ABC
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -15,7 +16,7 @@ from turret.training.samplers.core.contract import (
 )
 from turret.training.samplers.core.draw import Draw, check_positives, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext
-from turret.training.samplers.from_batch.frequency import Frequency, FrequencySettings, shares
+from turret.training.samplers.from_batch.frequency import Frequency, FrequencySettings
 
 
 class InBatchConfig(FrequencySettings):
@@ -41,7 +42,40 @@ class InBatchConfig(FrequencySettings):
         return InBatchSampler(self.frequency(context), context.item_count, self.unique)
 
 
-class InBatchSampler(CountingSampler):
+class BatchSampler(CountingSampler, ABC):
+    """Candidates that are positives of this batch, of all processes, or of earlier ones."""
+
+    draws_batch = True
+
+    def __init__(self, frequency: Frequency, item_count: int) -> None:
+        self.frequency = frequency
+        self.item_count = item_count
+
+    def _observed(self, positives: Tensor, context: DrawContext) -> Tensor:
+        """The positives of all processes [A], which the frequencies have counted."""
+        every = positives if context.gathered is None else context.gathered.positives
+        check_positives(every, self.item_count)
+        self.frequency.observe(every)
+        return every
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """Normalised p [N], for each of the B queries: [B, N]."""
+        share = self.frequency.log_share(torch.arange(self.item_count, device=query.device)).exp()
+        return (share / share.sum()).expand(len(query), -1)
+
+    def state(self) -> State:
+        """The state of the frequencies."""
+        return {f"frequency.{name}": tensor for name, tensor in self.frequency.state().items()}
+
+    def restore(self, state: State) -> None:
+        """Restore a `state`."""
+        prefix = "frequency."
+        self.frequency.restore(
+            {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+        )
+
+
+class InBatchSampler(BatchSampler):
     """K = B candidates: the positives of the batch, item i expected B p_i times among them.
 
     Popular items are drawn as often as they are positives; without the correction by their count the
@@ -56,11 +90,8 @@ class InBatchSampler(CountingSampler):
     With several processes, the candidates are the positives of all of them, and B counts all.
     """
 
-    draws_batch = True
-
     def __init__(self, frequency: Frequency, item_count: int, unique: bool = False) -> None:
-        self.frequency = frequency
-        self.item_count = item_count
+        super().__init__(frequency, item_count)
         self.unique = unique
         # The examples of other processes in the last draw.
         self._others = 0
@@ -71,9 +102,7 @@ class InBatchSampler(CountingSampler):
         Raises TrainingError for a positive outside the catalog, or one that the frequencies can't correct.
         """
         batch = context.gathered
-        every = positives if batch is None else batch.positives
-        check_positives(every, self.item_count)
-        self.frequency.observe(every)
+        every = self._observed(positives, context)
         self._others = len(every) - len(positives)
         own = slice(0, len(every)) if batch is None else slice(batch.first, batch.first + batch.own)
         ids, firsts, held = _distinct(every, own) if self.unique else (every, None, _held(every, own))
@@ -93,18 +122,6 @@ class InBatchSampler(CountingSampler):
         """log(B p) of `ids`, or with `unique` log(1 - (1 - p)^B)."""
         log_share, size = self.frequency.log_share(ids), len(positives) + self._others
         return log_inclusion(log_share, size) if self.unique else math.log(max(size, 1)) + log_share
-
-    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
-        """Normalised p [N], for each of the B queries: [B, N]."""
-        return shares(self.frequency, self.item_count, query.device).expand(len(query), -1)
-
-    def state(self) -> State:
-        """The state of the frequencies."""
-        return self.frequency.state()
-
-    def restore(self, state: State) -> None:
-        """Restore a `state`."""
-        self.frequency.restore(state)
 
 
 def _held(positives: Tensor, own: slice) -> tuple[Tensor, Tensor]:
@@ -159,7 +176,7 @@ class CrossBatchConfig(FrequencySettings):
         return CrossBatchSampler(frequency, context.item_count, self.batches, context.device)
 
 
-class CrossBatchSampler(CountingSampler):
+class CrossBatchSampler(BatchSampler):
     """S candidates: the positives of the last `batches` batches before this one, item i expected S p_i times.
 
     Vectors change slowly, so those of some steps ago stand in for those of now and cost no pass through
@@ -173,11 +190,8 @@ class CrossBatchSampler(CountingSampler):
     With several processes, the queue holds the positives of all of them, the same in each.
     """
 
-    draws_batch = True
-
     def __init__(self, frequency: Frequency, item_count: int, batches: int, device: torch.device) -> None:
-        self.frequency = frequency
-        self.item_count = item_count
+        super().__init__(frequency, item_count)
         self.batches = batches
         self.device = device
         self._sizes: list[int] = []
@@ -192,9 +206,7 @@ class CrossBatchSampler(CountingSampler):
         Raises TrainingError for a positive outside the catalog, or one that the frequencies can't correct.
         """
         batch = context.gathered
-        every = positives if batch is None else batch.positives
-        check_positives(every, self.item_count)
-        self.frequency.observe(every)
+        every = self._observed(positives, context)
         ids, self._drawn = self._ids, len(self._ids)
         draw = Draw(
             ids=ids,
@@ -219,21 +231,14 @@ class CrossBatchSampler(CountingSampler):
         log_share = self.frequency.log_share(ids)
         return math.log(self._drawn) + log_share if self._drawn else torch.full_like(log_share, -math.inf)
 
-    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
-        """Normalised p [N], for each of the B queries: [B, N]."""
-        return shares(self.frequency, self.item_count, query.device).expand(len(query), -1)
-
     def state(self) -> State:
         """The queue, and the state of the frequencies."""
         queue = {"ids": self._ids, "vectors": self._vectors, "sizes": torch.tensor(self._sizes)}
-        return queue | {f"frequency.{name}": tensor for name, tensor in self.frequency.state().items()}
+        return queue | super().state()
 
     def restore(self, state: State) -> None:
         """Restore a `state`."""
         self._sizes = state["sizes"].long().tolist()
         self._ids = state["ids"].to(self.device)
         self._vectors = state["vectors"].to(self.device)
-        prefix = "frequency."
-        self.frequency.restore(
-            {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
-        )
+        super().restore(state)
