@@ -9,8 +9,7 @@ from torch.nn.functional import softplus
 from turret.training.losses.loss import loss
 from turret.training.losses.pairwise import binary_cross_entropy_of_pairs
 from turret.training.losses.terms import masked, mean_of_valid, minus_log_count, valid_count
-from turret.training.objectives.contract import Objective, ObjectiveContext
-from turret.training.objectives.sampled import HitSettings, objective_of_draws
+from turret.training.objectives.sampled import HitSettings
 from turret.training.samplers.core.draw import Draw
 
 
@@ -62,10 +61,6 @@ class NceSettings(HitSettings):
 
     remove_accidental_hits: bool = False
     learned_normaliser: bool = False
-
-    def objective(self, context: ObjectiveContext) -> Objective:
-        """Build the objective."""
-        return objective_of_draws(self, context, self.learned_normaliser)
 
 
 @loss("nce", NceSettings, needs_probabilities=True)

@@ -20,6 +20,7 @@ _ITEM_COUNT = "item_count"
 class Traits(TypedDict, total=False):
     """What a loss needs and is, as `LossSettings` describes it."""
 
+    keeps_hits: bool
     needs_probabilities: bool
     needs_fixed_size: bool
     needs_cosine: bool

@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 
 from turret.training.losses.loss import loss
 from turret.training.losses.terms import log_sum_exp, masked, minus_log_count
-from turret.training.objectives.sampled import HitSettings, KeptHitSettings
+from turret.training.objectives.sampled import HitSettings
 from turret.training.samplers.core.draw import Draw
 
 
@@ -96,7 +96,7 @@ def refined_logq(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     return log_odds.detach().sigmoid() * log_odds
 
 
-@loss("standard_importance", KeptHitSettings, needs_fixed_size=True)
+@loss("standard_importance", keeps_hits=True, needs_fixed_size=True)
 def standard_importance(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """log((1/K) sum_j exp(s_j) / q_j) - s_y = log sum_j exp(s_j - l_j) - s_y.
 

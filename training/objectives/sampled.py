@@ -41,8 +41,10 @@ class DrawLossSettings(LossSettings, ABC):
         """Build the loss for a catalog of N = `item_count`."""
 
     def objective(self, context: ObjectiveContext) -> Objective:
-        """Build the objective over the draws of the context's sampler."""
-        return objective_of_draws(self, context)
+        """Build the objective over the draws of the context's sampler. Raises TrainingError without one."""
+        if context.sampler is None:
+            raise TrainingError(f"objective.loss = {self.kind!r} needs a sampler; add [objective.sampler].")
+        return SampledObjective(self, context.sampler, context.statistics.item_count, context.mask_seen)
 
 
 class HitSettings(DrawLossSettings, ABC):
@@ -56,19 +58,10 @@ class HitSettings(DrawLossSettings, ABC):
         return not self.remove_accidental_hits
 
 
-class KeptHitSettings(DrawLossSettings, ABC):
-    """A loss in which the draw stands for the positive's term too."""
-
-    @property
-    def keeps_hits(self) -> bool:
-        """Always."""
-        return True
-
-
 class SampledObjective(Objective):
     """A loss over the draw of a sampler.
 
-    With `learned_normaliser`, a learned constant is subtracted from the scores (Mnih & Teh 2012, section 3).
+    If the loss has a `learned_normaliser`, it is subtracted from the scores (Mnih & Teh 2012, section 3).
     """
 
     merges = True
@@ -79,14 +72,15 @@ class SampledObjective(Objective):
         sampler: Sampler,
         item_count: int,
         mask_seen: bool = False,
-        learned_normaliser: bool = False,
     ) -> None:
         super().__init__()
         self.settings = loss
         self.loss = loss.build(item_count)
         self.sampler: Sampler = sampler
         self.mask_seen = mask_seen
-        self.log_normaliser = nn.Parameter(torch.zeros(())) if learned_normaliser else None
+        self.log_normaliser = None
+        if getattr(loss, "learned_normaliser", False):
+            self.log_normaliser = nn.Parameter(torch.zeros(()))
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
         """The loss of a step over candidates drawn with `random`."""
@@ -156,16 +150,6 @@ class SampledObjective(Objective):
                 )
             return draw.keeping_hits(examples.positives)
         return draw if examples.others is None else without_other_positives(draw, examples)
-
-
-def objective_of_draws(
-    loss: DrawLossSettings, context: ObjectiveContext, learned_normaliser: bool = False
-) -> SampledObjective:
-    """The objective of `loss` over the draws of the context's sampler. Raises TrainingError without one."""
-    if context.sampler is None:
-        raise TrainingError(f"objective.loss = {loss.kind!r} needs a sampler; add [objective.sampler].")
-    item_count = context.statistics.item_count
-    return SampledObjective(loss, context.sampler, item_count, context.mask_seen, learned_normaliser)
 
 
 def described(value: Tensor) -> str:
