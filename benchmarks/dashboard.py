@@ -24,9 +24,10 @@ from matplotlib.axes import Axes
 from benchmarks.harness import RESULTS
 from benchmarks.load import Load, run_load
 from benchmarks.plots import figure
-from benchmarks.processes import Running, local_proxy, post, redis_server, running_service
+from benchmarks.processes import Running, local_proxy, post, running_service
 from benchmarks.serving_shop import VERSIONS, served_shop
 from tests.support.ports import free_port
+from tests.support.redis_server import own_redis
 
 DASHBOARD = Path(__file__).parent.parent / "deploy" / "observing" / "dashboard.json"
 PICTURE = RESULTS / "dashboard.svg"
@@ -43,12 +44,11 @@ def main() -> None:
     shop = served_shop(ITEMS)
     with (
         tempfile.TemporaryDirectory() as folder,
-        redis_server(Path(folder)) as store,
-        running_service(shop.bundles, 1, "--store", store) as first,
-        running_service(shop.bundles, 1, "--store", store) as second,
+        own_redis(Path(folder), appendfsync="everysec") as store,
+        running_service(shop.bundles, 1, "--store", store.address) as first,
+        running_service(shop.bundles, 1, "--store", store.address) as second,
         prometheus(options.prometheus, Path(folder), [first, second]) as port,
     ):
-        (Path(folder) / "proxy").mkdir()
         ports = [int(one.url.rsplit(":", 1)[1]) for one in (first, second)]
         with local_proxy(Path(folder) / "proxy", ports) as (_, proxy_port):
             send(f"http://127.0.0.1:{proxy_port}", shop.bodies, first)

@@ -182,7 +182,7 @@ def switched(service: Running, shop: Served, versions: Sequence[str]) -> dict[st
         for number in range(_SWITCHES):
             _activate(service, versions[(number + 1) % 2])
             time.sleep(0.5)
-        outcome = running.outcome()
+        outcome = running.result()
     return {"failed_on_switch": int((~outcome.good).sum()), "asked_on_switch": len(outcome.status)}
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from benchmarks.harness import Options, run
 from benchmarks.preparation import write_log
-from benchmarks.processes import redis_server, turret_cost
+from benchmarks.processes import turret_cost
+from tests.support.redis_server import own_redis
 
 EVENTS, QUICK = 2_000_000, 200_000
 
@@ -32,8 +33,8 @@ def measure(options: Options) -> dict[str, Any]:
         write_log(folder / "log", events)
         turret_cost("data", "prepare", folder / "log", "--to", folder / "prepared")
         stores = {"sqlite": store(f"sqlite:///{folder}/h.sqlite", folder / "prepared", events)}
-        with redis_server(folder) as address:
-            stores["redis"] = store(address, folder / "prepared", events)
+        with own_redis(folder / "redis", appendfsync="everysec") as server:
+            stores["redis"] = store(server.address, folder / "prepared", events)
     return {"events": events, "stores": stores}
 
 

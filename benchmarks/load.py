@@ -1,20 +1,20 @@
 """A load on a service: connections that send the next request when the last is answered, or at a pace."""
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
+
+from benchmarks.processes import processor_seconds
 
 GIVE_UP = 10.0  # seconds after the end in which answers that are under way may still come
 
@@ -71,36 +71,34 @@ class Outcome:
 def run_load(load: Load) -> Outcome:
     """Send the load from a process of its own, and wait for it."""
     with start_load(load) as running:
-        return running.outcome()
+        return running.result()
 
 
-class start_load:  # noqa: N801 - used as a verb
-    """A load that runs beside what the caller does meanwhile."""
+@contextmanager
+def start_load(load: Load) -> Iterator["Future[Outcome]"]:
+    """A load from a process of its own, which runs beside what the caller does meanwhile."""
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=keep_to, initargs=(load.cpu,)) as pool:
+        pool.submit(int).result()  # the process is there
+        yield pool.submit(_send, load)
 
-    def __init__(self, load: Load) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._result = Path(self._folder.name) / "outcome.npy"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.load", str(self._result)], stdin=subprocess.PIPE
-        )
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asdict(load)).encode())
-        self._process.stdin.close()
 
-    def __enter__(self) -> "start_load":
-        return self
+def _send(load: Load) -> Outcome:
+    import uvloop
 
-    def outcome(self) -> Outcome:
-        """Wait for its end. Raises RuntimeError when the generator failed."""
-        if self._process.wait():
-            raise RuntimeError("the load generator failed; its error is above")
-        sent, seconds, status = np.load(self._result)
-        return Outcome(sent, seconds, status.astype(np.int64))
+    sent, seconds, status = uvloop.run(_Generator(load).run())
+    return Outcome(sent, seconds, status.astype(np.int64))
 
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._folder.cleanup()
+
+def request_costs(load: Load, *groups: Sequence[int]) -> list[float]:
+    """Processor milliseconds of a request in each group of processes. Raises RuntimeError where one fails."""
+
+    def used() -> list[float]:
+        return [sum(map(processor_seconds, pids)) for pids in groups]
+
+    before, outcome, after = used(), run_load(load), used()
+    if not outcome.good.all():
+        raise RuntimeError(f"{int((~outcome.good).sum())} requests were not answered with 200")
+    return [1e3 * (end - begin) / len(outcome.sent) for begin, end in zip(before, after, strict=True)]
 
 
 class _Connection(asyncio.Protocol):
@@ -189,8 +187,7 @@ class _Generator:
 def _request(load: Load, body: str) -> bytes:
     content = body.encode()
     lines = [f"POST {load.path} HTTP/1.1", "Host: benchmark", "Content-Type: application/json"]
-    lines.append(f"Content-Length: {len(content)}")
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
+    return "\r\n".join([*lines, f"Content-Length: {len(content)}", "", ""]).encode() + content
 
 
 def processors(count: int) -> Sequence[int | None]:
@@ -203,16 +200,3 @@ def keep_to(cpu: int | None) -> None:
     """Let this process run on that processor alone."""
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
-
-
-def _main() -> None:
-    import uvloop
-
-    given: dict[str, Any] = json.load(sys.stdin)
-    load = Load(**{**given, "bodies": tuple(given["bodies"])})
-    keep_to(load.cpu)
-    np.save(sys.argv[1], uvloop.run(_Generator(load).run()))
-
-
-if __name__ == "__main__":
-    _main()

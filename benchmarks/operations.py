@@ -31,17 +31,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Options, run
-from benchmarks.load import Load, processors, run_load
+from benchmarks.load import Load, processors, request_costs, run_load
 from benchmarks.processes import (
     Running,
     local_proxy,
     post,
-    processor_seconds,
-    redis_server,
     resident_bytes,
     running_service,
 )
 from benchmarks.serving_shop import VERSIONS, Served, served_shop
+from tests.support.redis_server import own_redis
 
 SOAK_ITEMS, REQUESTS, SOAK_ACTIVATIONS, WORKERS = 27_000, 1_000_000, 100, 2
 SOAK_QUICK_ITEMS, QUICK_REQUESTS, QUICK_SOAK_ACTIVATIONS = 2_000, 5_000, 4
@@ -127,44 +126,26 @@ def proxy(options: Options) -> dict[str, Any]:
         ports = [int(one.url.rsplit(":", 1)[1]) for one in (first, second)]
         with local_proxy(Path(folder), ports) as (nginx, port):
             url = f"http://127.0.0.1:{port}"
-            proxied_cost(shop, url, 1.0, pids, None)
+            run_load(Load(url, PATH, shop.bodies, seconds=1.0))
             for _ in range(1 if options.quick else ROUNDS):
-                direct.append(proxied_cost(shop, first.url, seconds, pids, None))
-                through.append(proxied_cost(shop, url, seconds, pids, nginx.pid))
+                direct += [request_costs(Load(first.url, PATH, shop.bodies, seconds=seconds), pids)]
+                through += [request_costs(Load(url, PATH, shop.bodies, seconds=seconds), pids, [nginx.pid])]
         resident = resident_bytes(pids[0])
-    figures = {"direct": _medians(direct), "through": _medians(through)}
+    (direct_ms,), (replica_ms, proxy_ms) = (
+        [statistics.median(column) for column in zip(*rows, strict=True)] for rows in (direct, through)
+    )
     return {
         "items": shop.items,
-        **figures,
+        "direct": {"replica_ms": direct_ms},
+        "through": {"replica_ms": replica_ms, "proxy_ms": proxy_ms},
         "core_rps": {
-            "proxy": 1000 / figures["through"]["proxy_ms"],
-            "replica": 1000 / figures["through"]["replica_ms"],
-            "replica_direct": 1000 / figures["direct"]["replica_ms"],
+            "proxy": 1000 / proxy_ms,
+            "replica": 1000 / replica_ms,
+            "replica_direct": 1000 / direct_ms,
         },
         "replica_mb": resident / 1e6,
         "bundle_mb": shop.bundle_bytes / 1e6,
     }
-
-
-def proxied_cost(
-    shop: Served, url: str, seconds: float, pids: list[int], nginx: int | None
-) -> dict[str, float]:
-    """Processor milliseconds of one request, in the replicas and in the proxy."""
-
-    def used() -> tuple[float, float]:
-        return sum(map(processor_seconds, pids)), processor_seconds(nginx) if nginx else 0.0
-
-    before = used()
-    outcome = run_load(Load(url, PATH, shop.bodies, seconds=seconds))
-    after = used()
-    if not outcome.good.all():
-        raise RuntimeError(f"{int((~outcome.good).sum())} requests were not answered with 200")
-    replica_ms, proxy_ms = (1000 * (b - a) / len(outcome.sent) for a, b in zip(before, after, strict=True))
-    return {"replica_ms": replica_ms, "proxy_ms": proxy_ms, "median_ms": 1000 * outcome.percentile(0.5)}
-
-
-def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
-    return {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
 
 
 REPLICAS = (1, 2, 3)
@@ -175,8 +156,11 @@ def replicas(options: Options) -> dict[str, Any]:
     """Measure each number of replicas."""
     shop, rows = served_shop(2_000), []
     for count in REPLICAS:
-        with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as store:
-            rows.append(costs(options, shop, store, count))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            own_redis(Path(folder), appendfsync="everysec") as store,
+        ):
+            rows.append(costs(options, shop, store.address, count))
     return {"replicas": rows}
 
 

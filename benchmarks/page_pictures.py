@@ -10,8 +10,6 @@ import argparse
 import json
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +20,7 @@ from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from benchmarks.processes import Running, post, running_service
+from benchmarks.processes import Running, post, running_service, turret
 from turret.data.prepared import PreparedData
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -126,7 +124,7 @@ def _take(
 
 def _take_report(browser: Browser, run: Path) -> None:
     """The first sections of a run's report, up to that on training, in each colour scheme."""
-    _turret("report", "run", run, "--baselines", "all")
+    turret("report", "run", run, "--baselines", "all")
     schemes: dict[Literal["light", "dark"], str] = {"light": "report.png", "dark": "report_dark.png"}
     for scheme, name in schemes.items():
         page = browser.new_page(viewport={"width": 1040, "height": 900}, color_scheme=scheme)
@@ -169,13 +167,13 @@ def _movies(work: Path, data: Path) -> Path:
     folder = work / "movies"
     bundles = folder / "bundles"
     if not (bundles / "second").exists():
-        _turret("data", "prepare", data / "ml-latest-small", "--to", folder / "prepared", "--overwrite")
+        turret("data", "prepare", data / "ml-latest-small", "--to", folder / "prepared", "--overwrite")
         for version, epochs in (("first", 6), ("second", 10)):
             run = folder / f"run-{version}"
             settings = ("-e", "full_softmax", "--set", f"training.epochs={epochs}", "--overwrite")
-            _turret("train", "--data", folder / "prepared", "--run", run, *settings)
-            _turret("evaluate", run)
-            _turret("export", run, "--bundles", bundles, "--version", version)
+            turret("train", "--data", folder / "prepared", "--run", run, *settings)
+            turret("evaluate", run)
+            turret("export", run, "--bundles", bundles, "--version", version)
     return bundles
 
 
@@ -183,12 +181,12 @@ def _trained_shop(folder: Path, has_items: bool) -> Path:
     """The bundles of the synthetic shop, with the file of its items or without."""
     bundles = folder / "bundles"
     if not (bundles / "current").exists():
-        _turret("data", "synth", folder / "raw", "--users", 1500, "--items", 1200, "--overwrite")
+        turret("data", "synth", folder / "raw", "--users", 1500, "--items", 1200, "--overwrite")
         source = folder / "raw" if has_items else folder / "raw" / "events.csv"
-        _turret("data", "prepare", source, "--to", folder / "prepared", "--overwrite")
-        _turret("train", "--data", folder / "prepared", "--run", folder / "run", "-e", "demo", "--overwrite")
-        _turret("evaluate", folder / "run")
-        _turret("export", folder / "run", "--bundles", bundles, "--version", "first")
+        turret("data", "prepare", source, "--to", folder / "prepared", "--overwrite")
+        turret("train", "--data", folder / "prepared", "--run", folder / "run", "-e", "demo", "--overwrite")
+        turret("evaluate", folder / "run")
+        turret("export", folder / "run", "--bundles", bundles, "--version", "first")
     return bundles
 
 
@@ -197,10 +195,6 @@ def _ids(prepared: Path) -> list[str]:
     data = PreparedData.open(prepared)
     rows = {str(title): row for row, title in enumerate(data.fields["title"])}
     return [str(data.item_ids.id(rows[title])) for title in HISTORY if title in rows]
-
-
-def _turret(*words: object) -> None:
-    subprocess.run([sys.executable, "-m", "turret", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

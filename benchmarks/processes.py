@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -224,20 +223,10 @@ def processor_seconds(pid: int) -> float:
     return total / _TICKS
 
 
-@contextmanager
-def redis_server(folder: Path) -> Iterator[str]:
-    """Run a Redis with an append-only file; yields its URL. Raises SystemExit where it isn't installed."""
-    if shutil.which("redis-server") is None:
-        raise SystemExit("there is no redis-server here; install it (apt-get install redis-server)")
-    port = free_port()
-    options = ["--port", str(port), "--save", "", "--appendonly", "yes", "--dir", str(folder)]
-    with subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL) as server:
-        try:
-            while socket.socket().connect_ex(("127.0.0.1", port)):
-                time.sleep(0.05)
-            yield f"redis://127.0.0.1:{port}/0"
-        finally:
-            server.terminate()
+def turret(*words: object) -> str:
+    """Run a command of Turret; what it prints to standard output. Raises CalledProcessError if it fails."""
+    command = [sys.executable, "-m", "turret", *map(str, words)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 @dataclass(frozen=True)
@@ -249,20 +238,15 @@ class CommandCost:
     peak_mb: float
 
 
-def command_cost(*words: object, threads: int | None = None) -> CommandCost:
-    """Run a command until it ends. Raises CalledProcessError with its output if it fails.
+def turret_cost(*words: object, threads: int | None = None) -> CommandCost:
+    """Run a command of Turret until it ends. Raises CalledProcessError if it fails.
 
     `threads` limits those of its libraries.
     """
-    command = [sys.executable, "-m", "benchmarks.processes", *map(str, words)]
+    command = [sys.executable, "-m", "benchmarks.processes", sys.executable, "-m", "turret", *map(str, words)]
     environment = os.environ | ({} if threads is None else _threads(threads))
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return CommandCost(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def turret_cost(*words: object, threads: int | None = None) -> CommandCost:
-    """Run a command of Turret."""
-    return command_cost(sys.executable, "-m", "turret", *words, threads=threads)
 
 
 def _threads(count: int) -> Mapping[str, str]:

@@ -28,19 +28,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from redis import Redis
-
 from benchmarks.harness import finish, read_options, show
-from benchmarks.load import Load, processors, run_load
+from benchmarks.load import Load, processors, request_costs, run_load
 from benchmarks.processes import (
     CommandCost,
-    processor_seconds,
-    redis_server,
     resident_bytes,
     running_service,
     turret_cost,
 )
 from benchmarks.scale_training import folder_mb, measure_preparation, measure_training, measure_validation
+from tests.support.redis_server import own_redis
 from turret.data.prepared import PreparedData
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event
@@ -127,7 +124,7 @@ def questions(data: Path, count: int = QUESTIONS) -> tuple[str, ...]:
 
 
 def measure_requests(
-    bundles: Path, store: str, bodies: Sequence[str], seconds: float, redis: int = 0
+    bundles: Path, store: str, bodies: Sequence[str], seconds: float, redis: Sequence[int] = ()
 ) -> dict[str, float]:
     """Processor milliseconds of a request, in the service and in its Redis, and the memory of one worker."""
     own, other = processors(2)
@@ -135,22 +132,10 @@ def measure_requests(
         service.keep_to(own)
         load = Load(service.url, PATH, tuple(bodies), connections=CONNECTIONS, seconds=seconds, cpu=other)
         run_load(load)
-        costs = [_cost(load, service.process.pid, redis) for _ in range(ROUNDS)]
+        costs = [request_costs(load, [service.process.pid], redis) for _ in range(ROUNDS)]
         resident = resident_bytes(service.process.pid) / 1e6
-    return {name: min(cost[name] for cost in costs) for name in costs[0]} | {"resident_mb": resident}
-
-
-def _cost(load: Load, service: int, redis: int) -> dict[str, float]:
-    def used() -> tuple[float, float]:
-        return processor_seconds(service), processor_seconds(redis) if redis else 0.0
-
-    before = used()
-    outcome = run_load(load)
-    after = used()
-    if not outcome.good.all():
-        raise RuntimeError(f"{int((~outcome.good).sum())} requests were not answered with 200")
-    own, other = (1e3 * (b - a) / len(outcome.sent) for a, b in zip(before, after, strict=True))
-    return {"request_ms": own, "redis_ms": other}
+    request_ms, redis_ms = map(min, zip(*costs, strict=True))
+    return {"request_ms": request_ms, "redis_ms": redis_ms, "resident_mb": resident}
 
 
 def measure_catalogs(folder: Path, quick: bool) -> list[dict[str, Any]]:
@@ -184,10 +169,10 @@ def measure_both(bundles: Path, data: Path, seconds: float) -> dict[str, Any]:
         address = f"sqlite:///{work}/h.sqlite"
         turret_cost("history", "load", "--data", data, "--store", address)
         figures["sqlite"] = measure_requests(bundles, address, bodies, seconds)
-        with redis_server(Path(work)) as server:
-            turret_cost("history", "load", "--data", data, "--store", server)
-            process = int(_information(server, "server")["process_id"])
-            figures["redis"] = measure_requests(bundles, server, bodies, seconds, process)
+        with own_redis(Path(work), appendfsync="everysec") as server:
+            turret_cost("history", "load", "--data", data, "--store", server.address)
+            pids = [server.process.pid]
+            figures["redis"] = measure_requests(bundles, server.address, bodies, seconds, pids)
     return figures
 
 
@@ -243,23 +228,17 @@ def measure_sqlite(size: Stored) -> float:
 
 def measure_redis(size: Stored) -> dict[str, float]:
     """Megabytes that a Redis holds in memory beside those when empty, and of its log."""
-    with TemporaryDirectory(prefix="turret-scale-") as work, redis_server(Path(work)) as address:
-        empty = int(_information(address, "memory")["used_memory"])
-        asyncio.run(_store(size, address))
-        held = int(_information(address, "memory")["used_memory"]) - empty
-        with Redis.from_url(address) as client:
-            client.bgrewriteaof()
-        while _information(address, "persistence")["aof_rewrite_in_progress"]:
+    with (
+        TemporaryDirectory(prefix="turret-scale-") as work,
+        own_redis(Path(work), appendfsync="everysec") as server,
+    ):
+        empty = server.ask("INFO", "memory")["used_memory"]
+        asyncio.run(_store(size, server.address))
+        held = server.ask("INFO", "memory")["used_memory"] - empty
+        server.ask("BGREWRITEAOF")
+        while server.ask("INFO", "persistence")["aof_rewrite_in_progress"]:
             time.sleep(0.1)
-        log = sum(path.stat().st_size for path in Path(work).rglob("*") if path.is_file())
-        return {"memory_mb": held / 1e6, "disk_mb": log / 1e6}
-
-
-def _information(address: str, section: str) -> dict[str, Any]:
-    """A section of the INFO of a Redis."""
-    with Redis.from_url(address) as client:
-        found: dict[str, Any] = client.info(section)
-    return found
+        return {"memory_mb": held / 1e6, "disk_mb": folder_mb(Path(work))}
 
 
 def measure_histories(quick: bool) -> list[dict[str, Any]]:

@@ -133,7 +133,7 @@ def under_activations(shop: Served, count: int) -> dict[str, Any]:
         with start_load(Load(service.url, OURS, shop.bodies, seconds=seconds, cpu=load_cpu)) as load:
             time.sleep(1.0)
             spans = list(_activations(service, count))
-            outcome = load.outcome()
+            outcome = load.result()
     during = np.zeros(len(outcome.sent), dtype=np.bool_)
     for begun, ended in spans:
         during |= (outcome.sent + outcome.seconds >= begun) & (outcome.sent <= ended + SETTLED)

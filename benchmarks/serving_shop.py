@@ -1,13 +1,12 @@
 """Bundles of an invented shop of any size, and its users' histories, for the benchmark of the service."""
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.processes import turret
 from turret.data.prepared import PreparedData
 from turret.tower.format.manifest import read_manifest
 
@@ -48,19 +47,15 @@ def served_shop(items: int, work: Path = WORK, recall: float = 0.99) -> Served:
 def _make(folder: Path, items: int, recall: float) -> None:
     users = str(max(2_000, items // 2))
     shop, prepared, run, bundles = (folder / name for name in ("shop", "prepared", "run", "bundles"))
-    _turret("data", "synth", shop, "--users", users, "--items", items, "--events-per-user", 60, "--overwrite")
-    _turret("data", "prepare", shop, "--to", prepared, "--overwrite")
-    _turret("train", "--data", prepared, "--run", run, "--overwrite", "--set", "training.epochs=10")
-    _turret("export", run, "--bundles", bundles, "--version", "exact")
+    turret("data", "synth", shop, "--users", users, "--items", items, "--events-per-user", 60, "--overwrite")
+    turret("data", "prepare", shop, "--to", prepared, "--overwrite")
+    turret("train", "--data", prepared, "--run", run, "--overwrite", "--set", "training.epochs=10")
+    turret("export", run, "--bundles", bundles, "--version", "exact")
     first, second = VERSIONS
-    _turret("index", bundles / "exact", "--kind", "auto", "--recall", recall, "--version", first)
+    turret("index", bundles / "exact", "--kind", "auto", "--recall", recall, "--version", first)
     kind = read_manifest(bundles / first).index.kind
-    _turret("index", bundles / "exact", "--kind", kind, "--recall", recall, "--version", second)
-    _turret("activate", VERSIONS[0], "--bundles", bundles)
-
-
-def _turret(*words: object) -> None:
-    subprocess.run([sys.executable, "-m", "turret", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+    turret("index", bundles / "exact", "--kind", kind, "--recall", recall, "--version", second)
+    turret("activate", VERSIONS[0], "--bundles", bundles)
 
 
 def _bodies(data: PreparedData) -> list[str]:

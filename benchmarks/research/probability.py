@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.harness import Options
@@ -51,18 +50,11 @@ def points_of(kind: str, count: int, random: np.random.Generator) -> Points:
     return Points(scores.scatter(1, classes[:, None], own[:, None]), classes, true.log())
 
 
-def _row(scores: Tensor, ids: torch.Tensor) -> torch.Tensor:
-    return scores[ids].reshape(1, -1)
-
-
-def log_estimates(estimate: Estimate, points: Points, random: np.random.Generator) -> NDArray[np.float64]:
-    """The log of the estimated probability of each point's class [P], each with a draw of its own."""
-    losses = []
+def loss_of(estimate: Estimate, score: Tensor, label: Tensor, random: np.random.Generator) -> Tensor:
+    """The loss [1] of a point with scores [C] and a class [1], by a draw of its own."""
     query = torch.zeros(1, 1)
-    for score, label in zip(points.scores, points.classes[:, None], strict=True):
-        context = DrawContext(random, label, query, query.__getitem__)
-        losses.append(estimate.losses(query, label, score[label], partial(_row, score), context))
-    return -torch.cat(losses).double().numpy()
+    context = DrawContext(random, label, query, query.__getitem__)
+    return estimate.losses(query, label, score[label], lambda ids: score[ids].reshape(1, -1), context)
 
 
 def estimated(kind: str, count: int) -> Result:
@@ -77,7 +69,10 @@ def estimated(kind: str, count: int) -> Result:
             COMPLEMENTARY: Estimate(sampled_softmax, ComplementSampler(weights, size, CPU)),
             BERNOULLI: Estimate(sampled_softmax, BernoulliSampler(weights, size, CPU)),
         }.items():
-            log_estimated = log_estimates(estimate, points, stream(0, name, size))
+            random = stream(0, name, size)
+            pairs = zip(points.scores, points.classes[:, None], strict=True)
+            losses = torch.cat([loss_of(estimate, score, label, random) for score, label in pairs])
+            log_estimated = -losses.double().numpy()
             with np.errstate(over="ignore"):
                 errors = np.abs(np.exp(log_estimated) - true)
             rows.append(

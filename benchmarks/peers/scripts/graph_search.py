@@ -89,8 +89,7 @@ def prepare(data: str, settings: dict[str, Any]) -> Callable[[int], dict[str, An
     are the process's own: what others do on the machine meanwhile isn't counted.
     """
     arrays = dict(np.load(data))
-    libraries: dict[str, Callable[..., Any]] = {"hnswlib": Hnswlib, "usearch": Usearch}
-    index = libraries[settings["library"]](arrays["items"], settings)
+    index: Any = {"hnswlib": Hnswlib, "usearch": Usearch}[settings["library"]](arrays["items"], settings)
     chosen = {k: least_ef(index, arrays, k, settings["target"]) for k in settings["ks"]}
 
     def run(steps: int) -> dict[str, Any]:
