@@ -13,8 +13,6 @@ One log is generated: tastes for categories, no order, and columns as messy as s
 
 import csv
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,8 +26,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from benchmarks.harness import Options, run_rows
+from benchmarks.processes import turret
 
 ORDERS, PRODUCTS = "orders.csv", "products.csv"
+_COLUMNS = (
+    *("sku", "name", "category", "tags", "colours", "price"),
+    *("listed", "in_stock", "ean", "bin", "supplier_id"),
+)
 _NO_IDS = ("NULL", "None", "nan", "-", "")
 _COLOURS = ("red", "blue", "green", "black", "white", "oak", "steel", "linen")
 _NOUNS = ("lamp", "chair", "kettle", "rug", "clock", "vase", "desk", "mirror", "shelf", "blanket")
@@ -118,15 +121,8 @@ def _orders(
         elif random.random() < _SHARE_OF_BAD_IDS:
             sku = _NO_IDS[number % len(_NO_IDS)]
         moment = (_START + timedelta(seconds=second)).strftime("%Y-%m-%d %H:%M:%S")
-        row = [
-            10_000 + number,
-            customer,
-            sku,
-            moment,
-            _price(5.0 + item % 90),
-            "",
-            "gift" if number % 9 else "",
-        ]
+        note = "gift" if number % 9 else ""
+        row = [10_000 + number, customer, sku, moment, _price(5.0 + item % 90), "", note]
         yield row
         if random.random() < _SHARE_OF_COPIES:
             yield row
@@ -160,99 +156,52 @@ _SHOP_COLUMNS = ("--user", "customer", "--item", "sku", "--time", "ordered_at", 
 _GLOBO_DAYS = 2
 
 
-@dataclass(frozen=True)
-class WeekSet:
-    """A log as a user has it.
-
-    Attributes:
-        name: of the set in the result.
-        protocol: one sentence on the log; the split is each user's last event, unless it says otherwise.
-        source: from the folder of the data sets and a scratch folder, the arguments of `turret data prepare`.
-    """
-
-    name: str
-    protocol: str
-    source: Callable[[Path, Path], list[str]]
-
-
-def _messy_shop(_: Path, scratch: Path) -> list[str]:
-    return _shop(scratch, Shop())
-
-
-def _shop(scratch: Path, shop: Shop) -> list[str]:
+def _shop(scratch: Path, shop: Shop) -> list[object]:
     write_shop(scratch, shop)
-    return [str(scratch / ORDERS), "--items", str(scratch / PRODUCTS), *_SHOP_COLUMNS]
+    return [scratch / ORDERS, "--items", scratch / PRODUCTS, *_SHOP_COLUMNS]
 
 
-def _online_retail(data: Path, _: Path) -> list[str]:
-    folder = data / "online-retail"
-    return [str(folder), "--quantity", "quantity", "--on-bad", "drop"]
-
-
-def _movielens(data: Path, _: Path) -> list[str]:
-    return [str(data / "ml-100k" / "original")]
-
-
-def _globo(data: Path, scratch: Path) -> list[str]:
+def _globo(data: Path, scratch: Path) -> list[object]:
     clicks = pl.scan_parquet(data / "globo" / "clicks.parquet")
     # The newest complete day and the clicks after it, of which there are few.
     first = datetime(2017, 10, 16, tzinfo=UTC)
     begin, end = (1000 * int(at.timestamp()) for at in (first, first + timedelta(days=_GLOBO_DAYS)))
-    wanted = pl.col("timestamp_ms").is_between(begin, end, closed="left")
+    scratch.mkdir(parents=True)
     path = scratch / "clicks.parquet"
-    scratch.mkdir(parents=True, exist_ok=True)
-    clicks.filter(wanted).sink_parquet(path)
-    return [str(path), "--user", "user_id", "--item", "item_id", "--time", "timestamp_ms", "--on-bad", "drop"]
+    clicks.filter(pl.col("timestamp_ms").is_between(begin, end, closed="left")).sink_parquet(path)
+    return [path, "--user", "user_id", "--item", "item_id", "--time", "timestamp_ms", "--on-bad", "drop"]
 
 
-SETS = {
-    one.name: one
-    for one in (
-        WeekSet("messy_shop", "a generated shop, tastes for categories without an order", _messy_shop),
-        WeekSet(
-            "online-retail",
-            "a year of a wholesaler of gifts; lines without a customer and returns are left out",
-            _online_retail,
-        ),
-        WeekSet(
-            "ml-100k",
-            "MovieLens 100K as GroupLens ships it, with genres, years and attributes of users",
-            _movielens,
-        ),
-        WeekSet("globo", f"clicks on news, of {_GLOBO_DAYS} days from 2017-10-16 on", _globo),
-    )
+# From the folder of the data sets and a scratch folder, the arguments of `turret data prepare`.
+Source = Callable[[Path, Path], list[object]]
+SETS: dict[str, Source] = {
+    "messy_shop": lambda _, scratch: _shop(scratch, Shop()),
+    # Lines without a customer and returns are left out.
+    "online-retail": lambda data, _: [data / "online-retail", "--quantity", "quantity", "--on-bad", "drop"],
+    "ml-100k": lambda data, _: [data / "ml-100k" / "original"],
+    "globo": _globo,
 }
-QUICK = WeekSet(
-    "small_shop", "the generated shop, small", lambda _, scratch: _shop(scratch, Shop(600, 200, 12, 10))
-)
+QUICK: dict[str, Source] = {"small_shop": lambda _, scratch: _shop(scratch, Shop(600, 200, 12, 10))}
 
 
 METRIC = "ndcg@10"
 Row = dict[str, Any]
 
 
-def measured(one: WeekSet, data: Path, scratch: Path) -> Row:
+def measured(name: str, source: Sequence[object], scratch: Path) -> Row:
     """Run the week of one set and summarise its evaluation."""
     prepared, run = scratch / "prepared", scratch / "run"
-    source = one.source(data, scratch / "log")
-    seconds = {
-        "prepare": _turret("data", "prepare", *source, "--to", str(prepared))[1],
-        "train": _turret("train", "--data", str(prepared), "--run", str(run), "--experiment", "auto")[1],
+    commands: dict[str, list[object]] = {
+        "prepare": ["data", "prepare", *source, "--to", prepared],
+        "train": ["train", "--data", prepared, "--run", run, "--experiment", "auto"],
+        "evaluate": ["evaluate", run, "--baselines", "all", "--json"],
     }
-    printed, seconds["evaluate"] = _turret("evaluate", str(run), "--baselines", "all", "--json")
-    return {"set": one.name, "seconds": seconds, **summary(json.loads(printed))}
-
-
-def _turret(*arguments: str) -> tuple[str, float]:
-    """The output of a command and its seconds; its progress goes to standard error."""
-    clock = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "turret", *arguments], stdout=subprocess.PIPE, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(f"turret {' '.join(arguments)} ended with status {done.returncode}")
-    print(done.stdout[-2000:] if arguments[0] == "train" else "", file=sys.stderr, flush=True)
-    return done.stdout, time.perf_counter() - clock
+    seconds, printed = {}, ""
+    for command, words in commands.items():
+        clock = time.perf_counter()
+        printed = turret(*words)
+        seconds[command] = time.perf_counter() - clock
+    return {"set": name, "seconds": seconds, **summary(json.loads(printed))}
 
 
 def summary(report: Row) -> Row:
@@ -277,10 +226,10 @@ def claim(rows: list[Row]) -> Row:
 
 def measure(options: Options, kept: Sequence[Row]) -> Iterator[Row]:
     """The sets that are not kept yet; a small one where it has to be quick."""
-    for one in [QUICK] if options.quick else SETS.values():
-        if all(row["set"] != one.name for row in kept):
+    for name, source in (QUICK if options.quick else SETS).items():
+        if all(row["set"] != name for row in kept):
             with TemporaryDirectory(prefix="first_week-") as scratch:
-                yield measured(one, options.data, Path(scratch))
+                yield measured(name, source(options.data, Path(scratch) / "log"), Path(scratch))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import re
 import resource
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -130,6 +130,22 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
     }
+
+
+def over_seeds(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """The mean and the standard deviation of each of these figures over rows of seeds."""
+    columns = {name: [row[name] for row in rows] for name in names}
+    return {
+        name: {"mean": statistics.mean(own), "deviation": statistics.pstdev(own)}
+        for name, own in columns.items()
+    }
+
+
+def flat_over_seeds(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float]:
+    """The same, as `NAME` and `NAME_deviation`."""
+    found = over_seeds(rows, names)
+    means = {name: one["mean"] for name, one in found.items()}
+    return means | {f"{name}_deviation": one["deviation"] for name, one in found.items()}
 
 
 def peak_memory_mb() -> float:

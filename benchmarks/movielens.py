@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Options, peak_memory_mb, run
+from benchmarks.harness import Options, flat_over_seeds, peak_memory_mb, run
 from benchmarks.quality import one_seed
 from benchmarks.quality_sets import SETS
 from turret.data.manifest import hash_file
@@ -39,8 +39,7 @@ def measure(options: Options) -> dict[str, Any]:
             rows.append(one_seed(SET, work, [work / "prepared"], experiment, first=False))
             seconds.append(time.perf_counter() - start)
     return {
-        **{name: statistics.mean(row[name] for row in rows) for name in METRICS},
-        **{f"{name}_deviation": statistics.pstdev(row[name] for row in rows) for name in METRICS},
+        **flat_over_seeds(rows, METRICS),
         **{f"popularity_{name}": rows[0][f"popularity_{name}"] for name in METRICS},
         "seconds": prepared + statistics.mean(seconds),
         "prepare_seconds": prepared,

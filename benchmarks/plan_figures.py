@@ -5,15 +5,14 @@ least squares of relative errors; of a single point, it is proportional.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import RESULTS
+from benchmarks.harness import result
 from benchmarks.scale_training import EXPERIMENTS
 from turret.plan import PRODUCTS, derived_sizes
 
@@ -48,157 +47,106 @@ def worst_error(
     return max(abs(one / value - 1) for one, value in zip(fitted, values, strict=True))
 
 
-MB = 1e6
+MB, MILLISECOND = 1e6, 1e-3
 # Smaller logs take less memory than chunks of a large one.
 _LARGE_LOG = 10**7
+SIZES = ("users", "items", "events", "dimension", "history")
 
 
-@dataclass(frozen=True)
-class Point:
-    """A value in bytes or seconds at some sizes."""
+class Measured(NamedTuple):
+    """A quantity: its result file, where its rows are there, and the sizes that it grows with.
 
-    sizes: Mapping[str, float]
-    value: float
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The result file of a quantity, its points in it, and the sizes that it grows with."""
+    `value` gives the bytes or seconds of a row, which has its sizes; None leaves a row out.
+    """
 
     file: str
-    points: Callable[[Mapping[str, Any]], list[Point]]
+    rows: tuple[str, ...]
+    value: Callable[[Any], float | None]
     grows_with: Sequence[str] = ()
 
-
-def _rows(
-    key: Callable[[Any], float], sizes: Sequence[str], least_events: int = 0
-) -> Callable[[Mapping[str, Any]], list[Point]]:
-    """A point of each row of `points`, of its own sizes."""
-    return lambda result: [
-        Point({name: row[name] for name in sizes}, key(row))
-        for row in result["points"]
-        if row.get("events", least_events) >= least_events
-    ]
-
-
-def _prepared(result: Mapping[str, Any]) -> list[Point]:
-    return [Point({"events": row["events"]}, row["prepare"]["seconds"]) for row in result["rows"]]
+    def points(self, source: Any) -> tuple[list[dict[str, float]], list[float]]:
+        """The sizes of each point, with their products and 1 as the base, and the values."""
+        for key in self.rows:
+            source = source[key]
+        rows, values = [], []
+        for row in source if isinstance(source, list) else [source]:
+            if (value := self.value(row)) is not None:
+                rows.append({"base": 1.0, **derived_sizes(**{name: row.get(name, 0) for name in SIZES})})
+                values.append(value)
+        return rows, values
 
 
-def _shape(row: Mapping[str, Any]) -> dict[str, float]:
-    return {name: row[name] for name in ("items", "dimension", "history")}
-
-
-def _trained(experiment: str) -> dict[str, Measured]:
-    def steps(result: Mapping[str, Any]) -> list[Point]:
-        rows = result["points"][experiment]["steps"]
-        return [Point(_shape(row), 1e-6 * row["processor_us_per_example"]) for row in rows]
-
-    def runs(key: str) -> Callable[[Mapping[str, Any]], list[Point]]:
-        return lambda result: [
-            Point(_shape(row), MB * row[key]) for row in result["points"][experiment]["runs"]
-        ]
-
-    file, name = "scale_training", f"training.{experiment}"
+def _training(experiment: str) -> dict[str, Measured]:
+    file, name, places = "scale_training", f"training.{experiment}", ("points", experiment)
+    steps, runs = (*places, "steps"), (*places, "runs")
+    lengths, catalog = ("dimension", "history", "dimension_history"), ("items", "numbers")
     return {
-        f"{name}.example_seconds": Measured(file, steps, ("dimension", "history", "dimension_history")),
-        f"{name}.memory": Measured(file, runs("peak_mb"), ("items", "numbers", "dimension_history")),
-        f"{name}.disk": Measured(file, runs("run_mb"), ("items", "numbers")),
+        f"{name}.example_seconds": Measured(
+            file, steps, lambda row: 1e-6 * row["processor_us_per_example"], lengths
+        ),
+        f"{name}.memory": Measured(
+            file, runs, lambda row: MB * row["peak_mb"], (*catalog, "dimension_history")
+        ),
+        f"{name}.disk": Measured(file, runs, lambda row: MB * row["run_mb"], catalog),
     }
 
 
-_CATALOG = ("items", "dimension")
+def _command(name: str) -> dict[str, Measured]:
+    catalog = ("items", "numbers")
+    return {
+        f"{name}.memory": _of("service", lambda row: MB * row[name]["peak_mb"], *catalog),
+        f"{name}.seconds": _of("service", lambda row: row[name]["processor_seconds"], *catalog),
+    }
 
 
-def _served(store: str, key: str) -> Callable[[Mapping[str, Any]], list[Point]]:
-    return _rows(lambda row: 1e-3 * row[store][key], _CATALOG)
+def _of(part: str, value: Callable[[Any], float | None], *grows_with: str) -> Measured:
+    """A quantity of the points of a part of `benchmarks.scale`."""
+    return Measured(f"scale_{part}", ("points",), value, grows_with)
 
 
-def _cost(command: str, key: str, unit: float) -> Callable[[Mapping[str, Any]], float]:
-    def cost(row: Mapping[str, Any]) -> float:
-        value: float = row[command][key]
-        return unit * value
-
-    return cost
+def _load(store: str) -> Measured:
+    return Measured("history_load", (), lambda row: row["stores"][store]["load"]["seconds"], ("events",))
 
 
-def _loaded(store: str) -> Callable[[Mapping[str, Any]], list[Point]]:
-    return lambda result: [Point({"events": result["events"]}, result["stores"][store]["load"]["seconds"])]
-
-
-def _worker(row: Mapping[str, Any]) -> float:
+def _worker(row: Any) -> float:
     one, two = (float(row["service"][name]["resident_mb"]) for name in ("sqlite", "two_workers"))
     return MB * max(1.0, two - one)
 
 
 QUANTITIES: dict[str, Measured] = {
-    "preparation.seconds": Measured("preparation", _prepared, ("events",)),
-    "preparation.memory": Measured(
-        "scale_preparation",
-        _rows(lambda row: MB * row["peak_mb"], ("events", "users", "items"), _LARGE_LOG),
-        ("users", "items"),
+    "preparation.seconds": Measured(
+        "preparation", ("rows",), lambda row: row["prepare"]["seconds"], ("events",)
     ),
-    "preparation.disk": Measured(
-        "scale_preparation",
-        _rows(lambda row: MB * row["prepared_mb"], ("events", "users", "items")),
-        ("events", "users", "items"),
+    "preparation.memory": _of(
+        "preparation",
+        lambda row: MB * row["peak_mb"] if row["events"] >= _LARGE_LOG else None,
+        *("users", "items"),
     ),
-    "preparation.passing_disk": Measured(
-        "scale_preparation",
-        _rows(lambda row: MB * row["work_mb"], ("events", "users", "items")),
-        ("events", "users", "items"),
+    "preparation.disk": _of("preparation", lambda row: MB * row["prepared_mb"], "events", "users", "items"),
+    "preparation.passing_disk": _of(
+        "preparation", lambda row: MB * row["work_mb"], "events", "users", "items"
     ),
-    **{name: one for experiment in EXPERIMENTS for name, one in _trained(experiment).items()},
-    "training.validation_seconds": Measured(
-        "scale_validation",
-        _rows(lambda row: float(row["seconds_per_user"]), _CATALOG),
-        ("numbers", "items_numbers"),
+    **{name: one for experiment in EXPERIMENTS for name, one in _training(experiment).items()},
+    "training.validation_seconds": _of(
+        "validation", lambda row: row["seconds_per_user"], "numbers", "items_numbers"
     ),
-    **{
-        f"{command}.{part}": Measured(
-            "scale_service",
-            _rows(_cost(command, key, unit), _CATALOG),
-            ("items", "numbers"),
-        )
-        for command in ("export", "index")
-        for part, key, unit in (("memory", "peak_mb", MB), ("seconds", "processor_seconds", 1.0))
-    },
-    "bundle.disk": Measured(
-        "scale_service", _rows(lambda row: MB * row["bundle_mb"], _CATALOG), ("items", "numbers")
+    **_command("export"),
+    **_command("index"),
+    "bundle.disk": _of("service", lambda row: MB * row["bundle_mb"], "items", "numbers"),
+    "service.memory": _of(
+        "service", lambda row: MB * row["service"]["sqlite"]["resident_mb"], "items", "numbers"
     ),
-    "service.memory": Measured(
-        "scale_service",
-        _rows(lambda row: MB * row["service"]["sqlite"]["resident_mb"], _CATALOG),
-        ("items", "numbers"),
+    "service.worker_memory": _of("service", _worker, "numbers"),
+    "service.sqlite.request_seconds": _of(
+        "requests", lambda row: MILLISECOND * row["sqlite"]["request_ms"], "root_numbers"
     ),
-    "service.worker_memory": Measured("scale_service", _rows(_worker, _CATALOG), ("numbers",)),
-    "service.sqlite.request_seconds": Measured(
-        "scale_requests", _served("sqlite", "request_ms"), ("root_numbers",)
+    "service.redis.request_seconds": _of(
+        "requests", lambda row: MILLISECOND * row["redis"]["request_ms"], "root_numbers"
     ),
-    "service.redis.request_seconds": Measured(
-        "scale_requests", _served("redis", "request_ms"), ("root_numbers",)
-    ),
-    "histories.sqlite.disk": Measured(
-        "scale_histories", _rows(lambda row: MB * row["sqlite_mb"], ("users", "events")), ("users", "events")
-    ),
-    "histories.redis.memory": Measured(
-        "scale_histories",
-        _rows(lambda row: MB * row["redis"]["memory_mb"], ("users", "events")),
-        ("users", "events"),
-    ),
-    "histories.redis.disk": Measured(
-        "scale_histories",
-        _rows(lambda row: MB * row["redis"]["disk_mb"], ("users", "events")),
-        ("users", "events"),
-    ),
-    **{
-        f"histories.{store}.seconds": Measured(
-            "history_load",
-            _loaded(store),
-            ("events",),
-        )
-        for store in ("sqlite", "redis")
-    },
+    "histories.sqlite.disk": _of("histories", lambda row: MB * row["sqlite_mb"], "users", "events"),
+    "histories.redis.memory": _of("histories", lambda row: MB * row["redis"]["memory_mb"], "users", "events"),
+    "histories.redis.disk": _of("histories", lambda row: MB * row["redis"]["disk_mb"], "users", "events"),
+    **{f"histories.{store}.seconds": _load(store) for store in ("sqlite", "redis")},
 }
 
 
@@ -210,24 +158,19 @@ def main() -> None:
     TARGET.write_text(plan_figures(), encoding="utf-8")
 
 
-def plan_figures(results: Path = RESULTS) -> str:
+def plan_figures() -> str:
     """The file's content, a quantity a line."""
-    sources = {name: _read(results, name) for name in sorted({one.file for one in QUANTITIES.values()})}
+    sources = {name: result(name) for name in sorted({one.file for one in QUANTITIES.values()})}
     quantities = [
-        f"    {json.dumps(name)}: {json.dumps(_quantity(one, one.points(sources[one.file])))}"
+        f"    {json.dumps(name)}: {json.dumps(_quantity(one, sources[one.file]))}"
         for name, one in QUANTITIES.items()
     ]
     head = {
-        "measured_on": _machines([result["machine"] for result in sources.values()]),
+        "measured_on": _machines([one["machine"] for one in sources.values()]),
         "experiments": list(sources["scale_training"]["points"]),
     }
     lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
     return "\n".join(["{", *lines, '  "quantities": {', ",\n".join(quantities), "  }", "}"]) + "\n"
-
-
-def _read(results: Path, name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
-    return content
 
 
 def _machines(machines: Sequence[Mapping[str, Any]]) -> str:
@@ -239,23 +182,18 @@ def _machines(machines: Sequence[Mapping[str, Any]]) -> str:
     return f"{' or '.join(map(str, cores))} core{'s' * (cores != [1])} ({processors}), {span}"
 
 
-def _quantity(measured: Measured, points: Sequence[Point]) -> dict[str, Any]:
-    rows = [{"base": 1.0, **derived_sizes(**point.sizes)} for point in points]
-    values = [point.value for point in points]
-    is_proportional = len(points) == 1 and measured.grows_with
+def _quantity(measured: Measured, source: Mapping[str, Any]) -> dict[str, Any]:
+    rows, values = measured.points(source)
+    is_proportional = len(rows) == 1 and measured.grows_with
     rates = fit(rows, values, (*(() if is_proportional else ("base",)), *measured.grows_with))
     error = worst_error(rows, values, rates)
-    factors = _unique(factor for name in measured.grows_with for factor in PRODUCTS.get(name, (name,)))
+    factors = dict.fromkeys(factor for name in measured.grows_with for factor in PRODUCTS.get(name, (name,)))
     return {
         "base": _rounded(rates.pop("base", 0.0)),
         "rates": {name: _rounded(rate) for name, rate in rates.items() if rate},
         "largest": {name: max(row[name] for row in rows) for name in factors},
         "worst_error": round(error, 3),
     }
-
-
-def _unique(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
 
 
 def _rounded(value: float) -> float:

@@ -19,7 +19,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.harness import Options, finish, keep, kept, machine, peak_memory_mb, read_options, show
+from benchmarks.harness import (
+    Options,
+    finish,
+    flat_over_seeds,
+    keep,
+    kept,
+    machine,
+    peak_memory_mb,
+    read_options,
+    show,
+)
 from benchmarks.next_items import (
     HOUR,
     Questions,
@@ -196,8 +206,7 @@ def timed_summary(chosen: TimedSet, rows: Sequence[Figures], found: Figures) -> 
     return {
         "set": chosen.name,
         "protocol": chosen.protocol,
-        **{metric: statistics.mean(row[metric] for row in rows) for metric in METRICS},
-        **{f"{metric}_deviation": statistics.pstdev(row[metric] for row in rows) for metric in METRICS},
+        **flat_over_seeds(rows, METRICS),
         **found,
         **{name: rows[0][name] for name in same},
         "seconds": statistics.mean(row["seconds"] for row in rows),
@@ -314,8 +323,7 @@ def summary(chosen: QualitySet, rows: Sequence[Figures]) -> Figures:
         "set": chosen.name,
         "protocol": chosen.protocol,
         "experiment": rows[0]["experiment"],
-        **{name: statistics.mean(row[name] for row in rows) for name in chosen.metrics},
-        **{f"{name}_deviation": statistics.pstdev(row[name] for row in rows) for name in chosen.metrics},
+        **flat_over_seeds(rows, chosen.metrics),
         **{f"popularity_{name}": rows[0][f"popularity_{name}"] for name in chosen.metrics},
         "seconds": statistics.mean(row["seconds"] for row in rows),
         "seeds": [row["seed"] for row in rows],

@@ -9,20 +9,16 @@ whole log, which published figures are of, the warm test alone.
 model on vectors alone takes: preparation, one epoch, export, and opening and asking the bundle.
 """
 
-import json
-import os
-import statistics
-import subprocess
-import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from benchmarks.harness import Options, peak_memory_mb, run
+from benchmarks.harness import Options, over_seeds, peak_memory_mb, run
+from benchmarks.processes import alone
 from benchmarks.variants import FeaturedSet, Row, cold_data, tested
 from turret.data.prepared import PreparedData
 from turret.data.reading.schema import FeatureColumns, FilesSplit
@@ -41,14 +37,6 @@ MODELS: dict[str, tuple[str, ...]] = {
 _SHOP = FeatureColumns(text=("text",), vector=("text_vector", "image_vector"), ignore=("*",))
 
 
-def _log(name: str) -> FeaturedSet:
-    def read(folder: Path) -> pl.DataFrame:
-        events = pl.read_parquet(folder / f"{name}.parquet")
-        return events.select("user_id", "item_id", time="pos").sort("user_id", "time")
-
-    return FeaturedSet(read, _SHOP)
-
-
 def vector_quality(options: Options) -> Row:
     """Every model with every seed, warm on both logs and cold on that of the items with vectors."""
     seeds = SEEDS[:1] if options.quick else SEEDS
@@ -60,59 +48,37 @@ def vector_quality(options: Options) -> Row:
         shop.mkdir()
         items, vectors = (pl.read_parquet(source / f"{name}.parquet") for name in ("items", "vectors"))
         items.join(vectors, on="item_id", how="left").write_parquet(shop / "items.parquet")
+
+        def means(split: Callable[[int, Path], PreparedData], settings: Sequence[str]) -> Row:
+            """The means over seeds of every model."""
+            found: dict[str, list[dict[str, float]]] = {model: [] for model in MODELS}
+            for seed in seeds:
+                with tempfile.TemporaryDirectory(dir=folder) as work:
+                    data = split(seed, Path(work))
+                    for model, changes in MODELS.items():
+                        run, given = Path(work) / model, [*changes, *settings]
+                        found[model].append(tested("dssm", given, seed, data, run, METRICS))
+            return {model: over_seeds(rows, METRICS) for model, rows in found.items()}
+
         for name in ("interactions", "interactions_with_vectors"):
-            chosen, work = _log(name), Path(folder) / name
+            log = pl.read_parquet(source / f"{name}.parquet").select(
+                "user_id", "item_id", "split", time="pos"
+            )
+            chosen = FeaturedSet(lambda _, log=log: log.drop("split").sort("user_id", "time"), _SHOP)
+            work = Path(folder) / name
             work.mkdir()
-            for part in ("train", "valid", "test"):
-                events = pl.read_parquet(source / f"{name}.parquet").filter(pl.col("split") == part)
-                events.select("user_id", "item_id", time="pos").write_parquet(work / f"{part}.parquet")
+            parts = {"train": "train", "validation": "valid", "test": "test"}
+            for part in parts.values():
+                log.filter(pl.col("split") == part).drop("split").write_parquet(work / f"{part}.parquet")
             split = FilesSplit(
-                kind="files",
-                train=work / "train.parquet",
-                validation=work / "valid.parquet",
-                test=work / "test.parquet",
+                kind="files", **{role: work / f"{part}.parquet" for role, part in parts.items()}
             )
             data = chosen.prepared(shop, work, split=split)
-            result[name] = {
-                "users": len(data.users),
-                "items": len(data.item_ids),
-                "warm": _warm(data, work, seeds, epochs),
-            }
-        chosen = _log("interactions_with_vectors")
-        cold: dict[str, list[dict[str, float]]] = {model: [] for model in MODELS}
-        for seed in seeds:
-            work = Path(folder) / f"cold{seed}"
-            work.mkdir()
-            log = source / "interactions_with_vectors.parquet"
-            (shop / log.name).write_bytes(log.read_bytes())
-            data = cold_data(shop, chosen, seed, work)
-            for number, (model, changes) in enumerate(MODELS.items()):
-                fixed = epochs or ("training.epochs=3",)
-                cold[model].append(
-                    tested("dssm", [*changes, *fixed], seed, data, work / f"run{number}", METRICS)
-                )
-        result["cold"] = {model: _means(rows) for model, rows in cold.items()}
+            warm = means(lambda seed, work, data=data: data, epochs)
+            result[name] = {"users": len(data.users), "items": len(data.item_ids), "warm": warm}
+        fixed = epochs or ("training.epochs=3",)
+        result["cold"] = means(lambda seed, work: cold_data(shop, chosen, seed, work), fixed)
     return result
-
-
-def _warm(data: PreparedData, work: Path, seeds: Sequence[int], epochs: Sequence[str]) -> Row:
-    """The means over seeds of every model."""
-    found: Row = {}
-    for model, changes in MODELS.items():
-        runs = ((seed, work / f"{model} {seed}") for seed in seeds)
-        rows = [tested("dssm", [*changes, *epochs], seed, data, run, METRICS) for seed, run in runs]
-        found[model] = _means(rows)
-    return found
-
-
-def _means(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-    return {
-        metric: {
-            "mean": statistics.mean(row[metric] for row in rows),
-            "deviation": statistics.pstdev(row[metric] for row in rows),
-        }
-        for metric in rows[0]
-    }
 
 
 ITEMS, WIDTH, USERS, EVENTS = 1_000_000, 768, 100_000, 10
@@ -126,11 +92,7 @@ def vector_memory(options: Options) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         _write_catalog(Path(folder), count)
         for step in STEPS:
-            command = [sys.executable, "-m", "benchmarks.ready_vectors", "step", step, folder]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-            if done.returncode:
-                raise SystemExit(f"{step}: {done.stderr[-2000:]}")
-            result[f"{step}_mb"] = json.loads(done.stdout.splitlines()[-1])
+            result[f"{step}_mb"] = alone(_step, step, Path(folder))
             print(step, result[f"{step}_mb"], flush=True)
     return result
 
@@ -152,7 +114,7 @@ def _write_catalog(folder: Path, count: int) -> None:
     pl.DataFrame({"item": np.arange(count)}).write_parquet(folder / "items.parquet")
 
 
-def _step(name: str, folder: Path) -> None:
+def _step(name: str, folder: Path) -> float:
     """One step, and the peak memory of this process."""
     import turret
 
@@ -169,11 +131,8 @@ def _step(name: str, folder: Path) -> None:
         turret.open_run(folder / "run").export(folder / "bundles", "v1")
     else:
         turret.load(folder / "bundles").recommend([1, 2, 3], 10)
-    print(json.dumps(peak_memory_mb()))
+    return peak_memory_mb()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["step"]:
-        _step(sys.argv[2], Path(sys.argv[3]))
-    else:
-        run(vector_quality, vector_memory)
+    run(vector_quality, vector_memory)

@@ -17,7 +17,6 @@ negatives of the log select their epoch by the validation AUC; the one over unif
 negatives, selects it by NDCG@10.
 """
 
-import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.harness import Options, run
+from benchmarks.harness import Options, over_seeds, run
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import ColumnSettings, FeatureColumns, FilesSplit, PrepareConfig
@@ -108,36 +107,21 @@ MODELS: dict[str, tuple[str, ...]] = {
 def cold_items(options: Options) -> Row:
     """Every set with every seed; a quick run takes one epoch of one seed."""
     seeds = SEEDS[:1] if options.quick else SEEDS
-    sets = {name: [_of_cold(options, name, seed) for seed in seeds] for name in COLD_SETS}
-    return {
-        "seeds": list(seeds),
-        "sets": {
-            name: {
-                model: {
-                    metric: {
-                        "mean": statistics.mean(row[model][metric] for row in rows),
-                        "deviation": statistics.pstdev(row[model][metric] for row in rows),
-                    }
-                    for metric in COLD_METRICS
-                }
-                for model in rows[0]
-            }
-            for name, rows in sets.items()
-        },
-    }
-
-
-def _of_cold(options: Options, name: str, seed: int) -> dict[str, dict[str, float]]:
-    """The metrics of each model, and of chance."""
     epochs = f"training.epochs={1 if options.quick else EPOCHS}"
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        data = cold_data(options.data / name, COLD_SETS[name], seed, work)
-        results = {
-            model: tested("dssm", [*changes, epochs], seed, data, work / f"run{number}", COLD_METRICS)
-            for number, (model, changes) in enumerate(MODELS.items())
-        }
-        return {**results, "chance": {f"recall@{k}": k / len(data.item_ids) for k in (20, 100)}}
+    sets: Row = {}
+    for name, chosen in COLD_SETS.items():
+        found: dict[str, list[dict[str, float]]] = {}
+        for seed in seeds:
+            with tempfile.TemporaryDirectory() as folder:
+                data = cold_data(options.data / name, chosen, seed, Path(folder))
+                for model, changes in MODELS.items():
+                    run, settings = Path(folder) / model, [*changes, epochs]
+                    row = tested("dssm", settings, seed, data, run, COLD_METRICS)
+                    found.setdefault(model, []).append(row)
+                chance = {f"recall@{k}": k / len(data.item_ids) for k in (20, 100)}
+                found.setdefault("chance", []).append(chance)
+        sets[name] = {model: over_seeds(rows, COLD_METRICS) for model, rows in found.items()}
+    return {"seeds": list(seeds), "sets": sets}
 
 
 def cold_data(source: Path, chosen: FeaturedSet, seed: int, work: Path) -> PreparedData:
