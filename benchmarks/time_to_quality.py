@@ -14,7 +14,6 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,46 +44,39 @@ RECTOOLS = Contestant(
 )
 
 
-@dataclass(frozen=True)
-class Point:
-    """HR@10 after so many epochs and seconds of training, and the test HR@10 of the selected model.
-
-    `test` is None where the epoch's own was not asked for, as another one is the selected.
-    """
-
-    epoch: int
-    seconds: float
-    validation: float
-    test: float | None
-    selected: float
-
-
 class Curve:
-    """The epochs of a side, until its selected model gets to the target or the seconds are spent."""
+    """The epochs of a side, until its selected model gets to the target or the seconds are spent.
+
+    A point has the seconds of training so far, HR@10 on validation and the test HR@10 of the selected model.
+    """
 
     def __init__(self, side: str, limit: float) -> None:
         self.side, self.limit, self.best = side, limit, -1.0
-        self.points: list[Point] = []
+        self.points: list[dict[str, float]] = []
 
     def add(self, seconds: float, validation: float, test: Callable[[], float]) -> bool:
         """Note an epoch and print it; `test` ranks the test part. True where it was the last."""
-        before = self.points[-1] if self.points else Point(0, 0.0, 0.0, None, 0.0)
-        reached = None
+        before = self.points[-1] if self.points else {"seconds": 0.0, "selected": 0.0}
+        selected = before["selected"]
         if validation > self.best:
-            self.best, reached = validation, test()
-        selected = before.selected if reached is None else reached
-        point = Point(before.epoch + 1, before.seconds + seconds, validation, reached, selected)
+            self.best, selected = validation, test()
+        point = {
+            "epoch": len(self.points) + 1,
+            "seconds": before["seconds"] + seconds,
+            "validation": validation,
+            "selected": selected,
+        }
         self.points.append(point)
-        print(json.dumps({"side": self.side, **asdict(point)}), flush=True)
-        return selected >= TARGET or point.seconds >= self.limit
+        print(json.dumps({"side": self.side, **point}), flush=True)
+        return selected >= TARGET or point["seconds"] >= self.limit
 
     def outcome(self) -> dict[str, Any]:
         """The curve, and the seconds to the target, or None where it was not reached."""
         last = self.points[-1] if self.points else None
         return {
-            "seconds": last.seconds if last and last.selected >= TARGET else None,
-            "hr@10": last.selected if last else None,
-            "curve": [asdict(point) for point in self.points],
+            "seconds": last["seconds"] if last and last["selected"] >= TARGET else None,
+            "hr@10": last["selected"] if last else None,
+            "curve": self.points,
         }
 
 
@@ -160,12 +152,15 @@ def measure(options: Options) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         if options.quick:
-            source = some_users(source, work / "some.parquet")
+            events, source = pl.read_parquet(source), work / "some.parquet"
+            users = events["user_id"].unique().sort()
+            some = users.head(len(users) // 100).implode()
+            events.filter(pl.col("user_id").is_in(some)).write_parquet(source)
         source_sha256 = hash_file(source).sha256
         ours = turret(source, work / "ours", limit)
         prepare(PrepareConfig(source=source), work / "prepared")
-        events = write_events(PreparedData.open(work / "prepared"), work / "events.npz")
-        theirs = rectools(events, options.given.peers, limit)
+        positions = write_events(PreparedData.open(work / "prepared"), work / "events.npz")
+        theirs = rectools(positions, options.given.peers, limit)
     reached = ours["seconds"] is not None and theirs["seconds"] is not None
     return {
         "target_hr@10": TARGET,
@@ -178,22 +173,8 @@ def measure(options: Options) -> dict[str, Any]:
     }
 
 
-def some_users(source: Path, path: Path) -> Path:
-    """The events of a hundredth of the users."""
-    events = pl.read_parquet(source)
-    users = events["user_id"].unique().sort()
-    events.filter(pl.col("user_id").is_in(users.head(len(users) // 100).implode())).write_parquet(path)
-    return path
-
-
-def more_options() -> argparse.ArgumentParser:
-    """Where the peers are, and how long each side may train."""
-    parser = argparse.ArgumentParser(add_help=False, parents=[peers_option()])
-    parser.add_argument(
-        "--seconds", type=float, default=LIMIT, help=f"of training, at most, for each side ({LIMIT:.0f})"
-    )
-    return parser
-
-
 if __name__ == "__main__":
-    run(measure, more=more_options())
+    more = argparse.ArgumentParser(add_help=False, parents=[peers_option()])
+    about = f"of training, at most, for each side ({LIMIT:.0f})"
+    more.add_argument("--seconds", type=float, default=LIMIT, help=about)
+    run(measure, more=more)

@@ -13,10 +13,9 @@ import statistics
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -65,21 +64,19 @@ EVENTS = 2_000_000
 TURNS, TURN_STEPS = 7, 10
 
 
-def stepper(items: int, folder: Path) -> Side:
-    """The default experiment over N items, each at least once and as popular as the next."""
-    prepared = log_of(Shape(items, 64, 50), folder, EVENTS)
-    return training(PreparedData.open(prepared), folder / "run", "youtubednn", [])
-
-
 def catalog_steps(options: Options, folder: Path) -> dict[str, float]:
-    """The median step at both sizes, in turns, and their ratio."""
-    sides = [stepper(items, folder / str(items)) for items in CATALOGS]
-    for side in sides:
-        side(TURN_STEPS)
-    turns = [
-        [side(TURN_STEPS)[1] / TURN_STEPS for side in sides] for _ in range(3 if options.quick else TURNS)
-    ]
-    small, large = (statistics.median(times) for times in zip(*turns, strict=True))
+    """The median step of the default experiment at both sizes, in turns, and their ratio.
+
+    Each item occurs at least once and is as popular as the next.
+    """
+    turns = {}
+    for items in CATALOGS:
+        work = folder / str(items)
+        data = PreparedData.open(log_of(Shape(items, 64, 50), work, EVENTS))
+        side = training(data, work / "run", "youtubednn", [])
+        turns[str(items)] = Turn(lambda steps, side=side: (steps, side(steps)[1]), TURN_STEPS)
+    rates = alternate(turns, 3 if options.quick else TURNS)
+    small, large = (1.0 / statistics.median(rates[str(items)]) for items in CATALOGS)
     return {
         "step_1e4_ms": 1e3 * small,
         "step_1e6_ms": 1e3 * large,
@@ -128,16 +125,10 @@ def evaluation_cost(options: Options, folder: Path) -> dict[str, Any]:
         relevant = Relevant(relevant.users[:count], rows, relevant.offsets[: count + 1])
     random = torch.Generator().manual_seed(0)
     users, items = (torch.randn(n, 64, generator=random) for n in (len(relevant.users), len(data.item_ids)))
-    sides = []
-    for turn in range(RANKINGS + 1):
-        pair = (_ranking(model, data, relevant), _bare_ranking(users, items))
-        if turn:
-            sides.append(pair)
-    mine, theirs = (statistics.median(side) for side in zip(*sides, strict=True))
-    ratios = [one / other for one, other in sides]
+    pairs = [(_ranking(model, data, relevant), _bare_ranking(users, items)) for _ in range(RANKINGS + 1)]
+    mine, theirs = (statistics.median(side) for side in zip(*pairs[1:], strict=True))
     return {
         "evaluation_over_bare": mine / theirs,
-        "evaluation_over_bare_spread": [min(ratios), max(ratios)],
         "evaluation_seconds": mine,
         "bare_seconds": theirs,
         "evaluation_users": len(relevant.users),
@@ -151,14 +142,12 @@ POSITIONS = 2**18
 OURS, BARE = "Turret", "bare loop"
 
 
-@dataclass(frozen=True)
-class Contest:
+class Contest(NamedTuple):
     """Our side, with its steps a turn, against some peers, and against the same in bare torch.
 
-    `key` is that of the ratio in the result; `data` what the peers read.
+    `data` is what the peers read.
     """
 
-    key: str
     ours: Side
     steps: int
     peers: tuple[Contestant, ...]
@@ -166,21 +155,16 @@ class Contest:
     bare: Side | None = None
 
 
-def contests(data: PreparedData, work: Path, quick: bool) -> list[Contest]:
-    """What is compared with whom; in a quick run the peers read an eighth, to be ready sooner."""
+def contests(data: PreparedData, work: Path, quick: bool) -> dict[str, Contest]:
+    """By the key of the ratio in the result; in a quick run the peers read an eighth, to be ready sooner."""
     share = 8 if quick else 1
     positions = write_positions(data, work / "positions.npz", HISTORY_LENGTH, POSITIONS // share)
     events = write_events(data, work / "events.npz", len(data.users) // share)
-    pooled_tower = pooled(data, work)
-    sampled, full = transformer(data, work, sampled=True), transformer(data, work, sampled=False)
-    bare_sampled, bare_full = bare_transformer(data, sampled=True), bare_transformer(data, sampled=False)
-    return [
-        Contest("pooled_over_best_peer", pooled_tower, 100, POOLED, positions),
-        Contest(
-            "transformer_sampled_over_rectools", sampled, 20, (TRANSFORMER_SAMPLED,), events, bare_sampled
-        ),
-        Contest("transformer_full_over_rectools", full, 20, (TRANSFORMER_FULL,), events, bare_full),
-    ]
+    contests = {"pooled_over_best_peer": Contest(pooled(data, work), 100, POOLED, positions)}
+    for name, is_sampled, peer in (("sampled", True, TRANSFORMER_SAMPLED), ("full", False, TRANSFORMER_FULL)):
+        ours, bare = transformer(data, work, is_sampled), bare_transformer(data, is_sampled)
+        contests[f"transformer_{name}_over_rectools"] = Contest(ours, 20, (peer,), events, bare)
+    return contests
 
 
 def hold(contest: Contest, environments: Path, quick: bool) -> dict[str, Any]:
@@ -219,8 +203,8 @@ def measure(options: Options) -> dict[str, Any]:
         prepare(PrepareConfig(source=source), work / "prepared")
         data = PreparedData.open(work / "prepared")
         held = {
-            one.key: hold(one, options.given.peers, options.quick)
-            for one in contests(data, work, options.quick)
+            key: hold(one, options.given.peers, options.quick)
+            for key, one in contests(data, work, options.quick).items()
         }
         steps = catalog_steps(options, work)
         # In a process of its own, to say what an evaluation holds, and not what the contests before it held.
