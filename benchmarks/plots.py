@@ -67,8 +67,6 @@ def curves(
 def quality(set_name: str) -> None:
     """Quality over the time spent, or over the periods of a test by time, from the kept seeds of a set."""
     rows = [row for row in kept(set_name) if row.get("curve") or row.get("periods")]
-    if not rows:
-        return
     with figure(QUALITY / f"{set_name}.svg", (8.0, 4.5)) as (panel,):
         (_training if rows[0].get("curve") else _periods)(panel, rows)
         panel.set_title(set_name)

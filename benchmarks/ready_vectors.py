@@ -10,7 +10,7 @@ model on vectors alone takes: preparation, one epoch, export, and opening and as
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ MODELS: dict[str, tuple[str, ...]] = {
 _SHOP = FeatureColumns(text=("text",), vector=("text_vector", "image_vector"), ignore=("*",))
 
 
+def _featured(log: pl.DataFrame) -> FeaturedSet:
+    return FeaturedSet(lambda _: log.drop("split").sort("user_id", "time"), _SHOP)
+
+
 def vector_quality(options: Options) -> Row:
     """Every model with every seed, warm on both logs and cold on that of the items with vectors."""
     seeds = SEEDS[:1] if options.quick else SEEDS
@@ -49,22 +53,22 @@ def vector_quality(options: Options) -> Row:
         items, vectors = (pl.read_parquet(source / f"{name}.parquet") for name in ("items", "vectors"))
         items.join(vectors, on="item_id", how="left").write_parquet(shop / "items.parquet")
 
-        def means(split: Callable[[int, Path], PreparedData], settings: Sequence[str]) -> Row:
-            """The means over seeds of every model."""
+        def means(given: PreparedData | None, settings: Sequence[str]) -> Row:
+            """The means over seeds of every model, of the last log without its cold items if none is given."""
             found: dict[str, list[dict[str, float]]] = {model: [] for model in MODELS}
             for seed in seeds:
                 with tempfile.TemporaryDirectory(dir=folder) as work:
-                    data = split(seed, Path(work))
+                    data = given or cold_data(shop, chosen, seed, Path(work))
                     for model, changes in MODELS.items():
-                        run, given = Path(work) / model, [*changes, *settings]
-                        found[model].append(tested("dssm", given, seed, data, run, METRICS))
+                        run, all_changes = Path(work) / model, [*changes, *settings]
+                        found[model].append(tested("dssm", all_changes, seed, data, run, METRICS))
             return {model: over_seeds(rows, METRICS) for model, rows in found.items()}
 
         for name in ("interactions", "interactions_with_vectors"):
             log = pl.read_parquet(source / f"{name}.parquet").select(
                 "user_id", "item_id", "split", time="pos"
             )
-            chosen = FeaturedSet(lambda _, log=log: log.drop("split").sort("user_id", "time"), _SHOP)
+            chosen = _featured(log)
             work = Path(folder) / name
             work.mkdir()
             parts = {"train": "train", "validation": "valid", "test": "test"}
@@ -74,10 +78,10 @@ def vector_quality(options: Options) -> Row:
                 kind="files", **{role: work / f"{part}.parquet" for role, part in parts.items()}
             )
             data = chosen.prepared(shop, work, split=split)
-            warm = means(lambda seed, work, data=data: data, epochs)
+            warm = means(data, epochs)
             result[name] = {"users": len(data.users), "items": len(data.item_ids), "warm": warm}
         fixed = epochs or ("training.epochs=3",)
-        result["cold"] = means(lambda seed, work: cold_data(shop, chosen, seed, work), fixed)
+        result["cold"] = means(None, fixed)
     return result
 
 

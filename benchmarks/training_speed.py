@@ -64,6 +64,11 @@ EVENTS = 2_000_000
 TURNS, TURN_STEPS = 7, 10
 
 
+def _steps_of(side: Side) -> Side:
+    """The side, whose steps count in place of its examples."""
+    return lambda steps: (steps, side(steps)[1])
+
+
 def catalog_steps(options: Options, folder: Path) -> dict[str, float]:
     """The median step of the default experiment at both sizes, in turns, and their ratio.
 
@@ -74,7 +79,7 @@ def catalog_steps(options: Options, folder: Path) -> dict[str, float]:
         work = folder / str(items)
         data = PreparedData.open(log_of(Shape(items, 64, 50), work, EVENTS))
         side = training(data, work / "run", "youtubednn", [])
-        turns[str(items)] = Turn(lambda steps, side=side: (steps, side(steps)[1]), TURN_STEPS)
+        turns[str(items)] = Turn(_steps_of(side), TURN_STEPS)
     rates = alternate(turns, 3 if options.quick else TURNS)
     small, large = (1.0 / statistics.median(rates[str(items)]) for items in CATALOGS)
     return {

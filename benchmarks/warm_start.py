@@ -6,9 +6,9 @@ Another starts as that one; after each hour it goes on, with `turret train --fro
 hour, on the catalog of the last 24 hours (`hourly`). Both are exported, and asked for every click of the
 next hour but the first of its session: all of the catalog is ranked, the session's own items left out,
 ties by ascending row. An item that was never clicked before its hour can't be known, and counts as missed.
-Beside them: the most clicked items of the last hour, and those clicked last. In the middle of the day two
-more models are trained from scratch, to see what going on is worth: on all clicks until then, as the first
-one was (`retrained`), and on the last 24 hours, with the settings of an update (`window`).
+In the middle of the day two more models are trained from scratch, to see what going on is worth: on all
+clicks until then, as the first one was (`retrained`), and on the last 24 hours, with the settings of an
+update (`window`).
 """
 
 import statistics
@@ -18,24 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from benchmarks.harness import Options, peak_memory_mb, run
-from benchmarks.next_items import (
-    HOUR,
-    Answers,
-    K,
-    Retrainer,
-    between,
-    by_bundle,
-    gains,
-    mean,
-    moment,
-    most_recent,
-    popular,
-    questions,
-    read_clicks,
-)
+from benchmarks.next_items import HOUR, Retrainer, by_bundle, gains, mean, moment, questions, read_clicks
 from turret.data.manifest import hash_file
 
 DAY_BEGINS = int(datetime(2017, 10, 16, 3, tzinfo=UTC).timestamp() * 1000)
@@ -43,24 +27,16 @@ WINDOW = 24  # hours
 EXPERIMENT = "youtubednn"
 BASE = ("tower.user.history_length=20", "training.epochs=3")
 UPDATE = ('objective={loss="full_softmax"}', "training.epochs=5", "training.batch_size=512")
-METRICS = (f"recall@{K}", f"ndcg@{K}")
 
 
 def one_hour(retrainer: Retrainer, start: int, bundles: dict[str, Path]) -> dict[str, Any]:
     """How well every model answers the hour that begins at `start`."""
     asked = questions(retrainer.clicks, start, start + HOUR)
-    before = retrainer.clicks.filter(pl.col("timestamp_ms") < start)
-    models: dict[str, Answers] = {name: by_bundle(folder) for name, folder in bundles.items()}
-    models |= {
-        "popular_last_hour": popular(between(before, start - HOUR, start)),
-        "most_recent": most_recent(before),
-    }
-    found = {name: gains(answers, asked) for name, answers in models.items()}
+    found = {name: gains(by_bundle(folder), asked) for name, folder in bundles.items()}
     return {
         "hour": moment(start),
         "questions": len(asked.targets),
-        "unknown_targets": asked.known.count(False),
-        **{f"{name}_{metric}": mean(found[name][metric]) for name in models for metric in METRICS},
+        **{f"{name}_{metric}": mean(own) for name, gain in found.items() for metric, own in gain.items()},
     }
 
 
@@ -84,7 +60,6 @@ def measure(options: Options) -> dict[str, Any]:
     return {
         **totals(rows),
         "update_seconds": statistics.median(updates),
-        "longest_update_seconds": max(updates),
         "retrain_seconds": stale.seconds,
         "middle": halfway,
         "peak_memory_mb": peak_memory_mb(),
@@ -112,8 +87,7 @@ def totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     asked = sum(row["questions"] for row in rows)
     names = [name for name in rows[0] if "@" in name]
     sums = {name: sum(row[name] * row["questions"] for row in rows) for name in names}
-    unknown = sum(row["unknown_targets"] for row in rows)
-    return {"questions": asked, "unknown_targets": unknown, **{name: sums[name] / asked for name in names}}
+    return {"questions": asked, **{name: sums[name] / asked for name in names}}
 
 
 if __name__ == "__main__":
