@@ -20,12 +20,8 @@ from tests.support.item_towers import item_features, item_tower, with_item_tower
 from turret.data.features import Feature
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import (
-    Golden,
-    GoldenQuery,
     RecordedQuery,
     difference,
-    recorded_queries,
-    save_golden,
 )
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError
@@ -284,21 +280,11 @@ def test_more_than_can_be_checked_at_every_opening_is_not_published(
     tmp_path: Path, make_contents: Callable[..., BundleContents]
 ) -> None:
     contents = make_contents()
-    for recorded, words in (
-        ([{"history": [101]}] * 1025, "1024 is the most"),
-        ([{"history": [101] * 100_001}], "recorded query 0.history"),
-        ([{"history": [101], "features": {"text": "x" * 16_000_000}}], "can't be read|16000000 is the most"),
-    ):
-        queries = replace(contents, recorded=recorded, expected=[contents.expected[0]] * len(recorded))
-        with pytest.raises(BundleError):
-            publish(tmp_path, queries)
-        with pytest.raises(BundleError, match=words):
-            save_golden(tmp_path / "it", Golden(k=20, queries=as_golden(recorded_queries(recorded))))
+    for recorded in ([{"history": [101]}] * 1025, [{"history": [101] * 100_001}]):
+        expected = [contents.expected[0]] * len(recorded)
+        with pytest.raises(BundleError, match=r"1024 is the most|recorded query 0\.history"):
+            publish(tmp_path, replace(contents, recorded=recorded, expected=expected))
     assert list(tmp_path.iterdir()) == []
-
-
-def as_golden(queries: list[RecordedQuery]) -> tuple[GoldenQuery, ...]:
-    return tuple(GoldenQuery(**query.model_dump(), items=(), scores=()) for query in queries)
 
 
 @pytest.fixture

@@ -172,20 +172,14 @@ def _read(path: Path, kind: type[M], of: str) -> M:
 
 
 def save_golden(path: Path, golden: Golden) -> None:
-    """Write `golden.json`. Raises BundleError when it would exceed the limit of its reader."""
-    text = json.dumps(golden.model_dump(mode="json"), ensure_ascii=False).encode()
-    if len(text) > GOLDEN_BYTES:
-        raise BundleError(
-            f"{len(golden.queries)} recorded queries are {len(text)} bytes, and {GOLDEN_BYTES} is the most "
-            "that is read; record fewer, or shorter histories"
-        )
-    path.write_bytes(text)
+    """Write `golden.json`, which is replayed before it is published."""
+    path.write_text(json.dumps(golden.model_dump(mode="json"), ensure_ascii=False), encoding="utf-8")
 
 
 def recorded_queries(given: Sequence[Mapping[str, Any]]) -> list[RecordedQuery]:
     """Read queries that training has recorded.
 
-    Raises BundleError for an invalid one, and for more or longer ones than are checked at every opening.
+    Raises BundleError for an invalid one, and for more than are checked at every opening.
     """
     if len(given) > MOST_QUERIES:
         raise BundleError(f"{len(given)} queries are recorded, and {MOST_QUERIES} is the most; record fewer")
@@ -234,13 +228,11 @@ def record_items(folder: Path, items: tuple[RecordedItem, ...], vocabulary: Voca
 
     Raises BundleError when there is none, too many, or one isn't in the vocabulary.
     """
-    if len(items) > _MOST_RECORDED:
-        raise BundleError(f"{len(items)} items are recorded, and {_MOST_RECORDED} is the most; record fewer")
     unknown = vocabulary.known_rows(item.id for item in items)[1]
-    if unknown or not items:
+    if unknown or not 0 < len(items) <= _MOST_RECORDED:
         raise BundleError(
-            "an item tower comes with at least one recorded item of the catalog, and "
-            f"{unknown[:5] or 'none'} is not; record others"
+            f"an item tower comes with 1 to {_MOST_RECORDED} recorded items of the catalog; there are "
+            f"{len(items)}, of which {unknown[:5] or 'none'} are unknown: record others"
         )
     (folder / GOLDEN_ITEMS).write_text(GoldenItems(items=items).model_dump_json(), encoding="utf-8")
 

@@ -60,27 +60,16 @@ def query_vectors(bundle: Bundle) -> NDArray[np.float32]:
     """
     path = bundle.folder / QUERY_VECTORS
     if not path.exists():
-        return recorded_vectors(bundle)
+        queries = load_golden(bundle.folder / GOLDEN).queries
+        histories = [bundle.vocabulary.known_rows(query.history)[0] for query in queries]
+        features, times = [query.features for query in queries], [query.times for query in queries]
+        return bundle.encoder.encode(histories, features, times)
     try:
         vectors: NDArray[np.float32] = open_array(path, "float32")
     except DataError as error:
         raise BundleError(str(error)) from None
     check_queries(vectors, bundle.manifest.dimension)
     return vectors
-
-
-def recorded_vectors(bundle: Bundle) -> NDArray[np.float32]:
-    """The user vectors [Q, D] of the bundle's recorded queries, encoded by its user tower."""
-    queries = load_golden(bundle.folder / "golden.json").queries
-    histories = [bundle.vocabulary.known_rows(query.history)[0] for query in queries]
-    features, times = [query.features for query in queries], [query.times for query in queries]
-    return bundle.encoder.encode(histories, features, times)
-
-
-def save_queries(folder: Path, vectors: NDArray[np.float32], dimension: int) -> None:
-    """Write user vectors [Q, D] into a bundle's folder. Raises BundleError as `check_queries`."""
-    check_queries(vectors, dimension)
-    save_array(folder / QUERY_VECTORS, np.ascontiguousarray(vectors, dtype=np.float32))
 
 
 def check_queries(vectors: NDArray[np.float32], dimension: int) -> None:
@@ -173,7 +162,8 @@ def _write(folder: Path, contents: BundleContents) -> None:
         (folder / ITEM_TOWER).write_bytes(contents.item_tower)
         record_items(folder, contents.recorded_items, contents.vocabulary)
     if contents.query_vectors is not None:
-        save_queries(folder, contents.query_vectors, vectors.shape[1])
+        check_queries(contents.query_vectors, vectors.shape[1])
+        save_array(folder / QUERY_VECTORS, np.ascontiguousarray(contents.query_vectors, dtype=np.float32))
     if contents.item_map is not None:
         save_array(folder / MAP_FILE, contents.item_map)
     recall = _compare_answers(folder, contents)
@@ -222,23 +212,9 @@ def _now() -> str:
 
 def _manifest(contents: BundleContents) -> Manifest:
     item_count, dimension = contents.item_vectors.shape
-    return Manifest(
-        version=contents.version,
-        created=_now(),
-        dimension=dimension,
-        item_count=item_count,
-        scoring=contents.scoring,
-        history_length=contents.history_length,
-        reads_times=contents.reads_times,
-        reads_queries=contents.reads_queries,
-        data_until=contents.data_until,
-        kinds=contents.kinds,
-        default_kind=contents.default_kind,
-        exclude_seen=contents.exclude_seen,
-        metrics=contents.metrics,
-        fingerprints=contents.fingerprints,
-        files={},
-    )
+    # The fields that both have mean the same.
+    shared = {name: getattr(contents, name) for name in Manifest.model_fields if hasattr(contents, name)}
+    return Manifest(**shared, created=_now(), dimension=dimension, item_count=item_count, files={})
 
 
 def reindex(

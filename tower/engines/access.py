@@ -10,12 +10,11 @@ from threading import Lock
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
 from turret.tower.catalog.conditions import Condition
 from turret.tower.engines.circuit import Circuit
-from turret.tower.engines.engine import Engine, Limits, engine_name, open_engine
+from turret.tower.engines.engine import Engine, Limits, Rows, Vector, engine_name, open_engine
 from turret.tower.errors import EngineError
 
 URL_VARIABLE = "TURRET_ENGINE"
@@ -105,14 +104,8 @@ class Connection:
             self._opening.release()
 
     def search(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        k: int,
-        breadth: int,
-        where: Condition | None,
-        count: int,
-    ) -> NDArray[np.int64]:
+        self, collection: str, vector: Vector, k: int, breadth: int, where: Condition | None, count: int
+    ) -> Rows:
         """As `Engine.search`, in a collection of `count` items; rows ascend, each once.
 
         Raises EngineError at once while the circuit is open. Rows that don't exist are a failure. So is an

@@ -16,6 +16,8 @@ from turret.tower.catalog.conditions import Condition
 from turret.tower.errors import EngineError
 
 FieldKind = Literal["number", "codes"]
+Vector = NDArray[np.float32]
+Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,8 @@ class Engine(ABC):
 
     @abstractmethod
     def search(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        k: int,
-        breadth: int,
-        where: Condition | None = None,
-    ) -> NDArray[np.int64]:
+        self, collection: str, vector: Vector, k: int, breadth: int, where: Condition | None = None
+    ) -> Rows:
         """The rows [k'] of the k items with the largest inner products with `vector` [D], among `where`.
 
         `breadth` is one of `breadths(k)` or between them. Fewer rows may come back than there are, and a few

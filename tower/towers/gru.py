@@ -1,6 +1,5 @@
 """A gated recurrent network over the history (GRU4Rec, Hidasi et al. 2016)."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -10,7 +9,15 @@ from turret.data.features import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.packed import PackedHistories, gather_rows, lay_out, step_at
-from turret.tower.towers.user import Context, SegmentLength, UserTower, UserTowerSettings, last_columns
+from turret.tower.towers.user import (
+    Context,
+    Inputs,
+    SegmentLength,
+    TimeInputs,
+    UserTower,
+    UserTowerSettings,
+    last_columns,
+)
 
 
 class GruUserConfig(UserTowerSettings):
@@ -46,13 +53,7 @@ class GruUserTower(UserTower):
         states = torch.cat([self.network(group)[0].flatten(0, 1) for group in layout.groups(slots)])
         return self._vectors(gather_rows(states, layout.reads), self.row_features(histories))
 
-    def served(
-        self,
-        history: Tensor,
-        length: Tensor,
-        features: Mapping[str, Tensor],
-        times: tuple[Tensor, ...] = (),
-    ) -> Tensor:
+    def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """The state after the last real step."""
         states = self.network(history)[0]
         return self._vectors(step_at(states, length - 1), self.served_features(features))

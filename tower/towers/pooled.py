@@ -1,6 +1,5 @@
 """User towers of means: that of YouTubeDNN, and one that weighs the items of a history by a score of each."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -12,7 +11,15 @@ from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.packed import PackedHistories, gather_rows, step_at
 from turret.tower.layers.windows import weighted_means, window_means
-from turret.tower.towers.user import Context, UserTower, UserTowerSettings, last_columns, perceptron
+from turret.tower.towers.user import (
+    Context,
+    Inputs,
+    TimeInputs,
+    UserTower,
+    UserTowerSettings,
+    last_columns,
+    perceptron,
+)
 
 
 class PooledUserConfig(UserTowerSettings):
@@ -90,13 +97,7 @@ class PooledUserTower(UserTower):
         kept = (torch.rand(len(vectors), 1) >= self.config.item_dropout).to(vectors)
         return weighted_means(vectors, kept, histories)
 
-    def served(
-        self,
-        history: Tensor,
-        length: Tensor,
-        features: Mapping[str, Tensor],
-        times: tuple[Tensor, ...] = (),
-    ) -> Tensor:
+    def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """The mean of the real steps; example age is zero."""
         means = history.sum(dim=1) / length.unsqueeze(1)
         last, ages = step_at(history, length - 1), history.new_zeros(history.shape[0])
@@ -157,13 +158,7 @@ class AttentiveUserTower(UserTower):
         last = gather_rows(vectors, histories.ends - 1)
         return self._vectors(means, last, self.row_features(histories))
 
-    def served(
-        self,
-        history: Tensor,
-        length: Tensor,
-        features: Mapping[str, Tensor],
-        times: tuple[Tensor, ...] = (),
-    ) -> Tensor:
+    def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """The weighted mean of the real steps."""
         real = torch.arange(history.shape[1], device=history.device) < length.unsqueeze(1)
         weights = self._weights(history) * real.unsqueeze(2)

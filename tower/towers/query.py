@@ -1,6 +1,5 @@
 """The query tower: from the text of a query, or its ready vector, to the vector that finds items."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import model_validator
@@ -11,7 +10,15 @@ from turret.tower.config import FeatureNames, Width
 from turret.tower.errors import TowerError
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.packed import PackedHistories
-from turret.tower.towers.user import Context, UserTower, UserTowerSettings, last_columns, perceptron
+from turret.tower.towers.user import (
+    Context,
+    Inputs,
+    TimeInputs,
+    UserTower,
+    UserTowerSettings,
+    last_columns,
+    perceptron,
+)
 
 
 class QueryConfig(UserTowerSettings):
@@ -72,13 +79,7 @@ class QueryTower(UserTower):
         """The vectors of the examples' queries."""
         return self._vectors(self.row_features(histories))
 
-    def served(
-        self,
-        history: Tensor,
-        length: Tensor,
-        features: Mapping[str, Tensor],
-        times: tuple[Tensor, ...] = (),
-    ) -> Tensor:
+    def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """The same from the inputs of a request."""
         return self._vectors(self.served_features(features))
 

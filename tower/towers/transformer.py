@@ -1,7 +1,6 @@
 """A causal transformer over the history: SASRec (Kang & McAuley 2018), pre-norm and gated."""
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Literal, cast
 
 import torch
@@ -14,7 +13,15 @@ from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.attention import CausalAttention
 from turret.tower.layers.packed import PackedHistories, SegmentLayout, gather_rows, lay_out, step_at
 from turret.tower.times import UNKNOWN, WEEK
-from turret.tower.towers.user import Context, SegmentLength, UserTower, UserTowerSettings, last_columns
+from turret.tower.towers.user import (
+    Context,
+    Inputs,
+    SegmentLength,
+    TimeInputs,
+    UserTower,
+    UserTowerSettings,
+    last_columns,
+)
 
 # A knot at each power of two, from a second to 34 years.
 KNOTS = 31
@@ -178,13 +185,7 @@ class TransformerUserTower(UserTower):
             slots = block(slots, layout)
         return self._vectors(gather_rows(slots, layout.reads), self.row_features(histories))
 
-    def served(
-        self,
-        history: Tensor,
-        length: Tensor,
-        features: Mapping[str, Tensor],
-        times: tuple[Tensor, ...] = (),
-    ) -> Tensor:
+    def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """Only the newest step passes the last block: the others are not read."""
         last = length - 1
         if self.times is not None:

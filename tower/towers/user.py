@@ -17,6 +17,9 @@ from turret.tower.layers.packed import PackedHistories
 
 # Segments are padded to the longest of a batch.
 SegmentLength = Annotated[int, Field(strict=True, ge=1, le=10_000)]
+# Of a request: features by name, and gaps and clocks.
+Inputs = Mapping[str, Tensor]
+TimeInputs = tuple[Tensor, ...]
 Context = Literal["causal_window", "causal_segment", "leave_one_out", "full_set", "none"]
 """The events of a user that a tower reads to predict one of them: a window of those before it; the same from
 a start that many examples share, so that one pass serves them all; all others, as a set; the whole set; or
@@ -81,13 +84,7 @@ class UserTower(nn.Module, ABC):
         """
 
     @abstractmethod
-    def served(
-        self,
-        history: Tensor,
-        length: Tensor,
-        features: Mapping[str, Tensor],
-        times: tuple[Tensor, ...] = (),
-    ) -> Tensor:
+    def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """The form that a bundle serves: padded histories, features by name, example age zero.
 
         Args:
@@ -113,7 +110,7 @@ class UserTower(nn.Module, ABC):
         """The dense features [B, feature_width] of the examples' users; None where the tower reads none."""
         return self.rows(histories.users) if self.rows else None
 
-    def served_features(self, features: Mapping[str, Tensor]) -> Tensor | None:
+    def served_features(self, features: Inputs) -> Tensor | None:
         """The same from the inputs of a request."""
         return self.rows.layers(features) if self.rows else None
 

@@ -10,12 +10,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turret.data.errors import without_credentials
 from turret.data.extras import install_command
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
-from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits
+from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits, Rows, Vector
 from turret.tower.errors import EngineError
 
 # No item has such a row, and each has such a one.
@@ -127,13 +126,8 @@ class MilvusEngine(Engine):
         self._client.load_collection(collection, timeout=self._limits.load)
 
     def search(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        k: int,
-        breadth: int,
-        where: Condition | None = None,
-    ) -> NDArray[np.int64]:
+        self, collection: str, vector: Vector, k: int, breadth: int, where: Condition | None = None
+    ) -> Rows:
         """A collection never changes after its load, so no search waits for later writes."""
         (found,) = self._client.search(
             collection,

@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
@@ -15,7 +14,7 @@ from redis.retry import Retry
 
 from turret.data.errors import without_credentials
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
-from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits
+from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits, Rows, Vector
 from turret.tower.errors import EngineError
 
 # A tag that no item has.
@@ -130,13 +129,8 @@ class RedisEngine(Engine):
         self._wait(collection, len(items))
 
     def search(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        k: int,
-        breadth: int,
-        where: Condition | None = None,
-    ) -> NDArray[np.int64]:
+        self, collection: str, vector: Vector, k: int, breadth: int, where: Condition | None = None
+    ) -> Rows:
         query = f"{printed(where)}=>[KNN {k} @v $vector EF_RUNTIME {breadth}]"
         # No HYBRID_POLICY: batches alone miss items where few are allowed, and a scan is slow where many are.
         # The server answers with too few items in silence when its limit ends; that of the client ends first.
