@@ -227,17 +227,6 @@ def test_equal_vectors_come_in_the_order_of_their_rows(kind: str) -> None:
         assert len(set(scores[0].tolist())) < 60
 
 
-@once_a_kind
-def test_a_query_gets_the_same_answer_alone_in_a_batch_and_again(index: Index) -> None:
-    together = index.search(QUERIES, 10)
-    again = index.search(QUERIES[::-1], 10)
-    assert np.array_equal(again[0][::-1], together[0])
-    for place, query in enumerate(QUERIES):
-        rows, scores = index.search(query[None], 10)
-        assert np.array_equal(rows[0], together[0][place])
-        assert np.array_equal(scores[0], together[1][place])
-
-
 def test_the_same_vectors_give_the_same_index(kind: str, index: Index, tmp_path: Path) -> None:
     build(index.vectors(), KINDS[kind]).save(tmp_path / "again")
     index.save(tmp_path / "first")

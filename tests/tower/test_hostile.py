@@ -226,15 +226,6 @@ def read(data: bytes) -> dict[str, list[Any]]:
     return Reader().read(memoryview(data), OUTER, "it")
 
 
-def test_fields_are_read_by_their_names() -> None:
-    found = read(
-        b"\x08\x96\x01" + b"\x12\x02\x0a\x00" + b"\x12\x04\x0a\x00\x10\x05" + b"\x1dabcd" + b"\x21" + b"x" * 8
-    )
-    assert found["one"] == [150]
-    assert [inner["size"] for inner in found["inner"]] == [[], [5]]
-    assert (bytes(found["short"][0]), bytes(found["long"][0])) == (b"abcd", b"x" * 8)
-
-
 @pytest.mark.parametrize(
     ("data", "words"),
     [

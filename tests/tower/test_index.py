@@ -1,7 +1,5 @@
 """Exact and approximate search: ties, masks, plans, lists and codes."""
 
-import threading
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,12 +44,6 @@ def test_search_is_a_stable_sort_of_the_allowed_rows(seed: int, count: int, k: i
     assert rows.shape == scores.shape == (2, min(k, int(allowed.sum())))
     for query, found in zip(queries, rows, strict=True):
         assert found.tolist() == by_sorting(vectors, query, k, allowed)
-
-
-def test_a_tie_across_the_cut_keeps_the_lowest_rows() -> None:
-    vectors = np.tile(np.array([[0.3, -0.7, 0.2, 0.9, 0.1]], np.float32), (700, 1))
-    rows, _ = ExactIndex(vectors).search(vectors[:1], 5)
-    assert rows.tolist() == [[0, 1, 2, 3, 4]]
 
 
 SCORING = ScoringConfig(kind="dot", temperature=1.0)
@@ -286,22 +278,3 @@ def test_rotated_codes_find_what_a_number_that_stands_out_hides() -> None:
         found = [len(np.intersect1d(index.nearest(u, 10)[0], exact.nearest(u, 10)[0])) for u in users]
         shares.append(np.mean(found) / 10)
     assert shares[1] > shares[0] + 0.1
-
-
-def test_threads_do_not_write_into_each_others_answers(
-    small: ApproximateIndex, vectors: NDArray[np.float32]
-) -> None:
-    expected = [small.nearest(query, 10)[0].tolist() for query in vectors]
-    wrong: list[int] = []
-
-    def ask(first: int) -> None:
-        for _ in range(5):
-            mine = range(first, 400, 4)
-            wrong.extend(at for at in mine if small.nearest(vectors[at], 10)[0].tolist() != expected[at])
-
-    threads = [threading.Thread(target=ask, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong

@@ -178,13 +178,6 @@ def test_nothing_stays_nothing() -> None:
     assert gradient.isfinite().all()
 
 
-def test_vectors_that_are_views_are_read_right() -> None:
-    """Neither a transposed matrix nor every other column is laid out as it is read."""
-    vectors = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(normalized(vectors.T), normalize(vectors.T, dim=-1))
-    torch.testing.assert_close(normalized(vectors[:, ::2]), normalize(vectors[:, ::2], dim=-1))
-
-
 def test_sizes_are_few_and_waste_little() -> None:
     """Sixteen in an octave, none smaller than asked for, none a sixteenth larger."""
     sizes = {bucket_rows(rows) for rows in range(1024, 2048)}

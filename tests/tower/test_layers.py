@@ -89,25 +89,6 @@ def test_windows_are_distinct_by_what_they_leave_out() -> None:
     assert (firsts.tolist(), groups.tolist()) == ([0, 2, 3], [0, 0, 1, 2])
 
 
-MATRIX = torch.arange(12.0).reshape(4, 3)
-
-
-@pytest.mark.parametrize("rows", [[], [2], [3, 0, 3], [[1, 1], [0, 2]]])
-def test_rows_are_picked_in_the_shape_of_their_numbers(rows: list[int]) -> None:
-    """Also none of them, and one of them many times."""
-    places = torch.tensor(rows, dtype=torch.int64)
-    assert torch.equal(gather_rows(MATRIX, places), MATRIX[places])
-
-
-def test_the_gradient_of_a_row_is_the_sum_over_its_places() -> None:
-    """Rows that nobody picked get none."""
-    matrix = MATRIX.clone().requires_grad_()
-    weights = torch.tensor([[1.0, 2, 3], [10, 20, 30], [100, 200, 300]])
-    (gather_rows(matrix, torch.tensor([3, 0, 3])) * weights).sum().backward()  # type: ignore[no-untyped-call]
-    assert matrix.grad is not None
-    assert matrix.grad.tolist() == [[10, 20, 30], [0, 0, 0], [0, 0, 0], [101, 202, 303]]
-
-
 def test_the_gradient_is_the_same_bit_for_bit_in_every_run() -> None:
     """Thousands of rows are picked again and again; the order of addition decides the last bits."""
     random = torch.Generator().manual_seed(0)

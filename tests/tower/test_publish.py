@@ -62,14 +62,6 @@ def test_a_bundle_holds_what_training_goes_on_from(
         Bundle.open(folder)
 
 
-def test_answers_by_another_scoring_stop_the_publication(tmp_path: Path, make_contents: Make) -> None:
-    """A model that was trained without signs is not published as one with them, nor the other way."""
-    absolute = make_contents(absolute=True)
-    for scored, answered in ((absolute, make_contents()), (make_contents(), absolute)):
-        with pytest.raises(BundleError, match="answered differently"):
-            publish(tmp_path, replace(scored, expected=answered.expected))
-
-
 def test_only_the_first_bundle_becomes_current_by_itself(tmp_path: Path, make_contents: Make) -> None:
     publish(tmp_path, make_contents("v1"))
     publish(tmp_path, make_contents("v2", seed=1))

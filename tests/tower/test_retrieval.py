@@ -84,14 +84,6 @@ def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle, orac
         assert ranking.scores == pytest.approx(scores, rel=1e-5)
 
 
-def test_without_signs_similar_items_are_near_or_opposite(absolute: Bundle) -> None:
-    ranking = Retriever(absolute).similar(4, 59)
-    scores = np.abs(np.array(absolute.vectors, np.float64) @ np.array(absolute.vectors[4], np.float64)) / 0.5
-    expected = [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
-    assert ranking.rows.tolist() == expected
-    assert ranking.scores == pytest.approx(scores[expected], rel=1e-5)
-
-
 def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path, make_contents: Make) -> None:
     contents = make_contents(ids=list("abcdef"))
     contents.popularity[:] = [1, 5, 5, 0, 9, 5]
