@@ -35,8 +35,7 @@ def compare(settings: RetrainSettings, state: Retraining) -> None:
         state.message = f"no version was live before {version}"
         return
     state.live, state.figures = live, _compared(settings, version, live)
-    decision, state.message, state.status = _judged(state.figures)
-    state.decision = decision
+    state.decision, state.message, state.status = _judged(state.figures)
     report(state.message)
 
 
