@@ -206,13 +206,7 @@ def _configuration(old: PreparedData, source: Place, given: Mapping[str, object]
     """Return the settings of the first preparation for the new source, without names of columns."""
     settings = old.manifest.settings
     before = PrepareConfig.model_validate(settings)
-    if old.has_queries:
-        raise ConfigurationError(
-            f"{old.folder} holds queries, and `turret data append` merges events alone; prepare all pairs "
-            "again"
-        )
-    _refuse_dependent(old.folder, before)
-    _refuse_negatives(old, given)
+    _refuse(old, before, given)
     items, users = _entities(old, before, given)
     moved: dict[str, Any] = {
         "source": source,
@@ -248,27 +242,33 @@ def _entities(old: PreparedData, before: PrepareConfig, given: Mapping[str, Any]
     return items, users
 
 
-def _refuse_dependent(folder: Path, config: PrepareConfig) -> None:
-    """Raise ConfigurationError for settings that need rows which the prepared data doesn't hold."""
-    if config.filters.min_user_events > 1 or config.filters.min_item_events > 1:
-        raise ConfigurationError(
-            f"{folder} lacks the events of users or items with too few of them (min_user_events, "
-            "min_item_events), which new events could bring back; prepare the whole log again"
-        )
-    if config.split.kind == "files":
-        raise ConfigurationError(
-            f"{folder} is split by files, and new events belong to none of them; prepare it again with "
-            "another --split, or with all files"
-        )
-
-
-def _refuse_negatives(old: PreparedData, given: Mapping[str, object]) -> None:
-    """Raise ConfigurationError for data or a new log with labels or negatives, which are not merged."""
-    if old.negatives is not None or given.keys() & {"columns.label", "columns.negatives"}:
-        raise ConfigurationError(
-            "`turret data append` merges events alone, not the labels or negatives (--label, --negatives) of "
-            f"{old.folder} or of the new log; prepare the whole log again"
-        )
+def _refuse(old: PreparedData, before: PrepareConfig, given: Mapping[str, object]) -> None:
+    """Raise ConfigurationError for data to which no events can be appended without reading its log."""
+    has_core = max(before.filters.min_user_events, before.filters.min_item_events) > 1
+    has_negatives = old.negatives is not None or given.keys() & {"columns.label", "columns.negatives"}
+    for holds, reason in (
+        (
+            old.has_queries,
+            "holds queries, and `turret data append` merges events alone; prepare all pairs again",
+        ),
+        (
+            has_core,
+            "lacks the events of users or items with too few of them (min_user_events, min_item_events), "
+            "which new events could bring back; prepare the whole log again",
+        ),
+        (
+            before.split.kind == "files",
+            "is split by files, and new events belong to none of them; prepare it again with another "
+            "--split, or with all files",
+        ),
+        (
+            has_negatives,
+            "or the new log has labels or negatives (--label, --negatives), and `turret data append` merges "
+            "events alone; prepare the whole log again",
+        ),
+    ):
+        if holds:
+            raise ConfigurationError(f"{old.folder} {reason}")
 
 
 def _columns(

@@ -4,12 +4,13 @@ import ast
 import json
 import re
 from collections.abc import Sequence
-from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
 from turret.data.features import Bag, Column, Feature, Features, grams
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
@@ -130,14 +131,34 @@ def encode(frame: pl.DataFrame, chosen: FeatureColumns, words: bool = False) -> 
     """
     features: list[Feature] = []
     columns: dict[str, Column] = {}
-    for kind, name in chosen.by_kind():
-        if kind == "vector":
-            continue
-        encoder = partial(_text, words=words) if kind == "text" else _ENCODERS[kind]
-        feature, column = encoder(name, frame[name])
+    kinds = {name: kind for kind, name in chosen.by_kind()}
+    for name, raw in raw_features(frame, chosen).items():
+        feature = _feature(name, kinds[name], raw, words)
         features.append(feature)
-        columns[name] = column
+        codes = [feature.encode_one(value) for value in raw]
+        if feature.kind == "number":
+            columns[name] = np.array(codes, dtype=np.float32)
+        elif feature.kind == "category":
+            columns[name] = np.array(codes, dtype=np.int32)
+        else:
+            lists: list[list[int]] = codes  # type: ignore[assignment]
+            offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+            columns[name] = Bag(np.array([*chain.from_iterable(lists)], dtype=np.int32), offsets)
     return Features(frame.height, tuple(features), columns)
+
+
+def _feature(name: str, kind: FeatureKind, raw: list[Any], words: bool) -> Feature:
+    present = [value for value in raw if value is not None]
+    if kind == "number":
+        numbers = np.array(present or [0.0])
+        return Feature(
+            name=name, kind=kind, mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0
+        )
+    if kind == "text":
+        values = {gram for text in present for gram in grams(text, words)}
+        return Feature(name=name, kind=kind, values=tuple(sorted(values)), words=words)
+    values = set(present) - {""} if kind == "category" else set(chain.from_iterable(present))
+    return Feature(name=name, kind=kind, values=tuple(sorted(values)))
 
 
 def raw_features(frame: pl.DataFrame, chosen: FeatureColumns) -> dict[str, list[Any]]:
@@ -214,43 +235,3 @@ def _require_printable(values: pl.Series) -> None:
             f"column {values.name!r} holds {values.dtype}, which can't be a feature; "
             "give texts, numbers, booleans, dates or lists of them"
         )
-
-
-def _category(name: str, values: pl.Series) -> tuple[Feature, Column]:
-    texts = _texts(values)
-    distinct = tuple(sorted(set(texts.drop_nulls()) - {""}))
-    feature = Feature(name=name, kind="category", values=distinct)
-    return feature, np.array([feature.encode_one(text) for text in texts], dtype=np.int32)
-
-
-def _multi(name: str, values: pl.Series) -> tuple[Feature, Column]:
-    lists = as_lists(values, "|")
-    distinct = tuple(sorted(set(lists.explode().drop_nulls())))
-    feature = Feature(name=name, kind="multi", values=distinct)
-    return feature, _bag(feature, lists.to_list())
-
-
-def _text(name: str, values: pl.Series, words: bool) -> tuple[Feature, Column]:
-    texts = _texts(values).to_list()
-    distinct = tuple(sorted({gram for text in texts if text is not None for gram in grams(text, words)}))
-    feature = Feature(name=name, kind="text", values=distinct, words=words)
-    return feature, _bag(feature, texts)
-
-
-def _number(name: str, values: pl.Series) -> tuple[Feature, Column]:
-    numbers = as_numbers(values).to_numpy()
-    present = numbers[~np.isnan(numbers)]
-    mean, deviation = (float(present.mean()), float(present.std())) if len(present) else (0.0, 1.0)
-    feature = Feature(name=name, kind="number", mean=mean, deviation=deviation or 1.0)
-    return feature, np.nan_to_num((numbers - feature.mean) / feature.deviation).astype(np.float32)
-
-
-def _bag(feature: Feature, raw: Sequence[object]) -> Bag:
-    rows = [feature.encode_one(value) for value in raw]
-    lengths = [len(codes) for codes in rows if isinstance(codes, list)]
-    values = [code for codes in rows if isinstance(codes, list) for code in codes]
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    return Bag(np.array(values, dtype=np.int32), offsets.astype(np.int64))
-
-
-_ENCODERS = {"category": _category, "multi": _multi, "number": _number}

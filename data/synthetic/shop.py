@@ -9,55 +9,36 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, model_validator
 
 # Adjectives and nouns by genre; genres share no word.
+_WORDS = """\
+Adventure: Lost Uncharted Daring Distant Perilous Roaming Farthest Untamed
+    Expedition Island Treasure Compass Voyage Jungle Canyon Caravan Summit River
+Comedy: Clumsy Awkward Hilarious Cheeky Goofy Tipsy Giggling Hapless
+    Wedding Roommate Holiday Uncle Prank Butler Waiter Parrot Babysitter Clown
+Cooking: Spicy Roasted Savoury Crispy Sweet Buttered Smoked Pickled
+    Kitchen Recipe Bakery Noodle Dumpling Oven Feast Pantry Orchard Skillet
+Fantasy: Enchanted Elven Ancient Cursed Runic Golden Forsaken Mystic
+    Dragon Sorcerer Throne Amulet Griffin Wizard Prophecy Realm Unicorn Spell
+History: Imperial Medieval Royal Roman Victorian Colonial Forgotten Noble
+    Empire Dynasty Castle Crusade Queen Legion Revolution Siege Monarch Treaty
+Horror: Haunted Bleeding Screaming Rotten Ghastly Undead Sinister Howling
+    Crypt Cellar Ghoul Asylum Coffin Graveyard Nightmare Vampire Swamp Doll
+Mystery: Missing Secret Hidden Poisoned Anonymous Locked Stolen Vanishing
+    Detective Alibi Witness Clue Murder Inspector Suspect Letter Burglar Verdict
+Nature: Wild Migrating Blooming Arctic Tropical Nesting Alpine Coral
+    Forest Whale Glacier Meadow Eagle Reef Wolf Butterfly Savanna Penguin
+Romance: Tender Passionate Longing Beloved Devoted Blushing Heartfelt Moonlit
+    Kiss Promise Bride Sweetheart Embrace Serenade Ballroom Rose Valentine Waltz
+Science Fiction: Quantum Stellar Cybernetic Orbital Galactic Synthetic Lunar Neutron
+    Android Starship Colony Reactor Wormhole Cosmonaut Nebula Robot Asteroid Clone
+Sport: Winning Undefeated Olympic Sprinting Heavyweight Unbeaten Rookie Athletic
+    Championship Goalkeeper Marathon Coach Stadium Boxer Relay Trophy League Cyclist
+Thriller: Deadly Silent Double Ruthless Covert Lethal Wanted Explosive
+    Agent Hostage Conspiracy Sniper Cartel Assassin Fugitive Ransom Traitor Bomb
+"""
+_LINES = _WORDS.splitlines()
 GENRES: dict[str, tuple[str, str]] = {
-    "Adventure": (
-        "Lost Uncharted Daring Distant Perilous Roaming Farthest Untamed",
-        "Expedition Island Treasure Compass Voyage Jungle Canyon Caravan Summit River",
-    ),
-    "Comedy": (
-        "Clumsy Awkward Hilarious Cheeky Goofy Tipsy Giggling Hapless",
-        "Wedding Roommate Holiday Uncle Prank Butler Waiter Parrot Babysitter Clown",
-    ),
-    "Cooking": (
-        "Spicy Roasted Savoury Crispy Sweet Buttered Smoked Pickled",
-        "Kitchen Recipe Bakery Noodle Dumpling Oven Feast Pantry Orchard Skillet",
-    ),
-    "Fantasy": (
-        "Enchanted Elven Ancient Cursed Runic Golden Forsaken Mystic",
-        "Dragon Sorcerer Throne Amulet Griffin Wizard Prophecy Realm Unicorn Spell",
-    ),
-    "History": (
-        "Imperial Medieval Royal Roman Victorian Colonial Forgotten Noble",
-        "Empire Dynasty Castle Crusade Queen Legion Revolution Siege Monarch Treaty",
-    ),
-    "Horror": (
-        "Haunted Bleeding Screaming Rotten Ghastly Undead Sinister Howling",
-        "Crypt Cellar Ghoul Asylum Coffin Graveyard Nightmare Vampire Swamp Doll",
-    ),
-    "Mystery": (
-        "Missing Secret Hidden Poisoned Anonymous Locked Stolen Vanishing",
-        "Detective Alibi Witness Clue Murder Inspector Suspect Letter Burglar Verdict",
-    ),
-    "Nature": (
-        "Wild Migrating Blooming Arctic Tropical Nesting Alpine Coral",
-        "Forest Whale Glacier Meadow Eagle Reef Wolf Butterfly Savanna Penguin",
-    ),
-    "Romance": (
-        "Tender Passionate Longing Beloved Devoted Blushing Heartfelt Moonlit",
-        "Kiss Promise Bride Sweetheart Embrace Serenade Ballroom Rose Valentine Waltz",
-    ),
-    "Science Fiction": (
-        "Quantum Stellar Cybernetic Orbital Galactic Synthetic Lunar Neutron",
-        "Android Starship Colony Reactor Wormhole Cosmonaut Nebula Robot Asteroid Clone",
-    ),
-    "Sport": (
-        "Winning Undefeated Olympic Sprinting Heavyweight Unbeaten Rookie Athletic",
-        "Championship Goalkeeper Marathon Coach Stadium Boxer Relay Trophy League Cyclist",
-    ),
-    "Thriller": (
-        "Deadly Silent Double Ruthless Covert Lethal Wanted Explosive",
-        "Agent Hostage Conspiracy Sniper Cartel Assassin Fugitive Ransom Traitor Bomb",
-    ),
+    line.partition(": ")[0]: (line.partition(": ")[2], nouns.strip())
+    for line, nouns in zip(_LINES[::2], _LINES[1::2], strict=True)
 }
 
 # Place names make more titles of the same words.

@@ -273,7 +273,7 @@ def test_labels_and_negatives_of_the_data_or_of_the_new_log_are_refused(tmp_path
     log = write(tmp_path / "0.csv", [(1, 1, START, 1), (1, 2, START + 1, 0), (1, 3, START + 1, 1)])
     labelled = prepared(log, tmp_path / "labelled", **{"columns.label": "w"})
     plain = prepared(log, tmp_path / "plain")
-    sentence = r"merges events alone, not the labels or negatives .*; prepare the whole log again"
+    sentence = r"has labels or negatives .* merges events alone; prepare the whole log again"
     with pytest.raises(ConfigurationError, match=sentence):
         append(log, labelled.folder)
     for name in ("columns.label", "columns.negatives"):

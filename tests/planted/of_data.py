@@ -108,9 +108,9 @@ def an_appended_event_that_the_data_has_already_is_added_again(original: Functio
     return lambda events: np.zeros_like(original(events))
 
 
-@planted("turret.data.preparing.append:_refuse_negatives", "data/test_append.py")
+@planted("turret.data.preparing.append:_refuse", "data/test_append.py")
 def negatives_are_appended_as_events(original: Function) -> Function:
-    return lambda old, given: None
+    return lambda old, before, given: original(replace(old, negatives=None), before, {})
 
 
 @planted("turret.data.histories.negatives:_same_group", "data/test_histories.py", "data/test_labels.py")
