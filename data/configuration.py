@@ -50,14 +50,9 @@ def override(
     try:
         return model.model_validate(settings)
     except ValidationError as error:
-        where = f"{path}{_changed(overrides)}: " if path is not None else ""
+        changed = ", ".join(name for name, value in (overrides or {}).items() if value is not None)
+        where = f"{path}{f' with {changed} overridden' if changed else ''}: " if path is not None else ""
         raise ConfigurationError(where + "; ".join(_sentences(model, error.errors()))) from None
-
-
-def _changed(overrides: Mapping[str, object] | None) -> str:
-    """Describe the settings that are not from the file."""
-    names = [name for name, value in (overrides or {}).items() if value is not None]
-    return f" with {', '.join(names)} overridden" if names else ""
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
@@ -65,19 +60,18 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
 
     Raises ConfigurationError for texts of another form.
     """
-    return dict(map(_override, texts))
-
-
-def _override(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not all(key.strip().split(".")):
-        raise ConfigurationError(f"--set {text!r} must look like section.key=value")
-    if "\n" in text:
-        raise ConfigurationError(f"--set {text!r} has to be one line; give --set once for each setting")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
+    overrides = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not all(key.strip().split(".")):
+            raise ConfigurationError(f"--set {text!r} must look like section.key=value")
+        if "\n" in text:
+            raise ConfigurationError(f"--set {text!r} has to be one line; give --set once for each setting")
+        try:
+            overrides[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            overrides[key.strip()] = value.strip()
+    return overrides
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

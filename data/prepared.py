@@ -68,12 +68,11 @@ class ColdItems:
         """Write the items into prepared data, if there are any."""
         if not self.ids:
             return
-        stored = {"ids": self.ids, "features": self.features, "fields": self.fields}
-        if self.vectors:
-            stored["vectors"] = list(self.vectors)
         for number, rows in enumerate(self.vectors.values()):
             assert isinstance(rows, VectorRows)
             rows.save(folder / _COLD_VECTORS.format(number))
+        named = {"vectors": [*self.vectors]} if self.vectors else {}
+        stored = {"ids": self.ids, "features": self.features, "fields": self.fields, **named}
         text = json.dumps(stored, ensure_ascii=False, allow_nan=False)
         (folder / COLD_ITEMS).write_text(text, encoding="utf-8")
 
@@ -93,11 +92,10 @@ class ColdItems:
             return cls()
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
-            names = enumerate(stored.pop("vectors", []))
-            files = {name: folder / _COLD_VECTORS.format(number) for number, name in names}
-            vectors: dict[str, NDArray[Any] | VectorRows] = {}
-            for name, file in files.items():
-                vectors[name] = open_array(file, "float16", "float32")
+            vectors: dict[str, NDArray[Any] | VectorRows] = {
+                name: open_array(folder / _COLD_VECTORS.format(number), "float16", "float32")
+                for number, name in enumerate(stored.pop("vectors", []))
+            }
             return cls(**stored, vectors=vectors)
         except (ValueError, TypeError) as error:
             raise DataError(f"{path} is damaged ({error}); prepare the data again") from None
@@ -134,7 +132,12 @@ class PreparedData:
         """Open a prepared folder. Raises DataError when it is not one, or inconsistent."""
         folder = Path(folder)
         manifest = Manifest.load(folder)
-        _check_sizes(folder, manifest)
+        for name, expected in manifest.files.items():
+            path = folder / name
+            if not path.is_file() or path.stat().st_size != expected.bytes:
+                raise DataError(
+                    f"{path} is missing or does not have {expected.bytes} bytes; prepare the data again"
+                )
         is_fractional = isinstance(manifest.time.first, float)
         has_negatives = manifest.negatives is not None
         prepared = cls(
@@ -267,7 +270,11 @@ def look_up(folder: Path, user: str | None, limit: int) -> UserHistory:
     Raises DataError when there is no such user.
     """
     data = PreparedData.open(folder)
-    row = _typical_user(data) if user is None else data.users.row(user)
+    if user is None:
+        lengths = np.diff(data.offsets)
+        row: int | None = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
+    else:
+        row = data.users.row(user)
     if row is None:
         examples = ", ".join(str(data.users.id(example)) for example in range(min(3, len(data.users))))
         raise DataError(f"there is no user {user!r} in {folder}; it has users such as {examples}")
@@ -276,25 +283,11 @@ def look_up(folder: Path, user: str | None, limit: int) -> UserHistory:
     return UserHistory(data.users.id(row), data.item_ids.ids(rows), fields)
 
 
-def _typical_user(data: PreparedData) -> int:
-    lengths = np.diff(data.offsets)
-    return int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
-
-
-def _check_sizes(folder: Path, manifest: Manifest) -> None:
-    for name, expected in manifest.files.items():
-        path = folder / name
-        if not path.is_file() or path.stat().st_size != expected.bytes:
-            raise DataError(
-                f"{path} is missing or does not have {expected.bytes} bytes; prepare the data again"
-            )
-
-
 def _load_fields(path: Path) -> dict[str, list[Any]]:
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))["fields"]
-    except (ValueError, KeyError, TypeError) as error:
+        fields: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))["fields"]
+        if not all(isinstance(values, list) for values in fields.values()):
+            raise TypeError("not one list of values per field")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} does not hold catalog fields ({error!r}); prepare the data again") from None
-    if not isinstance(fields, dict) or not all(isinstance(values, list) for values in fields.values()):
-        raise DataError(f"{path} does not hold one list of values per field; prepare the data again")
     return fields

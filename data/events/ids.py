@@ -139,13 +139,8 @@ def is_inexact(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return number.cast(pl.Float64, strict=False).abs().is_between(bound, float("inf"), closed="left")
 
 
-def integers_of(texts: Sequence[str]) -> list[int]:
-    """Return the integers among texts."""
-    return [int(text) for text in texts if is_canonical_integer(text)]
-
-
 def _without(integers: pl.Expr, nulls: Sequence[str]) -> pl.Expr:
-    values = integers_of(nulls)
+    values = [int(text) for text in nulls if is_canonical_integer(text)]
     return pl.when(~integers.is_in(values)).then(integers) if values else integers
 
 
@@ -174,10 +169,9 @@ def id_verdicts(
     is_float = is_float or schema[raw].is_float()
     text = pl.col(raw).cast(pl.String).fill_null("").str.strip_chars()
     text = text.str.replace(r"\.0$", "") if is_float else text
-    inexact = is_inexact(pl.col(raw), schema[raw]) if is_float else pl.lit(False)
     return [
         (text.is_in(["", *nulls]), f"null {role}"),
-        (inexact, f"{role} {INEXACT}"),
+        (is_inexact(pl.col(raw), schema[raw]) if is_float else pl.lit(False), f"{role} {INEXACT}"),
         (pl.col(key).is_null(), f"unreadable {role}"),
     ]
 

@@ -1,6 +1,6 @@
 """The files of a data set, located by the configuration."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from turret.data.reading.readers import (
     stem_and_format,
     visible_files,
 )
-from turret.data.reading.schema import FileFormat, FilesSplit, FormatSettings, PrepareConfig
+from turret.data.reading.schema import FileFormat, FilesSplit, PrepareConfig
 from turret.data.reading.tables import Source, Table
 from turret.data.stores import LocalCopies, Place
 
@@ -31,34 +31,30 @@ def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Sourc
     Raises SourceError for paths that do not exist or hold no events, and ConfigurationError for features and
     fields without a file of items or users.
     """
-    entities = {
+    places = {"items": config.items, "users": config.users}
+    given = {
         name: _scan_entities(copies.path(place), config, name, work)
-        for name, place in (("items", config.items), ("users", config.users))
+        for name, place in places.items()
         if place is not None
     }
     if config.queries is not None:
         table = scan(copies.path(config.queries.source), config.format, work)
-        source = open_queries(config.queries, config, table, entities.get("items"))
+        source = open_queries(config.queries, config, table, given.get("items"))
     elif isinstance(config.split, FilesSplit):
-        source = _parts(config.split, config.format, work, copies)
+        files = (config.split.train, config.split.validation, config.split.test)
+        parts = [
+            (part, scan(copies.path(place), config.format, work)) for part, place in enumerate(files) if place
+        ]
+        source = Source(tuple(parts), None, None, tuple(file for _, table in parts for file in table.files))
     else:
-        source = _whole(copies.path(config.source or Path()), config, work, [*entities.values()])
-    files = tuple(file for table in entities.values() for file in table.files)
-    source = replace(
-        source,
-        items=entities.get("items", source.items),
-        users=entities.get("users", source.users),
-        files=(*source.files, *files),
-    )
-    of_items = config.item_features and config.item_features.by_kind()
-    of_users = config.user_features and config.user_features.by_kind()
-    _refuse_without(
-        source.items,
-        "an items file; name it with --items",
-        {"item_features": of_items, "fields": config.fields},
-    )
-    _refuse_without(source.users, "a users file; name it with --users", {"user_features": of_users})
-    return source
+        source = _whole(copies.path(config.source or Path()), config, work, [*given.values()])
+    items, users = given.get("items", source.items), given.get("users", source.users)
+    if items is None and ((config.item_features and config.item_features.by_kind()) or config.fields):
+        raise ConfigurationError("item_features and fields require an items file; name it with --items")
+    if users is None and config.user_features and config.user_features.by_kind():
+        raise ConfigurationError("user_features requires a users file; name it with --users")
+    files_of_entities = tuple(file for table in given.values() for file in table.files)
+    return replace(source, items=items, users=users, files=(*source.files, *files_of_entities))
 
 
 def _scan_entities(path: Path, config: PrepareConfig, name: str, work: Path) -> Table:
@@ -70,65 +66,41 @@ def _scan_entities(path: Path, config: PrepareConfig, name: str, work: Path) -> 
     return scan(path, settings, work)
 
 
-def _refuse_without(table: Table | None, remedy: str, settings: dict[str, object]) -> None:
-    """Raise ConfigurationError for column settings if there is no table."""
-    for setting, value in settings.items():
-        if table is None and value:
-            raise ConfigurationError(f"{setting} requires {remedy}")
-
-
-def _parts(split: FilesSplit, settings: FormatSettings, work: Path, copies: LocalCopies) -> Source:
-    places = [(0, split.train), (1, split.validation), (2, split.test)]
-    existing = [(part, copies.path(place)) for part, place in places if place is not None]
-    tables = tuple((part, scan(path, settings, work)) for part, path in existing)
-    files = tuple(file for _, table in tables for file in table.files)
-    return Source(parts=tables, items=None, users=None, files=files)
-
-
 def _whole(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table]) -> Source:
-    """Open one place of events; the files of the tables `others` are none."""
+    """Open one place of events; the files of the tables `others` are none.
+
+    A folder has events and, optionally, items and users under usual names. Without one for the events, they
+    are in all other files, its parts.
+    """
     if not path.exists():
         raise SourceError(f"there is no file or folder {path}; check the path")
     if config.format.kind == "movielens" or (config.format.kind == "auto" and is_movielens(path)):
         return open_movielens(path, work)
-    if path.is_dir():
-        return _folder(path, config, work, {file for table in others for file in table.files})
-    table = scan(path, config.format, work)
-    return Source(parts=((None, table),), items=None, users=None, files=table.files)
-
-
-def _folder(folder: Path, config: PrepareConfig, work: Path, others: Collection[Path]) -> Source:
-    """Open a folder of events and, optionally, items and users files with usual names.
-
-    Without a usual name for the events, they are in all other files, its parts.
-    """
-    events = _named(folder, EVENTS)
+    if not path.is_dir():
+        table = scan(path, config.format, work)
+        return Source(parts=((None, table),), items=None, users=None, files=table.files)
+    events = _named(path, EVENTS)
     entities = {
-        name: _scan_entities(path, config, name, work)
+        name: _scan_entities(place, config, name, work)
         for name, stems in (("items", ITEMS), ("users", USERS))
-        if (path := _named(folder, stems)) is not None
+        if (place := _named(path, stems)) is not None
     }
-    files = tuple(file for table in entities.values() for file in table.files)
+    files = [file for table in entities.values() for file in table.files]
+    other = {file for table in others for file in table.files}
     if events is not None:
         table = scan(events, config.format, work)
     else:
-        parts = [path for path in parts_of(folder, config.format) if path not in {*files, *others}]
+        parts = [part for part in parts_of(path, config.format) if part not in {*files, *other}]
         if not parts:
             raise SourceError(
-                f"{folder} holds no events: neither {', '.join(EVENTS)} with one of the suffixes "
+                f"{path} holds no events: neither {', '.join(EVENTS)} with one of the suffixes "
                 f"{', '.join(FORMATS)}, nor parts with one, nor MovieLens files ({WANTED}); name the file "
                 "itself, the format with --format, or one file per part with --train and --test"
             )
-        table = join_parts(folder, parts, config.format, work)
-    files = (*table.files, *files)
-    unread = tuple(path for path in visible_files(folder) if path not in {*files, *others})
-    return Source(
-        parts=((None, table),),
-        items=entities.get("items"),
-        users=entities.get("users"),
-        files=files,
-        unread=unread,
-    )
+        table = join_parts(path, parts, config.format, work)
+    read = (*table.files, *files)
+    unread = tuple(file for file in visible_files(path) if file not in {*read, *other})
+    return Source(((None, table),), entities.get("items"), entities.get("users"), read, unread=unread)
 
 
 def entity_files(config: PrepareConfig) -> tuple[Place | None, Place | None]:
