@@ -12,6 +12,7 @@ __all__ = [
     "prepared",
     "progress",
     "ranges",
+    "spark",
     "stores",
     "text",
     "vocabulary",

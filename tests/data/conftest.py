@@ -12,7 +12,6 @@ from turret.data.configuration import load_configuration
 from turret.data.prepared import PreparedData
 from turret.data.preparing import prepare as preparing
 from turret.data.reading.schema import PrepareConfig
-from turret.data.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +49,8 @@ BothWays = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 def spark() -> Iterator["SparkSession"]:
     """One session for all tests: its start takes ten seconds."""
     require("spark", "java")
+    from turret.data.spark import spark_session
+
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**FAST_JAVA, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
             patch.setenv(name, value)

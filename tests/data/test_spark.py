@@ -23,7 +23,6 @@ from turret.data.configuration import load_configuration
 from turret.data.errors import DataError
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.data.spark.session import failed_jobs, spark_session
 
 
 @pytest.mark.process
@@ -42,6 +41,8 @@ def test_every_log_is_prepared_alike(tmp_path: Path, both_ways: BothWays, case: 
 
 def test_spark_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     require("spark")
+    from turret.data.spark import spark_session
+
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(DataError, match=r"no java in JAVA_HOME .*openjdk"), spark_session("local"):
         pass
@@ -52,6 +53,8 @@ def test_a_driver_that_has_ended(kind: str) -> None:
     """Py4J raises the one or the other, by the call."""
     require("spark")
     from py4j import protocol
+
+    from turret.data.spark import failed_jobs
 
     error = getattr(protocol, kind, None) or getattr(builtins, kind)
     sentence = r"^the driver of Spark on local has ended \(nobody answers\): .*--driver-memory"

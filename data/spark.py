@@ -1,22 +1,117 @@
-"""Read a log by Spark: rows validated by Polars, in Parquet, that Spark counts, joins and sorts."""
+"""Preparation by Spark: rows validated by Polars, in Parquet, that Spark counts, joins and sorts."""
 
+import os
+import re
+import shutil
+import warnings
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from turret.data.errors import DataError
+from turret.data.errors import ConfigurationError, DataError
 from turret.data.events.event_arrays import PIECE, Change, Events
 from turret.data.events.events import PART, VERDICT, Log
 from turret.data.events.labels import LABEL
 from turret.data.ranges import groups
 from turret.data.reading.tables import readable
+
+ENGINES = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
+_KNOWN = re.compile(r"local(\[(\d+|\*)\])?|yarn|(spark|sc|k8s)://.+")
+# Hadoop and Spark of files that a process can't see: to read, to write, and of a folder that another wrote.
+_NOT_SEEN = re.compile(
+    r"FILE_NOT_EXIST|PATH_NOT_FOUND|FileNotFoundException: File |Mkdirs failed|UNABLE_TO_INFER_SCHEMA"
+)
+# Py4J raises these of Python once the driver's process is gone.
+_GONE = (ConnectionRefusedError, ConnectionResetError)
+_SETTINGS = {
+    "spark.app.name": "turret data prepare",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+}
+ORDER = "__order"
+_USER, _ITEM, _BUCKET, _COUNT = "__user_row", "__item_row", "__bucket", "__count"
+
+
+@contextmanager
+def spark_session(engine: str) -> Iterator[SparkSession]:
+    """Yield a session of the Spark master `engine`, such as `local` or `spark://host:7077`; stop it after.
+
+    Memory, cores and connectors are settings of Spark itself (spark-defaults.conf, PYSPARK_SUBMIT_ARGS).
+    Raises ConfigurationError for an engine of another form, and DataError without Java, for a session that
+    does not start, and for a job that fails.
+    """
+    if not _KNOWN.fullmatch(engine):
+        raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {ENGINES}")
+    # pandas is not used here.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+    if not engine.startswith("sc://"):
+        _check_java()
+    builder = SparkSession.builder
+    for name, value in _SETTINGS.items():
+        builder = builder.config(name, value)
+    try:
+        # `local` is one thread to Spark.
+        if engine.startswith("sc://"):
+            session = builder.remote(engine).getOrCreate()
+        else:
+            session = builder.master("local[*]" if engine == "local" else engine).getOrCreate()
+    except Exception as error:
+        raise DataError(f"Spark doesn't start on {engine}: {_first_line(error)}") from error
+    try:
+        with failed_jobs(engine):
+            yield session
+    finally:
+        with suppress(Py4JNetworkError, *_GONE):  # a session whose driver has ended can't be stopped
+            session.stop()
+
+
+@contextmanager
+def failed_jobs(engine: str) -> Iterator[None]:
+    """Raise DataError for a job of the block that fails on `engine`, and for a driver that ends."""
+    try:
+        yield
+    except (Py4JNetworkError, *_GONE) as error:
+        raise DataError(
+            f"the driver of Spark on {engine} has ended ({_first_line(error)}): its log says why; if it "
+            'lacked memory, give it more by PYSPARK_SUBMIT_ARGS="--driver-memory 4g pyspark-shell"'
+        ) from error
+    # PySpark translates some classes of Java and leaves the others, a failed task among them.
+    except (PySparkException, Py4JError) as error:
+        sentence = f"a job of Spark on {engine} has failed: {_first_line(error)}"
+        if _NOT_SEEN.search(str(error)):
+            sentence = sentence.rstrip(".") + (
+                "; this machine and all workers must see the parent folder of --to under the same path, and "
+                "may write to it (docs/spark.md, Where files lie)"
+            )
+        raise DataError(sentence) from error
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if java is None:
+        where = f"in JAVA_HOME ({home})" if home else "on the path"
+        raise DataError(
+            f"Spark needs Java 17 or 21, and there is no java {where}; install it "
+            "(on Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    # The text of Py4J begins with the Java call.
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage() or java.toString())
+    return text.strip().split("\n")[0]
 
 
 def given(session: SparkSession, frame: pl.DataFrame, path: Path) -> DataFrame:
@@ -46,10 +141,6 @@ def not_shared(folder: Path) -> DataError:
         f"Spark has written {folder}, and not all of it is there: its workers have another file system; "
         "choose a folder with --to that this machine and all workers share"
     )
-
-
-ORDER = "__order"
-_USER, _ITEM, _BUCKET, _COUNT = "__user_row", "__item_row", "__bucket", "__count"
 
 
 @dataclass
@@ -116,12 +207,6 @@ class SparkEvents:
         return len(first_users) - 1
 
 
-def counted(frame: DataFrame, role: str, work: Path) -> pl.DataFrame:
-    """Return the distinct keys of a column, and the number of rows of each."""
-    counts = frame.groupBy(role).agg(F.count("*").alias(_COUNT))
-    return taken(counts, work / f"distinct_{role}")
-
-
 def read_by_spark(
     session: SparkSession, log: Log, work: Path
 ) -> tuple[SparkEvents, pl.Series, pl.Series, Counter[str], Counter[int]]:
@@ -130,7 +215,11 @@ def read_by_spark(
     This process streams the rows through Polars into Parquet; Spark counts, joins and sorts them. `work` is a
     folder that all workers share with it. Raises DataError when they don't.
     """
-    frame = _validated(session, log, work)
+    target = work / "validated.parquet"
+    rows = log.rows().with_row_index(ORDER).with_columns(pl.col(ORDER).cast(pl.Int64))
+    with readable(log.path):
+        rows.sink_parquet(target)
+    frame = session.read.parquet(str(target.absolute()))
     counts: Counter[str] = Counter()
     labels: Counter[int] = Counter()
     groups = frame.groupBy(VERDICT, *([LABEL] if log.has_labels else [])).count().collect()
@@ -141,14 +230,9 @@ def read_by_spark(
             labels[label[0]] += count
     events = sum(group["count"] for group in groups if group[VERDICT] is None)
     frame = frame.where(F.col(VERDICT).isNull()).drop(VERDICT)
-    users, items = (counted(frame, role, work) for role in ("user", "item"))
-    rows = SparkEvents(session, frame, log, log.columns(), events, users, items)
-    return rows, users["user"], items["item"], counts, labels
-
-
-def _validated(session: SparkSession, log: Log, work: Path) -> DataFrame:
-    target = work / "validated.parquet"
-    rows = log.rows().with_row_index(ORDER).with_columns(pl.col(ORDER).cast(pl.Int64))
-    with readable(log.path):
-        rows.sink_parquet(target)
-    return session.read.parquet(str(target.absolute()))
+    users, items = (
+        taken(frame.groupBy(role).agg(F.count("*").alias(_COUNT)), work / f"distinct_{role}")
+        for role in ("user", "item")
+    )
+    unsorted = SparkEvents(session, frame, log, log.columns(), events, users, items)
+    return unsorted, users["user"], items["item"], counts, labels
