@@ -5,7 +5,6 @@ is new, as after a kill at the end of a load. Redis keeps an append-only file, s
 Each step is a command with its peak of memory.
 """
 
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,7 +21,7 @@ def store(address: str, prepared: Path, events: int) -> dict[str, Any]:
     """Load, and load again."""
     load = ("history", "load", "--data", prepared, "--store", address)
     costs = {name: turret_cost(*load) for name in ("load", "again")}
-    return {name: {**asdict(one), "events_per_second": events / one.seconds} for name, one in costs.items()}
+    return {name: {**one._asdict(), "events_per_second": events / one.seconds} for name, one in costs.items()}
 
 
 def measure(options: Options) -> dict[str, Any]:

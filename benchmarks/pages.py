@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 
 from benchmarks.harness import kept, result
-from benchmarks.plan_check import compared
+from benchmarks.plan_check import ratios
 from benchmarks.plots import INDEX_TITLES, fastest_calls
 from benchmarks.quality_sets import SETS
 from benchmarks.research.estimators import by_setting
@@ -101,7 +101,7 @@ def _environment() -> jinja2.Environment:
 def _scale() -> Row:
     figures = load_figures()
     return {
-        "compared": compared,
+        "ratios_of": ratios,
         "figures": figures,
         "plans": [make_plan(replace(SHOP, machine=machine), figures) for machine in MACHINES],
         "shop": SHOP,

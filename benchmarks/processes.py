@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
+from typing import NamedTuple, TypeVar, TypeVarTuple
 from urllib.parse import urlsplit
 
 from tests.support.ports import free_port
@@ -229,8 +229,7 @@ def turret(*words: object) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-@dataclass(frozen=True)
-class CommandCost:
+class CommandCost(NamedTuple):
     """Seconds of the clock, seconds of processors, and megabytes (10^6 bytes) at the peak."""
 
     seconds: float
@@ -263,7 +262,7 @@ def main() -> None:
     if status:
         raise SystemExit(f"{' '.join(sys.argv[1:])} ended with {os.waitstatus_to_exitcode(status)}")
     used = usage.ru_utime + usage.ru_stime
-    print(json.dumps(asdict(CommandCost(seconds, used, usage.ru_maxrss * _UNIT / 1e6))))
+    print(json.dumps(CommandCost(seconds, used, usage.ru_maxrss * _UNIT / 1e6)._asdict()))
 
 
 if __name__ == "__main__":

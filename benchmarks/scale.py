@@ -19,23 +19,17 @@ import argparse
 import asyncio
 import json
 import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.harness import finish, read_options, show
 from benchmarks.load import Load, processors, request_costs, run_load
-from benchmarks.processes import (
-    CommandCost,
-    resident_bytes,
-    running_service,
-    turret_cost,
-)
+from benchmarks.processes import CommandCost, resident_bytes, running_service, turret_cost
 from benchmarks.scale_training import folder_mb, measure_preparation, measure_training, measure_validation
 from tests.support.redis_server import own_redis
 from turret.data.prepared import PreparedData
@@ -45,14 +39,12 @@ from turret.service.stores.registry import open_stores
 from turret.tower.format.manifest import read_manifest
 
 PATH, INDEXED = "/v1/recommend", "indexed"
+EVENTS_PER_USER, QUESTIONS, CONNECTIONS, ROUNDS = 60, 1_000, 16, 3
 USERS, QUICK_USERS = 20_000, 1_000
-EVENTS_PER_USER = 60
-QUESTIONS, CONNECTIONS = 1_000, 16
-SECONDS, QUICK_SECONDS, ROUNDS = 4.0, 1.0, 3
+SECONDS, QUICK_SECONDS = 4.0, 1.0
 
 
-@dataclass(frozen=True)
-class Catalog:
+class Catalog(NamedTuple):
     """The items of a shop, of which those without an event are not served, and the width of their vectors."""
 
     items: int
@@ -63,7 +55,7 @@ CATALOGS = (Catalog(100_000, 64), Catalog(1_000_000, 64), Catalog(1_000_000, 128
 QUICK_CATALOGS = (Catalog(1_000, 16),)
 
 
-def prepared_shop(items: int, folder: Path, users: int = USERS) -> Path:
+def shop_of(items: int, users: int, folder: Path) -> Path:
     """Prepare a shop of so many items, or find it; returns the prepared folder."""
     target = folder / f"shop_{items}"
     if not target.exists():
@@ -75,51 +67,35 @@ def prepared_shop(items: int, folder: Path, users: int = USERS) -> Path:
     return target
 
 
-def bundles_of(catalog: Catalog, data: Path, folder: Path) -> tuple[Path, CommandCost, CommandCost]:
-    """Train, export and index; returns the folder of the bundles and the costs of both last commands."""
-    run, bundles = folder / "run", folder / f"bundles_{catalog.items}_{catalog.dimension}"
+def bundles_of(
+    data: Path, dimension: int, folder: Path, threads: int | None = None
+) -> tuple[Path, dict[str, CommandCost]]:
+    """Train for one epoch with so many threads, export and index: the folder of the bundles, and costs."""
+    run, bundles = folder / "run", folder / f"bundles_{data.name}_{dimension}"
     shutil.rmtree(bundles, ignore_errors=True)
-    width = f"tower.dimension={catalog.dimension}"
-    settings = ("--set", "training.epochs=1", "--set", width, "--overwrite")
-    turret_cost("train", "--data", data, "--run", run, *settings)
-    exported = turret_cost("export", run, "--bundles", bundles, "--version", "exact")
-    indexed = turret_cost("index", bundles / "exact", "--kind", "auto", "--version", INDEXED)
-    turret_cost("activate", INDEXED, "--bundles", bundles)
-    return bundles, exported, indexed
-
-
-def measure_catalog(catalog: Catalog, folder: Path, quick: bool) -> dict[str, Any]:
-    """Export, index and serve one catalog."""
-    data = prepared_shop(catalog.items, folder, QUICK_USERS if quick else USERS)
-    bundles, exported, indexed = bundles_of(catalog, data, folder)
-    return {
-        "items": len(PreparedData.open(data).item_ids),
-        "dimension": catalog.dimension,
-        "export": asdict(exported),
-        "index": asdict(indexed),
-        "kind": read_manifest(bundles / INDEXED).index.kind,
-        "bundle_mb": folder_mb(bundles / INDEXED),
-        "service": measure_service(bundles, data, QUICK_SECONDS if quick else SECONDS),
+    settings = ("--set", "training.epochs=1", "--set", f"tower.dimension={dimension}", "--overwrite")
+    costs = {
+        "train": turret_cost("train", "--data", data, "--run", run, *settings, threads=threads),
+        "export": turret_cost("export", run, "--bundles", bundles, "--version", "exact"),
+        "index": turret_cost("index", bundles / "exact", "--kind", "auto", "--version", INDEXED),
     }
+    turret_cost("activate", INDEXED, "--bundles", bundles)
+    return bundles, costs
 
 
-def measure_service(bundles: Path, data: Path, seconds: float) -> dict[str, Any]:
-    """Memory with one worker and with two."""
-    bodies = questions(data)
-    with tempfile.TemporaryDirectory(prefix="turret-scale-") as work:
+@contextmanager
+def loaded_sqlite(data: Path) -> Iterator[str]:
+    """The address of a store with the histories of a prepared folder."""
+    with TemporaryDirectory(prefix="turret-scale-") as work:
         address = f"sqlite:///{work}/h.sqlite"
         turret_cost("history", "load", "--data", data, "--store", address)
-        one = measure_requests(bundles, address, bodies, seconds)
-        with running_service(bundles, 2, "--store", address) as service:
-            run_load(Load(service.url, PATH, bodies, connections=32, seconds=seconds))
-            two = resident_bytes(service.process.pid) / 1e6
-    return {"sqlite": one, "two_workers": {"resident_mb": two}}
+        yield address
 
 
-def questions(data: Path, count: int = QUESTIONS) -> tuple[str, ...]:
+def questions(data: Path) -> tuple[str, ...]:
     """Requests of the first users for ten items."""
     vocabulary = PreparedData.open(data).users
-    users = vocabulary.ids(range(min(count, len(vocabulary))))
+    users = vocabulary.ids(range(min(QUESTIONS, len(vocabulary))))
     return tuple(json.dumps({"user_id": user, "k": 10}) for user in users)
 
 
@@ -130,14 +106,33 @@ def measure_requests(bundles: Path, store: str, bodies: Sequence[str], seconds: 
         service.keep_to(own)
         load = Load(service.url, PATH, tuple(bodies), connections=CONNECTIONS, seconds=seconds, cpu=other)
         run_load(load)
-        ((request_ms,), *_) = sorted(request_costs(load, [service.process.pid]) for _ in range(ROUNDS))
-        resident = resident_bytes(service.process.pid) / 1e6
-    return {"request_ms": request_ms, "resident_mb": resident}
+        request_ms = min(request_costs(load, [service.process.pid]) for _ in range(ROUNDS))[0]
+        return {"request_ms": request_ms, "resident_mb": resident_bytes(service.process.pid) / 1e6}
 
 
 def measure_catalogs(folder: Path, quick: bool) -> list[dict[str, Any]]:
-    """All catalogs, one after the other."""
-    return [measure_catalog(one, folder, quick) for one in (QUICK_CATALOGS if quick else CATALOGS)]
+    """Export, index and serve each catalog: memory with one worker and with two."""
+    seconds, users = (QUICK_SECONDS, QUICK_USERS) if quick else (SECONDS, USERS)
+    points = []
+    for catalog in QUICK_CATALOGS if quick else CATALOGS:
+        data = shop_of(catalog.items, users, folder)
+        (bundles, costs), bodies = bundles_of(data, catalog.dimension, folder), questions(data)
+        with loaded_sqlite(data) as store:
+            one = measure_requests(bundles, store, bodies, seconds)
+            with running_service(bundles, 2, "--store", store) as service:
+                run_load(Load(service.url, PATH, bodies, connections=32, seconds=seconds))
+                two = resident_bytes(service.process.pid) / 1e6
+        points.append(
+            {
+                "items": len(PreparedData.open(data).item_ids),
+                "dimension": catalog.dimension,
+                **{command: costs[command]._asdict() for command in ("export", "index")},
+                "kind": read_manifest(bundles / INDEXED).index.kind,
+                "bundle_mb": folder_mb(bundles / INDEXED),
+                "service": {"sqlite": one, "two_workers": {"resident_mb": two}},
+            }
+        )
+    return points
 
 
 def measure_stores(folder: Path, quick: bool) -> list[dict[str, Any]]:
@@ -146,104 +141,75 @@ def measure_stores(folder: Path, quick: bool) -> list[dict[str, Any]]:
     The bundles of `benchmarks.scale service` are used if they are there.
     """
     seconds, users = (QUICK_SECONDS, QUICK_USERS) if quick else (SECONDS, USERS)
-    catalogs = QUICK_CATALOGS if quick else (CATALOGS[0], CATALOGS[-1])
     points = []
-    for catalog in catalogs:
-        data = prepared_shop(catalog.items, folder, users)
-        bundles = folder / f"bundles_{catalog.items}_{catalog.dimension}"
+    for catalog in QUICK_CATALOGS if quick else (CATALOGS[0], CATALOGS[-1]):
+        data = shop_of(catalog.items, users, folder)
+        bundles = folder / f"bundles_{data.name}_{catalog.dimension}"
         if not (bundles / "current").exists():
-            bundles_of(catalog, data, folder)
-        items = len(PreparedData.open(data).item_ids)
-        point = {"items": items, "dimension": catalog.dimension}
-        points.append(point | measure_both(bundles, data, seconds))
-    return points
-
-
-def measure_both(bundles: Path, data: Path, seconds: float) -> dict[str, Any]:
-    """The costs of requests with each store."""
-    bodies, figures = questions(data), {}
-    with tempfile.TemporaryDirectory(prefix="turret-scale-") as work:
-        address = f"sqlite:///{work}/h.sqlite"
-        turret_cost("history", "load", "--data", data, "--store", address)
-        figures["sqlite"] = measure_requests(bundles, address, bodies, seconds)
-        with own_redis(Path(work), appendfsync="everysec") as server:
+            bundles_of(data, catalog.dimension, folder)
+        bodies = questions(data)
+        with loaded_sqlite(data) as store:
+            sqlite = measure_requests(bundles, store, bodies, seconds)
+        with TemporaryDirectory() as work, own_redis(Path(work), appendfsync="everysec") as server:
             turret_cost("history", "load", "--data", data, "--store", server.address)
-            figures["redis"] = measure_requests(bundles, server.address, bodies, seconds)
-    return figures
+            redis = measure_requests(bundles, server.address, bodies, seconds)
+        items = len(PreparedData.open(data).item_ids)
+        points.append({"items": items, "dimension": catalog.dimension, "sqlite": sqlite, "redis": redis})
+    return points
 
 
 STORED_FROM = 1_700_000_000_000  # milliseconds
 WRITE = 2_000  # events of one call
+# How many users are stored, and how many events of each.
+SIZES = ((20_000, 5), (2_000, 50), (20_000, 20), (5_000, 200))
+QUICK_SIZES = ((200, 5),)
 
 
-@dataclass(frozen=True)
-class Stored:
-    """How many users are stored, and how many events of each."""
+async def _store(users: int, events: int, address: str) -> None:
+    """Write the events in rounds over the users as time passes."""
 
-    users: int
-    events_per_user: int
+    def event(number: int) -> Event:
+        user, item = f"u{number % users:06}", number * 7919 % 1_000_000
+        return Event(str(uuid.uuid4()), user, item, STORED_FROM + 1000 * number, None)
 
-    @property
-    def events(self) -> int:
-        """All events."""
-        return self.users * self.events_per_user
-
-
-SIZES = (Stored(20_000, 5), Stored(2_000, 50), Stored(20_000, 20), Stored(5_000, 200))
-QUICK_SIZES = (Stored(200, 5),)
-
-
-def made_events(size: Stored) -> Iterator[list[Event]]:
-    """The events in portions of one write, in rounds over the users as time passes."""
-    portion: list[Event] = []
-    for number in range(size.events):
-        user, item = f"u{number % size.users:06}", number * 7919 % 1_000_000
-        portion.append(Event(str(uuid.uuid4()), user, item, STORED_FROM + 1000 * number, None))
-        if len(portion) == WRITE:
-            yield portion
-            portion = []
-    if portion:
-        yield portion
-
-
-async def _store(size: Stored, address: str) -> None:
     stores = open_stores(Settings(store=address))
     try:
-        for portion in made_events(size):
-            await stores.histories.append(portion)
+        for first in range(0, events, WRITE):
+            numbers = range(first, min(first + WRITE, events))
+            await stores.histories.append([event(number) for number in numbers])
     finally:
         await stores.close()
 
 
-def measure_sqlite(size: Stored) -> float:
-    """Megabytes of the files after the store is closed."""
-    with TemporaryDirectory(prefix="turret-scale-") as work:
-        asyncio.run(_store(size, f"sqlite:///{work}/h.sqlite"))
-        return sum(path.stat().st_size for path in Path(work).glob("h.sqlite*")) / 1e6
+def measure_histories(folder: Path, quick: bool) -> list[dict[str, Any]]:
+    """Every size in both stores, in megabytes: of SQLite the files after the store is closed.
 
-
-def measure_redis(size: Stored) -> dict[str, float]:
-    """Megabytes that a Redis holds in memory beside those when empty, and of its log."""
-    with (
-        TemporaryDirectory(prefix="turret-scale-") as work,
-        own_redis(Path(work), appendfsync="everysec") as server,
-    ):
-        empty = server.ask("INFO", "memory")["used_memory"]
-        asyncio.run(_store(size, server.address))
-        held = server.ask("INFO", "memory")["used_memory"] - empty
-        server.ask("BGREWRITEAOF")
-        while server.ask("INFO", "persistence")["aof_rewrite_in_progress"]:
-            time.sleep(0.1)
-        return {"memory_mb": held / 1e6, "disk_mb": folder_mb(Path(work))}
-
-
-def measure_histories(quick: bool) -> list[dict[str, Any]]:
-    """Every size in both stores."""
-    return [
-        asdict(size)
-        | {"events": size.events, "sqlite_mb": measure_sqlite(size), "redis": measure_redis(size)}
-        for size in (QUICK_SIZES if quick else SIZES)
-    ]
+    Of Redis its memory beside that when empty, and its log.
+    """
+    points = []
+    for users, events_per_user in QUICK_SIZES if quick else SIZES:
+        events = users * events_per_user
+        with TemporaryDirectory() as work:
+            asyncio.run(_store(users, events, f"sqlite:///{work}/h.sqlite"))
+            sqlite_mb = folder_mb(Path(work))
+        with TemporaryDirectory() as work, own_redis(Path(work), appendfsync="everysec") as server:
+            empty = server.ask("INFO", "memory")["used_memory"]
+            asyncio.run(_store(users, events, server.address))
+            held = server.ask("INFO", "memory")["used_memory"] - empty
+            server.ask("BGREWRITEAOF")
+            while server.ask("INFO", "persistence")["aof_rewrite_in_progress"]:
+                time.sleep(0.1)
+            redis = {"memory_mb": held / 1e6, "disk_mb": folder_mb(Path(work))}
+        points.append(
+            {
+                "users": users,
+                "events_per_user": events_per_user,
+                "events": events,
+                "sqlite_mb": sqlite_mb,
+                "redis": redis,
+            }
+        )
+    return points
 
 
 WORK = Path("var/benchmarks/scale")
@@ -253,7 +219,7 @@ PARTS: dict[str, Callable[[Path, bool], Any]] = {
     "validation": measure_validation,
     "service": measure_catalogs,
     "requests": measure_stores,
-    "histories": lambda folder, quick: measure_histories(quick),
+    "histories": measure_histories,
 }
 
 

@@ -1,21 +1,19 @@
 """What preparation, training and validation hold and take by size: parts of `benchmarks.scale`."""
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.harness import Side
 from benchmarks.preparation import PERIOD, START, write_log
 from benchmarks.processes import alone, turret_cost
 from benchmarks.training_sides import training
@@ -34,22 +32,14 @@ def timed_steps(prepared: Path, run: Path, experiment: str, changes: list[str]) 
     keep_freed_memory()
     torch.set_num_threads(1)
     side = training(PreparedData.open(prepared), run, experiment, changes)
-    steps = _steps_of_a_turn(side)
     costs = []
-    for _ in range(TURNS):
-        begun = time.process_time()
-        examples, _ = side(steps)
-        costs.append((time.process_time() - begun) / examples)
-    return {"processor_us_per_example": 1e6 * min(costs)}
-
-
-def _steps_of_a_turn(side: Side) -> int:
-    steps = 1
-    while True:
-        _, seconds = side(steps)
-        if seconds > TURN_SECONDS / 2:
-            return max(1, round(steps * TURN_SECONDS / seconds))
-        steps *= 2
+    for _ in range(1 + TURNS):
+        begun, spent, examples = time.process_time(), 0.0, 0
+        while spent < TURN_SECONDS:
+            examples += side(1)[0]
+            spent = time.process_time() - begun
+        costs.append(spent / examples)
+    return {"processor_us_per_example": 1e6 * min(costs[1:])}
 
 
 def timed_validation(prepared: Path, run: Path, dimension: int, users: int) -> dict[str, float]:
@@ -79,8 +69,7 @@ VALIDATED = "training.validation_users=1000"
 ONE_DAY = 86_400
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """The sizes that a training depends on: rows of the item table, their width, events of a history."""
 
     items: int
@@ -121,21 +110,12 @@ def log_of(shape: Shape, folder: Path, least_events: int = EVENTS) -> Path:
     return target
 
 
-def changes_of(experiment: str, shape: Shape) -> list[str]:
-    """The settings of the experiment for that shape."""
-    return [
-        f"tower.dimension={shape.dimension}",
-        f"tower.user.history_length={shape.history}",
-        *EXPERIMENTS[experiment],
-    ]
-
-
 def measure_steps(experiment: str, shape: Shape, folder: Path) -> dict[str, float]:
     """The cost of steps in one thread."""
-    changes = changes_of(experiment, shape)
     # As `turret train` sets it: threads that spin would count.
+    passive = {"OMP_WAIT_POLICY": "PASSIVE"}
     log, run = log_of(shape, folder), folder / "run"
-    return alone(timed_steps, log, run, experiment, changes, OMP_WAIT_POLICY="PASSIVE")
+    return alone(timed_steps, log, run, experiment, changes_of(experiment, shape), **passive)
 
 
 def measure_run(experiment: str, shape: Shape, folder: Path) -> dict[str, float]:
@@ -144,14 +124,19 @@ def measure_run(experiment: str, shape: Shape, folder: Path) -> dict[str, float]
     words: list[object] = ["train", "--data", log_of(shape, folder), "--run", run, "--overwrite"]
     for change in ("training.epochs=1", VALIDATED, *changes_of(experiment, shape)):
         words += ["--set", change]
-    cost = turret_cost(*words, "--experiment", experiment)
-    return asdict(cost) | {"run_mb": folder_mb(run)}
+    return turret_cost(*words, "--experiment", experiment)._asdict() | {"run_mb": folder_mb(run)}
+
+
+def changes_of(experiment: str, shape: Shape) -> list[str]:
+    """The settings of the experiment for that shape."""
+    sizes = [f"tower.dimension={shape.dimension}", f"tower.user.history_length={shape.history}"]
+    return [*sizes, *EXPERIMENTS[experiment]]
 
 
 def measure_validation(folder: Path, quick: bool) -> list[dict[str, Any]]:
     """Processor seconds of one thread for a user of the validation, by catalog and width."""
     return [
-        asdict(shape)
+        shape._asdict()
         | alone(timed_validation, log_of(shape, folder), folder / "ranked", shape.dimension, users)
         for shape, users in (QUICK_VALIDATIONS if quick else VALIDATIONS)
     ]
@@ -165,37 +150,27 @@ def folder_mb(folder: Path) -> float:
 def measure_training(folder: Path, quick: bool) -> dict[str, Any]:
     """All points, by experiment."""
     steps_at, runs_at = (QUICK_STEPS, QUICK_STEPS) if quick else (STEPS, RUNS)
-    figures: dict[str, Any] = {}
-    for experiment in EXPERIMENTS:
-        steps = [asdict(at) | measure_steps(experiment, at, folder) for at in steps_at]
-        figures[experiment] = {
-            "changes": list(EXPERIMENTS[experiment]),
-            "steps": steps,
-            "runs": [asdict(at) | measure_run(experiment, at, folder) for at in runs_at],
+    return {
+        experiment: {
+            "steps": [at._asdict() | measure_steps(experiment, at, folder) for at in steps_at],
+            "runs": [at._asdict() | measure_run(experiment, at, folder) for at in runs_at],
         }
-    return figures
+        for experiment in EXPERIMENTS
+    }
 
 
 POLL = 0.05  # seconds between two looks at a folder that grows
 
 
-@dataclass(frozen=True)
-class Log:
-    """How many events a log has, and how many users and items they are drawn from."""
-
-    events: int
-    users: int
-    items: int
-
-
+# Events of a log, and the users and items that they are drawn from.
 LOGS = (
-    Log(1_000_000, 20_000, 5_000),
-    Log(10_000_000, 200_000, 50_000),
-    Log(10_000_000, 2_000_000, 50_000),
-    Log(10_000_000, 200_000, 1_000_000),
-    Log(30_000_000, 600_000, 150_000),
+    (1_000_000, 20_000, 5_000),
+    (10_000_000, 200_000, 50_000),
+    (10_000_000, 2_000_000, 50_000),
+    (10_000_000, 200_000, 1_000_000),
+    (30_000_000, 600_000, 150_000),
 )
-QUICK = (Log(20_000, 400, 100),)
+QUICK_LOGS = ((20_000, 400, 100),)
 
 
 @contextmanager
@@ -238,26 +213,27 @@ def write_items(path: Path, items: int) -> None:
     ).write_parquet(path)
 
 
-def measure_log(log: Log, folder: Path) -> dict[str, Any]:
-    """Prepare one log with its items, and count its users, items and events."""
-    source, target, items = folder / "log", folder / "work" / "prepared", folder / "items.parquet"
-    shutil.rmtree(folder, ignore_errors=True)
-    target.parent.mkdir(parents=True)
-    write_log(source, log.events, log.users, log.items)
-    write_items(items, log.items)
-    with watched(target.parent) as most:
-        cost = turret_cost("data", "prepare", source, "--items", items, "--to", target)
-    data = PreparedData.open(target)
-    return {
-        "events": log.events,
-        "users": len(data.users),
-        "items": len(data.item_ids),
-        **asdict(cost),
-        "prepared_mb": folder_mb(target),
-        "work_mb": max(most[-1], folder_mb(target)),
-    }
-
-
 def measure_preparation(folder: Path, quick: bool) -> list[dict[str, Any]]:
-    """All logs, one after the other."""
-    return [measure_log(log, folder / "log") for log in (QUICK if quick else LOGS)]
+    """Prepare each log with its items, and count its users, items and events."""
+    points = []
+    for events, users, items in QUICK_LOGS if quick else LOGS:
+        with TemporaryDirectory(dir=folder) as work:
+            source, target = Path(work) / "log", Path(work) / "work" / "prepared"
+            target.parent.mkdir()
+            write_log(source, events, users, items)
+            write_items(Path(work) / "items.parquet", items)
+            words = ("data", "prepare", source, "--items", Path(work) / "items.parquet", "--to", target)
+            with watched(target.parent) as most:
+                cost = turret_cost(*words)
+            data = PreparedData.open(target)
+            points.append(
+                {
+                    "events": events,
+                    "users": len(data.users),
+                    "items": len(data.item_ids),
+                    **cost._asdict(),
+                    "prepared_mb": folder_mb(target),
+                    "work_mb": max(most[-1], folder_mb(target)),
+                }
+            )
+    return points
