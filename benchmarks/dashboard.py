@@ -14,10 +14,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from urllib.request import urlopen
 
 from matplotlib.axes import Axes
 
@@ -96,12 +96,9 @@ def prometheus(program: str, folder: Path, services: list[Running]) -> Iterator[
 def query(port: int, expression: str, legend: str, begin: float, end: float) -> Series:
     """The series of an expression, each with its legend, minutes from the begin, and values."""
     asked = {"query": expression.replace("$__rate_interval", RATE_INTERVAL), "start": begin, "end": end}
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", f"/api/v1/query_range?{urlencode({**asked, 'step': SCRAPE_SECONDS})}")
-    answer = json.loads(connection.getresponse().read())
-    connection.close()
-    if answer["status"] != "success":
-        raise RuntimeError(f"{expression}: {answer['error']}")
+    parameters = urlencode({**asked, "step": SCRAPE_SECONDS})
+    with urlopen(f"http://127.0.0.1:{port}/api/v1/query_range?{parameters}", timeout=30) as found_series:
+        answer = json.load(found_series)
     found = []
     for series in answer["data"]["result"]:
         name = legend

@@ -58,6 +58,7 @@ def _resampled(sums: NDArray[np.float64], counts: NDArray[np.int64], replicates:
 
 HOUR = 3_600_000  # milliseconds
 K = 20
+METRICS = (f"recall@{K}", f"ndcg@{K}")
 QUESTIONS_AT_ONCE = 256
 
 Item = Any
@@ -143,22 +144,16 @@ def by_bundle(folder: Path, features: Sequence[dict[str, Any]] | None = None) ->
     return answers
 
 
-def gains(answers: Answers, asked: Questions) -> dict[str, list[float]]:
-    """recall@K and NDCG@K of every question, which has one right answer.
+def gains(answers: Answers, asked: Questions) -> NDArray[np.float64]:
+    """recall@K and NDCG@K of every question [Q, 2], which has one right answer.
 
     An item that nobody can know yet counts as missed.
     """
-    recall, ndcg = [], []
-    for found, target in zip(answers(asked.histories), asked.targets, strict=True):
-        place = found.index(target) if target in found else None
-        recall.append(0.0 if place is None else 1.0)
-        ndcg.append(0.0 if place is None else 1.0 / math.log2(place + 2))
-    return {f"recall@{K}": recall, f"ndcg@{K}": ndcg}
-
-
-def mean(values: Sequence[float]) -> float:
-    """The mean, as a plain number."""
-    return float(np.mean(values))
+    found = np.zeros((len(asked.targets), 2))
+    for row, items, target in zip(found, answers(asked.histories), asked.targets, strict=True):
+        if target in items:
+            row[:] = 1.0, 1.0 / math.log2(items.index(target) + 2)
+    return found
 
 
 def by_order(items: Sequence[Item]) -> Answers:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from benchmarks.harness import (
     Options,
@@ -31,18 +32,17 @@ from benchmarks.harness import (
     show,
 )
 from benchmarks.next_items import (
-    HOUR,
+    METRICS,
     Questions,
     Retrainer,
     by_bundle,
     difference,
     gains,
-    mean,
     moment,
     questions,
 )
 from benchmarks.quality_sets import SETS, QualitySet
-from benchmarks.timed_sets import METRICS, TIMED, TimedSet
+from benchmarks.timed_sets import TIMED, TimedSet
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -52,14 +52,12 @@ from turret.training.run import Run
 from turret.training.trainer import train
 
 Figures = dict[str, Any]
-Gains = dict[str, list[float]]
-"""A metric of every question, by the metric's name."""
+Gains = NDArray[np.float64]
+"""The metrics of all questions [Q, 2], in the order of the periods."""
 
 
-def answers_of(
-    chosen: TimedSet, retrainer: Retrainer, settings: Sequence[str]
-) -> tuple[list[Gains], Figures]:
-    """The gain of the model of one seed in each period, and the cost of keeping it fresh."""
+def answers_of(chosen: TimedSet, retrainer: Retrainer, settings: Sequence[str]) -> tuple[Gains, Figures]:
+    """The gain of the model of one seed, and the cost of keeping it fresh."""
     recipe, begins = chosen.recipe, chosen.begins
     settings = [*recipe.base, *settings]
     model = first = retrainer.retrained(begins - recipe.base_window, begins, "first", settings)
@@ -71,7 +69,7 @@ def answers_of(
             seconds.append(model.seconds)
         features = asked.features if chosen.features else None
         results.append(gains(by_bundle(model.folder, features), asked))
-    return results, {
+    return np.concatenate(results), {
         "first_seconds": first.seconds,
         "update_seconds": statistics.median(seconds) if seconds else None,
         "updates": len(seconds),
@@ -88,48 +86,37 @@ def asked_in(chosen: TimedSet, log: pl.DataFrame) -> list[tuple[int, Questions]]
     ]
 
 
-def baselines(chosen: TimedSet, log: pl.DataFrame) -> dict[str, list[Gains]]:
-    """The gain of every baseline in each period."""
+def baselines(chosen: TimedSet, log: pl.DataFrame) -> dict[str, Gains]:
+    """The gain of every baseline."""
     results: dict[str, list[Gains]] = {name: [] for name in chosen.baselines}
     for start, asked in asked_in(chosen, log):
         before = log.filter(pl.col("timestamp_ms") < start)
         for name, made in chosen.baselines.items():
             results[name].append(gains(made(before), asked))
-    return results
+    return {name: np.concatenate(periods) for name, periods in results.items()}
 
 
-def all_questions(periods: Sequence[Gains], metric: str) -> list[float]:
-    """One metric of all questions, in their order."""
-    return [value for period in periods for value in period[metric]]
-
-
-def beside(ours: Sequence[Gains], others: dict[str, list[Gains]], sessions: Sequence[int]) -> Figures:
+def beside(ours: Gains, others: dict[str, Gains], sessions: Sequence[int]) -> Figures:
     """Each baseline's means, and how far ours is above, with intervals; `above` if all are above 0."""
-    results = {}
-    for name, theirs in others.items():
-        values = {metric: (all_questions(ours, metric), all_questions(theirs, metric)) for metric in METRICS}
-        results[name] = {
-            metric: {"mean": mean(one), **difference(mine, one, sessions)}
-            for metric, (mine, one) in values.items()
+    results = {
+        name: {
+            metric: {"mean": float(theirs.mean()), **difference(mine, theirs, sessions)}
+            for metric, mine, theirs in zip(METRICS, ours.T, one.T, strict=True)
         }
+        for name, one in others.items()
+    }
     above = all(one[metric]["low"] > 0.0 for one in results.values() for metric in METRICS)
     return {"above": above, "baselines": results}
 
 
-def mean_of_seeds(seeds: Sequence[Sequence[Gains]]) -> list[Gains]:
-    """The gain of each question in the mean over seeds."""
-    return [
-        {metric: list(np.mean([one[metric] for one in period], axis=0)) for metric in METRICS}
-        for period in zip(*seeds, strict=True)
-    ]
-
-
 def measure_timed(options: Options, chosen: TimedSet) -> Figures:
-    """Every seed on the periods of the test; a quick run has one seed and three periods."""
+    """Every seed on the periods of the test; a quick run has one seed, three periods and one epoch."""
     source = options.data / chosen.name / chosen.file
     name = options.given.experiment or chosen.recipe.experiment
     seeds = options.given.seeds[:1] if options.quick else options.given.seeds
-    chosen = quicker(chosen) if options.quick else chosen
+    if options.quick:
+        base, every = (*chosen.recipe.base, "training.epochs=1"), min(chosen.recipe.every, 1)
+        chosen = replace(chosen, periods=3, recipe=replace(chosen.recipe, base=base, every=every))
     log = chosen.read(source)
     asked = asked_in(chosen, log)
     sessions = [session for _, one in asked for session in one.sessions]
@@ -151,63 +138,25 @@ def measure_timed(options: Options, chosen: TimedSet) -> Figures:
         row = {
             "seed": seed,
             **shared,
-            **{metric: mean(all_questions(ours, metric)) for metric in METRICS},
+            **dict(zip(METRICS, ours.mean(axis=0).tolist(), strict=True)),
             **spent,
             **beside(ours, others, sessions),
-            "periods": by_period(asked, ours, others),
+            "periods": by_period(asked, {"Turret": ours, **others}),
             "configuration": load_experiment(name, [*chosen.recipe.base, *settings]).model_dump(mode="json"),
-            "recipe": recipe_of(chosen),
+            "recipe": chosen.recipe.in_hours(),
             "machine": machine(),
         }
         results.append(ours)
         rows.append(row)
         if not options.quick:
             keep(chosen.name, row)
-    return timed_summary(chosen, rows, beside(mean_of_seeds(results), others, sessions))
-
-
-def quicker(chosen: TimedSet) -> TimedSet:
-    """Three periods, one epoch, and a first model from what an update reads."""
-    recipe = chosen.recipe
-    base = (*recipe.base, "training.epochs=1")
-    return replace(chosen, periods=3, recipe=replace(recipe, base=base, every=min(recipe.every, 1)))
-
-
-def recipe_of(chosen: TimedSet) -> Figures:
-    """The recipe as JSON has it, lengths of time in hours."""
-    recipe = chosen.recipe
-    return {
-        "base": list(recipe.base),
-        "base_hours": recipe.base_window / HOUR,
-        "update": list(recipe.update),
-        "update_reads_hours": recipe.window / HOUR,
-        "update_predicts_hours": recipe.since / HOUR,
-        "periods_between_updates": recipe.every,
-        "half_life_hours": None if recipe.half_life is None else recipe.half_life / HOUR,
-    }
-
-
-def by_period(
-    asked: Sequence[tuple[int, Questions]], ours: Sequence[Gains], others: dict[str, list[Gains]]
-) -> list[Figures]:
-    """How every model did in each period in which something was asked."""
-    metric, rows = METRICS[0], []
-    for number, (start, one) in enumerate(asked):
-        if one.targets:
-            models = {"Turret": ours, **others}
-            means = {name: mean(periods[number][metric]) for name, periods in models.items()}
-            rows.append({"begins": moment(start), "questions": len(one.targets), metric: means})
-    return rows
-
-
-def timed_summary(chosen: TimedSet, rows: Sequence[Figures], found: Figures) -> Figures:
-    """Means over seeds, and the comparison of what questions gain in the mean over seeds."""
     same = ("experiment", "questions", "unknown_targets", "source_sha256", "configuration", "recipe")
     return {
         "set": chosen.name,
         "protocol": chosen.protocol,
         **flat_over_seeds(rows, METRICS),
-        **found,
+        # Of what questions gain in the mean over seeds.
+        **beside(np.mean(results, axis=0), others, sessions),
         **{name: rows[0][name] for name in same},
         "seconds": statistics.mean(row["seconds"] for row in rows),
         "update_seconds": rows[0]["update_seconds"],
@@ -216,22 +165,19 @@ def timed_summary(chosen: TimedSet, rows: Sequence[Figures], found: Figures) -> 
     }
 
 
+def by_period(asked: Sequence[tuple[int, Questions]], models: dict[str, Gains]) -> list[Figures]:
+    """How every model did in each period in which something was asked."""
+    metric, rows, first = METRICS[0], [], 0
+    for start, one in asked:
+        last = first + len(one.targets)
+        if one.targets:
+            means = {name: float(own[first:last, 0].mean()) for name, own in models.items()}
+            rows.append({"begins": moment(start), "questions": len(one.targets), metric: means})
+        first = last
+    return rows
+
+
 CONFIG = EvaluationConfig(k=(10, 20, 50))
-
-
-def parser() -> argparse.ArgumentParser:
-    """The options that only this script has."""
-    made = argparse.ArgumentParser(add_help=False)
-    made.add_argument("--set", choices=sorted({**SETS, **TIMED}), required=True, help="which data set")
-    made.add_argument("--experiment", help="a shipped experiment or a TOML file (the recommended one)")
-    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="(0 1 2)")
-    made.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="repeatable")
-    made.add_argument(
-        "--resume",
-        action="store_true",
-        help="seeds that are kept, of these settings and files, aren't run again",
-    )
-    return made
 
 
 def trained(work: Path, data: PreparedData, experiment: ExperimentConfig) -> tuple[Run, Figures]:
@@ -301,7 +247,11 @@ def measure(options: Options, chosen: QualitySet) -> Figures:
                 "configuration": experiment.model_dump(mode="json"),
                 "source_sha256": hashes,
             }
-            row = measured_before(chosen.name, seed, about) if options.given.resume else None
+            wanted, before = (
+                {"seed": seed, **about}.items(),
+                kept(chosen.name) if options.given.resume else [],
+            )
+            row = next((one for one in before if wanted <= one.items()), None)
             if row is None:
                 found = one_seed(chosen, work, folders, experiment, first=seed == seeds[0])
                 row = {**found, **about, "machine": machine()}
@@ -309,12 +259,6 @@ def measure(options: Options, chosen: QualitySet) -> Figures:
                     keep(chosen.name, row)
             rows.append(row)
     return summary(chosen, rows)
-
-
-def measured_before(set_name: str, seed: int, about: Figures) -> Figures | None:
-    """The kept figures of a seed, if they are of the same experiment, settings and files."""
-    wanted = {"seed": seed, **about}.items()
-    return next((row for row in kept(set_name) if wanted <= row.items()), None)
 
 
 def summary(chosen: QualitySet, rows: Sequence[Figures]) -> Figures:
@@ -335,7 +279,14 @@ def summary(chosen: QualitySet, rows: Sequence[Figures]) -> Figures:
 
 def main() -> None:
     """Run the benchmark."""
-    options = read_options(__doc__, more=parser())
+    more = argparse.ArgumentParser(add_help=False)
+    more.add_argument("--set", choices=sorted({**SETS, **TIMED}), required=True, help="which data set")
+    more.add_argument("--experiment", help="a shipped experiment or a TOML file (the recommended one)")
+    more.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="(0 1 2)")
+    more.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="repeatable")
+    about = "seeds that are kept, of these settings and files, aren't run again"
+    more.add_argument("--resume", action="store_true", help=about)
+    options = read_options(__doc__, more=more)
     name = options.given.set
     if name in TIMED and options.given.resume:
         raise SystemExit(

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from benchmarks.next_items import HOUR, Answers, co_occurring, most_recent, popular, read_clicks
 
 DAY = 24 * HOUR
-METRICS = ("recall@20", "ndcg@20")
 CONTEXT = ("environment", "device_group", "os", "country", "region", "referrer_type")
 Baseline = Callable[[pl.DataFrame], Answers]
 """From the log before a period."""
@@ -37,6 +37,18 @@ class Recipe:
     since: int
     every: int
     half_life: int | None = None
+
+    def in_hours(self) -> dict[str, Any]:
+        """The recipe as JSON has it, lengths of time in hours."""
+        return {
+            "base": list(self.base),
+            "base_hours": self.base_window / HOUR,
+            "update": list(self.update),
+            "update_reads_hours": self.window / HOUR,
+            "update_predicts_hours": self.since / HOUR,
+            "periods_between_updates": self.every,
+            "half_life_hours": None if self.half_life is None else self.half_life / HOUR,
+        }
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ negatives, selects it by NDCG@10.
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -169,17 +170,15 @@ def in_batch_quality(options: Options) -> Row:
     """Every set, seed and loss; one set and seed where it has to be quick."""
     epochs = ["training.epochs=1"] if options.quick else []
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name in list(IN_BATCH_SETS)[:1] if options.quick else IN_BATCH_SETS:
-            work, source, chosen = Path(folder) / name, options.data / name, IN_BATCH_SETS[name]
-            work.mkdir()
+    for name, chosen in list(IN_BATCH_SETS.items())[: 1 if options.quick else None]:
+        with tempfile.TemporaryDirectory() as folder:
+            work, source = Path(folder), options.data / name
             chosen.read(source).write_parquet(work / "events.parquet")
             data = chosen.prepared(source, work, source=work / "events.parquet")
-            for seed in SEEDS[:1] if options.quick else SEEDS:
-                for number, (loss, change) in enumerate(LOSSES.items()):
-                    run = work / f"run{seed}-{number}"
-                    found = tested("dssm", [change, *epochs], seed, data, run, IN_BATCH_METRICS)
-                    rows.append({"set": name, "loss": loss, "seed": seed, **found})
+            for seed, (loss, change) in product(SEEDS[:1] if options.quick else SEEDS, LOSSES.items()):
+                run = work / f"{loss} {seed}"
+                found = tested("dssm", [change, *epochs], seed, data, run, IN_BATCH_METRICS)
+                rows.append({"set": name, "loss": loss, "seed": seed, **found})
     return {"rows": rows}
 
 
@@ -217,18 +216,12 @@ def labelled_pairs(options: Options) -> Row:
         prepare(PrepareConfig.model_validate(config), work / "prepared")
         data = PreparedData.open(work / "prepared")
         for number, (name, changes) in enumerate(SIDES.items()):
-            found = [
-                tested(
-                    "labelled_pairs",
-                    [*changes, epochs],
-                    seed,
-                    data,
-                    work / f"{number}_{seed}",
-                    LABELLED_METRICS,
-                )
-                for seed in seeds
-            ]
-            by_seed = {metric: [one[metric] for one in found] for metric in LABELLED_METRICS}
+            by_seed: dict[str, list[float]] = {metric: [] for metric in LABELLED_METRICS}
+            for seed in seeds:
+                run = work / f"{number}_{seed}"
+                found = tested("labelled_pairs", [*changes, epochs], seed, data, run, LABELLED_METRICS)
+                for metric, value in found.items():
+                    by_seed[metric].append(value)
             rows.append({"name": name, "by_seed": by_seed})
         users = len(users_with_negatives(data, "test"))
         counts = {"events": len(data.event_items), "negatives": data.manifest.negatives, "users": users}

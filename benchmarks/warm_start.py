@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Options, peak_memory_mb, run
-from benchmarks.next_items import HOUR, Retrainer, by_bundle, gains, mean, moment, questions, read_clicks
+from benchmarks.next_items import HOUR, METRICS, Retrainer, by_bundle, gains, moment, questions, read_clicks
 from turret.data.manifest import hash_file
 
 DAY_BEGINS = int(datetime(2017, 10, 16, 3, tzinfo=UTC).timestamp() * 1000)
@@ -36,7 +36,11 @@ def one_hour(retrainer: Retrainer, start: int, bundles: dict[str, Path]) -> dict
     return {
         "hour": moment(start),
         "questions": len(asked.targets),
-        **{f"{name}_{metric}": mean(own) for name, gain in found.items() for metric, own in gain.items()},
+        **{
+            f"{name}_{metric}": float(value)
+            for name, gain in found.items()
+            for metric, value in zip(METRICS, gain.mean(axis=0), strict=True)
+        },
     }
 
 

@@ -63,36 +63,23 @@ def sasrec(loss: str, batch_size: int, precision: str = "32-true", evaluate: boo
     return {"model": model, "precision": precision, "evaluate": evaluate}
 
 
+def _rechub(name: str, batch_size: int, steps: int) -> Contestant:
+    settings = {**_TOWERS, "batch_size": batch_size, "negatives": NEGATIVES}
+    return Contestant(name, "torch_rechub", "rechub_youtubednn", settings, steps)
+
+
+def _recommenders(negatives: int, batch_size: int, steps: int) -> Contestant:
+    name = f"TensorFlow Recommenders, {f'{negatives} negatives each' if negatives else 'in-batch negatives'}"
+    settings = {**_TOWERS, "batch_size": batch_size, "negatives": negatives}
+    return Contestant(name, "tensorflow_recommenders", "recommenders_towers", settings, steps)
+
+
 _TOWERS = {"dimension": DIMENSION, "hidden": HIDDEN}
 POOLED = (
-    Contestant(
-        "torch-rechub",
-        "torch_rechub",
-        "rechub_youtubednn",
-        {**_TOWERS, "batch_size": 2048, "negatives": NEGATIVES},
-        60,
-    ),
-    Contestant(
-        "torch-rechub, batches of 8,192",
-        "torch_rechub",
-        "rechub_youtubednn",
-        {**_TOWERS, "batch_size": 8192, "negatives": NEGATIVES},
-        15,
-    ),
-    Contestant(
-        "TensorFlow Recommenders, in-batch negatives",
-        "tensorflow_recommenders",
-        "recommenders_towers",
-        {**_TOWERS, "batch_size": 1024, "negatives": 0},
-        120,
-    ),
-    Contestant(
-        "TensorFlow Recommenders, 20 negatives each",
-        "tensorflow_recommenders",
-        "recommenders_towers",
-        {**_TOWERS, "batch_size": 2048, "negatives": NEGATIVES},
-        60,
-    ),
+    _rechub("torch-rechub", 2048, 60),
+    _rechub("torch-rechub, batches of 8,192", 8192, 15),
+    _recommenders(0, 1024, 120),
+    _recommenders(NEGATIVES, 2048, 60),
 )
 TRANSFORMER_SAMPLED = Contestant(
     "RecTools, 256 negatives", "rectools", "rectools_sasrec", sasrec("sampled_softmax", 16), 8
