@@ -9,8 +9,7 @@ The bare sort is done in the fastest of the ways that polars documents, as one o
 import shutil
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
@@ -61,21 +60,9 @@ EVENTS_PER_PART = 2_000_000
 BYTES_PER_EVENT = 80  # at most on disk at once: the log, both results, and what lies between
 
 
-@dataclass(frozen=True)
-class Size:
-    """How many events a log has, and how many turns each side takes."""
-
-    events: int
-    turns: int
-
-    @property
-    def label(self) -> str:
-        """The number of events, as keys end with it: 1e8."""
-        return f"{self.events:.0e}".replace("e+0", "e")
-
-
-SIZES = (Size(10**6, 7), Size(10**7, 3), Size(10**8, 2))
-QUICK = (Size(10**6, 3), Size(3 * 10**6, 2))
+# Events of a log, and the turns that each side takes.
+SIZES = ((10**6, 7), (10**7, 3), (10**8, 2))
+QUICK = ((10**6, 3), (3 * 10**6, 2))
 
 
 def write_log(
@@ -100,16 +87,11 @@ def write_log(
         pl.DataFrame(part).write_parquet(folder / f"part-{number:05}.parquet")
 
 
-def turn(way: str, log: Path, target: Path) -> dict[str, float]:
-    """Take one turn in a process of its own; returns its `seconds` and `peak_gb`."""
-    return alone(timed_turn, way, log, target)
-
-
 def check(log: Path, folder: Path) -> None:
     """See that both sides sort the same: the times, and how many events the users have in their order."""
     prepared, bare = folder / "checked", folder / "checked.parquet"
     for way, target in (("prepare", prepared), (next(iter(BARE)), bare)):
-        turn(way, log, target)
+        alone(timed_turn, way, log, target)
     opened, rows = PreparedData.open(prepared), pl.read_parquet(bare)
     lengths = rows["user_id"].rle().struct.field("len").to_numpy()
     same_times = np.array_equal(opened.times, 1000 * rows["timestamp"].to_numpy())
@@ -117,69 +99,44 @@ def check(log: Path, folder: Path) -> None:
         raise SystemExit("what was prepared is not what the bare sort gives; nothing is compared")
 
 
-def measure_size(size: Size, ways: tuple[str, ...], folder: Path, is_first: bool) -> dict[str, Any]:
-    """Let `prepare` and the bare ways take turns on a log of one size; returns figures by way."""
+def measure_size(events: int, count: int, ways: Iterable[str], folder: Path) -> dict[str, Any]:
+    """Let `prepare` and the bare ways take turns on a log: the figures of it and of the fastest way.
+
+    The median of the seconds, and the highest peak.
+    """
     log, target = folder / "log", folder / "result"
-    write_log(log, size.events)
-    if is_first:
+    write_log(log, events)
+    if events == SIZES[0][0]:
         check(log, folder)
     turns: dict[str, list[dict[str, float]]] = {way: [] for way in ("prepare", *ways)}
-    for _ in range(size.turns):
+    for _ in range(count):
         for way, taken in turns.items():
-            taken.append(turn(way, log, target))
+            taken.append(alone(timed_turn, way, log, target))
             shutil.rmtree(target) if target.is_dir() else target.unlink()
     shutil.rmtree(log)
-    return {way: summary(taken) for way, taken in turns.items()}
-
-
-def summary(taken: list[dict[str, float]]) -> dict[str, Any]:
-    """The median and all times of one way's turns, and the highest of their peaks."""
-    seconds = [turn["seconds"] for turn in taken]
-    return {
-        "seconds": statistics.median(seconds),
-        "turns": seconds,
-        "peak_gb": max(turn["peak_gb"] for turn in taken),
-    }
-
-
-def fastest(row: dict[str, Any]) -> str:
-    """The bare way that took least."""
-    return min((way for way in row if way in BARE), key=lambda way: row[way]["seconds"])
+    ours, *bare = (
+        {
+            "way": way,
+            "seconds": statistics.median(turn["seconds"] for turn in taken),
+            "peak_gb": max(turn["peak_gb"] for turn in taken),
+        }
+        for way, taken in turns.items()
+    )
+    return {"events": events, "prepare": ours, "bare": min(bare, key=lambda one: one["seconds"])}
 
 
 def measure(options: Options) -> dict[str, Any]:
     """Measure all sizes; the largest only with the bare way that the one before it finds fastest."""
     sizes = QUICK if options.quick else SIZES
-    needed = BYTES_PER_EVENT * sizes[-1].events
+    needed = BYTES_PER_EVENT * sizes[-1][0]
     if shutil.disk_usage(gettempdir()).free < needed:
         raise SystemExit(f"{gettempdir()} needs {needed / 1e9:.0f} GB of room; set TMPDIR to another folder")
     rows: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="turret-preparation-") as folder:
         for size in sizes:
-            ways = tuple(BARE) if size is not sizes[-1] else (fastest(rows[-1]),)
-            rows.append(measure_size(size, ways, Path(folder), is_first=not rows))
-    figures: dict[str, Any] = {}
-    for size, row in zip(sizes, rows, strict=True):
-        ours, bare = row["prepare"], row[fastest(row)]
-        figures |= {
-            f"over_bare_{size.label}": ours["seconds"] / bare["seconds"],
-            f"peak_gb_{size.label}": ours["peak_gb"],
-            f"bare_peak_gb_{size.label}": bare["peak_gb"],
-            f"nanoseconds_per_event_{size.label}": 1e9 * ours["seconds"] / size.events,
-            f"bare_nanoseconds_per_event_{size.label}": 1e9 * bare["seconds"] / size.events,
-        }
-    return {
-        **figures,
-        "sizes": [size.label for size in sizes],
-        "configuration": {
-            "events_per_user": EVENTS_PER_USER,
-            "events_per_item": EVENTS_PER_ITEM,
-            "user_power": USER_POWER,
-            "item_power": ITEM_POWER,
-            "events_per_part": EVENTS_PER_PART,
-        },
-        "rows": [{"events": size.events, **row} for size, row in zip(sizes, rows, strict=True)],
-    }
+            ways = [rows[-1]["bare"]["way"]] if size is sizes[-1] else list(BARE)
+            rows.append(measure_size(*size, ways, Path(folder)))
+    return {"rows": rows}
 
 
 if __name__ == "__main__":
