@@ -35,7 +35,6 @@ from turret.training.losses.hierarchical import (
     HuffmanObjective,
     Paths,
     frequency_clusters,
-    hierarchical_log_probability,
     hierarchical_softmax,
     huffman_paths,
     tree_softmax,
@@ -67,12 +66,6 @@ def test_losses_over_all_scores_agree_with_their_formulas_written_out(epsilon: f
         else:
             expected = estimators.spherical_softmax(row.tolist(), positive, epsilon)
         assert found[line].item() == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("loss", [losses.full_softmax(), losses.spherical_softmax(epsilon=0.5)], ids=str)
-def test_a_masked_item_has_no_part_in_a_loss_over_all_scores(loss: CatalogLossSettings) -> None:
-    masked, rest = SCORES.index_fill(1, torch.tensor([1]), -INFINITY), SCORES[:, [0, 2, 3, 4]]
-    torch.testing.assert_close(loss.build()(masked, POSITIVES), loss.build()(rest, torch.tensor([3, 0])))
 
 
 @pytest.mark.parametrize("size", [1e4, -1e4])
@@ -129,37 +122,6 @@ def test_two_stages_agree_with_the_formula_written_out() -> None:
             for example in range(2):
                 expected = -math.log(of_two_stages(example, cluster, position))
                 assert float(found[example]) == pytest.approx(expected, rel=1e-12)
-
-
-def test_two_stages_sum_to_one_over_the_catalog() -> None:
-    """log p of all items is that of the formula, and nothing stands beyond the end of a cluster."""
-    log_p = hierarchical_log_probability(CLUSTER_SCORES, MEMBER_SCORES)
-    torch.testing.assert_close(log_p.exp().sum(dim=(1, 2)), torch.ones(2, dtype=torch.float64))
-    assert torch.equal(log_p.isinf(), MEMBER_SCORES.isinf())
-    assert float(log_p[1, 2, 0].exp()) == pytest.approx(of_two_stages(1, 2, 0), rel=1e-12)
-
-
-def test_one_cluster_is_the_full_softmax_and_so_are_clusters_of_one() -> None:
-    """A stage in which there is nothing to choose adds nothing; with a second cluster it would."""
-    scores, positives = MEMBER_SCORES[:, 0], torch.tensor([2, 0])
-    one = torch.zeros(2, 1, dtype=torch.float64)
-    expected = full_softmax(scores, positives)
-    torch.testing.assert_close(hierarchical_softmax(one, torch.zeros(2).long(), scores, positives), expected)
-    torch.testing.assert_close(hierarchical_softmax(scores, positives, one, torch.zeros(2).long()), expected)
-    two = torch.zeros(2, 2, dtype=torch.float64)
-    assert (hierarchical_softmax(two, torch.zeros(2).long(), scores, positives) - expected).min() > 0.5
-
-
-def test_the_gradient_of_two_stages_is_that_of_finite_differences() -> None:
-    """In both stages, in float64; what stands beyond the end of a cluster gets exactly none."""
-    full = MEMBER_SCORES.clone().requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda c, m: two_stage(c, m, [2, 0], [1, 2]), (CLUSTER_SCORES.clone().requires_grad_(), full)
-    )
-    (gradient,) = torch.autograd.grad(two_stage(CLUSTER_SCORES, full, [1, 1], [0, 1]).sum(), full)
-    assert not gradient[:, 1, 2].any()
-    assert gradient[:, 1, :2].abs().min() > 0
-    assert not gradient[:, [0, 2]].any()
 
 
 @pytest.mark.parametrize(("items", "clusters"), [(1, 1), (2, 1), (100, 10), (3700, 61)])
@@ -320,14 +282,6 @@ def test_a_tree_agrees_with_the_formula_written_out() -> None:
     assert sum(expected) == pytest.approx(1.0)
 
 
-def test_the_gradient_of_a_tree_is_that_of_finite_differences_and_none_beyond_the_root() -> None:
-    scores = torch.randn(3, 4, generator=torch.manual_seed(0), dtype=torch.float64).requires_grad_()
-    signs = torch.tensor([[1.0, -1.0, 0.0, 0.0], [1.0, 1.0, -1.0, -1.0], [-1.0, 0.0, 0.0, 0.0]])
-    assert torch.autograd.gradcheck(lambda given: tree_softmax(given, signs.double()), scores)
-    (gradient,) = torch.autograd.grad(tree_softmax(scores, signs).sum(), scores)
-    assert torch.equal(gradient != 0.0, signs != 0.0)
-
-
 def down_a_tree(shop: PreparedData, model: TwoTowers) -> HuffmanObjective:
     loss = HierarchicalSoftmaxConfig(tree="huffman")
     config = ExperimentConfig.model_validate({"objective": {"loss": loss.model_dump()}})
@@ -388,17 +342,6 @@ def test_buckets_agree_with_plain_loops() -> None:
     assert bucketed(BUCKETED).tolist() == pytest.approx(values, rel=1e-12)
     assert values[4] == 0.0
     assert bucketed(BUCKETED, hits=True).tolist() != pytest.approx(values, rel=0.05)
-
-
-def test_an_example_counts_with_its_hardest_bucket() -> None:
-    """Neither with its easiest nor with the mean: the gradient reaches the items of one bucket alone."""
-    scores = BUCKETED.clone().requires_grad_()
-    each = [float(bucketed(BUCKETED, MEMBERS[b : b + 1], BUCKETS[b : b + 1])[3]) for b in range(3)]
-    assert float(bucketed(BUCKETED)[3]) == max(each) > min(each) + 0.1
-    (gradient,) = torch.autograd.grad(bucketed(scores)[3], scores)
-    hardest = set(BUCKETS[each.index(max(each))].tolist())
-    assert set(gradient[3].nonzero().flatten().tolist()) == hardest | {8}
-    assert not gradient[[0, 1, 2, 4, 5]].any()
 
 
 EVERYTHING = {"buckets": 1, "bucket_examples": 1000, "bucket_items": 1000}

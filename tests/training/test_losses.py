@@ -27,8 +27,6 @@ from turret.training.losses.binary import (
 )
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.pairwise import (
-    cosine_embedding,
-    cosine_hinge,
     ranking,
 )
 from turret.training.losses.sampled import (
@@ -37,9 +35,8 @@ from turret.training.losses.sampled import (
     sampled_softmax,
     sampled_softmax_corrected,
     standard_importance,
-    subset_softmax,
 )
-from turret.training.losses.terms import log_sum_exp, masked
+from turret.training.losses.terms import log_sum_exp
 from turret.training.objectives.contract import Loss, LossSettings
 from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.samplers.core.draw import Draw, drawn_with_replacement, without_accidental_hits
@@ -356,54 +353,6 @@ def test_what_a_binary_loss_learns(loss: Loss, optimum: Tensor, other: Tensor, s
     assert of_all_draws(loss, other, size, hits).abs().max() > 0.01
 
 
-def test_nce_needs_the_counts_of_its_draw_and_a_normaliser_for_scores_that_have_none() -> None:
-    """Scores log p + 3 have their optimum at a log normaliser of 3, where its gradient vanishes."""
-    uniform = torch.full((5,), 0.2, dtype=torch.float64)
-    assert of_all_draws(nce, P.log(), 2, hits=True, q=uniform).abs().max() > 0.02
-    for normaliser, at_rest in ((3.0, True), (2.0, False)):
-        gradient = of_all_draws(nce, P.log() + 3.0 - normaliser, 2, hits=True)
-        assert bool(gradient.sum().abs() < 1e-12) is at_rest
-
-
-def test_losses_that_coincide() -> None:
-    """Each pair in one case, and not in another."""
-    batch = scored()
-    constant = math.log(7 / 6)
-    even = batch.with_draw(
-        log_count=torch.full_like(batch.draw.log_count, constant),
-        positive_log_count=torch.full_like(batch.draw.positive_log_count, constant),
-    )
-    first = replace(
-        batch,
-        drawn=batch.drawn[:, :1],
-        draw=replace(
-            batch.draw,
-            ids=batch.draw.ids[:1],
-            log_count=batch.draw.log_count[:1],
-            valid=batch.draw.valid[:, :1],
-        ),
-    )
-
-    def mean(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
-        return binary_cross_entropy(positive, drawn, draw) / (draw.valid.sum(dim=1) + 1)
-
-    def uncorrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
-        return gbce(positive, drawn, draw, t=0.0, item_count=40)
-
-    def corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
-        return gbce(positive, drawn, draw, t=1.0, item_count=40)
-
-    def same(given: Scored, one: Loss, other: Loss) -> bool:
-        return torch.allclose(given.of(one), given.of(other), rtol=1e-12, atol=1e-12)
-
-    assert same(even, subset_softmax, sampled_softmax_corrected)
-    assert not same(batch, subset_softmax, sampled_softmax_corrected)
-    assert same(first, binary_cross_entropy, negative_sampling)
-    assert not same(batch, binary_cross_entropy, negative_sampling)
-    assert same(batch, uncorrected, mean)
-    assert not same(batch, corrected, mean)
-
-
 def test_a_small_loss_is_not_rounded_to_zero() -> None:
     """At score 20 a positive costs exp(-20) in float32, where softplus(s) - s has nothing left."""
     loss = positive_against_others(torch.tensor([20.0]), torch.tensor([[-math.inf]]))
@@ -430,29 +379,6 @@ def test_gbce_with_full_correction_learns_the_probabilities_and_with_none_is_ove
     assert expected_gbce_gradient(P.logit(), t=0.0).abs().max() > 0.01
     overconfident = P / (P + 0.5 * (1 - P))
     assert expected_gbce_gradient(overconfident.logit(), t=0.0).abs().max() < 1e-12
-
-
-def test_refined_logq_differentiates_the_log_odds_under_a_weight_that_stands_still() -> None:
-    """By finite differences; with a weight that moves they disagree."""
-    batch = scored(shared=False)
-    positive, drawn = batch.positive.clone().requires_grad_(), batch.drawn.clone().requires_grad_()
-    by_positive, by_drawn = torch.autograd.grad(
-        refined_logq(positive, drawn, batch.draw).sum(), [positive, drawn]
-    )
-    step = 1e-6
-    for line, example in enumerate(batch.examples()):
-        weight = 1.0 - estimators.positive_share(example)
-        log_odds = estimators.standard_importance(example)
-        ahead = replace(example, positive=example.positive + step)
-        rise = (estimators.standard_importance(ahead) - log_odds) / step
-        assert by_positive[line].item() == pytest.approx(weight * rise, rel=1e-5)
-        moving = (estimators.refined_logq(ahead) - estimators.refined_logq(example)) / step
-        assert by_positive[line].item() != pytest.approx(moving, rel=1e-3)
-        for position, score in enumerate(example.scores):
-            scores = [*example.scores]
-            scores[position] = score + step
-            rise = (estimators.standard_importance(replace(example, scores=scores)) - log_odds) / step
-            assert by_drawn[line, position].item() == pytest.approx(weight * rise, rel=1e-4, abs=1e-8)
 
 
 def test_refined_logq_has_the_gradient_of_the_sampled_softmax_and_not_of_the_plain_correction() -> None:
@@ -501,20 +427,6 @@ def test_a_candidate_with_nearly_all_of_the_mass_costs_its_distance_twice_in_bla
     assert gradient.tolist() == pytest.approx([-slope, slope], rel=1e-3)
 
 
-def test_extreme_examples_of_blackout_are_exact_beside_plain_ones() -> None:
-    """Its first term is the corrected sampled softmax; the discrimination beyond it is never negative."""
-    batch = scored(shared=False)
-    drawn = batch.drawn.clone()
-    drawn[1, 1] += 15.0
-    drawn[3, 2] += 9.0
-    batch = replace(batch, drawn=drawn)
-    expected = torch.tensor([estimators.blackout(one) for one in batch.examples()], dtype=torch.float64)
-    torch.testing.assert_close(batch.of(blackout), expected, rtol=1e-6, atol=1e-9)
-    assert (batch.of(blackout) > batch.of(sampled_softmax_corrected)).all()
-    low = replace(batch, drawn=scored(shared=False).drawn - 30.0)
-    assert (low.of(blackout) - low.of(sampled_softmax_corrected)).abs().max() < 1e-9
-
-
 @pytest.mark.parametrize(("delta", "same"), [(math.log(4), True), (0.0, False)])
 def test_a_pair_log_n_less_one_apart_is_complementary_sum_sampling(delta: float, same: bool) -> None:
     """Value and gradient of one uniform candidate of the four others; BPR is another loss."""
@@ -529,33 +441,6 @@ def test_a_pair_log_n_less_one_apart_is_complementary_sum_sampling(delta: float,
         assert math.isclose(*values, rel_tol=1e-12) is same
         slope, other = (gradient_of(loss, draw) for loss in (pair, sampled_softmax))
         assert torch.allclose(slope, other, rtol=1e-12) is same
-
-
-def test_the_bounds_of_losses_of_cosines_are_reached_and_only_the_hinge_looks_at_the_pair() -> None:
-    """Zero at best, and at worst margin + 2 and 3 - margin; a candidate above the margin costs by itself."""
-    for cosine, worst in ((1.0, 0.0), (-1.0, 2.5)):
-        positive, drawn = torch.tensor([cosine]), torch.tensor([[-cosine, -cosine]])
-        assert cosine_hinge(positive, drawn, certain(2), margin=0.5).item() == worst
-        assert cosine_embedding(positive, drawn, certain(2), margin=0.5).item() == worst
-    positive, drawn = torch.tensor([1.0]), torch.tensor([[0.4, 0.2]])
-    assert cosine_hinge(positive, drawn, certain(2), margin=0.5).item() == 0.0
-    assert cosine_embedding(positive, drawn, certain(2), margin=0.3).item() == pytest.approx(0.05)
-
-
-def draw_with(valid: list[list[bool]]) -> Draw:
-    mask = torch.tensor(valid)
-    zeros = torch.zeros(mask.shape[1])
-    return Draw(torch.arange(mask.shape[1]), zeros, torch.zeros(len(mask)), mask)
-
-
-def test_masked_candidates_are_minus_infinity_without_a_gradient() -> None:
-    """Also those whose score, or whose gradient further on, is not a number."""
-    drawn = torch.tensor([[1.0, math.nan, 3.0], [4.0, 5.0, math.inf]], requires_grad=True)
-    scores = masked(drawn, draw_with([[True, False, True], [True, True, False]]))
-    assert scores.tolist() == [[1.0, -math.inf, 3.0], [4.0, 5.0, -math.inf]]
-    upstream = torch.tensor([[2.0, math.nan, 2.0], [2.0, 2.0, math.inf]])
-    (gradient,) = torch.autograd.grad(scores, drawn, upstream)
-    assert gradient.tolist() == [[2.0, 0.0, 2.0], [2.0, 2.0, 0.0]]
 
 
 def test_log_sum_exp_is_that_of_what_is_left() -> None:

@@ -97,16 +97,6 @@ def test_every_draw_by_the_softmax_without_the_positive_has_the_true_normaliser(
     assert (errors < 1e-5).all() if same else (errors > 1e-3).all()
 
 
-@pytest.mark.parametrize(
-    "kind", ["softmax", "quartic", "mined", "quadratic", "positive_features", "fourier_features"]
-)
-def test_nothing_is_drawn_before_the_first_vectors(kind: str) -> None:
-    """The sentence says what to call."""
-    sampler = sampler_of(getattr(samplers, kind)(negatives=4), items=ITEMS)
-    with pytest.raises(TrainingError, match="refresh"):
-        draw_of(sampler)
-
-
 def test_a_closed_form_before_any_draw_of_two_passes_is_refused() -> None:
     """There is no pool yet."""
     with pytest.raises(TrainingError, match="draw before"):

@@ -122,32 +122,6 @@ def test_hits_are_the_copies_of_other_examples(unique: bool) -> None:
     assert counted == ([sorted(set(items)) for items in others] if unique else others)
 
 
-@pytest.mark.parametrize("unique", [False, True])
-def test_counts_of_a_batch_are_those_of_its_size(unique: bool) -> None:
-    """B p, or the chance to be among B positives at all, from which B p is far for all but the rarest."""
-    shares = torch.tensor(SHARES)
-    positives = torch.tensor([0, 0, 1, 4])
-    draw = InBatchSampler(KnownFrequency(COUNTS, CPU), 5, unique).draw(
-        torch.zeros(4, 5), positives, example_of(positives)
-    )
-    expected = 1.0 - (1.0 - shares) ** 4 if unique else 4 * shares
-    assert draw.ids.tolist() == ([0, 1, 4] if unique else [0, 0, 1, 4])
-    torch.testing.assert_close(draw.log_count.exp(), expected[draw.ids])
-    torch.testing.assert_close(draw.positive_log_count.exp(), expected[positives])
-
-
-def test_streaming_counts_come_near_the_known_ones() -> None:
-    """After many batches the estimated counts are within a few per cent of B p for frequent items."""
-    frequency, random = StreamingFrequency(1024, 2, 0.005, stream(0, "hash", 0)), stream(0, "batches", 0)
-    sampler = InBatchSampler(frequency, 5)
-    for _ in range(300):
-        positives = torch.from_numpy(random.choice(5, 256, p=SHARES))
-        draw = sampler.draw(torch.zeros(256, 5), positives, example_of(positives))
-    for item in range(3):
-        estimated = float(draw.log_count[draw.ids == item][0].exp())
-        assert abs(estimated / (256 * SHARES[item]) - 1) < 0.25
-
-
 def vectors_at(step: int, positives: Tensor) -> Tensor:
     """Vectors that tell which item they are of and which step they are from."""
     return torch.stack([positives, torch.full_like(positives, step)], dim=1).float()
@@ -173,19 +147,6 @@ def test_the_queue_holds_the_batches_before_this_one() -> None:
     assert stored[2:] == [[[0, 0], [1, 0], [2, 0], [3, 1]], [[3, 1], [4, 2], [4, 2]]]
 
 
-def test_counts_are_those_of_the_queue_not_of_the_batch() -> None:
-    """S p with S the number in the queue when it was drawn from, also when asked for after the draw."""
-    sampler = known(2)
-    for step, rows in enumerate([[0, 1, 2], [3]]):
-        draw_at(sampler, step, rows)
-    draw = draw_at(sampler, 2, [1, 2])
-    expected = 4 * torch.tensor([8, 4, 2, 1, 1]) / 16
-    torch.testing.assert_close(draw.log_count.exp(), expected[draw.ids])
-    torch.testing.assert_close(draw.positive_log_count.exp(), expected[[1, 2]])
-    asked = sampler.log_expected(torch.zeros(2, 2), torch.tensor([1, 2]), torch.arange(5))
-    torch.testing.assert_close(asked.exp(), expected)
-
-
 @pytest.mark.parametrize("joined_first", [False, True])
 def test_the_queue_estimates_exp_sums_without_bias_for_every_example(joined_first: bool) -> None:
     """Over all queues of two examples each item but the positive weighs one.
@@ -208,12 +169,6 @@ def test_the_queue_estimates_exp_sums_without_bias_for_every_example(joined_firs
 
 def streaming(rate: float = 0.01, buckets: int = 4096, hashes: int = 2) -> StreamingFrequency:
     return StreamingFrequency(buckets, hashes, rate, stream(0, "hash", 0))
-
-
-class NeverRestarting(StreamingFrequency):
-    """The mean of all gaps, whatever the newest say."""
-
-    _EVIDENCE = math.inf
 
 
 def poisson(hits: float, examples: float, rate: float) -> float:
@@ -292,21 +247,6 @@ def test_a_mean_restarts_where_the_loop_over_hits_does() -> None:
             assert_equal(frequency, naive_gaps(batches[:number], 0.05))
     assert naive_gaps(batches[:40], 0.05) == naive_gaps(batches[:40], 0.05, restart=False)
     assert naive_gaps(batches, 0.05) != naive_gaps(batches, 0.05, restart=False)
-
-
-def test_an_item_that_nobody_uses_any_more_is_forgotten() -> None:
-    """A silence that its old share makes impossible is its new mean gap; a mean that goes on is far off."""
-    random = np.random.default_rng(0)
-    batches = [np.where(random.random(100) < 0.1, 7, 1) for _ in range(100)]
-    batches += [np.ones(100, dtype=np.int64) for _ in range(1000)]
-    frequencies = (streaming(rate=0.01), NeverRestarting(4096, 2, 0.01, stream(0, "hash", 0)))
-    for frequency in frequencies:
-        for batch in batches:
-            frequency.observe(torch.from_numpy(batch))
-    restarted, going_on = (frequency.log_share(torch.tensor([7])).exp().item() for frequency in frequencies)
-    assert restarted == pytest.approx(1 / 100_000, rel=1e-3)
-    # Ten examples a gap, and one of 100,000 that weighs a hundredth.
-    assert going_on == pytest.approx(1 / 1010, rel=0.1)
 
 
 def test_a_state_of_another_size_is_refused() -> None:

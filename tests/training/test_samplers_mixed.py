@@ -9,11 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import COUNTS as ITEM_COUNTS
 from tests.contracts.samplers import (
     CPU,
-    ITEMS,
-    draw_of,
 )
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import MinedSampler
@@ -24,20 +21,6 @@ from turret.training.samplers.fixed.popularity import PopularitySampler
 from turret.training.samplers.from_batch.frequency import KnownFrequency
 from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler
 from turret.training.samplers.union import MixedSampler
-
-
-def drawn_uniformly(size: int) -> CountingSampler:
-    return PopularitySampler(np.ones(ITEMS), size, CPU)
-
-
-def test_the_counts_are_b_p_plus_k_over_n() -> None:
-    """Of every candidate and every positive, whichever part it came from."""
-    in_batch_part = InBatchSampler(KnownFrequency(ITEM_COUNTS, CPU), ITEMS)
-    draw, positives = draw_of(MixedSampler([in_batch_part, drawn_uniformly(50)]))
-    added = 64 * torch.from_numpy(ITEM_COUNTS / ITEM_COUNTS.sum()).float() + 50 / 12
-    torch.testing.assert_close(draw.log_count.exp(), added[draw.ids])
-    torch.testing.assert_close(draw.positive_log_count.exp(), added[positives])
-
 
 # A catalog of five: nobody's target is item 4, and item 3 is never drawn by the proposal.
 COUNTS = np.array([8, 4, 3, 1, 0])
@@ -183,14 +166,6 @@ def test_parts_do_not_share_a_random_stream() -> None:
     ]
     assert torch.equal(ids[0][40:], ids[1][41:])
     assert not torch.equal(ids[0][:40], ids[0][40:])
-
-
-def test_parts_renew_their_vectors() -> None:
-    mined = MinedSampler(Snapshot(5, 1, CPU), 2)
-    sampler = MixedSampler([mined, PopularitySampler(np.ones(5), 3, CPU)])
-    sampler.refresh(torch.zeros(5, 2))
-    sampler.update(torch.ones(5, 2).__getitem__)
-    assert torch.equal(mined.snapshot.vectors, torch.ones(5, 2))
 
 
 def test_each_place_in_the_batch_stays_masked_where_hits_count() -> None:

@@ -16,7 +16,6 @@ from tests.contracts.samplers import (
     VECTORS,
     Z_OF_ONE_IN_A_MILLION,
     Fixed,
-    chi_square_limit,
     context_of,
     draw_of,
     query_of,
@@ -34,7 +33,7 @@ from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.settings import SamplerSettings
 from turret.training.samplers.core.snapshot import Snapshot
-from turret.training.samplers.fixed.alias import AliasTable, log_uniform_weights, unigram_weights
+from turret.training.samplers.fixed.alias import log_uniform_weights, unigram_weights
 from turret.training.samplers.fixed.complement import (
     ComplementSampler,
     SharedComplementSampler,
@@ -100,16 +99,6 @@ def test_what_can_not_be_drawn_from_is_refused(build: Callable[[], object], sent
         build()
 
 
-@pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0], [5.0, 0.1, 3.0, 1e-9], list(range(1, 50))])
-def test_cells_add_up_to_the_weights(weights: list[float]) -> None:
-    """What the cells give to each item is that item's share, to rounding."""
-    given = np.array(weights)
-    table = AliasTable(given)
-    mass = table.keep.copy()
-    np.add.at(mass, table.other, 1.0 - table.keep)
-    np.testing.assert_allclose(mass / len(given), given / given.sum(), atol=1e-12)
-
-
 def unique_draws(sampler: UniqueSampler, steps: int) -> tuple[Floats, Floats]:
     """How often each item was drawn [N], and when the last and the next came in each draw [steps, 2]."""
     drawn, times = np.zeros(ITEMS), np.empty((steps, 2))
@@ -153,32 +142,6 @@ def test_counts_of_unique_draws_are_chances_by_the_time_of_the_draw() -> None:
         taus = [after if item in draw.ids.tolist() else before for item in ids.tolist()]
         expected = [1 - math.exp(-q[item] * tau) for item, tau in zip(ids.tolist(), taus, strict=True)]
         assert counts.exp().tolist() == pytest.approx(expected, rel=1e-4)
-
-
-def test_bernoulli_draws_take_each_item_on_its_own() -> None:
-    """As often as a binomial number of its chance says, and in draws whose sizes vary as much."""
-    sampler, steps = BernoulliSampler(unigram_weights(COUNTS, 0.75), 5, CPU), 1000
-    chances = inclusion_chances(unigram_weights(COUNTS, 0.75), 5)
-    drawn, sizes = np.zeros(ITEMS), np.empty(steps)
-    for step in range(steps):
-        draw, positives = draw_of(sampler, step, size=1)
-        ids = draw.ids.numpy()
-        assert len(set(ids.tolist())) == len(ids)
-        assert draw.log_count.exp().tolist() == pytest.approx(chances[ids].tolist(), rel=1e-4)
-        assert draw.positive_log_count.exp().tolist() == pytest.approx(
-            chances[positives.numpy()].tolist(), rel=1e-4
-        )
-        drawn[ids] += 1
-        sizes[step] = len(ids)
-    certain = chances > 1 - 1e-6
-    assert certain.sum() == 3
-    assert (drawn[certain] == steps).all()
-    variances = (chances * (1.0 - chances))[~certain]
-    offs = (drawn - steps * chances)[~certain]
-    assert (offs**2 / (steps * variances)).sum() < chi_square_limit(len(offs))
-    spread = ((sizes - chances.sum()) ** 2).sum() / variances.sum()
-    # Sizes that hardly differ would mean that items don't come on their own.
-    assert 2 * steps - chi_square_limit(steps) < spread < chi_square_limit(steps)
 
 
 @pytest.mark.parametrize("expected", [1, 2, 5, 11, 12, 500])

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.kernel_sums import statistic, unequal
 from tests.contracts.samplers import (
     CPU,
     VECTORS,
@@ -56,21 +55,6 @@ def test_the_kernel_is_that_of_the_tempered_score(per: Literal["example", "batch
     assert np.abs(q - shares(ALPHA, query[0].numpy(), vectors.numpy())).max() > 0.01
 
 
-def test_a_batch_draws_for_each_example_by_its_sum_of_kernels() -> None:
-    """Chi-square of draws for two queries of very different sums; of two even halves it fails."""
-    vectors = unequal(12, 4, 3)
-    query = torch.from_numpy(unequal(2, 4, 4))
-    query[0] *= 6.0 / float(query[0].norm())
-    query[1] *= 0.5 / float(query[1].norm())
-    sampler = made(torch.from_numpy(vectors), BatchQuadraticSampler)
-    draws = [sampler.draw(query, torch.tensor([0, 1]), no_vectors(step)).ids for step in range(400)]
-    kernels = ALPHA * (query.numpy().astype(float) @ vectors.T) ** 2 + 1.0
-    value, limit = statistic(torch.cat(draws), kernels.sum(axis=0) / kernels.sum())
-    assert value < limit
-    value, limit = statistic(torch.cat(draws), (kernels / kernels.sum(axis=1, keepdims=True)).mean(axis=0))
-    assert value > 10 * limit
-
-
 def test_user_vectors_of_another_width_are_refused() -> None:
     """Both widths are named."""
     with pytest.raises(TrainingError, match=r"3 wide .* 4"):
@@ -85,17 +69,6 @@ def test_user_vectors_that_are_not_finite_are_refused(kind: type[QuadraticSample
     query[1, 2] = bad
     with pytest.raises(TrainingError, match=r"example 1 .*learning_rate"):
         made(normal(5), kind).draw(query, torch.tensor([0, 1, 2]), no_vectors())
-
-
-def test_a_failed_step_leaves_the_sampler_as_it_was() -> None:
-    """Vectors that aren't finite change neither the snapshot nor how far it was followed."""
-    sampler, broken = made(normal(9)), normal(9)
-    before = sampler.probability(normal(2, seed=2))
-    broken[1] = math.nan
-    with pytest.raises(TrainingError, match="row 1 "):
-        sampler.update(broken.__getitem__)
-    assert torch.equal(sampler.probability(normal(2, seed=2)), before)
-    assert sampler.snapshot.position == 0
 
 
 def no_vectors(step: int = 0) -> DrawContext:
@@ -158,16 +131,6 @@ def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
         snapshot.update(broken.__getitem__)
     assert torch.equal(snapshot.vectors, rows_of())
     assert snapshot.update(rows_of().__getitem__) == slice(3, 6)
-
-
-def test_a_restored_snapshot_goes_on_where_the_original_was() -> None:
-    """The vectors and the position come back, and are no longer shared with the original."""
-    original, other = refreshed(), Snapshot(10, 4, CPU)
-    original.update(rows_of(1.0).__getitem__)
-    other.restore(original.state())
-    assert other.update(rows_of(2.0).__getitem__) == slice(3, 6)
-    assert torch.equal(original.vectors[3:], rows_of()[3:])
-    assert torch.equal(other.vectors[:3], rows_of(1.0)[:3])
 
 
 def test_places_are_items_by_their_shares() -> None:
