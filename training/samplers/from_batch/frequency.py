@@ -1,7 +1,7 @@
 """Frequencies of items: known, smoothed, or estimated from the stream (Yi et al. 2019, algorithm 2)."""
 
-from abc import ABC
-from typing import Annotated, Literal, Protocol
+from abc import ABC, abstractmethod
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -15,30 +15,29 @@ from turret.training.samplers.core.contract import State
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 
 
-class Frequency(Protocol):
+class Frequency(ABC):
     """log p_i, the log share of examples whose positive is item i: known, smoothed, or estimated."""
 
+    @abstractmethod
     def observe(self, positives: Tensor) -> None:
         """Count the positives [B] of a step, before their frequencies are read.
 
         Raises TrainingError for a positive of frequency zero, which nothing can correct.
         """
-        ...
 
+    @abstractmethod
     def log_share(self, rows: Tensor) -> Tensor:
         """Log p of the item `rows` [...]; minus infinity for one that was never a positive."""
-        ...
 
     def state(self) -> State:
         """The tensors for a checkpoint."""
-        ...
+        return {}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: State) -> None:  # noqa: B027 - known frequencies have no state
         """Restore a `state`."""
-        ...
 
 
-class KnownFrequency:
+class KnownFrequency(Frequency):
     """p_i = count_i / total; `smoothed` adds one to every count.
 
     No item is out of reach then, and p still sums to one, which a floor under p would not keep.
@@ -68,13 +67,6 @@ class KnownFrequency:
     def log_share(self, rows: Tensor) -> Tensor:
         """Log p of `rows` [...]; minus infinity where the count is zero and nothing was added."""
         return self.log_shares[rows]
-
-    def state(self) -> State:
-        """Nothing to keep."""
-        return {}
-
-    def restore(self, state: State) -> None:
-        """Nothing to restore."""
 
 
 # Of a stream: a collision has to happen in both to make an item too frequent.
@@ -107,7 +99,7 @@ Gaps = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-class StreamingFrequency:
+class StreamingFrequency(Frequency):
     """The streaming estimate of Yi et al. 2019, algorithm 2: p_i is one over the mean gap between hits of i.
 
     Time is counted in examples, not in batches: the gap's inverse is then p_i itself, also for an item

@@ -177,12 +177,8 @@ class QuadraticSampler(SnapshotSampler):
             temperature: the divisor of <h, w> in a score.
 
         Raises:
-            TrainingError: alpha isn't positive and finite, or `exclude_positive` with one item.
+            TrainingError: `exclude_positive` with one item.
         """
-        if not 0.0 < alpha < math.inf:
-            raise TrainingError(
-                f"objective.sampler.alpha: {alpha} would make no kernel; use a positive number such as 100."
-            )
         if exclude_positive:
             check_others(item_count)
         # In units of <h, w>^2.
