@@ -7,9 +7,12 @@ import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from turret.data.prepared import PreparedData
@@ -18,14 +21,31 @@ from turret.data.reading.schema import PrepareConfig
 from turret.training.checkpoint import load_progress
 from turret.training.cli import app
 from turret.training.comparison.compare import compare
-from turret.training.config.experiment import load_experiment
-from turret.training.config.named_settings import experiment_toml
+from turret.training.config.experiment import experiment_toml, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import relevant_items, user_groups
-from turret.training.page.compare_page import compare_page, report_compare
-from turret.training.page.drawings import Curves, compared_drawings, curves_of, run_drawings, share_drawing
-from turret.training.page.render import render, write_page
-from turret.training.page.run_page import report_run, run_page
+from turret.training.page.figures import curve, share_figure, training_figures
+from turret.training.page.pages import (
+    compare_page,
+    evaluated_report,
+    render,
+    run_page,
+    write_page,
+)
+from turret.training.page.recommended import (
+    ITEMS,
+    NEAREST,
+    NEWEST,
+    Rankings,
+    examples,
+    gini,
+    item_namer,
+    nearest_items,
+    rankings_of,
+    spread,
+    title_of,
+)
+from turret.training.records.history import load_history
 from turret.training.run import CHECKPOINT, MODEL, REPORT_PAGE, Run, remove_run
 from turret.training.trainer import train
 
@@ -207,13 +227,18 @@ def test_runs_that_cannot_be_compared_are_refused_in_a_sentence(evaluated: Run, 
 Capture = pytest.CaptureFixture[str]
 
 
+def report_run(folder: Path, output: Path | None = None) -> None:
+    run = Run.read(folder)
+    write_page(output or folder / REPORT_PAGE, lambda: run_page(run, run.open_data(), "test"))
+
+
 @pytest.fixture
 def folder(evaluated: Run, tmp_path: Path) -> Path:
     return shutil.copytree(evaluated.folder, tmp_path / "run")
 
 
 def test_the_page_is_written_into_the_run_and_its_path_is_printed(folder: Path, capsys: Capture) -> None:
-    report_run(folder, None, "test", None, [], None)
+    report_run(folder)
     assert capsys.readouterr().out == f"{folder / REPORT_PAGE}\n"
     assert (folder / REPORT_PAGE).read_text("utf-8").startswith("<!doctype html>")
     remove_run(folder)
@@ -251,7 +276,7 @@ def test_a_missing_or_damaged_run_is_said_in_a_sentence(
     if content is not None:
         (folder / name).write_text(content)
     with pytest.raises(TrainingError, match=words) as refused:
-        report_run(folder, None, "test", None, [], None)
+        report_run(folder)
     assert str(folder) in str(refused.value)
     assert not (folder / REPORT_PAGE).exists()
 
@@ -261,7 +286,7 @@ def test_the_page_of_an_interrupted_run_says_so(folder: Path, monkeypatch: pytes
     progress.finished = False
     monkeypatch.setattr(Run, "progress", lambda run: progress)
     (folder / "metrics.json").unlink()
-    report_run(folder, None, "test", None, [], None)
+    report_run(folder)
     written = (folder / REPORT_PAGE).read_text("utf-8")
     assert "interrupted" in written
     assert "turret train --resume" in written
@@ -272,12 +297,12 @@ def test_an_output_that_is_no_page_is_refused_before_anything_is_measured(
 ) -> None:
     monkeypatch.delattr(Run, "open_data")
     with pytest.raises(TrainingError, match=r"--output .*report\.pdf: .* must end in \.html\."):
-        report_run(folder, None, "test", None, [], folder / "report.pdf")
+        report_run(folder, folder / "report.pdf")
     with pytest.raises(TrainingError, match=r"--output .*: this is a folder; name a file, such as .*html\."):
-        report_compare([folder, folder], None, "test", None, folder)
+        report_run(folder, folder)
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainingError, match=r"--output .* it can't be written"):
-        write_page(tmp_path / "file" / "report.html", "")
+        write_page(tmp_path / "file" / "report.html", str)
 
 
 def test_a_page_allows_its_own_stylesheet_and_drawings_and_nothing_else(run_parts: Page) -> None:
@@ -292,34 +317,143 @@ def test_a_page_allows_its_own_stylesheet_and_drawings_and_nothing_else(run_part
     assert linked == re.findall(r'<section id="(.*?)">', run_parts.source)
 
 
-def test_a_character_that_html_does_not_allow_is_marked() -> None:
-    page = render("base.html.j2", title="a\x00b\x1bc", lead="half a pair \ud800, two\nlines", sections={})
-    assert "a\ufffdb\ufffdc" in page
-    assert "half a pair ?, two\nlines" in page
+def test_a_character_that_html_does_not_allow_is_marked(shop: PreparedData) -> None:
+    page = render("base.html.j2", title="a\x00b\x1bc, half a pair \ud800, two\nlines", data=shop, sections={})
+    assert "a\ufffdb\ufffdc, half a pair ?, two\nlines" in page
 
 
-def drawn_texts(drawing: str | None) -> str:
-    assert drawing is not None
-    return " ".join(ElementTree.fromstring(base64.b64decode(drawing.partition(",")[2])).itertext())
+def drawn_texts(figure: str | None) -> str:
+    assert figure is not None
+    return " ".join(ElementTree.fromstring(base64.b64decode(figure.partition(",")[2])).itertext())
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 50])
-def test_a_curve_of_any_length_is_drawn(count: int) -> None:
-    """A label is text."""
-    points = [(step, step / 7) for step in range(count)]
-    curves = Curves({"loss/epoch": points, "validation/ndcg@10": points}, "ndcg@10", None, 0)
-    (_, loss), (title, validated) = compared_drawings([("<b>", [curves]), ("2: b", [curves, curves])])
-    assert title == "Validation ndcg@10"
-    assert (loss is None) is (validated is None) is (count == 0)
-    if count:
-        assert "<b>" in drawn_texts(loss)
-        assert "step" in drawn_texts(validated)
-
-
-def test_the_model_that_was_kept_and_the_shares_are_named(evaluated: Run) -> None:
-    drawings, progress = dict(run_drawings(curves_of(evaluated))), evaluated.progress()
+def test_the_curves_are_those_of_the_history(evaluated: Run) -> None:
+    progress, history = evaluated.progress(), load_history(evaluated.folder)
     assert progress is not None
-    best = f"epoch {progress.best_epoch}: {progress.best:.4f}"
-    assert best in drawn_texts(drawings["Validation ndcg@10"])
-    bars = drawn_texts(share_drawing(["top 50 %", "50 to 100 %"], {"one": [0.7, 0.3], "two": [1, 0]}))
+    validated = curve(history, "validation/ndcg@10")
+    assert [value for _, value in validated] == [value for _, value in progress.validated]
+    losses = [entry["loss/epoch"] for entry in history if "loss/epoch" in entry]
+    assert [value for _, value in curve(history, "loss/epoch")] == losses
+    long = [{"step": step, "loss": step / 7} for step in range(5001)]
+    thinned = curve(long, "loss")
+    assert 400 <= len(thinned) < 800
+    assert thinned[-1] == (5000, 5000 / 7)
+
+
+def test_the_model_that_was_kept_and_the_shares_are_named(evaluated: Run, tmp_path: Path) -> None:
+    """Labels are text; a run without a history has no curves."""
+    figures, progress = dict(training_figures({"": [evaluated]})), evaluated.progress()
+    assert progress is not None
+    assert f"epoch {progress.best_epoch}: {progress.best:.4f}" in drawn_texts(figures["Validation ndcg@10"])
+    compared = training_figures({"<b>": [evaluated], "2: b": [evaluated, evaluated]})
+    assert [title for title, _ in compared] == ["Training loss, mean of an epoch", "Validation ndcg@10"]
+    assert all("<b>" in drawn_texts(figure) and "step" in drawn_texts(figure) for _, figure in compared)
+    empty = replace(evaluated, folder=tmp_path)
+    assert {figure for _, figure in training_figures({"": [empty]})} == {None}
+    bars = drawn_texts(share_figure(["top 50 %", "50 to 100 %"], {"one": [0.7, 0.3], "two": [1, 0]}))
     assert all(text in bars for text in ("top 50 %", "50 to 100 %", "one", "two", "80%"))
+
+
+@pytest.fixture(scope="module")
+def rankings(evaluated: Run, shop: PreparedData) -> Rankings:
+    """The first ten items of every user of the shop, by its evaluated run."""
+    return rankings_of(evaluated, shop, "test", 10)
+
+
+def test_rankings_are_those_that_evaluate_measured(rankings: Rankings, evaluated: Run) -> None:
+    own = evaluated.metrics()["test"]["towers"]
+    assert rankings.hits.any(axis=1).mean() == pytest.approx(own["hr@10"]["mean"])
+    shown = np.unique(rankings.rows[rankings.rows >= 0])
+    assert len(shown) / len(rankings.data.item_ids) == pytest.approx(own["coverage@10"])
+
+
+def test_an_example_is_what_the_data_and_the_model_say(rankings: Rankings) -> None:
+    """The rank of a target is at most k exactly where it is a hit."""
+    data = rankings.data
+    for one in examples(rankings, seed=0):
+        user = data.users.row(one["user"])
+        assert user is not None
+        history = data.history(user, "test").tolist()
+        assert one["history"] == history[-NEWEST:]
+        assert one["history_length"] == len(history)
+        assert one["targets"] == data.targets(user, "test").tolist()
+        assert one["hits"] == [row in one["targets"] for row in one["recommended"]]
+        for row, rank in zip(one["targets"], one["target_ranks"], strict=True):
+            assert (rank is None) == (row in history)
+            assert (rank is not None and rank <= 10) == (row in one["recommended"])
+
+
+def test_the_nearest_items_are_those_of_the_largest_cosine(rankings: Rankings) -> None:
+    popularity = rankings.data.item_counts("train")
+    popular, rare = nearest_items(rankings, seed=0).values()
+    assert [one["row"] for one in popular] == np.argsort(-popularity, kind="stable")[:ITEMS].tolist()
+    with torch.no_grad():
+        vectors = rankings.model.catalog_vectors()
+    scoring = rankings.model.config.scoring
+    plain = (vectors[:, :-1] if scoring.item_bias else vectors).double()
+    for one in popular + rare:
+        cosines = plain @ plain[one["row"]]
+        cosines[one["row"]] = -torch.inf
+        rows, similarities = zip(*one["nearest"], strict=True)
+        assert similarities == pytest.approx(
+            cosines.sort(descending=True).values[:NEAREST].tolist(), abs=1e-5
+        )
+        assert one["row"] not in rows
+        assert one["events"] == popularity[one["row"]]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [([1, 1, 1, 1], 0.0), ([0, 0, 0, 8], 0.75), ([0, 0, 0], 0.0), ([1, 3], 0.25), ([5], 0.0)],
+)
+def test_the_gini_coefficient_is_half_the_relative_mean_difference(
+    counts: list[int], expected: float
+) -> None:
+    assert gini(np.array(counts)) == pytest.approx(expected)
+    if sum(counts):
+        pairs = np.abs(np.subtract.outer(counts, counts)).mean()
+        assert gini(np.array(counts)) == pytest.approx(pairs / (2 * np.mean(counts)))
+
+
+def test_shares_go_from_popular_to_rare_items() -> None:
+    """Five items are five groups; the third item, not the first, is the most popular."""
+    found = spread(np.array([0, 2, 6, 2, 0]), np.array([3, 4, 9, 1, 0]))
+    assert found["shares"] == pytest.approx([0.6, 0.2, 0.0, 0.2, 0.0])
+    assert found["coverage"] == pytest.approx(3 / 5)
+    assert found["popularity"] == pytest.approx((2 * 4 + 6 * 9 + 2 * 1) / 10)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"genre": list("aabba"), "Title": list("vwxyz")}, "Title"),
+        ({"genre": list("aaaaa"), "headline": list("vwxyz")}, "headline"),
+        ({"genre": list("aaaab"), "price": [1.0, 2.0, 3.0, 4.0, 5.0]}, None),
+        ({"title": [None] * 5}, None),
+        ({}, None),
+    ],
+)
+def test_the_title_is_a_field_of_the_usual_name_or_of_distinct_texts(
+    fields: dict[str, list[Any]], expected: str | None
+) -> None:
+    assert (title_of(fields) or None) == expected
+
+
+def test_an_item_is_named_by_its_title_and_its_first_other_fields(handmade: PreparedData) -> None:
+    fields: dict[str, list[Any]] = {
+        "genre": ["war"] * 5,
+        "title": ["A", "B", "C", "D", "E"],
+        "tags": [["x", "y"]] * 5,
+    }
+    named = item_namer(replace(handmade, fields=fields))(1)
+    assert named == {"id": "q", "title": "B", "details": ["war", "x, y"]}
+
+
+def test_a_stored_report_is_not_measured_again(
+    folder: Path, shop: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for another part, or a baseline that it lacks."""
+    run = Run.read(folder)
+    assert "item_knn" in evaluated_report(run, shop, "validation", ["item_knn"])["differences"]
+    monkeypatch.delattr(Run, "evaluate")
+    assert evaluated_report(run, shop, "test", ["co_occurrence"]) == run.metrics()["test"]

@@ -1,3 +1,3 @@
 """`turret report run` and `turret report compare`: what one run or several are, as a page."""
 
-__all__ = ["compare_page", "run_page"]
+__all__ = ["pages"]

@@ -21,7 +21,7 @@ Counts = NDArray[np.int64]
 EXAMPLES, NEWEST, MOST_TARGETS = 8, 6, 6
 GROUPS = 10
 ITEMS, NEAREST = 6, 5
-TITLES = ("title", "name", "item_name", "product_name", "label", "description")
+TITLES = ("title", "name")
 # Texts that several items share are no titles.
 _DISTINCT, _SAMPLED = 0.5, 1000
 _LONGEST, _MOST_DETAILS = 100, 3
@@ -198,17 +198,13 @@ def item_namer(data: PreparedData) -> Callable[[int], dict[str, Any]]:
 
 def title_of(fields: dict[str, list[Any]]) -> str:
     """A text field with the usual name of a title, else the first one with mostly distinct texts, else ""."""
-    known = {
-        name: [value for value in values[:_SAMPLED] if value is not None] for name, values in fields.items()
-    }
-    texts = {
-        name: values
-        for name, values in known.items()
-        if values and all(isinstance(value, str) for value in values)
-    }
+    texts = {}
+    for name, values in fields.items():
+        known = [value for value in values[:_SAMPLED] if value is not None]
+        if known and all(isinstance(value, str) for value in known):
+            texts[name] = len(set(known)) / len(known)
     usual = [name for title in TITLES for name in texts if name.lower() == title]
-    distinct = [name for name, values in texts.items() if len(set(values)) > _DISTINCT * len(values)]
-    return next(iter([*usual, *distinct]), "")
+    return next(iter([*usual, *(name for name, share in texts.items() if share > _DISTINCT)]), "")
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,272 @@
+"""`turret report run` and `turret report compare`: pages about one run, and about several on the same data.
+
+A page is one file without scripts that loads nothing, in which every value is text.
+"""
+
+import base64
+import hashlib
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from turret.data import text
+from turret.data.files import new_file
+from turret.data.prepared import PreparedData
+from turret.training.baselines.registry import BASELINES, chosen_baselines
+from turret.training.comparison.compare import compare, open_candidates
+from turret.training.config.experiment import experiment_toml
+from turret.training.errors import TrainingError
+from turret.training.evaluation.evaluation import (
+    SLICED,
+    TOWERS,
+    EvaluatedPart,
+    relevant_items,
+    user_groups,
+)
+from turret.training.evaluation.metrics import AUC
+from turret.training.evaluation.table import distinct_metrics
+from turret.training.page.figures import share_figure, training_figures
+from turret.training.page.recommended import examples, exposure, item_namer, nearest_items, rankings_of
+from turret.training.records.environment import load_environment
+from turret.training.run import MODEL, PER_USER, Run
+
+AGAIN = Path("var/again")
+_FORMATS = ("figure", "interval", "signed", "signed_interval", "percent", "count", "duration")
+
+
+def run_page(
+    run: Run, data: PreparedData, part: EvaluatedPart, k: int | None = None, baselines: Sequence[str] = ()
+) -> str:
+    """The HTML page about a run, with its stored evaluation on `part` or a new one.
+
+    Args:
+        run: a run with a model.
+        data: that of the run.
+        part: the part with the targets.
+        k: the cut-off of the metrics; None for that of the metric of training.
+        baselines: baselines that the page must have beside the evaluated ones, or "all".
+
+    Raises:
+        TrainingError: the run has no model yet, can't be evaluated, or has no metrics at `k`.
+    """
+    report = evaluated_report(run, data, part, baselines)
+    seed, every = run.experiment.training.seed, [one for one in report[TOWERS] if "coverage" not in one]
+    k, metric, own = _metrics_at_k(every, run.experiment.training.metric, k)
+    rankers = [TOWERS, *sorted(report["differences"], key=lambda name: -report[name][metric]["mean"])]
+    rankings, summaries = rankings_of(run, data, part, k), [report[ranker] for ranker in rankers]
+    spread = exposure(rankings)
+    return render(
+        "run.html.j2",
+        title=f"Training report: {run.folder}",
+        run=run,
+        data=data,
+        report=report,
+        metric=metric,
+        k=k,
+        progress=run.progress(),
+        rankers=rankers,
+        best=rankers[1],
+        findings=[
+            one
+            for one in report["verdict"]
+            if one["kind"] != "baseline" or one["figures"]["baseline"] == rankers[1]
+        ],
+        metrics=_titles(own, summaries),
+        other_metrics=_titles([name for name in every if name not in own], summaries),
+        figures=training_figures({"": [run]}),
+        sliced=[name for name in SLICED if name in report],
+        slices={name: one for name, one in report["slices"].items() if metric in one[TOWERS]},
+        examples=examples(rankings, seed),
+        item=item_namer(data),
+        spread=spread,
+        shares=_shares({label: own["shares"] for label, own in spread.items()}),
+        neighbours=nearest_items(rankings, seed),
+        toml=experiment_toml(run.experiment, f"The experiment of {run.folder.name}, every setting in full"),
+        environment=load_environment(run.folder),
+        commands="\n".join(shlex.join(words) for words in _commands(run, data, list(report["differences"]))),
+    )
+
+
+def compare_page(
+    folders: Sequence[Path], data: Path | None, part: EvaluatedPart, k: int | None = None
+) -> str:
+    """The HTML page about several runs; those without an evaluation of their model are evaluated.
+
+    Args:
+        folders: those of at least two runs; the first one is the reference of all differences.
+        data: that of the runs, if it was moved.
+        part: the part with the targets.
+        k: the cut-off of the metrics; None for that of the first run's metric of training.
+
+    Raises:
+        TrainingError: there are fewer than two runs, they have different data, one has no model yet, or they
+            have no metrics at `k` in common.
+    """
+    candidates = open_candidates(folders)
+    first = candidates[0].runs[0]
+    for candidate in candidates[1:]:
+        if candidate.runs[0].fingerprint != first.fingerprint:
+            raise TrainingError(
+                f"{folders[0]} and {candidate.folder} were trained on different data (another fingerprint); "
+                "name runs on the same data. `turret compare` compares these over their common users."
+            )
+    prepared = first.open_data(data)
+    for candidate in candidates:
+        for run in candidate.runs:
+            evaluated_report(run, run.open_data(prepared.folder), part)
+    report = compare(folders, part, user_groups(prepared, part, relevant_items(prepared, part)))
+    k, metric, own = _metrics_at_k(report["runs"][0]["metrics"], first.experiment.training.metric, k)
+    names = [folder.name or str(folder) for folder in folders]
+    if len(set(names)) < len(names):
+        names = [str(folder) for folder in folders]
+    labels = [f"{number}: {name}" for number, name in enumerate(names, start=1)]
+    return render(
+        "compare.html.j2",
+        title=f"Comparison of {len(labels)} runs",
+        data=prepared,
+        report=report,
+        runs=list(zip(labels, report["runs"], strict=True)),
+        metric=metric,
+        k=k,
+        metrics=_titles(own, [run["metrics"] for run in report["runs"]]),
+        figures=training_figures({label: one.runs for label, one in zip(labels, candidates, strict=True)}),
+    )
+
+
+def evaluated_report(
+    run: Run, data: PreparedData, part: EvaluatedPart, baselines: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The report of `Run.evaluate`: the stored one, unless it is of an earlier model or lacks a baseline.
+
+    Raises:
+        TrainingError: the run has no model yet, or as `Run.evaluate`.
+    """
+    if not (run.folder / MODEL).is_file():
+        raise TrainingError(
+            f"{run.folder}: no model was saved yet, so there is nothing to report; let `turret train --run "
+            f"{run.folder} --resume` reach its first evaluation."
+        )
+    stored: dict[str, Any] = run.metrics().get(part) or {}
+    if stored and (run.folder / PER_USER[part]).is_file():
+        wanted, _ = chosen_baselines(baselines, data, run.experiment.evaluation.exclude_seen)
+        if all(one.name in stored["differences"] for one in wanted):
+            return stored
+    return run.evaluate(data, part, baselines)
+
+
+def _metrics_at_k(metrics: Iterable[str], main: str, k: int | None) -> tuple[int, str, list[str]]:
+    """The cut-off of a page, its main metric, and all metrics at it with the AUC, which has none.
+
+    The cut-off is `k`, else that of the metric of training `main`, else the smallest. The main metric is that
+    of training at the cut-off, or NDCG. Raises TrainingError where there are no metrics at `k`.
+    """
+    names = list(metrics)
+    known = [int(name.partition("@")[2]) for name in names if name.startswith("ndcg@")]
+    kind, _, own = main.partition("@")
+    if k is None:
+        k = int(own) if own and int(own) in known else min(known)
+    if k not in known:
+        raise TrainingError(
+            f"-k {k}: the evaluation has k = {', '.join(map(str, known))} (evaluation.k); name one of these."
+        )
+    wanted = main if main == AUC else f"{kind}@{k}"
+    chosen = [name for name in names if name.endswith(f"@{k}")] + [name for name in names if name == AUC]
+    return k, wanted if wanted in names else f"ndcg@{k}", chosen
+
+
+def _titles(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The metrics to show, with the names of those that are equal in all summaries: `hr@10 = recall@10`."""
+    shown = distinct_metrics([{name: one[name] for name in names} for one in summaries]) if names else {}
+    return {name: " = ".join([name, *equal]) for name, equal in shown.items()}
+
+
+def _shares(shares: Mapping[str, Sequence[float]]) -> str:
+    """Bars of the share of each tenth of the catalog: "top 10 %", "10 to 20 %", ..."""
+    count = len(next(iter(shares.values())))
+    edges = [round(100 * number / count) for number in range(count + 1)]
+    labels = [f"top {high} %" if not low else f"{low} to {high} %" for low, high in pairwise(edges)]
+    return share_figure(labels, shares)
+
+
+def _commands(run: Run, data: PreparedData, baselines: Sequence[str]) -> list[list[str]]:
+    """From the prepared data to this page."""
+    again = str(AGAIN)
+    origin = [] if run.origin is None else ["--from", str(run.origin)]
+    folder = str(data.folder.resolve())
+    train = ["turret", "train", "--data", folder, "--experiment", "experiment.toml", "--run", again]
+    return [
+        [*train, *origin],
+        ["turret", "evaluate", again, "--baselines", ",".join(baselines)],
+        ["turret", "report", "run", again],
+        ["turret", "report", "compare", str(run.folder), again],
+    ]
+
+
+def write_page(path: Path, make: Callable[[], str]) -> None:
+    """Write the page that `make` returns to `path` in one step, in a folder that is made, and print the path.
+
+    Raises:
+        TrainingError: the path is a folder or has another suffix than .html, or it can't be written.
+    """
+    if path.is_dir():
+        raise TrainingError(
+            f"--output {path}: this is a folder; name a file, such as {path / 'report.html'}."
+        )
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise TrainingError(f"--output {path}: the report is a page; the name must end in .html.")
+    page = make()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(path) as draft:
+            draft.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise TrainingError(f"--output {path}: it can't be written ({error}).") from None
+    print(path)
+
+
+def render(template: str, **values: Any) -> str:
+    """A page from a template of this package."""
+    environment = Environment(
+        loader=PackageLoader("turret.training.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    style = files("turret.training.page").joinpath("style.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    environment.filters |= {name: getattr(text, name) for name in _FORMATS}
+    environment.filters |= {"ranker": _ranker_title, "code": _with_code}
+    environment.globals |= {
+        "style": Markup(style),
+        # Nothing may be loaded or run but this stylesheet and the figures within the page.
+        "policy": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'",
+    }
+    return environment.get_template(template).render(values)
+
+
+def _ranker_title(name: str) -> str:
+    return "this run" if name == TOWERS else BASELINES[name].title if name in BASELINES else name
+
+
+def _printable(value: Any) -> Any:
+    """Text with a mark in place of characters that HTML or UTF-8 do not allow."""
+    if not isinstance(value, str):
+        return value
+    plain = value.encode("utf-8", "replace").decode("utf-8")
+    kept = "".join(letter if letter >= " " or letter in "\n\t" else "\ufffd" for letter in plain)
+    return Markup(kept) if isinstance(value, Markup) else kept
+
+
+def _with_code(sentence: str) -> Markup:
+    """Words between backquotes as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
