@@ -13,6 +13,7 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.checkpoint import Progress
+from turret.training.comparison.tables import paragraphs
 from turret.training.config.experiment import TrainingConfig, load_experiment
 from turret.training.run import Run
 from turret.training.trainer import train
@@ -21,7 +22,6 @@ from turret.training.verdict.findings import (
     baseline_findings,
     comparison_findings,
     left_out_findings,
-    paragraphs,
     too_small,
 )
 from turret.training.verdict.order import Order, unread_features, unread_order

@@ -4,14 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from turret.data.text import count, figure, signed_with_interval, text_table, with_interval
 from turret.training.comparison.seeds import SeedRuns, spread
+from turret.training.comparison.tables import comparison_table
 from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
@@ -87,12 +88,8 @@ def compare(
     described = [
         {
             "run": str(candidate.folder),
-            "seeds": candidate.seeds if candidate.is_several else None,
             **measured,
-            "deviation": _deviation(candidate, part) if candidate.is_several else None,
-            "baseline": _best_baseline(candidate, part),
-            **_cost(candidate),
-            **_size(candidate),
+            **_described(candidate, part),
         }
         for candidate, measured in zip(candidates, _measured(values, everyone, replicates), strict=True)
     ]
@@ -130,13 +127,10 @@ def _common_values(
                 )
         tables.append(load_per_user(*(run.folder / PER_USER[part] for run in candidate.runs)))
     first = tables[0]
-    shared = set.intersection(*(set(table.users) for table in tables))
-    users = [user for user in first.users if user in shared]
+    row_of = [{user: row for row, user in enumerate(table.users)} for table in tables]
+    users = [user for user in first.users if all(user in rows for rows in row_of)]
+    places = [np.array([rows[user] for user in users], dtype=np.int64) for rows in row_of]
     values: list[dict[str, Values]] = [{} for _ in tables]
-    places = []
-    for table in tables:
-        row_of = {user: row for row, user in enumerate(table.users)}
-        places.append(np.array([row_of[user] for user in users], dtype=np.int64))
     for name in first.values[TOWERS]:
         if not all(name in table.values[TOWERS] for table in tables):
             continue
@@ -168,39 +162,34 @@ def _measured(
     return summaries
 
 
-def _best_baseline(candidate: Candidate, part: EvaluatedPart) -> dict[str, Any] | None:
-    """The finding about the best baseline of its evaluation; None where that can't tell, or is not stored."""
-    seeds = SeedRuns.read(candidate.folder)
-    reports = candidate.runs[0].metrics() if seeds is None else seeds.evaluations()
-    return best_baseline_finding(reports[part]) if part in reports else None
+def _described(candidate: Candidate, part: EvaluatedPart) -> dict[str, Any]:
+    """Seeds and deviations of metrics over them, the finding about the best baseline, cost and size.
 
-
-def _deviation(candidate: Candidate, part: EvaluatedPart) -> dict[str, float | None]:
-    """The sample standard deviation of each metric over seeds; None of a single one."""
-    tables = [load_per_user(run.folder / PER_USER[part]).values[TOWERS] for run in candidate.runs]
-    means = {name: [float(np.nanmean(table[name])) for table in tables] for name in tables[0]}
-    return {name: spread(own)["deviation"] for name, own in means.items()}
-
-
-def _cost(candidate: Candidate) -> dict[str, Any]:
-    """Seconds, epochs and steps of training: means over seeds; None where a checkpoint is missing."""
-    progress = [progress for run in candidate.runs if (progress := run.progress()) is not None]
-    if len(progress) < len(candidate.runs):
-        return {"seconds": None, "epochs": None, "steps": None}
-    figures: dict[str, list[float] | list[int]] = {
-        "seconds": [one.seconds for one in progress],
-        "epochs": [one.epoch for one in progress],
-        "steps": [one.step for one in progress],
-    }
-    return {name: sum(own) / len(own) if len(own) > 1 else own[0] for name, own in figures.items()}
-
-
-def _size(candidate: Candidate) -> dict[str, int]:
-    """The number of parameters in the model's file, and its size: the same for every seed."""
-    path = candidate.runs[0].folder / MODEL
+    None for a figure that is unknown. Costs of several seeds are means; each has a model of the same size.
+    """
+    runs, known = candidate.runs, SeedRuns.read(candidate.folder) if candidate.is_several else None
+    reports = runs[0].metrics() if known is None else known.evaluations()
+    deviation = None
+    if known is not None:
+        tables = [load_per_user(run.folder / PER_USER[part]).values[TOWERS] for run in runs]
+        means = {name: [float(np.nanmean(table[name])) for table in tables] for name in tables[0]}
+        deviation = {name: spread(own)["deviation"] for name, own in means.items()}
+    progress = [found for run in runs if (found := run.progress()) is not None]
+    cost = {"seconds": "seconds", "epochs": "epoch", "steps": "step"}
+    path = runs[0].folder / MODEL
     with safe_open(path, framework="numpy") as stored:
         shapes = [stored.get_slice(name).get_shape() for name in stored.keys()]  # noqa: SIM118 (no mapping)
-    return {"parameters": int(sum(np.prod(shape) for shape in shapes)), "bytes": path.stat().st_size}
+    return {
+        "seeds": candidate.seeds if candidate.is_several else None,
+        "deviation": deviation,
+        "baseline": best_baseline_finding(reports[part]) if part in reports else None,
+        **{
+            name: mean(getattr(one, field) for one in progress) if len(progress) == len(runs) else None
+            for name, field in cost.items()
+        },
+        "parameters": int(sum(np.prod(shape) for shape in shapes)),
+        "bytes": path.stat().st_size,
+    }
 
 
 def _differing(candidates: Sequence[Candidate]) -> dict[str, list[Any]]:
@@ -221,66 +210,3 @@ def compare_runs(folders: Sequence[Path], part: EvaluatedPart, metric: str, as_j
     if metric not in metrics:
         raise TrainingError(f"--metric {metric}: the runs have {', '.join(metrics)} in common; name one.")
     print(json.dumps(report, indent=2) if as_json else comparison_table(report, metric))
-
-
-def comparison_table(report: dict[str, Any], metric: str) -> str:
-    """A table of the runs by one metric, their baselines, slices, and the settings that differ."""
-    runs = report["runs"]
-    numbers = [str(number) for number in range(1, len(runs) + 1)]
-    parts = [
-        text_table(
-            ("run", metric, "difference from 1", "epochs", "seconds", "parameters", "MB"),
-            [
-                (
-                    number,
-                    with_interval(run["metrics"][metric]),
-                    signed_with_interval(run["difference"][metric]) if run["difference"] else "",
-                    *(count(run[name]) for name in ("epochs", "seconds", "parameters")),
-                    f"{run['bytes'] / 1e6:.1f}",
-                )
-                for number, run in zip(numbers, runs, strict=True)
-            ],
-            f"{report['part']} part: {report['users']:,} common users",
-            "mean over users [95 % bootstrap interval]; differences are paired by user",
-        )
-    ]
-    for number, run in zip(numbers, runs, strict=True):
-        parts.append(f"{number}: {run['run']}{_seeds(run, metric)}")
-        if run["baseline"]:
-            parts.append(f"   {run['baseline']['sentence']}")
-    if report["slices"]:
-        slices = [
-            (name, f"{group['users']:,}", *(_with_difference(run, metric) for run in group["runs"]))
-            for name, group in report["slices"].items()
-            if metric in group["runs"][0]["metrics"]  # unlike the AUC of users without negatives
-        ]
-        title = f"slices: {metric}, and the difference from 1"
-        parts.append(text_table(("slice", "users", *numbers), slices, title))
-    if report["settings"]:
-        settings = [
-            (name, *("" if value is None else str(value) for value in values))
-            for name, values in report["settings"].items()
-        ]
-        parts.append(text_table(("setting", *numbers), settings, "settings that differ"))
-    else:
-        parts.append("The runs have the same settings.")
-    if not report["same_data"]:
-        parts.append(
-            "The runs were trained on different data: differences are those of data and settings together, "
-            "over the users that all evaluations have."
-        )
-    return "\n".join(parts)
-
-
-def _seeds(run: dict[str, Any], metric: str) -> str:
-    """The number of seeds that a run is the mean of, and their deviation."""
-    if run["seeds"] is None:
-        return ""
-    deviation = run["deviation"][metric]
-    spread = "" if deviation is None else f", standard deviation of {metric} {deviation:.4f}"
-    return f" (mean of {len(run['seeds'])} seeds{spread})"
-
-
-def _with_difference(run: dict[str, Any], metric: str) -> str:
-    gain = f", {signed_with_interval(run['difference'][metric])}" if run["difference"] else ""
-    return figure(run["metrics"][metric]) + gain

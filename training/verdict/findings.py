@@ -6,7 +6,6 @@ from math import ceil
 from typing import Any
 
 from turret.data.progress import counted
-from turret.data.text import paragraph
 from turret.training.baselines.registry import BASELINES
 from turret.training.evaluation.evaluation import TOWERS
 from turret.training.evaluation.metrics import AUC
@@ -26,12 +25,6 @@ class Finding:
     kind: str
     sentence: str
     figures: dict[str, Any]
-
-
-def paragraphs(report: dict[str, Any]) -> str:
-    """The sentences of the verdict of a report, one a paragraph."""
-    lines = (paragraph(finding["sentence"], "- ", "  ") for finding in report["verdict"])
-    return "\n".join(["verdict", *lines])
 
 
 def listing(names: Sequence[str]) -> str:
