@@ -90,7 +90,7 @@ def _serve(pipe: Connection, setting: Setting, rank: int, size: int, threads: in
 
     from benchmarks.training_sides import endless, trainer_of
     from turret.data.prepared import PreparedData
-    from turret.training.distributed.processes import join_world
+    from turret.training.distributed import join_world
 
     torch.set_num_threads(threads)
     world = join_world()

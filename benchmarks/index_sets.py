@@ -36,7 +36,7 @@ from turret.tower.format.index_settings import (
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex, Index, open_index
 from turret.tower.index.kinds import are_equal
-from turret.training.commands import TrainRequest, export_run, train_command
+from turret.training.commands import export_run, train_command
 from turret.training.config.experiment import load_experiment
 
 NEIGHBOURS = 16
@@ -95,7 +95,7 @@ def trained_vectors(name: str, folder: Path) -> Vectors:
     with tempfile.TemporaryDirectory() as scratch:
         work, prepared = Path(scratch), quality.refitted or quality.prepared
         prepare(prepared(folder / quality.name, work / "files"), work / "data")
-        train_command(TrainRequest(work / "data", experiment, work / "run", ()))
+        train_command(work / "run", work / "data", experiment)
         bundle = Bundle.open(export_run(work / "run", work / "data", work / "bundles", "vectors"))
         data, blocks = PreparedData.open(work / "data"), []
         for first in range(0, len(data.users), USERS_A_BLOCK):

@@ -22,7 +22,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.retrieval import Retriever
 from turret.training.baselines.interactions import sparse_rows
 from turret.training.baselines.item_items import pair_counts
-from turret.training.commands import TrainRequest, export_run, train_command
+from turret.training.commands import export_run, train_command
 
 REPLICATES, CONFIDENCE, SEED = 1000, 0.95, 0
 DRAWS_AT_ONCE = 10_000_000
@@ -278,7 +278,7 @@ class Retrainer:
         """A bundle trained from scratch on the clicks from `start` to `until`."""
         clock = time.perf_counter()
         data = self.prepared(start, until)
-        train_command(TrainRequest(data, self.experiment, self.work / "run", settings, overwrite=True))
+        train_command(self.work / "run", data, self.experiment, settings, overwrite=True)
         return self._exported(version, clock)
 
     def updated(
@@ -288,7 +288,7 @@ class Retrainer:
         clock = time.perf_counter()
         data = self.prepared(start, until)
         settings = [*settings, f"training.since={moment(since)}"]
-        train_command(TrainRequest(data, None, self.work / "run", settings, overwrite=True, origin=origin))
+        train_command(self.work / "run", data, None, settings, overwrite=True, origin=origin)
         return self._exported(version, clock)
 
     def _exported(self, version: str, clock: float) -> Published:

@@ -18,7 +18,7 @@ from benchmarks.peers.contestants import HIDDEN, HISTORY_LENGTH, NEGATIVES, SAMP
 from turret.data.prepared import PreparedData
 from turret.training.batches.batches import Batch
 from turret.training.config.experiment import load_experiment
-from turret.training.distributed.world import ALONE, World
+from turret.training.distributed import ALONE, World
 from turret.training.randomness import stream
 from turret.training.run import Run
 from turret.training.trainer import Trainer

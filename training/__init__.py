@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from turret.training.samplers.fixed.given import GivenNegatives as GivenNegatives
 
 __all__ = [
+    "begin",
     "checkpoint",
     "cli",
     "commands",
-    "device",
+    "distributed",
     "errors",
     "estimator",
     "model_loss",

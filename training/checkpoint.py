@@ -1,30 +1,17 @@
 """Checkpoints in safetensors, from which training resumes bit for bit."""
 
 import json
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from turret.data.files import new_file
 from turret.training.errors import TrainingError, naming_damage
 
 _OBJECTIVE, _AGAIN = "objective.", "train again with --overwrite"
-# As safetensors calls them.
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "BF16": torch.bfloat16,
-    "F16": torch.float16,
-    "I64": torch.int64,
-    "BOOL": torch.bool,
-}
 
 
 @dataclass
@@ -52,11 +39,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run: parameters, moments of the optimiser, state of the sampler, progress.
-
-    `objective` has the objective's own parameters, `best` those of model and objective at the best
-    evaluation.
-    """
+    """The state of a run; `best` are the parameters of model and objective at the best evaluation."""
 
     model: dict[str, Tensor]
     objective: dict[str, Tensor]
@@ -112,44 +95,20 @@ def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def map_model(path: Path, model: nn.Module) -> None:
-    """Put the model's parameters of a file of `all_parameters` in place of its own, mapped for reading."""
-    tensors = mapped_tensors(path)
-    _load(path, model, {name: tensors[name] for name in tensors if not name.startswith(_OBJECTIVE)})
+def load_parameters(path: Path, module: nn.Module, is_objective: bool = False) -> None:
+    """Put the parameters of a file of `all_parameters` in place of a model's or an objective's own, mapped.
 
-
-def load_objective(path: Path, objective: nn.Module) -> None:
-    """Put the objective's parameters of such a file in place of its own, mapped for reading."""
-    tensors = mapped_tensors(path)
-    names = (name for name in tensors if name.startswith(_OBJECTIVE))
-    _load(path, objective, {name.removeprefix(_OBJECTIVE): tensors[name] for name in names})
-
-
-def _load(path: Path, module: nn.Module, tensors: dict[str, Tensor]) -> None:
-    try:
-        module.load_state_dict(tensors, assign=True)
-    except RuntimeError as error:
-        raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None
-
-
-def mapped_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, mapped for reading alone: they take no memory of the process.
-
-    A tensor that is written to ends the process. safetensors maps a file for writing, which counts as memory.
-    Raises TrainingError for any other file.
+    Raises:
+        TrainingError: the file holds something else, or the parameters of another module.
     """
     with naming_damage(path, _AGAIN, OSError, SafetensorError):
-        with safe_open(path, framework="numpy") as checked:
-            names = list(checked.keys())
-        file = np.memmap(path, np.uint8, "r")
-        start = 8 + int.from_bytes(file[:8].tobytes(), "little")
-        header = json.loads(file[8:start].tobytes())
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            data = torch.from_numpy(file[start:])
-        return {name: _tensor(data, header[name]) for name in names}
-
-
-def _tensor(data: Tensor, entry: dict[str, Any]) -> Tensor:
-    first, end = entry["data_offsets"]
-    return data[first:end].view(_DTYPES[entry["dtype"]]).view(entry["shape"])
+        tensors = load_file(path)
+    own = {
+        name.removeprefix(_OBJECTIVE): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(_OBJECTIVE) == is_objective
+    }
+    try:
+        module.load_state_dict(own, assign=True)
+    except RuntimeError as error:
+        raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None

@@ -83,11 +83,19 @@ def train(
     Example: `turret train --data var/prepared --run var/run --experiment auto`
     """
     set_up_process()
-    from turret.training.commands import TrainRequest, train_command
+    from turret.training.commands import train_command
 
-    overrides, named = settings or [], loggers or []
-    request = TrainRequest(data, experiment, run, overrides, resume, overwrite, origin, named)
-    train_command(request, seeds)
+    train_command(
+        run,
+        data,
+        experiment,
+        settings or [],
+        resume=resume,
+        overwrite=overwrite,
+        origin=origin,
+        loggers=loggers or [],
+        seeds=seeds,
+    )
 
 
 @app.command()
@@ -241,10 +249,12 @@ def report_run(
     Example: `turret report run var/run --baselines all`
     """
     set_up_process()
-    from turret.training.page.run_page import report_run as write_report
+    from turret.training.page.pages import run_page, write_page
+    from turret.training.run import REPORT_PAGE, Run
 
     named = [name.strip() for name in baselines.split(",")] if baselines else []
-    write_report(run, data, part, k, named, output)
+    read = Run.read(run)
+    write_page(output or run / REPORT_PAGE, lambda: run_page(read, read.open_data(data), part, k, named))
 
 
 @report_app.command("compare")
@@ -265,9 +275,9 @@ def report_compare(
     Example: `turret report compare var/run var/other`
     """
     set_up_process()
-    from turret.training.page.compare_page import report_compare as write_report
+    from turret.training.page.pages import compare_page, write_page
 
-    write_report(runs, data, part, k, output)
+    write_page(output or Path("var/report.html"), lambda: compare_page(runs, data, part, k))
 
 
 @app.command()

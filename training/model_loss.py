@@ -13,7 +13,7 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, negative_count
 from turret.training.batches.statistics import PreparedStatistics
 from turret.training.config.experiment import ObjectiveConfig
-from turret.training.distributed.world import ALONE, World
+from turret.training.distributed import ALONE, World
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import (
     Examples,

@@ -13,8 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch
-from turret.training.distributed.processes import Processes
-from turret.training.distributed.world import World, process_count
+from turret.training.distributed import World, process_count
 from turret.training.errors import TrainingError
 from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import Objective, StepLoss
@@ -58,7 +57,7 @@ def _digest(text: str) -> int:
 class _Step(nn.Module):
     """A model and its objective, of which DDP needs one forward pass."""
 
-    def __init__(self, world: Processes, objective: Objective, model: TwoTowers) -> None:
+    def __init__(self, world: World, objective: Objective, model: TwoTowers) -> None:
         super().__init__()
         self.world, self.objective, self.model = world, objective, model
 
@@ -76,7 +75,6 @@ class ParallelLoss:
 
     def __init__(self, world: World, objective: Objective, model: TwoTowers) -> None:
         """Raises TrainingError for an objective that parts can't compute."""
-        assert isinstance(world, Processes)
         check_objective(objective, world.size)
         self.world = world
         self.step: nn.Module = _Step(world, objective, model)
@@ -95,13 +93,13 @@ class ParallelLoss:
         return replace(out, loss=out.loss * (own / (total or 1.0)), masked=masked)
 
 
-def _summed(world: Processes, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+def _summed(world: World, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """Sum a bucket of gradients, a `GradBucket` of DDP, over all processes."""
     gradients = bucket.buffer()
     if gradients.is_sparse:  # gloo gathers the rows of all processes
-        world.count_gathered("table rows", gradients._values().nbytes)
+        world.count("table rows", gradients._values().nbytes, world.size)
     else:
-        world.count_sum("gradients", gradients.nbytes)
+        world.count("gradients", gradients.nbytes, 2)
     work = dist.all_reduce(gradients, async_op=True)
     summed: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
     return summed

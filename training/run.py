@@ -20,9 +20,8 @@ from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
 from turret.training.baselines.registry import chosen_baselines, fitted_scores
-from turret.training.checkpoint import Progress, load_objective, load_progress, map_model
-from turret.training.config.experiment import ExperimentConfig
-from turret.training.config.named_settings import write_experiment
+from turret.training.checkpoint import Progress, load_parameters, load_progress
+from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.per_user import save_per_user
@@ -51,7 +50,7 @@ class Run:
 
     `fingerprint` identifies the prepared data: a run is resumed and exported only with the same data.
     `origin` is the folder of the parent bundle of a warm start. `choice` has the reasons for the experiment
-    if the data chose it (`--experiment auto`), `launch` the name of torchrun's launch that began it.
+    if the data chose it (`--experiment auto`).
     """
 
     folder: Path
@@ -60,7 +59,6 @@ class Run:
     fingerprint: str
     origin: Path | None = None
     choice: dict[str, Any] | None = None
-    launch: str | None = None
 
     def write(self) -> None:
         """Write `run.json`, and a chosen experiment as a file; the folder is created if it is missing."""
@@ -71,7 +69,6 @@ class Run:
             "fingerprint": self.fingerprint,
             "origin": None if self.origin is None else str(self.origin.resolve()),
             **({} if self.choice is None else {"auto": self.choice}),
-            **({} if self.launch is None else {"launch": self.launch}),
         }
         replace_json(self.folder / RUN, stored)
         if self.choice is not None:
@@ -90,8 +87,7 @@ class Run:
                 experiment = override(ExperimentConfig, stored["experiment"], path=path)
                 origin = None if stored["origin"] is None else Path(stored["origin"])
                 data, fingerprint = Path(stored["data"]), str(stored["fingerprint"])
-                choice, launch = stored.get("auto"), stored.get("launch")
-                return cls(folder, experiment, data, fingerprint, origin, choice, launch)
+                return cls(folder, experiment, data, fingerprint, origin, stored.get("auto"))
         except FileNotFoundError:
             if (folder / SEEDS).is_file():
                 first = min(folder.glob("seed-*"), default=folder / "seed-0")
@@ -127,7 +123,7 @@ class Run:
             )
         with tables_by(Table.without_rows):
             model = build_model(self.experiment, data)
-        map_model(self.folder / MODEL, model)
+        load_parameters(self.folder / MODEL, model)
         return model.eval()
 
     def open_scores(self, data: PreparedData) -> CatalogScores | None:
@@ -137,7 +133,7 @@ class Run:
             return None
         seed = self.experiment.training.seed
         objective = build_objective(settings, towers, data, seed, torch.device("cpu"))
-        load_objective(self.folder / MODEL, objective)
+        load_parameters(self.folder / MODEL, objective, is_objective=True)
         return objective.eval().scores
 
     def evaluate(

@@ -23,19 +23,19 @@ from turret.training.checkpoint import (
     save_tensors,
 )
 from turret.training.config.experiment import TrainingConfig, named_settings
-from turret.training.device import matmul_dtype, pick_device
-from turret.training.distributed.world import ALONE, World
+from turret.training.distributed import ALONE, World
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import Relevant, sample_users, validated_items, validation_metric
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import StepLoss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.parallel import ParallelLoss, check_same_run
+from turret.training.process import matmul_dtype, pick_device
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.history import Recorder
 from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
 from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
-from turret.training.warm_start import ParentBundle, TransferReport, warm_start_weights
+from turret.training.warm_start import ParentBundle, warm_start_weights
 
 
 def validation_users(
@@ -105,27 +105,23 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
 
-    def report_warm_start(self, transfer: TransferReport) -> None:
-        """Report and validate the copied model, which is the best one until an epoch is better."""
-        line = f"Warm start from {self.run.origin}: {transfer}"
+    def report_first(self, line: str) -> None:
+        """Report and validate a model that can rank already, the best one until an epoch is better."""
         if self.users is not None:
             line += f" Validation {self.settings.metric} {self._validate(self.users):.4f}"
         self.report(line)
-        self._report_few_steps(FEW_WARM_STEPS)
-
-    def report_start(self) -> None:
-        """Report and validate towers that begin alike, which are the best ones until an epoch is better."""
-        if self.users is not None:
-            metric = f"{self.settings.metric} {self._validate(self.users):.4f}"
-            self.report(f"Towers that begin alike: validation {metric}")
 
     def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
         """Train to the end, with these loggers; the best model is then in the run's folder."""
         state, settings = self.progress, named_settings(self.run.experiment)
         folder = self.run.folder if self.world.leads else None
         recorder = Recorder(folder, settings, state, list(dict.fromkeys(loggers)), self.report)
-        if state.step == 0 and self.run.origin is None:
-            self._report_few_steps(FEW_STEPS)
+        planned = self.settings.epochs * self.batches.steps_per_epoch
+        if state.step == 0 and planned < (FEW_WARM_STEPS if self.run.origin else FEW_STEPS):
+            self.report(
+                f"The run has only {planned} steps: training.batch_size = {self.settings.batch_size} is "
+                f"large for {self.batches.example_count:,} examples; a smaller one may give a better model."
+            )
         try:
             if state.step == 0 and state.validated:
                 recorder.record({f"validation/{self.settings.metric}": state.validated[0][1]})
@@ -137,14 +133,6 @@ class Trainer:
         finally:
             recorder.close()
         return state
-
-    def _report_few_steps(self, few: int) -> None:
-        planned = self.settings.epochs * self.batches.steps_per_epoch
-        if planned < few:
-            self.report(
-                f"The run has only {planned} steps: training.batch_size = {self.settings.batch_size} is "
-                f"large for {self.batches.example_count:,} examples; a smaller one may give a better model."
-            )
 
     def seconds_an_epoch(self, steps: int) -> float:
         """Estimate the time of an epoch without its evaluation by its first steps, which change the model."""
@@ -236,7 +224,7 @@ class Trainer:
         last, stopped = state.epoch == settings.epochs, False
         if self.users is None:
             self._save_best()
-        elif last or state.epoch % settings.evaluate_every == 0:
+        else:
             value = self._validate(self.users)
             figures[f"validation/{settings.metric}"] = value
             stopped = self.observe is not None and self.observe(state.epoch, value)
@@ -357,7 +345,7 @@ def train(
             remove_run(run.folder)
             run.write()
         if transfer:
-            trainer.report_warm_start(transfer)
+            trainer.report_first(f"Warm start from {run.origin}: {transfer}")
         elif getattr(run.experiment.tower.user, "start", "") == "alike":
-            trainer.report_start()
+            trainer.report_first("The towers begin alike.")
     return trainer.train(loggers or DEFAULT)

@@ -1,7 +1,7 @@
 """Warm starts: the model of a bundle on new data, with the vectors of its known items."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from turret.data.configuration import override, parse_overrides
+from turret.data.configuration import override
 from turret.data.features import Feature
 from turret.data.prepared import PreparedData
 from turret.data.vocabulary import Vocabulary
@@ -69,8 +69,8 @@ class ParentBundle:
                 manifest.data_until,
             )
 
-    def experiment(self, overrides: Sequence[str] = ()) -> ExperimentConfig:
-        """The bundle's experiment with `section.key=value` overrides, without its own `training.since`.
+    def experiment(self, values: Mapping[str, object] | None = None) -> ExperimentConfig:
+        """The bundle's experiment, without its own `training.since`, with other values by dotted names.
 
         That start time selected the events that were new to the bundle.
 
@@ -78,7 +78,7 @@ class ParentBundle:
             ConfigurationError: an unknown or contradictory setting.
         """
         settings = {**self.settings, "training": {**self.settings.get("training", {}), "since": None}}
-        return override(ExperimentConfig, settings, parse_overrides(overrides), self.folder / EXPERIMENT)
+        return override(ExperimentConfig, settings, values, self.folder / EXPERIMENT)
 
     def parameters(self) -> dict[str, Tensor]:
         """The model's parameters by name, after a check of the bundle's checksums.
@@ -104,17 +104,13 @@ class ParentBundle:
                     "start keeps the towers; leave the setting (or --experiment) out, or train without --from"
                 )
         for name, had, has in (("item", self.item_features, item), ("user", self.user_features, user)):
-            if list(map(_kind, had)) != list(map(_kind, has)):
+            if _listed(had) != _listed(has):
                 names = ", ".join(f'"{feature.name}"' for feature in had)
                 raise TrainingError(
                     f"tower.{name}.features: the bundle {self.folder} reads {_listed(had)}, and this "
                     f"experiment {_listed(has)}; a warm start needs the same: prepare the data with them, "
                     f"and name them if it has others (--set 'tower.{name}.features=[{names}]')."
                 )
-
-
-def _kind(feature: Feature) -> tuple[str, str]:
-    return feature.name, feature.kind
 
 
 def _listed(features: Sequence[Feature]) -> str:
@@ -124,32 +120,16 @@ def _listed(features: Sequence[Feature]) -> str:
 _ID_TABLE = "item.table.weight"
 
 
-@dataclass(frozen=True)
-class TransferReport:
-    """Counts of items in both catalogs (`kept`), only in the new one and only in the old one.
-
-    `data_until` is the time of the newest event of the parent.
-    """
-
-    kept: int
-    new: int
-    gone: int
-    new_from: str
-    data_until: str | None = None
-
-    def __str__(self) -> str:
-        """The report as a sentence."""
-        new = f"{self.new:,} are new (they start from {self.new_from})" if self.new else "none is new"
-        until = f" The bundle was trained on events until {self.data_until}." if self.data_until else ""
-        return f"{self.kept:,} items keep their vectors, {new}, {self.gone:,} are gone.{until}"
-
-
 @torch.no_grad()
-def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundle) -> TransferReport:
+def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundle) -> str:
     """Copy the parameters of `parent` into `model`, which is initialised for `data`.
 
     Rows of the id table are matched by item id, those of feature tables by value; other parameters are copied
     unchanged. New feature values start from zeros, which is the encoding of unknown values.
+
+    Returns:
+        Sentences with the numbers of items in both catalogs, only in the new one and only in the old one, and
+        the time of the newest event of the parent.
 
     Raises:
         TrainingError: the towers or the features differ, or no item is in both.
@@ -157,7 +137,8 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
     item, user = _features(model.item.rows), _features(model.user.rows)
     parent.check(model.config, item, user)
     learnt = parent.parameters()
-    rows = _rows(parent.items, data.item_ids)
+    found = (parent.items.row(one) for one in data.item_ids.ids(range(len(data.item_ids))))
+    rows = torch.tensor([-1 if row is None else row for row in found])
     # The id table has no row of an item that had no event when the parent was trained.
     trained = len(learnt[_ID_TABLE]) if _ID_TABLE in learnt else len(parent.items)
     rows[rows >= trained] = -1
@@ -182,9 +163,14 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
                 f"{parent.folder}: its model has no {name} of {tuple(parameter.shape)}; another version of "
                 "turret made it, so train without --from."
             )
-    _restandardise_towers(model, parent)
-    start = "their features" if item else "the mean"
-    return TransferReport(kept, len(rows) - kept, trained - kept, start, parent.data_until)
+    if model.item.rows:
+        restandardise(*model.item.feature_reader(), model.item.rows.layers, parent.item_features)
+    if model.user.rows:
+        restandardise(*model.user.feature_reader(), model.user.rows.layers, parent.user_features)
+    start, count = "their features" if item else "the mean", len(rows) - kept
+    new = f"{count:,} are new (they start from {start})" if count else "none is new"
+    until = f" The bundle was trained on events until {parent.data_until}." if parent.data_until else ""
+    return f"{kept:,} items keep their vectors, {new}, {trained - kept:,} are gone.{until}"
 
 
 def new_item_rows(learnt: Tensor, fresh: Tensor, has_features: bool) -> Tensor:
@@ -238,12 +224,6 @@ def _select_rows(table: Tensor, rows: Tensor, default: Tensor) -> Tensor:
     return torch.where((rows >= 0).unsqueeze(1), table[rows], default)
 
 
-def _rows(before: Vocabulary, now: Vocabulary) -> Tensor:
-    """The old row of each item: int64 [N], -1 for new items."""
-    rows = (before.row(outside_id) for outside_id in now.ids(range(len(now))))
-    return torch.tensor([-1 if row is None else row for row in rows])
-
-
 def _features(rows: FeatureRows | None) -> tuple[Feature, ...]:
     return rows.layers.features if rows else ()
 
@@ -256,10 +236,3 @@ def _codes(tower: str, before: Sequence[Feature], now: Sequence[Feature]) -> dic
         codes = [0, *(old_codes.get(value, -1) for value in new.values)]
         result[f"{tower}.rows.layers.tables.{index}.weight"] = torch.tensor(codes)
     return result
-
-
-def _restandardise_towers(model: TwoTowers, parent: ParentBundle) -> None:
-    if model.item.rows:
-        restandardise(*model.item.feature_reader(), model.item.rows.layers, parent.item_features)
-    if model.user.rows:
-        restandardise(*model.user.feature_reader(), model.user.rows.layers, parent.user_features)

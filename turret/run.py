@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from turret.data.prepared import PreparedData
-from turret.training.commands import check_begun_with, new_run
-from turret.training.config.named_settings import with_settings
+from turret.training.begin import begin_run
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.export.export import export
 from turret.training.run import Run
@@ -73,7 +72,7 @@ def train(
     data: PreparedData | StrPath,
     folder: StrPath,
     *,
-    experiment: StrPath = "youtubednn",
+    experiment: StrPath | None = None,
     settings: Mapping[str, object] | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -85,8 +84,9 @@ def train(
     Args:
         data: prepared data, or its folder.
         folder: the folder of the run.
-        experiment: the name of a shipped experiment, the path of a TOML file, or "auto", which looks at the
-            data, tries the experiments that fit, and picks one; the run's `choice` has the reasons.
+        experiment: the name of a shipped experiment ("youtubednn" by default), the path of a TOML file, or
+            "auto", which looks at the data, tries the experiments that fit, and picks one; the run's
+            `choice` has the reasons.
         settings: settings that override the experiment's, by their dotted names, such as
             `{"training.epochs": 5}`.
         resume: continue the run in `folder` from its last checkpoint, with the settings that it has.
@@ -99,13 +99,15 @@ def train(
             or the experiment can't be trained on this data.
         ConfigurationError: a setting does not exist, does not fit, or contradicts another.
     """
-    prepared = data if isinstance(data, PreparedData) else PreparedData.open(Path(data))
-    if resume:
-        run = Run.read(Path(folder))
-        check_begun_with(run, with_settings(run.experiment, settings or {}))
-        prepared = run.open_data(prepared.folder)
-    else:
-        run = new_run(Path(folder), prepared, str(experiment), settings or {}, report, overwrite)
+    run, prepared = begin_run(
+        Path(folder),
+        data if isinstance(data, PreparedData) else Path(data),
+        None if experiment is None else str(experiment),
+        settings or {},
+        resume=resume,
+        overwrite=overwrite,
+        report=report,
+    )
     train_run(run, prepared, resume, overwrite, report, loggers=loggers)
     return TrainedRun(run, prepared)
 

@@ -137,6 +137,6 @@ def the_automatic_choice_picks_the_worst_trial(original: Function) -> Function:
     return seeing(original, max=min)
 
 
-@planted("turret.training.auto.trials:_trial", "training/test_auto.py")
+@planted("turret.training.auto.choice:_trial", "training/test_auto.py")
 def trials_of_all_candidates_have_as_many_epochs(original: Function) -> Function:
     return seeing(original, round=lambda epochs: 2)

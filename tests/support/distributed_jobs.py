@@ -18,8 +18,7 @@ from torch._C._distributed_c10d import FileStore
 from turret.data.prepared import PreparedData
 from turret.training import optimiser
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed.processes import Processes
-from turret.training.distributed.world import World
+from turret.training.distributed import World
 from turret.training.process import set_up_process
 from turret.training.randomness import stream
 from turret.training.run import Run
@@ -238,7 +237,7 @@ def _answer(rank: int, meeting: Path, job: Job) -> Any:
     try:
         store = FileStore(str(meeting), job.size)
         distributed.init_process_group("gloo", store=store, rank=rank, world_size=job.size)
-        world = Processes()
+        world = World(distributed.new_group())
         answer = job.function(world, *job.arguments)
         world.wait()
         world.close()

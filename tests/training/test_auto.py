@@ -14,11 +14,10 @@ from turret import prepare
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.training.auto import choice as module
-from turret.training.auto import trials as trials_module
 from turret.training.auto.candidates import candidates
-from turret.training.auto.choice import choose, chosen_run, data_reasons
+from turret.training.auto.choice import Trial, choose, data_reasons, obstacle, run_trials, trial_reason
 from turret.training.auto.facts import Facts, facts_of, tastes
-from turret.training.auto.trials import Trial, obstacle, run_trials, trial_reason
+from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
@@ -201,8 +200,8 @@ def trained(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> list[t
     def whole(experiment: ExperimentConfig, data: PreparedData) -> float:
         return seconds[experiment.training.seed] * experiment.training.epochs
 
-    monkeypatch.setattr(trials_module, "train", train)
-    monkeypatch.setattr(trials_module, "_seconds", whole)
+    monkeypatch.setattr(module, "train", train)
+    monkeypatch.setattr(module, "_seconds", whole)
     return found
 
 
@@ -329,7 +328,7 @@ def test_a_run_stores_the_choice_and_the_experiment_as_a_file(
     monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
 ) -> None:
     give(monkeypatch, {"transformer": 0.11, "transformer_short": 0.1, "pooled": 0.12}, facts())
-    run = chosen_run(tmp_path, handmade, ["training.seed=7"], False, print)
+    run, _ = begin_run(tmp_path, handmade, AUTO, ["training.seed=7"])
     run.write()
     stored = Run.read(tmp_path)
     assert stored == run
@@ -342,7 +341,7 @@ def test_a_run_stores_the_choice_and_the_experiment_as_a_file(
 def test_a_run_that_is_there_is_refused_before_the_trials(handmade: PreparedData, tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT).write_bytes(b"")
     with pytest.raises(TrainingError, match="there is a run here already"):
-        chosen_run(tmp_path, handmade, {}, False, pytest.fail)
+        begin_run(tmp_path, handmade, AUTO, report=pytest.fail)
 
 
 TASTES = {"colour": 1.0, "genre": 23.74, "shelf": 4.9, "tag": 4.8}

@@ -11,8 +11,7 @@ from turret.training.checkpoint import (
     Progress,
     all_parameters,
     load_checkpoint,
-    load_objective,
-    map_model,
+    load_parameters,
     save_checkpoint,
     save_tensors,
 )
@@ -53,14 +52,14 @@ def test_a_torn_file_is_refused(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.safetensors"]
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(TrainingError, match="can't be read"):
-        map_model(path, torch.nn.Linear(3, 2))
+        load_parameters(path, torch.nn.Linear(3, 2))
 
 
 def test_parameters_of_another_model_are_refused(tmp_path: Path) -> None:
     """Other shapes are named, not forced."""
     save_tensors(tmp_path / "m.safetensors", {"weight": torch.ones(5, 3), "bias": torch.ones(2)})
     with pytest.raises(TrainingError, match="another model"):
-        map_model(tmp_path / "m.safetensors", torch.nn.Linear(3, 2))
+        load_parameters(tmp_path / "m.safetensors", torch.nn.Linear(3, 2))
 
 
 def test_a_model_and_its_objective_share_a_file(tmp_path: Path) -> None:
@@ -68,13 +67,13 @@ def test_a_model_and_its_objective_share_a_file(tmp_path: Path) -> None:
     model, objective, path = torch.nn.Linear(3, 2), torch.nn.Linear(4, 5), tmp_path / "m.safetensors"
     save_tensors(path, all_parameters(model, objective))
     other, another = torch.nn.Linear(3, 2), torch.nn.Linear(4, 5)
-    map_model(path, other)
-    load_objective(path, another)
+    load_parameters(path, other)
+    load_parameters(path, another, is_objective=True)
     assert torch.equal(other.weight, model.weight)
     assert torch.equal(another.weight, objective.weight)
     save_tensors(path, model.state_dict())
     with pytest.raises(TrainingError, match="another model"):
-        load_objective(path, another)
+        load_parameters(path, another, is_objective=True)
 
 
 def test_a_full_disk_is_a_sentence_and_keeps_the_file_that_is_there(tmp_path: Path) -> None:

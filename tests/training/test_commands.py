@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.trained import trained_shop
 from turret.data.prepared import PreparedData
-from turret.training.commands import TrainRequest, evaluate_command, export_run, train_command
+from turret.training.begin import begin_run
+from turret.training.commands import evaluate_command, export_run, train_command
 from turret.training.config.experiment import load_experiment, named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.per_user import load_per_user
@@ -21,8 +22,10 @@ QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", 
 Capture = pytest.CaptureFixture[str]
 
 
-def train(*given: Any, **named: Any) -> None:
-    train_command(TrainRequest(*given, **named))
+def train(
+    data: Path | None, experiment: str | None, folder: Path, overrides: list[str], **named: Any
+) -> None:
+    train_command(folder, data, experiment, overrides, **named)
 
 
 @pytest.fixture(scope="module")
@@ -119,26 +122,16 @@ def test_an_export_is_told_where_and_under_which_name(trained: Path, tmp_path: P
     assert (tmp_path / "current").read_text().strip() == "spring"
 
 
-def test_a_restart_resumes_the_run_of_its_own_launch_alone(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+def test_a_run_of_several_processes_that_has_not_begun_begins_with_resume(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that was to replace another, which would otherwise begin again in each attempt.
-
-    torchrun's process tells launches apart: all have the same --rdzv-id, and where one restarts because of
-    another machine, it does not count. The first attempt of another launch has refused the run, or has died
-    before it replaced it.
-    """
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
-    monkeypatch.setattr("os.getppid", lambda: 1)
-    for _ in range(2):
-        train(shop.folder, None, tmp_path, QUICK, overwrite=True)
-    assert capsys.readouterr().out.count("Resuming at step") == 1
-    monkeypatch.setattr("os.getppid", lambda: 2)
-    with pytest.raises(TrainingError, match="a run here already"):
-        train(shop.folder, None, tmp_path, QUICK)
-    train(shop.folder, None, tmp_path, [*QUICK, "training.seed=5"], overwrite=True)
-    assert Run.read(tmp_path).experiment.training.seed == 5
+    """torchrun starts the same command again; alone, a run that is not there is a mistake."""
+    with pytest.raises(TrainingError, match="there is no run here"):
+        begin_run(tmp_path, shop.folder, None, QUICK, resume=True)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run, _ = begin_run(tmp_path, shop.folder, None, QUICK, resume=True)
+    run.write()
+    assert begin_run(tmp_path, None, None, QUICK, resume=True)[0] == Run.read(tmp_path)
 
 
 ONE_EPOCH = ["training.epochs=1", "training.since=2022-06-01"]

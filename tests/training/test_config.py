@@ -12,8 +12,6 @@ from turret.training.config.experiment import (
     load_experiment,
     named_settings,
     shipped_experiments,
-)
-from turret.training.config.named_settings import (
     with_settings,
     write_experiment,
 )

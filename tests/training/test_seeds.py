@@ -9,7 +9,7 @@ import pytest
 
 from turret.data.prepared import PreparedData
 from turret.training import commands
-from turret.training.commands import TrainRequest, evaluate_command, train_command
+from turret.training.commands import evaluate_command, train_command
 from turret.training.comparison.seeds import SeedRuns, parse_seeds, spread, training_summary
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
@@ -68,16 +68,17 @@ QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", 
 Capture = pytest.CaptureFixture[str]
 
 
-def request(shop: PreparedData, folder: Path, **changed: Any) -> TrainRequest:
-    given = {"data": shop.folder, "experiment": "demo", "folder": folder, "overrides": QUICK, **changed}
-    return TrainRequest(**given)
+def train_seeds(shop: PreparedData, folder: Path, seeds: str | None, **changed: Any) -> None:
+    train_command(
+        folder, **{"data": shop.folder, "experiment": "demo", "overrides": QUICK, **changed}, seeds=seeds
+    )
 
 
 @pytest.fixture(scope="module")
 def trained(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Seeds 0 and 2, trained for an epoch. Only seeds.json and metrics may be written to."""
     folder = tmp_path_factory.mktemp("seeds") / "run"
-    train_command(request(shop, folder), "0,2")
+    train_seeds(shop, folder, "0,2")
     return folder
 
 
@@ -112,7 +113,7 @@ def test_finished_seeds_are_not_trained_again_and_new_ones_are(
     monkeypatch.setattr(commands, "train", lambda run, *_, **__: begun.append(run))
     none: dict[str, Any] = {"experiment": None, "overrides": []}
     for given in (none, {}):
-        train_command(request(shop, trained, resume=True, **given), "0-2")
+        train_seeds(shop, trained, "0-2", resume=True, **given)
     shown = capsys.readouterr().out
     assert "seed 0 (1 of 3): trained already" in shown
     assert "seed 2 (3 of 3): trained already" in shown
@@ -135,10 +136,10 @@ def test_an_interrupted_seed_is_continued(
 
     monkeypatch.setattr(commands, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        train_command(request(shop, tmp_path / "run"), "5-6")
+        train_seeds(shop, tmp_path / "run", "5-6")
     model = (tmp_path / "run" / "seed-5" / MODEL).read_bytes()
     assert json.loads((tmp_path / "run" / SEEDS).read_text())["finished"] == [5]
-    train_command(TrainRequest(None, None, tmp_path / "run", [], resume=True), None)
+    train_command(tmp_path / "run", resume=True)
     assert calls == ["seed-5", "seed-6", "seed-6"]
     assert json.loads((tmp_path / "run" / SEEDS).read_text())["finished"] == [5, 6]
     assert (tmp_path / "run" / "seed-5" / MODEL).read_bytes() == model
@@ -164,7 +165,7 @@ def test_a_folder_of_seeds_is_neither_replaced_nor_continued_unasked(
 ) -> None:
     before = (trained / SEEDS).read_bytes()
     with pytest.raises(TrainingError, match=words):
-        train_command(request(shop, trained, **changed), seeds)
+        train_seeds(shop, trained, seeds, **changed)
     assert (trained / SEEDS).read_bytes() == before
 
 
@@ -172,19 +173,19 @@ def test_folders_of_one_run_and_of_none_are_refused(
     trained: Path, shop: PreparedData, tmp_path: Path
 ) -> None:
     with pytest.raises(TrainingError, match="holds a run of one seed"):
-        train_command(request(shop, trained / "seed-0"), "0-3")
+        train_seeds(shop, trained / "seed-0", "0-3")
     with pytest.raises(TrainingError, match="there are no runs of several seeds here"):
-        train_command(request(shop, tmp_path, resume=True), "0-3")
+        train_seeds(shop, tmp_path, "0-3", resume=True)
 
 
 def test_seeds_are_replaced_where_that_is_asked_for(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that are not trained again, too."""
-    train_command(request(shop, tmp_path / "run"), "0")
+    train_seeds(shop, tmp_path / "run", "0")
     begun: list[Run] = []
     monkeypatch.setattr(commands, "train", lambda run, *_, **__: begun.append(run))
-    train_command(request(shop, tmp_path / "run", overwrite=True), "4")
+    train_seeds(shop, tmp_path / "run", "4", overwrite=True)
     assert [run.folder.name for run in begun] == ["seed-4"]
     assert not (tmp_path / "run" / "seed-0" / MODEL).exists()
     assert json.loads((tmp_path / "run" / SEEDS).read_text())["seeds"] == [4]

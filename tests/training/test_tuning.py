@@ -19,8 +19,8 @@ from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 from turret.training.config.experiment import (
     load_experiment,
     shipped_experiments,
+    with_settings,
 )
-from turret.training.config.named_settings import with_settings
 from turret.training.errors import TrainingError
 from turret.training.tuning.commands import EPOCH, REASON, SECONDS, study_table
 from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space

@@ -29,7 +29,6 @@ from turret.training.run import MODEL, Run, build_model
 from turret.training.trainer import train
 from turret.training.warm_start import (
     ParentBundle,
-    TransferReport,
     new_item_rows,
     warm_start_weights,
 )
@@ -69,7 +68,7 @@ def exported(grown: Grown, tmp_path_factory: pytest.TempPathFactory) -> Export:
     return of
 
 
-def warm(grown: Grown, bundle: Path, tower: dict[str, Any]) -> tuple[TwoTowers, TransferReport]:
+def warm(grown: Grown, bundle: Path, tower: dict[str, Any]) -> tuple[TwoTowers, str]:
     """Fresh towers for the shop as it is after, with what the bundle has learnt."""
     model = build_model(experiment(tower), grown.after)
     carried = warm_start_weights(model, grown.after, ParentBundle.open(bundle))
@@ -85,10 +84,9 @@ def test_items_are_counted_by_what_becomes_of_them(grown: Grown, exported: Expor
     _, carried = warm(grown, exported({}), {})
     before, after = len(grown.before.item_ids), len(grown.after.item_ids)
     kept = len(grown.rows()[0])
-    assert (carried.kept, carried.new, carried.gone) == (kept, after - kept, before - kept)
-    assert min(carried.kept, carried.new, carried.gone) > 10
+    assert min(kept, after - kept, before - kept) > 10
     until = grown.before.manifest.time.until
-    assert str(carried) == (
+    assert carried == (
         f"{kept} items keep their vectors, {after - kept} are new (they start from the mean), "
         f"{before - kept} are gone. The bundle was trained on events until {until}."
     )
@@ -111,8 +109,8 @@ def test_known_items_of_features_keep_their_vectors(grown: Grown, exported: Expo
     """
     bundle = exported(ALL)
     model, carried = warm(grown, bundle, ALL)
-    assert carried.new_from == "their features"
-    assert carried.kept + carried.gone == len(grown.before.item_ids), "of items with an event alone"
+    assert "they start from their features" in carried
+    assert carried.startswith(f"{len(grown.rows()[0])} items keep"), "of items with an event alone"
     assert len(np.load(bundle / "item_vectors.npy")) > len(grown.before.item_ids)
     before, after = grown.rows()
     old, new = (
@@ -292,12 +290,12 @@ def test_a_folder_of_bundles_stands_for_the_current_one(exported: Export, tmp_pa
 
 def test_settings_are_overridden_one_by_one(exported: Export) -> None:
     origin = ParentBundle.open(exported({}))
-    found = origin.experiment(["training.epochs=7", "tower.user.dropout=0.3"])
+    found = origin.experiment({"training.epochs": 7, "tower.user.dropout": 0.3})
     assert found == experiment({"user": {"dropout": 0.3}}, epochs=7)
     with pytest.raises(
         ConfigurationError, match=r"experiment\.json with training\.epoch overridden: .* no setting"
     ):
-        origin.experiment(["training.epoch=7"])
+        origin.experiment({"training.epoch": 7})
 
 
 def test_what_was_new_then_is_not_what_is_new_now(bundle: Path) -> None:
@@ -307,7 +305,7 @@ def test_what_was_new_then_is_not_what_is_new_now(bundle: Path) -> None:
     replace_file(bundle, EXPERIMENT, json.dumps(stored).encode())
     origin = ParentBundle.open(bundle)
     assert origin.experiment().training.since is None
-    assert origin.experiment(["training.since=2023-01-01"]).training.since == "2023-01-01"
+    assert origin.experiment({"training.since": "2023-01-01"}).training.since == "2023-01-01"
 
 
 @pytest.mark.parametrize("name", [EXPERIMENT, ITEM_FEATURES])

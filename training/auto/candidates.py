@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from turret.data.errors import ConfigurationError
 from turret.training.auto.facts import Facts
-from turret.training.config.experiment import ExperimentConfig, load_experiment
-from turret.training.config.named_settings import with_settings
+from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.verdict.order import ORDERED_RATIO
 from turret.training.verdict.verdict import MANY
 

@@ -61,7 +61,7 @@ def environment() -> dict[str, Any]:
             "architecture": platform.machine(),
             "processor": _processor(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-            "memory_gb": _memory_gb(),
+            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
             "accelerators": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
         },
         "git": git_state(Path.cwd()),
@@ -93,15 +93,8 @@ def package_version(package: str) -> str | None:
 
 def _processor() -> str:
     """The model of the processor; Linux has it in /proc alone."""
-    try:
-        names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text("utf-8"), re.M)
-    except (OSError, UnicodeDecodeError):
-        names = []
+    listed = Path("/proc/cpuinfo")
+    names = (
+        re.findall(r"^model name\s*:\s*(.+)$", listed.read_text("utf-8"), re.M) if listed.is_file() else []
+    )
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _memory_gb() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
-    except (OSError, ValueError, AttributeError):
-        return None

@@ -1,9 +1,12 @@
-"""Loggers: the tools of tracking experiments that get a run's settings and figures."""
+"""Loggers: the tools of tracking experiments that get a run's settings and figures.
+
+A logger is made of the folder of the run, the settings by dotted names, the step from which training goes on,
+and the `id` that it had when the training began, if any. Its methods may raise.
+"""
 
 import json
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,34 +24,16 @@ _PROJECT = "turret"
 _PARAMETERS = 100
 
 
-class Logger(ABC):
-    """Takes the figures of one run; any method may raise.
-
-    Its builder takes the folder of the run, the settings by dotted names, the step from which training goes
-    on (0, or that of the checkpoint), and the `id` that the logger had when the training began, if it was
-    there.
-    """
-
-    id: str | None = None
-    """The name under which a resumed training continues, or None."""
-
-    @abstractmethod
-    def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """Take figures by name, such as `loss/train`, after `step` steps; steps never fall."""
-
-    @abstractmethod
-    def close(self, finished: bool) -> None:
-        """End the log; `finished` is false where training was interrupted or failed."""
-
-
 def _shown(folder: Path) -> str:
     """The folder's name with its parent's, as in run/seed-0."""
     path = folder.resolve()
     return f"{path.parent.name}/{path.name}"
 
 
-class TensorBoardLogger(Logger):
+class TensorBoardLogger:
     """Writes scalars to event files in `RUN/tensorboard`; a resumed training hides the steps it repeats."""
+
+    id = None
 
     def __init__(self, folder: Path, settings: dict[str, Any], step: int, earlier: str | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -69,7 +54,7 @@ class TensorBoardLogger(Logger):
         self._writer.close()
 
 
-class MLflowLogger(Logger):
+class MLflowLogger:
     """A run in MLflow's tracking store; settings are its parameters.
 
     It goes by MLflow's own settings: `MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME`.
@@ -80,6 +65,7 @@ class MLflowLogger(Logger):
         from mlflow.entities import Metric, Param
 
         self._client, self._metric = MlflowClient(), Metric
+        self.id: str
         if earlier is not None:
             self.id = earlier
             self._client.update_run(self.id, status="RUNNING")
@@ -105,7 +91,7 @@ class MLflowLogger(Logger):
         self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
 
 
-class WandbLogger(Logger):
+class WandbLogger:
     """A run of Weights & Biases, with its files in `RUN/wandb`; settings are its configuration.
 
     It goes by the library's own settings: `WANDB_MODE`, `WANDB_PROJECT`, `WANDB_ENTITY`.
@@ -123,7 +109,7 @@ class WandbLogger(Logger):
             resume=None if earlier is None else "allow",
             settings=wandb.Settings(console="off"),
         )
-        self.id = self._run.id
+        self.id: str = self._run.id
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """Log the figures; the service ignores steps that it has."""
@@ -134,6 +120,7 @@ class WandbLogger(Logger):
         self._run.finish(exit_code=0 if finished else 1)
 
 
+Logger = TensorBoardLogger | MLflowLogger | WandbLogger
 # Each has the name of the module that has to be installed.
 LOGGERS: dict[str, Callable[[Path, dict[str, Any], int, str | None], Logger]] = {
     TENSORBOARD: TensorBoardLogger,

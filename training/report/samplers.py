@@ -13,7 +13,6 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
 from turret.training.batches.statistics import PreparedStatistics
 from turret.training.config.compatibility import refusal, scoring_refusal
-from turret.training.device import pick_device
 from turret.training.errors import TrainingError
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.loss import settings_of
@@ -21,6 +20,7 @@ from turret.training.losses.sampled import sampled_softmax_corrected
 from turret.training.objectives.catalog import CatalogObjective
 from turret.training.objectives.contract import Objective
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective
+from turret.training.process import pick_device
 from turret.training.randomness import stream
 from turret.training.report.measures import divergence, gradient_error
 from turret.training.report.queries import (

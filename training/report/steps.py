@@ -11,8 +11,7 @@ import torch
 from turret.data.prepared import PreparedData
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import TrainingBatches
-from turret.training.config.experiment import ExperimentConfig
-from turret.training.config.named_settings import with_settings
+from turret.training.config.experiment import ExperimentConfig, with_settings
 from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import Objective
 from turret.training.randomness import stream

@@ -11,10 +11,9 @@ from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.data.text import text_table
-from turret.training.config.experiment import ExperimentConfig
-from turret.training.config.named_settings import with_settings, write_experiment
-from turret.training.device import pick_device
+from turret.training.config.experiment import ExperimentConfig, with_settings, write_experiment
 from turret.training.errors import DivergenceError, TrainingError
+from turret.training.process import pick_device
 from turret.training.run import Run
 from turret.training.trainer import train
 from turret.training.tuning.study import JOURNAL, StoredStudy, StudyRequest, open_storage

@@ -16,8 +16,7 @@ from pydantic import Field, RootModel, model_validator
 from turret.data.configuration import load_configuration
 from turret.data.errors import ConfigurationError
 from turret.tower.config import Settings
-from turret.training.config.experiment import ExperimentConfig, named_settings
-from turret.training.config.named_settings import overlap, with_settings
+from turret.training.config.experiment import ExperimentConfig, named_settings, overlap, with_settings
 from turret.training.errors import TrainingError
 
 Number = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]

@@ -15,8 +15,14 @@ from turret.data.configuration import parse_overrides
 from turret.data.files import try_lock
 from turret.data.prepared import PreparedData
 from turret.tower.config import Settings
-from turret.training.config.experiment import ExperimentConfig, TrainingConfig, load_experiment
-from turret.training.config.named_settings import differences, overlap, with_settings
+from turret.training.config.experiment import (
+    ExperimentConfig,
+    TrainingConfig,
+    differences,
+    load_experiment,
+    overlap,
+    with_settings,
+)
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import validated_items
 from turret.training.randomness import stream

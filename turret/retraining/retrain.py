@@ -8,6 +8,7 @@ import numpy as np
 
 from turret.activation.live import live_version
 from turret.client import ClientError
+from turret.data.configuration import parse_overrides
 from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
@@ -37,8 +38,7 @@ from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import Manifest, read_manifest
 from turret.tower.tuning.choice import IndexRequest
 from turret.training.batches.event_times import first_events
-from turret.training.commands import new_run
-from turret.training.config.named_settings import with_settings
+from turret.training.begin import begin_run
 from turret.training.export.export import export, export_warnings
 from turret.training.run import CHECKPOINT, Run
 from turret.training.trainer import train
@@ -288,26 +288,20 @@ def train_run(settings: RetrainSettings, state: Retraining) -> None:
     """Train the run of `state`, or continue it from its checkpoint. Raises TrainingError, BundleError."""
     folder = settings.runs / state.run
     resume = (folder / CHECKPOINT).is_file()
+    values = parse_overrides(settings.overrides)
     if resume:
-        run = Run.read(folder)
-        data = run.open_data(settings.data)
+        run, data = begin_run(folder, settings.data, resume=True)
+    elif state.live is None or (state.origin is None and settings.experiment is not None):
+        run, data = begin_run(
+            folder, settings.data, settings.experiment, values, overwrite=True, report=report
+        )
     else:
-        data = PreparedData.open(settings.data)
-        run = _run_to_train(settings, state, data)
+        live = ParentBundle.open(version_folder(settings.bundles, state.origin or state.live))
+        if state.origin is not None and live.data_until is not None:
+            values = {"training.since": live.data_until, **values}
+        origin = None if state.origin is None else live.folder
+        run, data = begin_run(folder, settings.data, live.experiment(values), origin=origin)
     train(run, data, resume=resume, overwrite=not resume, report=report)
-
-
-def _run_to_train(settings: RetrainSettings, state: Retraining, data: PreparedData) -> Run:
-    folder, parent = settings.runs / state.run, None
-    if state.live is None or (state.origin is None and settings.experiment is not None):
-        return new_run(folder, data, settings.experiment, settings.overrides, report, overwrite=True)
-    live = ParentBundle.open(version_folder(settings.bundles, state.origin or state.live).resolve())
-    experiment = live.experiment(settings.overrides)
-    if state.origin is not None:
-        parent = live.folder
-        if live.data_until is not None and experiment.training.since is None:
-            experiment = with_settings(experiment, {"training.since": live.data_until})
-    return Run(folder, experiment, data.folder, data.fingerprint, parent)
 
 
 def evaluate_run(settings: RetrainSettings, state: Retraining) -> None:

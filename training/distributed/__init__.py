@@ -1,3 +1,0 @@
-"""The processes of one training: their numbers, and how they exchange tensors."""
-
-__all__ = ["processes", "world"]
