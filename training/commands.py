@@ -7,8 +7,10 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 
+from turret.data.prepared import PreparedData
 from turret.data.progress import hide_progress
 from turret.training.begin import AUTO, begin_run
+from turret.training.checkpoint import Progress
 from turret.training.comparison.seeds import (
     SeedRuns,
     evaluation_summary,
@@ -61,27 +63,32 @@ def train_command(
         begin_run, data=data, experiment=experiment, overwrite=overwrite, origin=origin, report=REPORT
     )
     go = partial(train, resume=resume, overwrite=overwrite, report=REPORT, loggers=loggers)
-    if seeds is not None or known is not None:
-        _check_seeds(folder, overrides, known, resume, overwrite)
-        runs = SeedRuns(folder, known.seeds if known and resume else ()).with_seeds(
-            parse_seeds(seeds) if seeds else ()
-        )
-        begun = known.begun() if known and resume else []
-        given = (
-            [*overrides, f"training.seed={begun[0]}"] if begun and (experiment or overrides) else overrides
-        )
-        template, prepared = first(
-            runs.run_folder(begun[0]) if begun else folder, overrides=given, resume=bool(begun)
-        )
-        if known and overwrite:
-            for seed in known.seeds:
-                remove_run(known.run_folder(seed))
-            (folder / SEEDS).unlink()
-        if runs != known or overwrite:
-            runs.write(training_summary(runs))
-        _train_seeds(runs, template, partial(go, data=prepared))
+    if seeds is None and known is None:
+        _train_one(partial(first, folder, overrides=overrides, resume=resume), go, experiment == AUTO)
         return
-    if experiment == AUTO and process_count() > 1:
+    _check_seeds(folder, overrides, known, resume, overwrite)
+    runs = SeedRuns(folder, known.seeds if known and resume else ()).with_seeds(
+        parse_seeds(seeds) if seeds else ()
+    )
+    begun = known.begun() if known and resume else []
+    if begun and (experiment or overrides):
+        overrides = [*overrides, f"training.seed={begun[0]}"]
+    start = runs.run_folder(begun[0]) if begun else folder
+    template, prepared = first(start, overrides=overrides, resume=bool(begun))
+    if known and overwrite:
+        for seed in known.seeds:
+            remove_run(known.run_folder(seed))
+        (folder / SEEDS).unlink()
+    if runs != known or overwrite:
+        runs.write(training_summary(runs))
+    _train_seeds(runs, template, partial(go, data=prepared))
+
+
+def _train_one(
+    first: Callable[[], tuple[Run, PreparedData]], go: Callable[..., Progress], is_auto: bool
+) -> None:
+    """Train one run, in this process or with those that torchrun has started."""
+    if is_auto and process_count() > 1:
         raise TrainingError(
             "--experiment auto compares short trials in one process; run it without torchrun first, and "
             "train the experiment that it writes (RUN/experiment.toml) with torchrun."
@@ -95,7 +102,7 @@ def train_command(
             "(training.checkpoint_every)."
         )
         with world.naming_losses(remedy), naming_lack_of_memory(too_large_training(world.size)):
-            run, prepared = first(folder, overrides=overrides, resume=resume)
+            run, prepared = first()
             progress = go(run, prepared, world=world)
     finally:
         world.close()
@@ -104,8 +111,8 @@ def train_command(
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
     epoch = progress.epoch if progress.best is None else progress.best_epoch
     note = "" if epoch else " (none was better than the bundle)"
-    print(f"{best}epoch {epoch}{note}; the run is in {folder}")
-    print(f"next: `turret report run {quote(str(folder))}` writes a page about it")
+    print(f"{best}epoch {epoch}{note}; the run is in {run.folder}")
+    print(f"next: `turret report run {quote(str(run.folder))}` writes a page about it")
 
 
 def _train_seeds(runs: SeedRuns, template: Run, go: Callable[[Run], object]) -> None:
@@ -117,8 +124,7 @@ def _train_seeds(runs: SeedRuns, template: Run, go: Callable[[Run], object]) -> 
             continue
         REPORT(title)
         seeded = with_settings(template.experiment, {"training.seed": seed})
-        run = replace(template, folder=runs.run_folder(seed), experiment=seeded)
-        go(run)
+        go(replace(template, folder=runs.run_folder(seed), experiment=seeded))
         runs.write(training_summary(runs))
     print(training_table(training_summary(runs)))
     print(f"the runs are in {runs.folder}")

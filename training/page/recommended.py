@@ -34,7 +34,7 @@ class Rankings:
     Attributes:
         model: the trained towers.
         relevant: the users and their targets.
-        rows: int32 [U, K], the recommended item rows, -1 for none.
+        rows: int64 [U, K], the recommended item rows, -1 for none.
         hits: bool [U, K], which of them are targets.
         scores_of: the model's scores, for further rankings.
     """
@@ -44,7 +44,7 @@ class Rankings:
     exclude_seen: bool
     model: TwoTowers
     relevant: Relevant
-    rows: NDArray[np.int32]
+    rows: NDArray[np.int64]
     hits: NDArray[np.bool_]
     scores_of: ScoresOf
 
@@ -63,17 +63,13 @@ def rankings_of(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -> Ra
     """
     model, relevant = run.open_model(data), relevant_items(data, part)
     scores_of = tower_scores(model, data, part, data.item_counts("train"), run.open_scores(data))
-    exclude_seen, item_count = run.experiment.evaluation.exclude_seen, len(data.item_ids)
-    rows = np.full((len(relevant.users), k), -1, dtype=np.int32)
-    hits = np.zeros((len(relevant.users), k), dtype=bool)
-    done = 0
+    exclude_seen, ranked = run.experiment.evaluation.exclude_seen, []
     with progress("listing recommendations", len(relevant.users)) as advance:
         for block in rank(scores_of, data, relevant.users, part, k, exclude_seen):
-            place = (slice(done, done + len(block.users)), slice(block.rows.shape[1]))
-            rows[place] = block.rows
-            hits[place] = hits_of(block.rows, relevant, done, item_count)
-            done += len(block.users)
+            ranked.append(block.rows)
             advance(len(block.users))
+    rows = np.concatenate(ranked)
+    hits = hits_of(rows, relevant, 0, len(data.item_ids))
     return Rankings(data, part, exclude_seen, model, relevant, rows, hits, scores_of)
 
 
