@@ -123,12 +123,3 @@ def test_the_command_line_runs_beside_folders_of_the_same_names(installed: Insta
     made = installed.run("turret", "data", "synth", "shop", "--users", "50", "--items", "600")
     assert "events of 50 users" in made
     assert "50" in installed.run("turret", "data", "prepare", "shop", "--to", "prepared")
-
-
-@pytest.mark.nightly
-def test_the_shell_completes_commands_and_options(installed: Installed) -> None:
-    """As the script calls it that `turret --install-completion` installs."""
-    asked = {"_TURRET_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
-    assert installed.run("turret", COMP_WORDS="turret ev", **asked).split() == ["evaluate"]
-    shown = installed.run("turret", COMP_WORDS="turret export --ver", **(asked | {"COMP_CWORD": "2"}))
-    assert shown.split() == ["--version"]

@@ -12,8 +12,6 @@ from tests.support.service_process import Process
 from tests.support.until import until
 from turret.service.keys.keys import add_key, new_key, record, remove_key
 
-HEADERS = {"Authorization": f"Bearer {KEY}"}
-
 
 def enter(view: View, key: str) -> None:
     view.page.locator("#key").fill(key)

@@ -71,28 +71,6 @@ def test_every_control_changes_the_answer(service: Process, open_view: OpenView)
 
 
 @pytest.mark.nightly
-def test_the_address_of_a_colleague_shows_the_same(service: Process, open_view: OpenView) -> None:
-    filtering = {"genres": {"any_of": ["Drama"]}, "year": {"gte": 1960}}
-    code = (
-        json.dumps(filtering).replace("{", "%7B").replace("}", "%7D").replace('"', "%22").replace(" ", "%20")
-    )
-    view = open_view(service, f"#try?history=m001,m009&k=7&filter={code}&cap=country:3&exclude_seen=false")
-    body = {
-        "history": ["m001", "m009"],
-        "k": 7,
-        "filter": filtering,
-        "cap": {"country": 3},
-        "exclude_seen": False,
-    }
-    expected = recommended(service, **body)
-    view.wait_for_items(len(expected))
-    assert view.ids() == expected
-    again = open_view(service, view.page.evaluate("location.hash"))
-    again.wait_for_items(len(expected))
-    assert again.ids() == expected
-
-
-@pytest.mark.nightly
 def test_the_copied_requests_have_the_same_answer(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#try?history=m001,m009&k=3")
     view.wait_for_items(3)

@@ -8,9 +8,7 @@ import pytest
 from tests.page.conftest import OpenView, View, give_key
 from tests.support.service_app import KEY
 from tests.support.service_process import Process
-from tests.support.until import until
 
-HEADERS = {"Authorization": f"Bearer {KEY}"}
 PAINTED = """() => {
   const map = document.getElementById('map');
   const data = map.getContext('2d').getImageData(0, 0, map.width, map.height).data;
@@ -25,27 +23,6 @@ def compared(view: View, version: str) -> View:
     view.open(f"#compare?history=m001,m009&version={version}")
     view.wait_for("() => document.querySelectorAll('#overall section').length >= 3")
     return view
-
-
-@pytest.mark.nightly
-def test_two_versions_answer_the_same_history(service: Process, open_view: OpenView) -> None:
-    view = compared(open_view(service), "v2")
-    body = {"history": ["m001", "m009"], "k": 10}
-    answer = service.client.post("/admin/comparison/recommend", json=body, headers=HEADERS).json()
-    shown = view.page.get_by_role("region", name="Recommendations of both versions")
-    titles = [item["fields"]["title"] for side in ("live", "other") for item in answer[side]["items"]]
-    rows = "document.querySelectorAll('[aria-label=\"Recommendations of both versions\"] li')"
-    view.wait_for(f"count => {rows}.length === count", len(titles))
-    assert shown.locator("li .title").all_inner_texts() == titles
-    entered = sum(move["live_rank"] is None for move in answer["moves"])
-    assert shown.get_by_text("entered", exact=True).count() == entered
-    assert "same" in view.page.locator("#overall").inner_text()
-    view.page.get_by_role("link", name="Try", exact=True).click()
-    view.wait_for_items()
-    until(
-        lambda: service.client.get("/admin/comparison", headers=HEADERS).json()["version"] is None,
-        "the comparison has ended",
-    )
 
 
 @pytest.mark.process

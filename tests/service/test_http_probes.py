@@ -75,24 +75,3 @@ def test_it_is_not_ready_until_it_has_read_which_items_are_withdrawn(settings: S
             client.portal.call(app.state.components.overlay.poll)
             assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
             assert 100 not in ids(recommended(client, k=60))
-
-
-def test_a_worker_is_not_ready_while_one_of_its_background_tasks_is_down(settings: Settings) -> None:
-    """The task is started again, and the others go on."""
-    app = create_app(settings)
-    background = app.state.components.background
-
-    async def failing() -> None:
-        raise OSError("no memory")
-
-    async def fail() -> None:
-        background.start("items of another shop", failing)
-        await asyncio.sleep(0)
-
-    with TestClient(app) as client:
-        assert client.portal is not None
-        assert client.get("/readyz").status_code == 200
-        client.portal.call(fail)
-        refused = client.get("/readyz")
-        assert refused.status_code == 503
-        assert "started again: items of another shop" in refused.json()["error"]["message"]

@@ -12,7 +12,6 @@ from tests.support.service_app import client_of
 from turret.service.errors import ServiceError
 from turret.service.http.app import create_app
 from turret.service.http.routes.page import STATIC, admin_url
-from turret.service.keys.keys import add_key, new_key, record
 from turret.service.settings import Settings, read_settings
 
 OURS = [path for path in STATIC.rglob("*") if path.is_file() and "vendored" not in path.parts]
@@ -44,15 +43,6 @@ def test_the_page_can_be_switched_off(settings: Settings) -> None:
         for path in ("/", "/page/settings.json"):
             assert client.get(path).status_code == 404
         assert client.get("/v1/fields").status_code == 200
-
-
-def test_the_page_needs_no_key_and_its_data_do(settings: Settings) -> None:
-    add_key(settings.keys, record("shop", new_key("shop"), ("read",)))
-    with client_of(settings) as client:
-        assert client.get("/").status_code == 200
-        assert client.get("/page/settings.json").json()["keys_required"] is True
-        for path in ("/v1/items", "/v1/fields", "/v1/map", "/v1/activations"):
-            assert client.get(path).status_code == 401, path
 
 
 def test_the_page_knows_where_the_admin_calls_are(settings: Settings) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.support.service_app import ADMIN, activate, serving
+from tests.support.service_app import ADMIN, activate
 from turret.service.versions.folder import activation_lock, without_folder
 
 
@@ -63,15 +63,3 @@ def test_no_fault_of_the_folder_tells_where_it_lies(fresh_client: TestClient, bu
 
 def _link_to_key(pointer: Path) -> None:
     pointer.symlink_to(pointer.with_name("admin.key"))
-
-
-def test_a_service_that_waits_does_not_tell_where(tmp_path: Path) -> None:
-    with serving(tmp_path / "empty", wait=True) as waiting:
-        follower = waiting.app.state.components.follower  # type: ignore[attr-defined]
-        for content in (None, "missing", "no version"):
-            if content:
-                (tmp_path / "empty" / "current").write_text(content)
-            follower._tried_first = float("-inf")
-            waiting.portal.call(follower._look_for_first)  # type: ignore[union-attr]
-            for path in ("/readyz", "/v1/version", "/v1/versions"):
-                assert str(tmp_path) not in waiting.get(path).text

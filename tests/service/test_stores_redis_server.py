@@ -1,7 +1,6 @@
 """A real Redis that hangs, ends, fills up or holds what others wrote; the contract has the rest."""
 
 import asyncio
-import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -9,19 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.ports import held_port
 from tests.support.redis_server import RedisServer, own_redis
 from tests.support.redis_work import EVENT, refused, work_with
-from tests.support.tools import require
 from tests.support.until import eventually
 from turret.service.errors import (
     HistoryDamagedError,
-    HistoryUnavailableError,
     ReplicasUnavailableError,
 )
 from turret.service.overlay.fresh import is_valid
 from turret.service.stores.contract import Change, Event, History, NewChange
-from turret.service.stores.redis.client import RedisClient, read_address
 from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords
@@ -147,40 +142,6 @@ def test_settings_that_lose_events_are_warned_of(
 
 
 # Connections
-
-
-@nightly
-def test_a_server_with_tls_has_to_have_a_known_certificate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    require("openssl")
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
-    command += f" -addext subjectAltName=DNS:localhost -keyout {key} -out {certificate}"
-    subprocess.run(command.split(), check=True, capture_output=True)
-
-    def ping(host: str) -> list[object]:
-        async def work() -> list[object]:
-            connections = RedisClient(read_address(f"rediss://{host}:{port}/0"), 1, 5.0)
-            try:
-                node = connections.masters()
-                return await connections.ask((await node)[0], [["PING"], ["NONSENSE"], ["ECHO", "x"]])
-            finally:
-                await connections.close()
-
-        return asyncio.run(work())
-
-    port = held_port(monkeypatch)
-    tls = {"tls-port": str(port), "tls-auth-clients": "no", "tls-cert-file": str(certificate)}
-    with own_redis(tmp_path / "tls", **tls, **{"tls-key-file": str(key)}):
-        with pytest.raises(HistoryUnavailableError, match=r"(?i)certificate"):
-            ping("localhost")
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        pong, error, echo = ping("localhost")
-        assert (pong, echo) == (b"PONG", b"x")
-        assert "unknown command" in str(error)
-        with pytest.raises(HistoryUnavailableError):
-            ping("127.0.0.1")
 
 
 # Keys with foreign data

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.until import PATIENCE
 from turret.service.errors import (
     HistoryUnavailableError,
     ReplicasUnavailableError,
@@ -20,17 +18,14 @@ from turret.service.errors import (
 from turret.service.stores.contract import Event, History, NewChange
 from turret.service.stores.sqlite import histories
 from turret.service.stores.sqlite.file import (
-    Tables,
     connect,
     make_private,
-    open_file,
 )
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.stores.sqlite.records import SqliteRecords
 
 EVENT = Event("e", "u", 1, 0)
-LARGE = [Event(f"e{number}", "u", "x" * 500, number) for number in range(200)]
 
 
 def other(path: Path) -> "closing[sqlite3.Connection]":
@@ -133,30 +128,6 @@ def test_a_locked_file_is_an_error_now_and_none_later(store: SqliteHistory, path
     assert asyncio.run(store.append([EVENT])) == 1
 
 
-def test_a_call_that_is_too_large_for_the_disk_stores_nothing_and_takes_no_other_with_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nearly_full(path: Path, wait: float, tables: Tables) -> sqlite3.Connection:
-        connection = open_file(path, wait, tables)
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
-        return connection
-
-    monkeypatch.setattr("turret.service.stores.sqlite.histories.open_file", nearly_full)
-
-    async def work() -> None:
-        store = SqliteHistory(path)
-        calls = [[EVENT], LARGE, [EVENT._replace(event_id="f")]]
-        first, second, third = await asyncio.gather(*map(store.append, calls), return_exceptions=True)
-        assert (first, third) == (1, 1)
-        assert isinstance(second, HistoryUnavailableError)
-        assert "full" in str(second)
-        assert (await store.events("u", 1))[0] == 2
-        await store.close()
-
-    asyncio.run(work())
-
-
 def test_the_bytes_of_a_forgotten_user_leave_the_file(path: Path, store: SqliteHistory) -> None:
     asyncio.run(store.append([Event("e", "the-secret-name", 1, 0)]))
     asyncio.run(store.forget("the-secret-name"))
@@ -202,17 +173,14 @@ ERRORS = {"large": sqlite3.SQLITE_FULL, "locked": sqlite3.SQLITE_BUSY}
 
 
 class Recorder(SqliteHistory):
-    """Remembers the sizes of groups, and lets each wait for `go`; the events of ERRORS are refused."""
+    """Remembers the sizes of groups; the events of ERRORS are refused."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.sizes: list[int] = []
-        self.begun, self.go = threading.Event(), threading.Event()
 
     def _insert(self, connection: sqlite3.Connection, calls: Sequence[Sequence[Event]]) -> list[int]:
         self.sizes.append(len(calls))
-        self.begun.set()
-        assert self.go.wait(PATIENCE)
         for event_id, code in ERRORS.items():
             if any(event.event_id == event_id for events in calls for event in events):
                 error = sqlite3.OperationalError(event_id)
@@ -242,7 +210,6 @@ def test_calls_that_come_at_once_are_a_group(path: Path, calls: list[list[Event]
     store = Recorder(path)
 
     async def work() -> list[int | BaseException]:
-        store.go.set()
         results = await asyncio.gather(*map(store.append, calls), return_exceptions=True)
         await store.close()
         return results
@@ -253,29 +220,6 @@ def test_calls_that_come_at_once_are_a_group(path: Path, calls: list[list[Event]
         else:
             assert result == len(events)
     assert store.sizes == groups
-
-
-def test_calls_that_arrive_during_a_write_are_the_next_group(path: Path) -> None:
-    """Also where a caller goes away, of those that are being written or that wait; then a call is written."""
-    store = Recorder(path)
-
-    async def work() -> list[int]:
-        writing, left = [asyncio.create_task(store.append([EVENT])) for _ in range(2)]
-        await asyncio.to_thread(store.begun.wait, PATIENCE)
-        dropped, *waiting = [asyncio.create_task(store.append([EVENT] * (n + 1))) for n in range(3)]
-        await asyncio.sleep(0)
-        for call in (left, dropped):
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-        store.go.set()
-        async with asyncio.timeout(PATIENCE):
-            results = [*await asyncio.gather(writing, *waiting), await store.append([EVENT] * 7)]
-        await store.close()
-        return results
-
-    assert asyncio.run(work()) == [1, 2, 3, 7]
-    assert store.sizes == [2, 3, 1]
 
 
 # The record of members on one machine

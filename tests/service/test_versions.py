@@ -692,21 +692,6 @@ async def test_a_member_reports_what_it_has_and_counts_the_others(three: Path, s
     assert server.reports == {}
 
 
-async def test_a_version_that_can_not_be_opened_is_tried_again_after_a_pause(
-    three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    one, other = await joined(three, server, activation_seconds=1), await joined(three, server, "b:8000/1")
-    await one.activate("v2")
-    (three / "v2" / "manifest.json").rename(three / "manifest.away")
-    await other.follow(10)
-    tries = [message for message in caplog.messages if "can't open the active version" in message]
-    assert len(tries) == 4, "after 0, 3, 6 and 9 seconds"
-    assert other.version == "v1"
-    await one.activate("v3")
-    await other.follow(0.2)
-    assert other.version == "v3", "another version is opened at once"
-
-
 # --- Routes
 
 

@@ -54,7 +54,6 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "chromium": (lambda: _program("chromium"), "apt-get install chromium"),
     "npm": (lambda: _program("npm"), "apt-get install npm"),
     "java": (lambda: _program("java"), "apt-get install openjdk-17-jre-headless"),
-    "openssl": (lambda: _program("openssl"), "apt-get install openssl"),
     "root": (lambda: os.geteuid() == 0, "run the tests as root"),
     "shellcheck": (lambda: _of_environment("shellcheck"), "make setup"),
     "hadolint": (lambda: _of_environment("hadolint"), "make setup"),
