@@ -3,10 +3,9 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,25 +36,22 @@ def other(path: Path) -> "closing[sqlite3.Connection]":
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o000])
-def test_what_a_store_writes_is_for_its_user_only(tmp_path: Path, umask: int) -> None:
+async def test_what_a_store_writes_is_for_its_user_only(tmp_path: Path, umask: int) -> None:
     def modes(folder: Path) -> dict[str, int]:
         return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
-
-    async def work() -> None:
-        events, items = SqliteHistory(folder / "h.sqlite"), SqliteItems(folder / "h.items.sqlite")
-        await events.append([EVENT])
-        await items.change([NewChange("i", 0, b"{}", b"{}")])
-        names = {name + end for name in ("h.sqlite", "h.items.sqlite") for end in ("", "-wal", "-shm")}
-        assert modes(folder) == dict.fromkeys(names, 0o600)
-        await events.close()
-        await items.close()
 
     folder = tmp_path / "new" / "deep"
     before = os.umask(umask)
     try:
-        asyncio.run(work())
+        events, items = SqliteHistory(folder / "h.sqlite"), SqliteItems(folder / "h.items.sqlite")
+        await events.append([EVENT])
+        await items.change([NewChange("i", 0, b"{}", b"{}")])
     finally:
         os.umask(before)
+    names = {name + end for name in ("h.sqlite", "h.items.sqlite") for end in ("", "-wal", "-shm")}
+    assert modes(folder) == dict.fromkeys(names, 0o600)
+    await events.close()
+    await items.close()
     assert {**modes(tmp_path), **modes(folder.parent)} == {"new": 0o700, "deep": 0o700}
     for path in tmp_path.glob("new/deep/*"):
         path.chmod(0o644)
@@ -149,19 +145,15 @@ def test_a_file_that_was_replaced_is_not_written(store: SqliteHistory, path: Pat
     assert asyncio.run(store.recent(["u"], 1)) == {"u": History([1], [0])}
 
 
-def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:
+async def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:
     """Also events of users who never return: each append checks some rows."""
-
-    async def work() -> None:
-        store = SqliteHistory(path)
-        await store.append([Event(f"{n}", f"u{n}", 1, n) for n in range(2_500)])
-        await store.close()
-        store = SqliteHistory(path, keep_days=1)
-        for number in range(4):
-            await store.append([Event(f"now {number}", "u", 1, 2**45)])
-        await store.close()
-
-    asyncio.run(work())
+    store = SqliteHistory(path)
+    await store.append([Event(f"{n}", f"u{n}", 1, n) for n in range(2_500)])
+    await store.close()
+    store = SqliteHistory(path, keep_days=1)
+    for number in range(4):
+        await store.append([Event(f"now {number}", "u", 1, 2**45)])
+    await store.close()
     with other(path) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (4,)
 
@@ -206,15 +198,13 @@ class Recorder(SqliteHistory):
         "a group has a size, though a call is never split",
     ],
 )
-def test_calls_that_come_at_once_are_a_group(path: Path, calls: list[list[Event]], groups: list[int]) -> None:
+async def test_calls_that_come_at_once_are_a_group(
+    path: Path, calls: list[list[Event]], groups: list[int]
+) -> None:
     store = Recorder(path)
-
-    async def work() -> list[int | BaseException]:
-        results = await asyncio.gather(*map(store.append, calls), return_exceptions=True)
-        await store.close()
-        return results
-
-    for events, result in zip(calls, asyncio.run(work()), strict=True):
+    results = await asyncio.gather(*map(store.append, calls), return_exceptions=True)
+    await store.close()
+    for events, result in zip(calls, results, strict=True):
         if events[0].event_id in ERRORS:
             assert isinstance(result, HistoryUnavailableError)
         else:
@@ -225,42 +215,28 @@ def test_calls_that_come_at_once_are_a_group(path: Path, calls: list[list[Event]
 # The record of members on one machine
 
 
-def with_records(path: Path, work: Callable[[SqliteRecords], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        records = SqliteRecords(path)
-        try:
-            await work(records)
-        finally:
-            await records.close()
-
-    asyncio.run(run())
+async def test_the_number_of_items_is_raised_and_never_lowered(tmp_path: Path) -> None:
+    records = SqliteRecords(tmp_path / "record")
+    for announced, items in ((3, 3), (7, 7), (5, 7)):
+        await records.announce(announced)
+        assert await records.poll() == (0, items)
+    await records.close()
 
 
-def test_the_number_of_items_is_raised_and_never_lowered(tmp_path: Path) -> None:
-    async def work(records: SqliteRecords) -> None:
-        for announced, items in ((3, 3), (7, 7), (5, 7)):
-            await records.announce(announced)
-            assert await records.poll() == (0, items)
-
-    with_records(tmp_path / "record", work)
-
-
-def test_a_member_that_holds_the_lock_is_waited_for_briefly_and_stops_no_poll(
+async def test_a_member_that_holds_the_lock_is_waited_for_briefly_and_stops_no_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turret.service.stores.sqlite.records._LOCK_SECONDS", 0.01)
-
-    async def work(records: SqliteRecords) -> None:
-        await records.swap(b"", b"one")
-        with other(tmp_path / "record") as stopped:
-            stopped.execute("BEGIN IMMEDIATE")
-            for call in (records.swap(b"one", b"two"), records.members("a", b"", 9), records.leave("a")):
-                with pytest.raises(ReplicasUnavailableError, match="is unavailable: database is locked; if"):
-                    await call
-            assert (await records.poll(), await records.read()) == ((1, 0), b"one")
-        assert await records.swap(b"one", b"two") == b"two"
-
-    with_records(tmp_path / "record", work)
+    records = SqliteRecords(tmp_path / "record")
+    await records.swap(b"", b"one")
+    with other(tmp_path / "record") as stopped:
+        stopped.execute("BEGIN IMMEDIATE")
+        for call in (records.swap(b"one", b"two"), records.members("a", b"", 9), records.leave("a")):
+            with pytest.raises(ReplicasUnavailableError, match="is unavailable: database is locked; if"):
+                await call
+        assert (await records.poll(), await records.read()) == ((1, 0), b"one")
+    assert await records.swap(b"one", b"two") == b"two"
+    await records.close()
 
 
 def test_a_record_that_is_damaged_or_can_not_be_made_is_an_error_in_words(tmp_path: Path) -> None:
