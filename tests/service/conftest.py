@@ -1,5 +1,6 @@
 """The API of the service, asked in the process, and an event loop with a virtual clock for coroutines."""
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 from inspect import iscoroutinefunction, signature
@@ -15,11 +16,13 @@ from turret.service.settings import Settings
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine function; no time passes but in the loop."""
+    """Run a test that is a coroutine function; without real servers, no time passes but in its loop."""
     if not iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = signature(pyfuncitem.obj).parameters
-    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in arguments}))
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in arguments})
+    is_real = pyfuncitem.get_closest_marker("process") or pyfuncitem.get_closest_marker("nightly")
+    (asyncio.run if is_real else run)(test)
     return True
 
 

@@ -62,11 +62,9 @@ def others() -> set[int]:
     return set(children(os.getpid()))
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_a_sound_version_passes_with_the_digest_of_its_files(
-    new_loop: Callable[[], asyncio.AbstractEventLoop], bundles: Path, others: set[int]
-) -> None:
-    with asyncio.Runner(loop_factory=new_loop) as runner:
+def test_a_sound_version_passes_with_the_digest_of_its_files(bundles: Path, others: set[int]) -> None:
+    """In the loop of a service."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         request = GateRequest(root=bundles, version="v1")
         report = runner.run(run_gate_in_process(request, PATIENCE))
         unknown = runner.run(run_gate_in_process(request.model_copy(update={"version": "v9"}), PATIENCE))
@@ -117,41 +115,31 @@ def test_a_check_that_takes_too_long_is_killed(instead: Instead, bundles: Path, 
 
 
 @pytest.mark.fault(63)
-def test_a_check_ends_with_the_call_that_waits_for_it(
+async def test_a_check_ends_with_the_call_that_waits_for_it(
     instead: Instead, bundles: Path, tmp_path: Path, others: set[int]
 ) -> None:
     instead(f"open({str(tmp_path / 'begun')!r}, 'w').close()\nsignal.pause()")
-
-    async def work() -> None:
-        request = GateRequest(root=bundles, version="v1")
-        call = asyncio.create_task(run_gate_in_process(request, PATIENCE))
-        await eventually((tmp_path / "begun").exists, "the check has begun")
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-
-    asyncio.run(work())
+    request = GateRequest(root=bundles, version="v1")
+    call = asyncio.create_task(run_gate_in_process(request, PATIENCE))
+    await eventually((tmp_path / "begun").exists, "the check has begun")
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
     assert not set(children(os.getpid())) - others
 
 
 @pytest.mark.fault(64)
-def test_the_outcome_of_a_check_that_was_given_up_passes_for_no_other(
+async def test_the_outcome_of_a_check_that_was_given_up_passes_for_no_other(
     instead: Instead, bundles: Path, tmp_path: Path
 ) -> None:
     """The first call is forced, and another one is under way when its outcome would come."""
     go = tmp_path / "go"
     instead(f"while not os.path.exists({str(go)!r}): time.sleep(.01)")
-
-    async def work() -> None:
-        request = GateRequest(root=bundles, version="v1", force=True)
-        first = await run_gate_in_process(request, 0.5)
-        second = asyncio.create_task(
-            run_gate_in_process(request.model_copy(update={"force": False}), PATIENCE)
-        )
-        go.touch()
-        assert (first.passed, (await second).forced) == (False, False)
-
-    asyncio.run(work())
+    request = GateRequest(root=bundles, version="v1", force=True)
+    first = await run_gate_in_process(request, 0.5)
+    second = asyncio.create_task(run_gate_in_process(request.model_copy(update={"force": False}), PATIENCE))
+    go.touch()
+    assert (first.passed, (await second).forced) == (False, False)
 
 
 @pytest.fixture

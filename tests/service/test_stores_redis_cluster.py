@@ -8,13 +8,11 @@ import pytest
 from redis.crc import key_slot
 
 from tests.support.redis_cluster import RedisCluster, own_cluster
-from tests.support.redis_server import RedisServer
-from tests.support.redis_work import EVENT, refused, work_with
+from tests.support.redis_work import EVENT, history, refused
 from tests.support.until import eventually, until
 from turret.service.errors import HistoryUnavailableError
 from turret.service.stores.contract import Event, History
 from turret.service.stores.redis.client import read_address
-from turret.service.stores.redis.histories import RedisHistory
 
 NAMES = read_address("redis+cluster://host")
 SLOT = key_slot(NAMES.events("u").encode())
@@ -37,83 +35,44 @@ def cluster(shared: RedisCluster) -> Iterator[RedisCluster]:
         node.ask("FLUSHALL")
 
 
-def ends(cluster: RedisCluster) -> tuple[RedisServer, RedisServer]:
-    """The master of SLOT, and another one."""
-    source = cluster.owner(SLOT)
-    return source, next(node for node in cluster.masters if node is not source)
-
-
-def begin_move(cluster: RedisCluster, source: RedisServer, target: RedisServer) -> None:
-    target.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", cluster.id_of(source))
-    source.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", cluster.id_of(target))
-
-
-def move_keys(source: RedisServer, target: RedisServer, *keys: str) -> None:
-    source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
-
-
-def end_move(cluster: RedisCluster, source: RedisServer, target: RedisServer) -> None:
-    for node in (target, source):
-        node.ask("CLUSTER", "SETSLOT", SLOT, "NODE", cluster.id_of(target))
-
-
-def move_back(cluster: RedisCluster, source: RedisServer, target: RedisServer) -> None:
-    """End a move wherever it stands, and take the slot back, without its keys."""
-    for node in (source, target):
-        node.ask("FLUSHALL")
-    end_move(cluster, source, target)
-    end_move(cluster, target, source)
-
-
-def test_a_slot_that_moves_is_followed(cluster: RedisCluster) -> None:
+async def test_a_slot_that_moves_is_followed(cluster: RedisCluster) -> None:
     """Before the move, while the keys have moved and the slot has not (ASK), and after it (MOVED)."""
-    source, target = ends(cluster)
-
-    async def work(store: RedisHistory) -> None:
+    source = cluster.owner(SLOT)
+    target = next(node for node in cluster.masters if node is not source)
+    async with history(cluster.address, seconds=3.0) as store:
         assert await store.append([EVENT]) == 1
-        begin_move(cluster, source, target)
+        target.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", cluster.id_of(source))
+        source.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", cluster.id_of(target))
         assert await store.append([EVENT._replace(event_id="f", item=2)]) == 1
-        move_keys(source, target, *KEYS)
+        source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *KEYS)
         assert await store.append([EVENT._replace(event_id="g", item=3)]) == 1
         assert await store.append([EVENT]) == 0
-        assert await store.recent(["u", "other"], 5) == {
-            "u": History([1, 2, 3], [0] * 3),
-            "other": History([], []),
-        }
-        end_move(cluster, source, target)
+        assert (await store.recent(["u", "other"], 5))["u"] == History([1, 2, 3], [0] * 3)
+        for node in (target, source):
+            node.ask("CLUSTER", "SETSLOT", SLOT, "NODE", cluster.id_of(target))
         assert await store.append([EVENT._replace(event_id="h", item=4)]) == 1
         assert (await store.events("u", 5))[0] == 4
         assert await store.forget("u") == 4
 
-    try:
-        work_with(cluster.address, work, seconds=3.0)
-    finally:
-        move_back(cluster, source, target)
-
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_a_node_of_a_cluster_and_a_single_redis_are_told_apart(cluster: RedisCluster, asked: int) -> None:
+async def test_a_node_of_a_cluster_and_a_single_redis_are_told_apart(
+    cluster: RedisCluster, asked: int
+) -> None:
     """Each error names the scheme that works."""
 
-    async def work(store: RedisHistory) -> None:
+    async with history(cluster.nodes[asked].address) as store:
         for user in ("a", "b", "c"):
             words = await refused(store.append([Event("e", user, 1, 0), Event("e", "x", 1, 0)]))
             assert "is a node of a Redis Cluster; name it redis+cluster://HOST:PORT" in words
 
-    work_with(cluster.nodes[asked].address, work)
 
-
-def test_replicas_that_confirm_are_those_of_the_events_own_master(cluster: RedisCluster) -> None:
-    async def work(store: RedisHistory) -> None:
+async def test_replicas_that_confirm_are_those_of_the_events_own_master(cluster: RedisCluster) -> None:
+    async with history(f"{cluster.address}?replicas=1", seconds=3.0) as store:
         assert await store.append([EVENT]) == 1
-        try:
-            assert "fewer than 2 replicas have confirmed" in await refused(doubtful.append([EVENT]))
-        finally:
-            await doubtful.close()
         assert await store.health_warnings() == []
-
-    doubtful = RedisHistory(f"{cluster.address}?replicas=2", seconds=2.0)
-    work_with(f"{cluster.address}?replicas=1", work, seconds=3.0)
+    async with history(f"{cluster.address}?replicas=2", seconds=5.0) as doubtful:
+        assert "fewer than 2 replicas have confirmed" in await refused(doubtful.append([EVENT]))
 
 
 # A master that is killed, or hangs, under writes: what its replica confirmed is there afterwards.
@@ -126,11 +85,12 @@ def failing(tmp_path: Path) -> Iterator[RedisCluster]:
         yield cluster
 
 
-def test_no_event_is_lost_that_a_replica_confirmed(failing: RedisCluster) -> None:
+async def test_no_event_is_lost_that_a_replica_confirmed(failing: RedisCluster) -> None:
     """Its master is killed twice in a row: the second time it is the replica of the first."""
     acknowledged: list[int] = []
 
-    async def work(store: RedisHistory) -> None:
+    async with history(f"{failing.address}?replicas=1", seconds=3.0) as store:
+
         async def write() -> None:
             while True:
                 number = len(acknowledged)
@@ -160,5 +120,3 @@ def test_no_event_is_lost_that_a_replica_confirmed(failing: RedisCluster) -> Non
         writing.cancel()
         found = list((await store.recent(["u"], 1_000_000))["u"].items)
         assert found in (acknowledged, [*acknowledged, len(acknowledged)])
-
-    work_with(f"{failing.address}?replicas=1", work, seconds=3.0)

@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.redis_server import RedisServer, own_redis
-from tests.support.redis_work import EVENT, refused, work_with
+from tests.support.redis_work import EVENT, history, refused
 from tests.support.until import eventually
 from turret.service.errors import (
     HistoryDamagedError,
@@ -17,7 +17,6 @@ from turret.service.errors import (
 )
 from turret.service.overlay.fresh import is_valid
 from turret.service.stores.contract import Change, Event, History, NewChange
-from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords
 
@@ -45,10 +44,12 @@ def server(shared: RedisServer) -> Iterator[RedisServer]:
     shared.ask("FLUSHALL")
 
 
-def test_a_server_that_hangs_or_ends_is_an_error_in_words_and_none_once_it_is_back(own: RedisServer) -> None:
+async def test_a_server_that_hangs_or_ends_is_an_error_in_words_and_none_once_it_is_back(
+    own: RedisServer,
+) -> None:
     """On open connections, on new ones, and for those that wait for one; a restart loses the script cache."""
 
-    async def work(store: RedisHistory) -> None:
+    async with history(own.address, connections=4) as store:
         await asyncio.gather(*(store.append([EVENT._replace(event_id=f"{n}")]) for n in range(8)))
         late = EVENT._replace(event_id="late")
         with own.paused():
@@ -65,11 +66,9 @@ def test_a_server_that_hangs_or_ends_is_an_error_in_words_and_none_once_it_is_ba
         assert (await store.events("u", 10))[0] == 10
         assert await store.forget("u") == 10
 
-    work_with(own.address, work, connections=4)
 
-
-def test_a_full_server_refuses_events_and_is_read(own: RedisServer) -> None:
-    async def work(store: RedisHistory) -> None:
+async def test_a_full_server_refuses_events_and_is_read(own: RedisServer) -> None:
+    async with history(own.address) as store:
         await store.append([EVENT])
         own.ask("CONFIG", "SET", "maxmemory", "1mb")
         assert "maxmemory" in await refused(
@@ -80,12 +79,10 @@ def test_a_full_server_refuses_events_and_is_read(own: RedisServer) -> None:
         own.ask("CONFIG", "SET", "maxmemory", "0")
         assert await store.append([EVENT]) == 1
 
-    work_with(own.address, work)
-
 
 @nightly
-def test_replicas_confirm_what_is_acknowledged(own: RedisServer, tmp_path: Path) -> None:
-    async def work(store: RedisHistory) -> None:
+async def test_replicas_confirm_what_is_acknowledged(own: RedisServer, tmp_path: Path) -> None:
+    async with history(f"{own.address}?replicas=1", seconds=2.0) as store:
         with own_redis(tmp_path / "replica", replicaof=f"127.0.0.1 {own.port}") as replica:
             await eventually(lambda: "online" in str(own.ask("INFO", "replication")), "the replica follows")
             assert await store.append([EVENT]) == 1
@@ -93,27 +90,20 @@ def test_replicas_confirm_what_is_acknowledged(own: RedisServer, tmp_path: Path)
         assert "fewer than 1 replicas" in await refused(store.append([EVENT._replace(event_id="f")]))
         assert (await store.events("u", 10))[0] == 2
 
-    work_with(f"{own.address}?replicas=1", work, seconds=2.0)
-
 
 @nightly
-def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server: RedisServer) -> None:
+async def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server: RedisServer) -> None:
     """The server deletes what has expired, also of a user who never comes back."""
     now = time.time_ns() // 1_000_000
-
-    async def forgotten(store: RedisHistory) -> None:
+    async with history(server.address) as store:
         await store.append([EVENT, Event("f", "u", 2, 2)])
         assert sorted(server.ask("KEYS", "*")) == [b"turret:ids{:u}", b"turret:user{:u}"]
         assert {server.ask("PTTL", key) for key in ("turret:ids{:u}", "turret:user{:u}")} == {-1}
         await store.forget("u")
         assert server.ask("KEYS", "*") == []
-
-    async def expired(store: RedisHistory) -> None:
+    async with history(server.address, keep_days=700 / 86_400_000) as store:
         await store.append([EVENT._replace(time=now), Event("old", "u", 2, now - 400)])
         await eventually(lambda: server.ask("KEYS", "*") == [], "the keys have expired")
-
-    work_with(server.address, forgotten)
-    work_with(server.address, expired, keep_days=700 / 86_400_000)
 
 
 @nightly
@@ -127,18 +117,16 @@ def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server: Redi
         ({"maxmemory": "100mb"}, []),
     ],
 )
-def test_settings_that_lose_events_are_warned_of(
+async def test_settings_that_lose_events_are_warned_of(
     own: RedisServer, config: dict[str, str], words: list[str]
 ) -> None:
-    async def work(store: RedisHistory) -> None:
-        warnings = await store.health_warnings()
-        assert len(warnings) == len(words)
-        for warning, part in zip(warnings, words, strict=True):
-            assert part in " ".join(warning.split())
-
     for name, value in config.items():
         own.ask("CONFIG", "SET", name, value)
-    work_with(own.address, work)
+    async with history(own.address) as store:
+        warnings = await store.health_warnings()
+    assert len(warnings) == len(words)
+    for warning, part in zip(warnings, words, strict=True):
+        assert part in " ".join(warning.split())
 
 
 # Connections
@@ -153,10 +141,10 @@ def test_settings_that_lose_events_are_warned_of(
     [("RPUSH", "turret:user{:u}", "x"), ("ZADD", "turret:user{:u}", "5", "x")],
     ids=["list", "member"],
 )
-def test_foreign_data_is_no_history(server: RedisServer, foreign: tuple[str, ...]) -> None:
+async def test_foreign_data_is_no_history(server: RedisServer, foreign: tuple[str, ...]) -> None:
     """The error says so in a sentence; other users are not affected."""
 
-    async def work(store: RedisHistory) -> None:
+    async with history(server.address) as store:
         await store.append([EVENT._replace(user="v")])
         server.ask(*foreign)
         for call in (store.recent(["u"], 5), store.events("u", 5)):
@@ -164,54 +152,46 @@ def test_foreign_data_is_no_history(server: RedisServer, foreign: tuple[str, ...
                 await call
         assert await store.recent(["v"], 5) == {"v": History([1], [0])}
 
-    work_with(server.address, work)
-
 
 @nightly
-def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_alone(
+async def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_alone(
     server: RedisServer,
 ) -> None:
     """It is read as what is no item, which `service.overlay.fresh` leaves alone; the rest is read."""
-
-    async def work() -> None:
-        store = RedisItems(server.address)
-        await store.change([NewChange(f"{number}", 5, b"{}", b"{}") for number in range(20)])
-        last, page = await store.changes(0, 7)
-        assert (last, [change.number for change in page]) == (7, [*range(1, 8)])
-        last, page = await store.changes(14, 7)
-        assert (last, [change.number for change in page]) == (20, [*range(15, 21)])
-        for member, kept in ((b"\xff\xfe", b"x"), (b"b", b"{}"), (b"gone", None)):
-            server.ask("ZADD", "turret:{shared}:items:order", 27, member)
-            if kept:
-                server.ask("HSET", "turret:{shared}:items", member, kept)
-        found = {change.item: change for change in (await store.changes(19)).items}
-        assert found.pop("19") == Change("19", 20, 5, b"{}", b"{}")
-        assert set(found) == {"\\xff\\xfe", "b", "gone"}
-        assert not any(change.is_withdrawn or is_valid(change) for change in found.values())
-        await store.close()
-
-    asyncio.run(work())
+    store = RedisItems(server.address)
+    await store.change([NewChange(f"{number}", 5, b"{}", b"{}") for number in range(20)])
+    last, page = await store.changes(0, 7)
+    assert (last, [change.number for change in page]) == (7, [*range(1, 8)])
+    last, page = await store.changes(14, 7)
+    assert (last, [change.number for change in page]) == (20, [*range(15, 21)])
+    for member, kept in ((b"\xff\xfe", b"x"), (b"b", b"{}"), (b"gone", None)):
+        server.ask("ZADD", "turret:{shared}:items:order", 27, member)
+        if kept:
+            server.ask("HSET", "turret:{shared}:items", member, kept)
+    found = {change.item: change for change in (await store.changes(19)).items}
+    assert found.pop("19") == Change("19", 20, 5, b"{}", b"{}")
+    assert set(found) == {"\\xff\\xfe", "b", "gone"}
+    assert not any(change.is_withdrawn or is_valid(change) for change in found.values())
+    await store.close()
 
 
 # The record of members
 
 
-def work_with_records(address: str, work: Callable[[RedisRecords], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        records = RedisRecords(address, "default", 0.5)
-        try:
-            await work(records)
-        finally:
-            await records.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def records_of(address: str) -> AsyncIterator[RedisRecords]:
+    records = RedisRecords(address, "default", 0.5)
+    try:
+        yield records
+    finally:
+        await records.close()
 
 
 @nightly
-def test_a_record_that_was_lost_and_written_again_has_another_revision(server: RedisServer) -> None:
+async def test_a_record_that_was_lost_and_written_again_has_another_revision(server: RedisServer) -> None:
     """Also where its clock was set back meanwhile."""
 
-    async def work(records: RedisRecords) -> None:
+    async with records_of(server.address) as records:
         revisions = []
         for _ in range(3):
             await records.swap(b"", b"one")
@@ -224,8 +204,6 @@ def test_a_record_that_was_lost_and_written_again_has_another_revision(server: R
         await records.swap(b"", b"one")
         assert (await records.poll()).record == 2**53 - 8
 
-    work_with_records(server.address, work)
-
 
 @pytest.mark.parametrize(
     "damage",
@@ -236,8 +214,10 @@ def test_a_record_that_was_lost_and_written_again_has_another_revision(server: R
     ],
     ids=["type", "text", "number"],
 )
-def test_a_damaged_record_is_said_with_the_way_back(server: RedisServer, damage: tuple[str, ...]) -> None:
-    async def work(records: RedisRecords) -> None:
+async def test_a_damaged_record_is_said_with_the_way_back(
+    server: RedisServer, damage: tuple[str, ...]
+) -> None:
+    async with records_of(server.address) as records:
         server.ask(*damage)
         with pytest.raises(ReplicasUnavailableError, match=r":replicas:default:record.* delete"):
             await records.poll()
@@ -245,16 +225,14 @@ def test_a_damaged_record_is_said_with_the_way_back(server: RedisServer, damage:
         assert await records.swap(b"", b"one") == b"one"
         assert (await records.poll()).record > 0
 
-    work_with_records(server.address, work)
-
 
 @nightly
-def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_their_own(
+async def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_their_own(
     server: RedisServer,
 ) -> None:
     """As have prefixes."""
 
-    async def work(records: RedisRecords) -> None:
+    async with records_of(server.address) as records:
         items = RedisItems(server.address)
         assert (await records.poll()).items == 0
         (number,) = await items.change([NewChange("7", 0, b"{}", b"{}")])
@@ -266,5 +244,3 @@ def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_the
             other = RedisRecords(address, group, 0.5)
             assert await other.read() == b""
             await other.close()
-
-    work_with_records(server.address, work)

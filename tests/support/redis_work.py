@@ -1,7 +1,7 @@
-"""Runs a coroutine with a RedisHistory that has a short timeout."""
+"""A RedisHistory with a short timeout."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,17 +13,13 @@ from turret.service.stores.redis.histories import RedisHistory
 EVENT = Event("e", "u", 1, 0)
 
 
-def work_with(
-    address: str, work: Callable[[RedisHistory], Coroutine[Any, Any, None]], **options: Any
-) -> None:
-    async def run() -> None:
-        store = RedisHistory(address, **{"seconds": 0.3, **options})
-        try:
-            await work(store)
-        finally:
-            await store.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def history(address: str, seconds: float = 0.3, **options: Any) -> AsyncIterator[RedisHistory]:
+    store = RedisHistory(address, seconds=seconds, **options)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def refused(call: Coroutine[Any, Any, Any]) -> str:
