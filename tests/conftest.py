@@ -204,12 +204,6 @@ def make_contents() -> Callable[..., BundleContents]:
     return contents
 
 
-@pytest.fixture
-def oracle() -> Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """`plain_ranking(vectors, history, temperature, k, absolute)` for bundles without features."""
-    return plain_ranking
-
-
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder that `bundles` copies, to be read alone: a service writes its log into its folder."""

@@ -31,9 +31,3 @@ def test_expressions_ask_for_metrics_that_exist(path: Path) -> None:
     known = {name for family in exported() for name in (family, *(f"{family}_{part}" for part in PARTS))}
     assert asked
     assert asked <= known
-
-
-def test_an_alert_has_a_summary_and_a_severity() -> None:
-    for rule in yaml.safe_load(ALERTS.read_text("utf-8"))["groups"][0]["rules"]:
-        assert rule["annotations"]["summary"]
-        assert rule["labels"]["severity"] in ("page", "ticket")

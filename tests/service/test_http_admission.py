@@ -124,16 +124,6 @@ async def test_a_body_beyond_the_limit_is_refused_while_it_arrives() -> None:
         assert server.app.bodies == [b""]
 
 
-async def test_a_body_of_exactly_the_limit_is_read() -> None:
-    async with running(body_limit=10) as server:
-        assert await server.statuses(POST + BODY) == [200]
-        client = await server.connect(POST + BODY[:4])
-        await eventually(lambda: server.admission.held_bytes == 4, "its begin is read")
-        client.send(BODY[4:])
-        served(await client.answer())
-        assert server.app.bodies == [BODY, BODY]
-
-
 @pytest.mark.fault(36)
 async def test_bodies_of_all_connections_together_are_bounded_and_the_oldest_gives_way() -> None:
     async with running(held=100_000) as server:

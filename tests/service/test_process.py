@@ -4,17 +4,14 @@ import asyncio
 import resource
 import signal
 import socket
-from unittest.mock import Mock, call
 
 import pytest
-import uvicorn
 
 from tests.support.clock import Clock
 from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
 from turret.service.process.server import connection_limit, reserve, share, url_of
 from turret.service.process.supervisor import SPARE_SECONDS, Order, Shutdown
-from turret.service.process.worker import LINGER_SECONDS, Server
 from turret.service.settings import Settings
 
 
@@ -101,28 +98,6 @@ def test_an_interrupt_and_each_further_signal_skip_a_wait(
         shutdown.take(number)
         seen.append(shutdown.advance())
     assert tuple(seen) == orders
-
-
-@pytest.mark.parametrize(("connections", "waits"), [(1, True), (0, False)])
-async def test_open_connections_have_a_moment_for_a_request_once_no_more_are_accepted(
-    monkeypatch: pytest.MonkeyPatch, connections: int, waits: bool
-) -> None:
-    """Else SIGTERM resets what clients send that have just connected."""
-    now = asyncio.get_running_loop().time
-    ended: list[float] = []
-
-    async def end(server: uvicorn.Server, sockets: object = None) -> None:
-        ended.append(now())
-
-    monkeypatch.setattr(uvicorn.Server, "shutdown", end)
-    server = object.__new__(Server)
-    server.servers, server.server_state = [], uvicorn.server.ServerState()
-    server.server_state.connections = set(range(connections))  # type: ignore[arg-type]
-    listening = Mock(socket.socket)
-    begun = now()
-    await server.shutdown([listening])
-    assert listening.method_calls == [call.listen(0), call.close()]
-    assert (ended[0] - begun >= LINGER_SECONDS) == waits
 
 
 # ---- What a worker does beside its requests
