@@ -1,15 +1,13 @@
 """Every loss by kind: those of Turret, and those of the entry points `turret.losses`."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Union
-
-from pydantic import BeforeValidator, Field
+from typing import TYPE_CHECKING
 
 from turret.training.losses.catalog import ScalableCrossEntropyConfig
 from turret.training.losses.hierarchical import HierarchicalSoftmaxConfig
 from turret.training.losses.loss import decorated
 from turret.training.objectives.contract import LossSettings
-from turret.training.samplers.core.settings import by_kind, kind_alone
+from turret.training.samplers.core.settings import by_kind, one_of
 
 # Importing a module names its functions.
 _MODULES = {
@@ -30,5 +28,4 @@ LOSSES: dict[str, type[LossSettings]] = by_kind(
 if TYPE_CHECKING:
     LossConfig = LossSettings
 else:
-    _UNION = Union[tuple(LOSSES.values())]  # noqa: UP007 - the members are computed
-    LossConfig = Annotated[Annotated[_UNION, Field(discriminator="kind")], BeforeValidator(kind_alone)]
+    LossConfig = one_of(LOSSES.values())

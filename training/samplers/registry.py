@@ -1,14 +1,14 @@
 """Every sampler by kind: those of Turret, the entry points `turret.samplers`, and mixed draws of them."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Union, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from turret.training.samplers.adaptive.dense import MinedConfig, QuarticConfig, SoftmaxConfig, TwoPassConfig
 from turret.training.samplers.adaptive.features import FourierFeaturesConfig, PositiveFeaturesConfig
 from turret.training.samplers.adaptive.ngram import AdaptiveNgramConfig
 from turret.training.samplers.core.contract import CountingSampler, Sampler
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings, by_kind, kind_alone
+from turret.training.samplers.core.settings import SamplerContext, SamplerSettings, by_kind, one_of
 from turret.training.samplers.fixed.bigram import BigramConfig
 from turret.training.samplers.fixed.popularity import (
     BernoulliConfig,
@@ -48,9 +48,7 @@ _SINGLE: dict[str, type[SamplerSettings]] = by_kind(
 if TYPE_CHECKING:
     PartConfig = SamplerSettings
 else:
-    _PARTS = tuple(settings for settings in _SINGLE.values() if settings.mixable)
-    _UNION = Union[_PARTS]  # noqa: UP007 - the members are computed
-    PartConfig = Annotated[Annotated[_UNION, Field(discriminator="kind")], BeforeValidator(kind_alone)]
+    PartConfig = one_of(settings for settings in _SINGLE.values() if settings.mixable)
 
 
 class MixedConfig(SamplerSettings):
@@ -103,6 +101,4 @@ SAMPLERS: dict[str, type[SamplerSettings]] = {**_SINGLE, "mixed": MixedConfig}
 if TYPE_CHECKING:
     SamplerConfig = SamplerSettings
 else:
-    _ALONE = tuple(settings for settings in SAMPLERS.values() if settings.alone)
-    _UNION = Union[_ALONE]  # noqa: UP007 - the members are computed
-    SamplerConfig = Annotated[Annotated[_UNION, Field(discriminator="kind")], BeforeValidator(kind_alone)]
+    SamplerConfig = one_of(settings for settings in SAMPLERS.values() if settings.alone)

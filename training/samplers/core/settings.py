@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from turret.data.configuration import load_configuration
 from turret.data.extras import kind_of, registry
@@ -136,8 +136,13 @@ def by_kind(shipped: Iterable[type[Kind]], group: str, base: type) -> dict[str, 
     return registry(shipped, group, base, TrainingError, kind_of, are_classes=True)
 
 
-def kind_alone(value: Any) -> Any:
-    """Read a bare name as a table with this kind and defaults."""
+def one_of(settings: Iterable[type[Settings]]) -> Any:
+    """The type of a setting that is a table with one of these kinds, or the name of the kind alone."""
+    union = Union[tuple(settings)]  # noqa: UP007 - the members are computed
+    return Annotated[Annotated[union, Field(discriminator="kind")], BeforeValidator(_kind_alone)]
+
+
+def _kind_alone(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
