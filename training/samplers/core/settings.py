@@ -138,7 +138,7 @@ def by_kind(shipped: Iterable[type[Kind]], group: str, base: type) -> dict[str, 
 
 def one_of(settings: Iterable[type[Settings]]) -> Any:
     """The type of a setting that is a table with one of these kinds, or the name of the kind alone."""
-    union = Union[tuple(settings)]  # noqa: UP007 - the members are computed
+    union: Any = Union[tuple(settings)]  # noqa: UP007 - the members are computed
     return Annotated[Annotated[union, Field(discriminator="kind")], BeforeValidator(_kind_alone)]
 
 
