@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.harness import Options, run
-from benchmarks.load import Load, Outcome, processors, run_load
+from benchmarks.load import Load, in_turns, processors, run_load
 from benchmarks.processes import Running, post, resident_bytes, running_service
 from benchmarks.serving_shop import Served, served_shop
 from turret.data.vocabulary import Vocabulary
@@ -41,14 +41,11 @@ def measure(options: Options) -> dict[str, Any]:
         count = figures["changed"]
         after = resident_bytes(changed.process.pid)
         for name, bodies in loads.items():
-            outcomes: dict[str, list[Outcome]] = {which: [] for which in services}
-            for _ in range(rounds):
-                for which, service in services.items():
-                    load = Load(service.url, PATH, bodies, seconds=seconds, cpu=load_cpu)
-                    outcomes[which].append(run_load(load))
-            failed = sum(int((~one.good).sum()) for own in outcomes.values() for one in own)
-            if failed:
-                raise RuntimeError(f"{failed} requests were not answered with 200")
+            given = {
+                which: Load(service.url, PATH, bodies, seconds=seconds, cpu=load_cpu)
+                for which, service in services.items()
+            }
+            outcomes = in_turns(given, rounds)
             rates = {which: [one.rate() for one in own] for which, own in outcomes.items()}
             ratios = [one / other for one, other in zip(rates["same"], rates["changed"], strict=True)]
             figures |= {

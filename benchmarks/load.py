@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,6 +59,12 @@ class Outcome:
         good: NDArray[np.bool_] = self.status == 200
         return good
 
+    def checked(self) -> "Outcome":
+        """Itself. Raises RuntimeError where a request was not answered with 200."""
+        if not self.good.all():
+            raise RuntimeError(f"{int((~self.good).sum())} requests were not answered with 200")
+        return self
+
     def rate(self) -> float:
         """Good answers a second."""
         return float(self.good.sum() / (self.sent.max() + self.seconds[-1] - self.sent.min()))
@@ -89,15 +95,19 @@ def _send(load: Load) -> Outcome:
     return Outcome(sent, seconds, status.astype(np.int64))
 
 
+def in_turns(loads: Mapping[str, Load], rounds: int) -> dict[str, list[Outcome]]:
+    """Send loads in turns, so that other work on the machine meets them all; a first turn is not counted."""
+    turns = [{name: run_load(load).checked() for name, load in loads.items()} for _ in range(1 + rounds)]
+    return {name: [turn[name] for turn in turns[1:]] for name in loads}
+
+
 def request_costs(load: Load, *groups: Sequence[int]) -> list[float]:
     """Processor milliseconds of a request in each group of processes. Raises RuntimeError where one fails."""
 
     def used() -> list[float]:
         return [sum(map(processor_seconds, pids)) for pids in groups]
 
-    before, outcome, after = used(), run_load(load), used()
-    if not outcome.good.all():
-        raise RuntimeError(f"{int((~outcome.good).sum())} requests were not answered with 200")
+    before, outcome, after = used(), run_load(load).checked(), used()
     return [1e3 * (end - begin) / len(outcome.sent) for begin, end in zip(before, after, strict=True)]
 
 

@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Page, ViewportSize
 from benchmarks.harness import Options, run
 from benchmarks.page_pictures import chromium
 from benchmarks.processes import running_service
-from benchmarks.serving_shop import Served, served_shop
+from benchmarks.serving_shop import served_shop
 from turret.data.prepared import PreparedData
 from turret.service.http.routes.page import STATIC
 
@@ -82,28 +82,27 @@ _DRAG = """async seconds => {
 def measure(options: Options) -> dict[str, Any]:
     """All figures, on one service."""
     shop = served_shop(QUICK_ITEMS if options.quick else ITEMS)
+    prepared = PreparedData.open(shop.bundles.parent / "prepared")
+    titles = [str(title) for title in prepared.fields["title"]]
     with running_service(shop.bundles) as service, chromium() as browser:
-        return _measure(browser, service.url, shop, options)
-
-
-def _measure(browser: Browser, url: str, shop: Served, options: Options) -> dict[str, Any]:
-    titles = _titles(shop)
-    paints = sorted(_first_paint(browser, url) for _ in range(5 if options.quick else LOADS))
-    page = browser.new_page(viewport=VIEWPORT)
-    page.goto(f"{url}/#try?history=i000001,i000002")
-    page.wait_for_selector("#results > li")
-    searches = sorted(_search(page, titles, 100 if options.quick else SEARCHES))
-    clicks = sorted(_click(page) for _ in range(5 if options.quick else CLICKS))
+        paints = sorted(_first_paint(browser, service.url) for _ in range(5 if options.quick else LOADS))
+        page = browser.new_page(viewport=VIEWPORT)
+        page.goto(f"{service.url}/#try?history=i000001,i000002")
+        page.wait_for_selector("#results > li")
+        searches = sorted(_search(page, titles, 100 if options.quick else SEARCHES))
+        clicks = sorted(_click(page) for _ in range(5 if options.quick else CLICKS))
+        frames = _map_fps(browser, service.url, 1 if options.quick else MAP_SECONDS)
+    files = [path.read_bytes() for path in STATIC.rglob("*") if path.is_file() and path.suffix != ".md"]
     return {
         "items": shop.items,
         "first_paint_ms": median(paints),
         "first_paint_worst_ms": paints[-1],
-        "assets_kb": _assets_kb(),
+        "assets_kb": sum(min(len(one), len(gzip.compress(one))) for one in files) / 1e3,
         "search_p50_ms": median(searches),
         "search_p99_ms": searches[int(len(searches) * 0.99)],
         "recommend_to_paint_ms": median(clicks),
         "recommend_to_paint_p90_ms": clicks[int(len(clicks) * 0.9)],
-        **_map_fps(browser, url, 1 if options.quick else MAP_SECONDS),
+        **frames,
     }
 
 
@@ -141,16 +140,6 @@ def _map_fps(browser: Browser, url: str, seconds: int) -> dict[str, float]:
     for _ in range(5):
         page.get_by_role("button", name="Zoom in").click()
     return {"map_fps": whole, "map_zoomed_fps": page.evaluate(_DRAG, seconds)}
-
-
-def _titles(shop: Served) -> list[str]:
-    data = PreparedData.open(shop.bundles.parent / "prepared")
-    return [str(title) for title in data.fields["title"]]
-
-
-def _assets_kb() -> float:
-    files = [path for path in STATIC.rglob("*") if path.is_file() and path.suffix != ".md"]
-    return sum(min(path.stat().st_size, len(gzip.compress(path.read_bytes()))) for path in files) / 1000
 
 
 if __name__ == "__main__":

@@ -10,16 +10,16 @@ import argparse
 import json
 import random
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
+from benchmarks.harness import DATA
+from benchmarks.load import Load, run_load
 from benchmarks.processes import Running, post, running_service, turret
 from turret.data.prepared import PreparedData
 
@@ -36,8 +36,14 @@ HISTORY = (
 USERS = 200
 
 
-@dataclass(frozen=True)
-class Picture:
+# What a view waits for.
+RESULTS = "() => document.querySelectorAll('#results > li').length > 5"
+COMPARED = "() => document.querySelectorAll('#overall table').length > 1"
+MAPPED = "() => Number(document.getElementById('map')?.dataset.frames) > 2"
+PLOTS = "() => document.querySelectorAll('.uplot canvas').length > 4"
+
+
+class Picture(NamedTuple):
     """A view: the file, its address, the colour scheme, the height, and what it waits for."""
 
     name: str
@@ -64,48 +70,33 @@ def chromium() -> Iterator[Browser]:
 def main() -> None:
     """Train, serve, and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--data", type=Path, default=Path("../shared/data"), help="the folder of the data sets"
-    )
+    parser.add_argument("--data", type=Path, default=DATA, help=f"the folder of the data sets ({DATA})")
     parser.add_argument("--work", type=Path, default=WORK, help=f"where models are kept ({WORK})")
     options = parser.parse_args()
     movies = _movies(options.work, options.data)
     shop = _trained_shop(options.work / "shop", has_items=True)
     bare = _trained_shop(options.work / "bare", has_items=False)
+    history = ",".join(quote(item, safe="") for item in _ids(options.work / "movies" / "prepared"))
+    tried, compared = f"#try?history={history}&k=8", f"#compare?history={history}&version=second"
+    pictures = {
+        movies: (
+            Picture("page_try_light", tried, "light", 1000, RESULTS),
+            Picture("page_try_dark", tried, "dark", 1000, RESULTS),
+            Picture("page_compare_light", compared, "light", 1250, COMPARED),
+            Picture("page_map_dark", f"#map?history={history}&colour=genres", "dark", 1000, MAPPED),
+        ),
+        bare: (Picture("page_bare_light", "#try?history=i0007,i0042", "light", 900, RESULTS),),
+        shop: (Picture("page_service_dark", "#service", "dark", 1250, PLOTS),),
+    }
     with chromium() as browser:
-        with running_service(movies) as service:
-            history = ",".join(quote(item, safe="") for item in _ids(options.work / "movies" / "prepared"))
-            for picture in _movie_pictures(history):
-                _take(browser, service, picture)
-        with running_service(bare) as service:
-            results = "() => document.querySelectorAll('#results > li').length > 5"
-            _take(
-                browser,
-                service,
-                Picture("page_bare_light", "#try?history=i0007,i0042", "light", 900, results),
-            )
-        with running_service(shop) as service:
-            plots = "() => document.querySelectorAll('.uplot canvas').length > 4"
-            picture = Picture("page_service_dark", "#service", "dark", 1250, plots)
-            _take(browser, service, picture, lambda: _use(service))  # the plots begin with the page
+        for bundles, chosen in pictures.items():
+            with running_service(bundles) as service:
+                for picture in chosen:
+                    _take(browser, service, picture)
         _take_report(browser, options.work / "shop" / "run")
 
 
-def _movie_pictures(history: str) -> tuple[Picture, ...]:
-    results = "() => document.querySelectorAll('#results > li').length > 5"
-    compared = "() => document.querySelectorAll('#overall table').length > 1"
-    mapped = "() => Number(document.getElementById('map')?.dataset.frames) > 2"
-    return (
-        Picture("page_try_light", f"#try?history={history}&k=8", "light", 1000, results),
-        Picture("page_try_dark", f"#try?history={history}&k=8", "dark", 1000, results),
-        Picture("page_compare_light", f"#compare?history={history}&version=second", "light", 1250, compared),
-        Picture("page_map_dark", f"#map?history={history}&colour=genres", "dark", 1000, mapped),
-    )
-
-
-def _take(
-    browser: Browser, service: Running, picture: Picture, use: Callable[[], object] = lambda: None
-) -> None:
+def _take(browser: Browser, service: Running, picture: Picture) -> None:
     viewport = ViewportSize(width=WIDTH, height=picture.height)
     context = browser.new_context(viewport=viewport, color_scheme=picture.scheme)
     page = context.new_page()
@@ -113,7 +104,8 @@ def _take(
     page.evaluate("key => sessionStorage.setItem('turret.admin-key', key)", service.key)
     page.goto("about:blank")
     page.goto(f"{service.admin}/{picture.address}")
-    use()
+    if picture.ready == PLOTS:
+        _use(service)  # the plots begin with the page
     page.wait_for_function(picture.ready, timeout=60_000)
     if picture.name.startswith("page_try"):
         _open_why(page)
@@ -155,11 +147,9 @@ def _use(service: Running) -> None:
             for number, item in enumerate(drawn.sample(items, 12))
         ]
         post(service.url, "/v1/events", json.dumps({"events": events}))
-    begun = time.monotonic()
-    while time.monotonic() - begun < 70:
-        asked = {"user_id": f"u{drawn.randrange(int(1.1 * USERS))}", "k": 10}
-        post(service.url, "/v1/recommend", json.dumps(asked))
-        time.sleep(drawn.expovariate(60))
+    users = (f"u{drawn.randrange(int(1.1 * USERS))}" for _ in range(1000))
+    bodies = tuple(json.dumps({"user_id": user, "k": 10}) for user in users)
+    run_load(Load(service.url, "/v1/recommend", bodies, seconds=70, rate=60))
 
 
 def _movies(work: Path, data: Path) -> Path:

@@ -35,31 +35,18 @@ def last_tenth(source: Path, scratch: Path) -> PrepareConfig:
 
     Nothing says that the files have an order, yet they do: models rank on the last tenth as they do on the
     test, and on a random tenth they don't, which flatters models of items used together.
-    """
-    rows = pl.read_parquet(source / "train.parquet")
-    rows = rows.with_columns(place=pl.int_range(pl.len()).over("user_id"))
-    return _tenth_held_out(rows, np.random.default_rng(SEED), source, scratch)
-
-
-def _tenth_held_out(
-    rows: pl.DataFrame, random: np.random.Generator, source: Path, scratch: Path
-) -> PrepareConfig:
-    """Hold out the tenth of each user's rows whose `place`, from 0, is highest.
 
     What a tenth leaves over is held out with that probability. Rounded down, settings would be chosen without
     the users of fewer than ten items, a fifth of those that the test asks about.
     """
+    rows = pl.read_parquet(source / "train.parquet")
     users = rows.select(pl.col("user_id").unique().sort())
-    users = users.with_columns(pl.Series("extra", random.random(len(users))))
-    items = pl.len().over("user_id")
-    most = (items * HELD_OUT + pl.col("extra")).floor()
+    users = users.with_columns(pl.Series("extra", np.random.default_rng(SEED).random(len(users))))
+    place, items = (column.over("user_id") for column in (pl.int_range(pl.len()), pl.len()))
     # Nobody is left without an item to be read.
-    most = pl.min_horizontal(most, items - 1)
-    rows = rows.join(users, on="user_id", maintain_order="left")
-    train, validation = _parted(
-        rows.with_columns(held=pl.col("place") >= items - most), scratch, "train", "validation"
-    )
-    return _files(train, validation, source)
+    most = pl.min_horizontal((items * HELD_OUT + pl.col("extra")).floor(), items - 1)
+    rows = rows.join(users, on="user_id", maintain_order="left").with_columns(held=place >= items - most)
+    return _files(*_parted(rows, scratch, "train", "validation"), source)
 
 
 def random_fifth(source: Path, scratch: Path) -> Path:

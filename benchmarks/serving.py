@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.harness import Options, run
-from benchmarks.load import Load, Outcome, processors, run_load, start_load
+from benchmarks.harness import Options, rate_ratio, run
+from benchmarks.load import Load, in_turns, processors, run_load, start_load
 from benchmarks.processes import Running, post, resident_bytes, running_service, seconds_to_first_answer
 from benchmarks.serving_process import BARE
 from benchmarks.serving_shop import VERSIONS, Served, served_shop
@@ -61,27 +61,20 @@ def against_bare(shop: Served, rounds: int, seconds: float) -> dict[str, Any]:
     """Ours and the bare route in turns: requests/s and the 99th percentile of each, and their ratios."""
     ours_cpu, load_cpu = processors(2)
     with beside_bare(shop, ours_cpu) as urls:
-        outcomes: dict[str, list[Outcome]] = {BARE: [], OURS: []}
-        for path in outcomes:
-            run_load(Load(urls[path], path, shop.bodies, seconds=seconds, cpu=load_cpu))
-        for _ in range(rounds):
-            for path, own in outcomes.items():
-                own.append(run_load(Load(urls[path], path, shop.bodies, seconds=seconds, cpu=load_cpu)))
+        loads = {
+            path: Load(urls[path], path, shop.bodies, seconds=seconds, cpu=load_cpu) for path in (BARE, OURS)
+        }
+        outcomes = in_turns(loads, rounds)
         stages = _stages_us(urls[OURS])
-    failed = sum(int((~one.good).sum()) for own in outcomes.values() for one in own)
-    if failed:
-        raise RuntimeError(f"{failed} requests were not answered with 200")
     rates = {path: [one.rate() for one in own] for path, own in outcomes.items()}
     tails = {path: [one.percentile(0.99) for one in own] for path, own in outcomes.items()}
-    by_round = [ours / bare for ours, bare in zip(rates[OURS], rates[BARE], strict=True)]
+    over_bare = rate_ratio(rates, OURS, [BARE])
     stages["around"] = 1e6 / statistics.median(rates[OURS]) - sum(stages.values())
     return {
         "items": shop.items,
         "rps": {path: statistics.median(own) for path, own in rates.items()},
         "p99_s": {path: statistics.median(own) for path, own in tails.items()},
-        "rps_ratio": statistics.median(rates[OURS]) / statistics.median(rates[BARE]),
-        "rps_ratio_least": min(by_round),
-        "rps_ratio_greatest": max(by_round),
+        **{f"rps_{name}": over_bare[name] for name in ("ratio", "ratio_least", "ratio_greatest")},
         "p99_ratio": statistics.median(tails[OURS]) / statistics.median(tails[BARE]),
         "stages_us": stages,
     }
