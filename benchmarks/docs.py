@@ -10,9 +10,9 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic import BaseModel
@@ -30,51 +30,22 @@ from turret.training.samplers.registry import SAMPLERS
 ROOT = Path(__file__).parent.parent
 
 
-class FaultTest(NamedTuple):
-    """A test that exposes the service to a fault, and whether only `make nightly` runs it."""
-
-    name: str
-    path: Path
-    is_nightly: bool
-
-    def link(self) -> str:
-        """The cell's part in Markdown."""
-        return f"[`{self.name}`](../{self.path.as_posix()})" + " *nightly*" * self.is_nightly
-
-
-def fault_tests() -> dict[int, list[FaultTest]]:
-    """The tests by the number of the fault, in the order of their files."""
-    found: dict[int, list[FaultTest]] = defaultdict(list)
+def fault_tests() -> dict[int, list[str]]:
+    """Links to the tests of each fault of the service by its number, in the order of their files."""
+    found: dict[int, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
-        if "mark.fault(" in source:
-            for test, marks in _marked(ast.parse(source), []):
-                is_nightly = any(ast.unparse(mark).startswith("pytest.mark.nightly") for mark in marks)
-                for number in sorted(set(_numbers(marks))):
-                    found[number].append(FaultTest(test, path.relative_to(ROOT), is_nightly))
+        body = ast.parse(source).body if "mark.fault(" in source else []
+        shared = re.findall(r"^pytestmark = (.+)$", source, re.MULTILINE)
+        for test in body:
+            if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith("test_"):
+                marks = [*shared, *map(ast.unparse, test.decorator_list)]
+                link = f"[`{test.name}`](../{path.relative_to(ROOT).as_posix()})"
+                link += " *nightly*" * any(mark.startswith("pytest.mark.nightly") for mark in marks)
+                calls = (mark for mark in marks if mark.startswith("pytest.mark.fault("))
+                for number in {int(one) for mark in calls for one in re.findall(r"\d+", mark)}:
+                    found[number].append(link)
     return dict(found)
-
-
-def _marked(node: ast.Module | ast.ClassDef, outer: list[ast.expr]) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Each test of a module or a class with its marks and those of its class and module."""
-    marks = [*outer, *_module_marks(node)]
-    for inner in node.body:
-        if isinstance(inner, ast.ClassDef):
-            yield from _marked(inner, [*marks, *inner.decorator_list])
-        elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and inner.name.startswith("test_"):
-            yield inner.name, [*marks, *inner.decorator_list]
-
-
-def _module_marks(node: ast.Module | ast.ClassDef) -> Iterator[ast.expr]:
-    for inner in node.body:
-        if isinstance(inner, ast.Assign) and ast.unparse(inner.targets[0]) == "pytestmark":
-            yield from inner.value.elts if isinstance(inner.value, ast.List) else [inner.value]
-
-
-def _numbers(marks: Iterable[ast.expr]) -> Iterator[int]:
-    for mark in marks:
-        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.fault":
-            yield from (ast.literal_eval(number) for number in mark.args)
 
 
 DOCS = ROOT / "docs"
@@ -112,7 +83,7 @@ def current(page: Path) -> str:
     return text
 
 
-def faults_page(text: str, tests: dict[int, list[FaultTest]]) -> str:
+def faults_page(text: str, tests: dict[int, list[str]]) -> str:
     """Name the tests of each fault; raise DocumentError for a fault without a test, and the reverse."""
     rows = []
 
@@ -121,7 +92,7 @@ def faults_page(text: str, tests: dict[int, list[FaultTest]]) -> str:
         rows.append(number)
         if number not in tests:
             raise DocumentError(f"no test is marked `@pytest.mark.fault({number})`: {cells['failure']}")
-        return {**cells, "tests": "<br>".join(test.link() for test in tests[number])}
+        return {**cells, "tests": "<br>".join(tests[number])}
 
     text = _with_cells(text, {"#", "failure", "tests"}, with_tests)
     if without := sorted(tests.keys() - set(rows)):

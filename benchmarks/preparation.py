@@ -114,15 +114,16 @@ def measure_size(events: int, count: int, ways: Iterable[str], folder: Path) -> 
             taken.append(alone(timed_turn, way, log, target))
             shutil.rmtree(target) if target.is_dir() else target.unlink()
     shutil.rmtree(log)
-    ours, *bare = (
+    figures: list[dict[str, Any]] = [
         {
             "way": way,
             "seconds": statistics.median(turn["seconds"] for turn in taken),
             "peak_gb": max(turn["peak_gb"] for turn in taken),
         }
         for way, taken in turns.items()
-    )
-    return {"events": events, "prepare": ours, "bare": min(bare, key=lambda one: one["seconds"])}
+    ]
+    bare = min(figures[1:], key=lambda one: float(one["seconds"]))
+    return {"events": events, "prepare": figures[0], "bare": bare}
 
 
 def measure(options: Options) -> dict[str, Any]:
