@@ -15,7 +15,6 @@ from turret.data.errors import ConfigurationError
 from turret.data.files import new_file, remove_abandoned
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
-from turret.tower.layers.feature_layers import Table, tables_by
 from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
@@ -121,8 +120,7 @@ class Run:
             raise TrainingError(
                 f"{self.folder}: no model was saved yet; let `turret train` reach its first evaluation."
             )
-        with tables_by(Table.without_rows):
-            model = build_model(self.experiment, data)
+        model = build_model(self.experiment, data, table_device="meta")
         load_parameters(self.folder / MODEL, model)
         return model.eval()
 
@@ -226,8 +224,10 @@ def remove_run(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:
-    """Towers for this data, initialised from the experiment's seed."""
+def build_model(
+    experiment: ExperimentConfig, data: PreparedData, table_device: str | None = None
+) -> TwoTowers:
+    """Towers for this data, initialised from the experiment's seed; `table_device` as for `TwoTowers`."""
     setting = experiment.tower.user.needs_timestamps
     if setting and data.manifest.time.kind != "timestamp":
         raise TrainingError(
@@ -236,7 +236,8 @@ def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:
             "to false."
         )
     seed_torch(experiment.training.seed, "initialisation", 0)
-    model = TwoTowers(experiment.tower, len(data.item_ids), data.item_features, data.user_features)
+    features = data.item_features, data.user_features
+    model = TwoTowers(experiment.tower, len(data.item_ids), *features, table_device)
     if isinstance(user := experiment.tower.user, QueryConfig) and user.start == "alike":
         begin_alike(model, data.item_features)
     return model

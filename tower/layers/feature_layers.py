@@ -1,8 +1,6 @@
-"""Embedding tables, and features as vectors."""
+"""Features as vectors."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,43 +11,6 @@ from torch import Tensor, nn
 from turret.data.features import Bag, Feature, Features
 from turret.tower.errors import TowerError
 from turret.tower.layers.packed import ranges
-
-
-class Table(nn.Embedding):
-    """A table [R, D]."""
-
-    weight: nn.Parameter
-
-    @classmethod
-    def without_rows(cls, rows: int, width: int, padding: int | None) -> "Table":
-        """A table whose rows are loaded later, without memory for others before."""
-        return cls(rows, width, padding, device="meta")
-
-    @torch.no_grad()
-    def begin(self, deviation: float) -> None:
-        """Draw all rows from a normal distribution; the padding row is zero."""
-        nn.init.normal_(self.weight, std=deviation)
-        if self.padding_idx is not None:
-            self.weight[self.padding_idx] = 0.0
-
-
-Maker = Callable[[int, int, int | None], Table]
-_MAKER: ContextVar[Maker] = ContextVar("maker of tables", default=Table)
-
-
-def new_table(rows: int, width: int, padding: int | None = None) -> Table:
-    """A table [rows, width]; the row `padding`, if any, is not trained."""
-    return _MAKER.get()(rows, width, padding)
-
-
-@contextmanager
-def tables_by(maker: Maker) -> Iterator[None]:
-    """Let `maker` make the tables of the towers that the block builds."""
-    token = _MAKER.set(maker)
-    try:
-        yield
-    finally:
-        _MAKER.reset(token)
 
 
 def bag_codes(values: Tensor, offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,28 +58,18 @@ class FeatureLayers(nn.Module):
         self.tables = nn.ModuleDict()
         self.widths: list[int] = []
         for position, feature in enumerate(self.features):
-            if feature.kind == "number":
-                self.widths.append(1)
-                continue
-            self.widths.append(width)
+            self.widths.append(1 if feature.kind == "number" else width)
             if feature.kind == "vector":
                 self.tables[str(position)] = VectorLayer(feature.width, width)
-                continue
-            table: Table | nn.EmbeddingBag
-            if feature.kind == "category":
-                table = new_table(feature.size, width, padding=0)
-            else:
-                table = nn.EmbeddingBag(feature.size, width, mode="mean", padding_idx=0)
-            self.tables[str(position)] = table
+            elif feature.kind == "category":
+                self.tables[str(position)] = nn.Embedding(feature.size, width, padding_idx=0)
+            elif feature.kind != "number":
+                self.tables[str(position)] = nn.EmbeddingBag(feature.size, width, mode="mean", padding_idx=0)
         for made in self.tables.values():
-            if isinstance(made, Table):
-                made.begin(0.1)
-            if isinstance(made, Table | VectorLayer):
-                continue
-            assert isinstance(made, nn.EmbeddingBag)
-            nn.init.normal_(made.weight, std=0.1)
-            with torch.no_grad():
-                made.weight[0] = 0.0
+            if isinstance(made, nn.Embedding | nn.EmbeddingBag):
+                nn.init.normal_(made.weight, std=0.1)
+                with torch.no_grad():
+                    made.weight[0] = 0.0
 
     @property
     def width(self) -> int:
@@ -189,15 +140,15 @@ class FeatureRows(nn.Module):
         for position, feature in enumerate(self.layers.features):
             if feature.kind == "number":
                 columns.append(self.get_buffer(f"column_{position}")[rows][:, None])
-            elif feature.kind == "vector":
-                columns.append(self.layers.tables[str(position)](self._standardised(position, rows)))
+                continue
+            if feature.kind == "vector":
+                given: tuple[Tensor, ...] = (self._standardised(position, rows),)
             elif feature.kind == "category":
-                columns.append(self.layers.tables[str(position)](self.get_buffer(f"column_{position}")[rows]))
+                given = (self.get_buffer(f"column_{position}")[rows],)
             else:
-                codes, starts = bag_codes(
-                    self.get_buffer(f"values_{position}"), self.get_buffer(f"offsets_{position}"), rows
-                )
-                columns.append(self.layers.tables[str(position)](codes, starts))
+                values, offsets = (self.get_buffer(f"{name}_{position}") for name in ("values", "offsets"))
+                given = bag_codes(values, offsets, rows)
+            columns.append(self.layers.tables[str(position)](*given))
         return torch.cat(columns, dim=1)
 
 

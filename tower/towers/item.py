@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from turret.data.features import Features
 from turret.tower.errors import TowerError
-from turret.tower.layers.feature_layers import Table, feature_rows, new_table
+from turret.tower.layers.feature_layers import feature_rows
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.user import last_columns, perceptron
 
@@ -17,7 +17,9 @@ class ItemTower(nn.Module):
     that table begin at zero, as for an item that was never trained on: only its features count.
     """
 
-    def __init__(self, config: TowerConfig, item_count: int, prepared: Features) -> None:
+    def __init__(
+        self, config: TowerConfig, item_count: int, prepared: Features, table_device: str | None = None
+    ) -> None:
         super().__init__()
         item = config.item
         self.rows = feature_rows(item.features, item.feature_width, prepared, "tower.item.features")
@@ -27,12 +29,12 @@ class ItemTower(nn.Module):
                 "input for an item's vector; set id = true, or name features that the prepared data has."
             )
         self.item_count = item_count
-        self.table = new_table(item_count, config.dimension) if item.id else None
+        self.table = nn.Embedding(item_count, config.dimension, device=table_device) if item.id else None
         if self.table is not None:
-            self.table.begin(config.dimension**-0.5)
+            nn.init.normal_(self.table.weight, std=config.dimension**-0.5)
+            if self.rows is not None:
+                nn.init.zeros_(self.table.weight)
         self.id_dropout = item.id_dropout if self.rows else 0.0
-        if self.table is not None and self.rows is not None:
-            nn.init.zeros_(self.table.weight)
         self.mlp: nn.Module = nn.Identity()
         if self.rows is not None or item.hidden:
             width = (config.dimension if item.id else 0) + (self.rows.layers.width if self.rows else 0)
@@ -54,7 +56,7 @@ class ItemTower(nn.Module):
         assert self.rows is not None
         return last_columns(self.mlp.get_submodule("0"), self.rows.layers.width)
 
-    def _ids(self, rows: Tensor, table: Table) -> Tensor:
+    def _ids(self, rows: Tensor, table: nn.Embedding) -> Tensor:
         """The rows of the id table; training zeroes some (`id_dropout`)."""
         ids: Tensor = table(rows)
         if self.training and self.id_dropout:

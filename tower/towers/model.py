@@ -78,15 +78,22 @@ class TwoTowers(nn.Module):
 
     Attributes:
         chunk_size: how many items, and how many examples, a tower computes at once; 0 for all.
+
+    `table_device` = "meta" makes the table of ids without memory, for rows that are loaded later.
     """
 
     def __init__(
-        self, config: TowerConfig, item_count: int, item_features: Features, user_features: Features
+        self,
+        config: TowerConfig,
+        item_count: int,
+        item_features: Features,
+        user_features: Features,
+        table_device: str | None = None,
     ) -> None:
         super().__init__()
         self.config = config
         self.chunk_size = 0
-        self.item = ItemTower(config, item_count, item_features)
+        self.item = ItemTower(config, item_count, item_features, table_device)
         user_tower = USER_TOWERS[config.user.kind]
         self.user: UserTower = user_tower.build(config.user, config.dimension, user_features)
 
