@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from turret.data.errors import ColumnError, SourceError
 from turret.data.events import ids as numbering
 from turret.data.events.event_arrays import EventFiles, Events, stable_order
-from turret.data.events.events import Log, read_events, refuse_absent_kinds, validate
+from turret.data.events.events import Log, read_events, validate
 from turret.data.events.ids import IdInterner, as_keys, id_key, id_text, vocabulary
 from turret.data.manifest import BadRows, Removed
 from turret.data.reading.columns import choose_columns
@@ -309,21 +309,6 @@ def test_no_quantity_is_no_return(quantities: list[object], bad: dict[str, int])
     """In a log of views and purchases, views have none."""
     columns: Columns = {"user": [1] * 3, "item": [1, 2, 3], "time": [1, 2, 3], "n": quantities}
     assert _counts(_validate(columns, quantity="n")) == (3 - sum(bad.values()), bad, {})
-
-
-@pytest.mark.parametrize("filters", [{"kinds": ("view", "purchse")}, {"kind_weights": {"purchse": 5.0}}])
-def test_a_kind_that_never_occurs_is_an_error_with_the_kinds_that_do(filters: dict[str, Any]) -> None:
-    columns: Columns = {"user": [1] * 3, "item": [1] * 3, "time": [1] * 3, "event": ["buy", "view", "view"]}
-    parts = [(None, _table(columns))]
-    chosen = choose_columns(ColumnSettings(kind="event"), list(columns), "log")
-    with pytest.raises(ColumnError, match=r"no row has the kind 'purchse': .* are 'view', 'buy'; correct"):
-        refuse_absent_kinds(parts, chosen, FilterSettings(**filters))
-    refuse_absent_kinds(parts, chosen, FilterSettings(kinds=("view",), kind_weights={"buy": 2.0}))
-
-
-def test_weights_of_kinds_need_a_column_of_kinds() -> None:
-    with pytest.raises(ColumnError, match="name it with --kind-column"):
-        _validate(EVENTS, FilterSettings(kind_weights={"buy": 1}))
 
 
 def test_kinds_and_columns_make_the_weight_and_light_events_go() -> None:

@@ -157,12 +157,6 @@ def test_a_column_is_the_feature_that_its_values_suggest(
     assert _read(_column(values)).chosen.by_kind() == kinds
 
 
-def test_a_usual_name_says_more_than_values() -> None:
-    frame = pl.DataFrame({"Title": ["a", "b"], "age": [1, 2], "genres": ["war", "art"], "price": ["1", "2"]})
-    chosen = _read(frame).chosen.by_kind()
-    assert chosen == [("text", "Title"), ("category", "age"), ("multi", "genres"), ("number", "price")]
-
-
 def test_an_age_in_years_is_a_number_and_a_genre_may_be_a_list() -> None:
     frame = pl.DataFrame(
         {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
-from turret.data.errors import BadRowsError, ColumnError, ConfigurationError, DataError
+from turret.data.errors import BadRowsError, ColumnError, DataError
 from turret.data.events.event_arrays import Events
 from turret.data.histories.negatives import placed
 from turret.data.prepared import PreparedData
@@ -163,12 +163,6 @@ def test_negatives_stay_within_their_part(tmp_path: Path) -> None:
         ("a,x,1,1\n", {"columns.label": "lable"}, ColumnError, "no column 'lable' for the label"),
         ("a,x,1,x\n", {"columns.negatives": "label"}, BadRowsError, "negative equal to its positive: 1"),
         ("a,x,1,\n", {"columns.negatives": "label"}, ColumnError, "has no item in any row"),
-        (
-            "a,x,1,1\n",
-            {"columns.negatives": "label", **BY_LABEL},
-            ConfigurationError,
-            "label = 'label' and negatives = 'label' both",
-        ),
     ],
 )
 def test_rows_that_say_nothing_are_refused(

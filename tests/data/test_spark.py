@@ -63,14 +63,6 @@ def test_a_driver_that_has_ended(kind: str) -> None:
 
 
 @pytest.mark.nightly
-def test_logs_with_negatives_and_bad_lines_are_prepared_alike(tmp_path: Path, both_ways: BothWays) -> None:
-    path = tmp_path / "events.csv"
-    path.write_text("user,item,time,others\na,x,1,y|z\na,y,2,x\nb,x,1,\nb,x\n", encoding="utf-8")
-    by_polars, by_spark = both_ways(source=path, columns={"negatives": "others"}, on_bad="drop")
-    assert by_spark == by_polars
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("folder", ["sorted", "distinct_user"])
 def test_workers_with_another_file_system_are_found_out(
     folder: str, tmp_path: Path, both_ways: BothWays, monkeypatch: pytest.MonkeyPatch

@@ -172,10 +172,6 @@ def test_a_column_of_several_formats_is_read_in_all_of_them() -> None:
     assert _read(texts, time_format=["%a %d %b %Y", "%d/%m/%Y"])[1] == [day, day, None]
 
 
-def test_numbers_have_formats_too() -> None:
-    assert _read([311220], time_format="%d%m%y")[1] == [_ms(2020, 12, 31)]
-
-
 def test_what_orders_nothing_and_what_contradicts_is_refused() -> None:
     with pytest.raises(ColumnError, match=r"'when' holds List\(Int64\), which does not order events"):
         _read([[1]])
