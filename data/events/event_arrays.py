@@ -36,14 +36,8 @@ class Events:
 
     def take(self, positions: NDArray[Any] | slice) -> "Events":
         """Return the events at `positions` (indices, a mask [E], or a slice)."""
-        return Events(
-            users=self.users[positions],
-            items=self.items[positions],
-            times=self.times[positions],
-            weights=None if self.weights is None else self.weights[positions],
-            parts=None if self.parts is None else self.parts[positions],
-            labels=None if self.labels is None else self.labels[positions],
-        )
+        columns = {name: values for name, values in vars(self).items() if values is not None}
+        return Events(**{name: values[positions] for name, values in columns.items()})
 
     def sorted(self) -> "Events":
         """Return the events sorted by user, part and time (stable)."""

@@ -1,6 +1,7 @@
 """The items and users files: rows by vocabulary, features, and the fields for answers."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,21 +15,23 @@ from numpy.typing import NDArray
 from turret.data.errors import ColumnError
 from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, float_texts, id_text, id_verdicts
-from turret.data.features import Features, VectorRows, text_of
+from turret.data.features import QUERY, Bag, Column, Feature, Features, VectorRows, grams, text_of
 from turret.data.histories.histories import Histories
 from turret.data.manifest import BadRows
 from turret.data.prepared import ColdItems
 from turret.data.preparing.encoding import element_type, encode, is_printable, raw_features, truths
 from turret.data.preparing.feature_readings import read_features
-from turret.data.preparing.query_features import share_grams
 from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note, vector_feature
 from turret.data.progress import counted
+from turret.data.ranges import distinct
 from turret.data.reading.columns import Role, choose_id, require
 from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, PrepareConfig, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
 from turret.data.vocabulary import Id, Vocabulary, is_canonical_integer
 
 _ID = "__id"
+MOST_GRAMS = 100_000
+"""The size of the vocabulary of queries, by which tables and the state of their optimiser grow."""
 
 
 @dataclass(frozen=True)
@@ -263,3 +266,58 @@ def _entity_columns(
         return features, answers, ColdItems()
     notes.append(f"{note}; a model whose item tower reads features recommends them, others leave them out")
     return features, answers, others
+
+
+def share_grams(
+    queries: Features, items: Features, texts: Sequence[str], is_train: NDArray[np.bool_], words: bool
+) -> tuple[Features, Features]:
+    """Add the text of each query as the feature `query`, and give all texts one vocabulary.
+
+    The vocabulary has the grams of the items' texts and of the training queries, at most `MOST_GRAMS`: those
+    in the most texts. So both towers can begin with the same vector for each gram.
+
+    Args:
+        queries: the features of Q queries, without their texts.
+        items: the features of N items.
+        texts: the texts [Q] of the queries.
+        is_train: bool [Q], whether a query is in the training part.
+        words: whether texts are read as whole words too.
+    """
+    read = [grams(text, words) for text in texts]
+    counts = Counter(gram for row, known in zip(read, is_train, strict=True) if known for gram in set(row))
+    for feature in items.features:
+        column = items.columns[feature.name]
+        if feature.kind == "text" and isinstance(column, Bag):
+            counts.update(dict(zip(feature.values, _texts_of(column, feature.size)[1:], strict=True)))
+    values = tuple(sorted(sorted(counts, key=lambda gram: (-counts[gram], gram))[:MOST_GRAMS]))
+    codes = {value: code for code, value in enumerate(values, start=1)}
+    rows = [[code for gram in row if (code := codes.get(gram))] for row in read]
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    bag = Bag(np.array([code for row in rows for code in row], dtype=np.int32), offsets)
+    text = Feature(name=QUERY, kind="text", values=values, words=words)
+    others = tuple(feature for feature in queries.features if feature.name != QUERY)
+    asked = Features(queries.count, (text, *others), {**queries.columns, QUERY: bag})
+    shared = tuple(
+        feature.model_copy(update={"values": values}) if feature.kind == "text" else feature
+        for feature in items.features
+    )
+    columns = {one.name: _recoded(one, items.columns[one.name], codes) for one in items.features}
+    return asked, Features(items.count, shared, columns)
+
+
+def _texts_of(bag: Bag, size: int) -> list[int]:
+    """How many rows hold each of `size` codes."""
+    rows = np.repeat(np.arange(len(bag)), np.diff(bag.offsets))
+    pairs = distinct(rows * np.int64(size) + bag.values)
+    counts: list[int] = np.bincount(pairs % size, minlength=size).tolist()
+    return counts
+
+
+def _recoded(feature: Feature, column: Column, codes: dict[str, int]) -> Column:
+    """A text by other codes, without grams that have none."""
+    if feature.kind != "text" or not isinstance(column, Bag):
+        return column
+    new = np.array([0, *(codes.get(value, 0) for value in feature.values)], dtype=np.int32)
+    values = new[column.values]
+    kept = np.concatenate([[0], np.cumsum(values > 0)])
+    return Bag(values[values > 0], kept[column.offsets].astype(np.int64))

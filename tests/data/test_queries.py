@@ -11,7 +11,7 @@ from turret.data.configuration import load_configuration
 from turret.data.errors import ColumnError, ConfigurationError, DataError
 from turret.data.features import Bag, grams
 from turret.data.prepared import PARTS, PreparedData
-from turret.data.preparing import query_features
+from turret.data.preparing import catalogs
 from turret.data.preparing.append import append
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -102,7 +102,7 @@ def test_the_texts_of_both_sides_share_one_vocabulary(pairs: Prepare) -> None:
 
 
 def test_the_vocabulary_has_the_grams_of_most_texts(pairs: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_features, "MOST_GRAMS", 2)
+    monkeypatch.setattr(catalogs, "MOST_GRAMS", 2)
     rows = {"query": ["ab x", "ab y"], "item": ["ab cd", "cd ab ab"], "split": ["train", "train"]}
     data = pairs(rows)
     assert data.user_features.features[0].values == ("#ab", "=ab")

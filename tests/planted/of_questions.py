@@ -19,7 +19,7 @@ def a_long_text_is_cut_to_an_id(original: Function) -> Function:
     return lambda text: text[:512]
 
 
-@planted("turret.data.preparing.query_features:_recoded", "data/test_queries.py")
+@planted("turret.data.preparing.catalogs:_recoded", "data/test_queries.py")
 def a_gram_outside_the_vocabulary_keeps_a_code(original: Function) -> Function:
     return lambda feature, column, codes: column
 
