@@ -1,6 +1,6 @@
 """The report of `prepare`, and messages about the rows that are no events."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,14 +34,12 @@ class PrepareReport:
 class CheckedRows:
     """The rows of the log, or of another table: its files, the number of valid rows, and the others.
 
-    `stated` are the kinds of bad rows that a setting such as --null names, and which are no mistake;
     `doubtful` valid rows are the first of several of one id.
     """
 
     files: Sequence[Path]
     valid: int
     bad_rows: Sequence[BadRows]
-    stated: Collection[str] = ()
     doubtful: int = 0
 
     @property
@@ -51,9 +49,8 @@ class CheckedRows:
 
     @property
     def are_mostly_bad(self) -> bool:
-        """Whether more rows than the valid ones are bad or doubtful for a reason that nobody stated."""
-        bad = sum(bad.count for bad in self.bad_rows if bad.kind not in self.stated)
-        return bad + self.doubtful > self.valid - self.doubtful
+        """Whether more rows than the valid ones are bad or doubtful."""
+        return self.bad + self.doubtful > self.valid - self.doubtful
 
 
 def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = "") -> None:

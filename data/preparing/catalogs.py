@@ -77,15 +77,7 @@ def read_entity_table(
     """
     if table is None:
         return None
-    try:
-        id_column = choose_id(role, named, events_column, table.columns(), str(table.path))
-    except ColumnError as error:
-        if not table.is_text:
-            raise
-        read, other = ("a header", "false") if table.has_header else ("a row", "true")
-        raise ColumnError(
-            f"{error}; its first line is read as {read}: --set {role}s_format.has_header={other} changes that"
-        ) from None
+    id_column = choose_id(role, named, events_column, table.columns(), str(table.path))
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
     frame = frame.unique([name for name in frame.columns if name != ROW], keep="first", maintain_order=True)

@@ -50,7 +50,7 @@ from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnin
 from turret.data.progress import LOGGER, progress
 from turret.data.reading.columns import choose_columns
 from turret.data.reading.open_source import open_source
-from turret.data.reading.schema import ColumnSettings, PrepareConfig, has_own_nulls
+from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES, Source
 from turret.data.stores import LocalCopies, local_copies
 
@@ -181,13 +181,8 @@ def ingest_source(
 
 def _refuse(ingested: IngestedSource, config: PrepareConfig, labels: Counter[int]) -> None:
     columns, items, bad_rows = ingested.columns, ingested.items, ingested.bad_rows
-    stated = [
-        f"null {role}"
-        for role in ("user", "item")
-        if has_own_nulls(config.format.nulls, getattr(columns, role))
-    ]
     files = list(dict.fromkeys(table.path for _, table in ingested.source.parts))
-    checked = [CheckedRows(files, len(ingested.events), ingested.bad_events, stated)]
+    checked = [CheckedRows(files, len(ingested.events), ingested.bad_events)]
     checked += [entries.checked for entries in (items, ingested.users) if entries is not None]
     known = ""
     if items is not None and any(bad.kind == UNKNOWN_ITEM for bad in bad_rows):

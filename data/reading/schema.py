@@ -43,11 +43,6 @@ def _to_text(time: object) -> object:
 EventTime = Annotated[str | float | None, BeforeValidator(_to_text)]
 
 
-def has_own_nulls(nulls: Sequence[str], column: str) -> bool:
-    """Tell whether other texts than the usual ones stand for no value in `column`."""
-    return not set(nulls_of(nulls, column)) <= set(NULLS)
-
-
 @dataclass(frozen=True)
 class Option:
     """The command-line option of a setting; it is called like the setting unless it has a `name`."""
