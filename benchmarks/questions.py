@@ -7,7 +7,7 @@ seeds. Ready vectors of English texts are those of all-MiniLM-L6-v2, computed on
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
@@ -159,19 +159,6 @@ def encode(texts: list[Any], path: Path, python: Path) -> None:
         peer.ask(1)
 
 
-def scores(data: PreparedData, pairs: Pairs, settings: Mapping[str, Any], work: Path) -> dict[str, float]:
-    """The test MRR of a training, and of BM25 beside it; HR@1 too where it is measured."""
-    run = train(
-        data, work / "run", experiment="questions", settings={**pairs.settings, **settings}, overwrite=True
-    )
-    report = run.evaluate("test", ["bm25"])
-    found = {name: report[name][pairs.metric]["mean"] for name in ("towers", "bm25")}
-    found["queries"], found["items"] = report["users"], report["items"]
-    if "hr@1" in report["towers"]:
-        found["hr@1"] = report["towers"]["hr@1"]["mean"]
-    return found
-
-
 def measure(options: Options, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """One row a set, and one a loss."""
     done = {row["name"] for row in rows}
@@ -179,28 +166,24 @@ def measure(options: Options, rows: list[dict[str, Any]]) -> Iterator[dict[str, 
     sets = {"trecqa": trecqa} if options.quick else {**ENGLISH, **CHINESE}
     python = None if options.quick else environment("sentence_vectors", options.given.peers)
     for name, read in sets.items():
-        losses: dict[str, dict[str, Any]] = LOSSES if name == LOSS_SET else {}
+        losses = LOSSES if name == LOSS_SET else {}
         if {name, *losses} <= done:
             continue
-        pairs = read(options.data)
+        pairs, vectors = read(options.data), python if name in ENGLISH else None
         with tempfile.TemporaryDirectory() as folder:
-            work = Path(folder)
-            data = prepared(pairs, work, python if name in ENGLISH else None)
+            data = prepared(pairs, Path(folder), vectors)
             text = next(one.name for one in data.item_features.features if one.kind == "text")
-            ways: dict[str, dict[str, Any]] = {
-                "nothing": {"tower.user.features": ["query"], "tower.item.features": [text]}
-            }
-            if name in ENGLISH and python is not None:
-                ways["vectors"] = {
-                    "tower.user.features": ["query", "sentence"],
-                    "tower.item.features": [text, "sentence"],
-                }
+
+            def reads(*more: str, text: str = text) -> dict[str, Any]:
+                return {"tower.user.features": ["query", *more], "tower.item.features": [text, *more]}
+
+            ways = {"nothing": reads(), **({"vectors": reads("sentence")} if vectors else {})}
             if name not in done:
-                yield _row(name, data, pairs, ways, seeds, work)
+                yield _row(name, data, pairs, ways, seeds, Path(folder) / "run")
             for loss, settings in losses.items():
                 if loss not in done:
-                    way: dict[str, dict[str, Any]] = {loss: {**ways["nothing"], **settings}}
-                    yield {**_row(loss, data, pairs, way, seeds, work), "of": name}
+                    way = {loss: reads() | settings}
+                    yield {**_row(loss, data, pairs, way, seeds, Path(folder) / "run"), "of": name}
 
 
 def _row(
@@ -208,18 +191,27 @@ def _row(
     data: PreparedData,
     pairs: Pairs,
     ways: Mapping[str, Mapping[str, Any]],
-    seeds: tuple[int, ...],
-    work: Path,
+    seeds: Sequence[int],
+    folder: Path,
 ) -> dict[str, Any]:
-    """The means over seeds of each way, with the deviation of one seed."""
+    """The means over seeds of the test MRR of each way, with the deviation of one seed, and BM25 beside them.
+
+    HR@1 too where it is measured.
+    """
     row: dict[str, Any] = {"name": name, "metric": pairs.metric, "seeds": len(seeds)}
-    for way, settings in ways.items():
-        found = [scores(data, pairs, {**settings, "training.seed": seed}, work) for seed in seeds]
-        row |= {"queries": found[0]["queries"], "items": found[0]["items"], "bm25": found[0]["bm25"]}
-        values = [one["towers"] for one in found]
+    for way, changes in ways.items():
+        reports = []
+        for seed in seeds:
+            settings = {**pairs.settings, **changes, "training.seed": seed}
+            run = train(data, folder, experiment="questions", settings=settings, overwrite=True)
+            reports.append(run.evaluate("test", ["bm25"]))
+        first, towers = reports[0], [report["towers"] for report in reports]
+        row |= {"queries": first["users"], "items": first["items"]}
+        row["bm25"] = first["bm25"][pairs.metric]["mean"]
+        values = [one[pairs.metric]["mean"] for one in towers]
         row[way] = {"mrr": mean(values), "deviation": stdev(values) if len(values) > 1 else 0.0}
-        if "hr@1" in found[0]:
-            row[way]["hr@1"] = mean(one["hr@1"] for one in found)
+        if "hr@1" in towers[0]:
+            row[way]["hr@1"] = mean(one["hr@1"]["mean"] for one in towers)
     return row
 
 
