@@ -31,7 +31,7 @@ from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.kernel.quadratic import QuadraticSampler
+from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
 from turret.training.samplers.kernel.sums import CodedSums
 
 BATCH, WIDTH, NEGATIVES, ALPHA, REFRESH_EVERY = 256, 64, 64, 100.0, 100
@@ -76,14 +76,9 @@ class SampledStep:
     def __init__(self, item_count: int) -> None:
         self.towers = new_towers(item_count, sparse=True)
         self.rows = torch.optim.SparseAdam(list(self.towers.items.parameters()), LEARNING_RATE)
-        self.sampler = QuadraticSampler(
-            item_count,
-            NEGATIVES,
-            ALPHA,
-            REFRESH_EVERY,
-            torch.device("cpu"),
-            temperature=SCORING.temperature,
-        )
+        settings = QuadraticConfig(negatives=NEGATIVES, alpha=ALPHA, refresh_every=REFRESH_EVERY)
+        cpu = torch.device("cpu")
+        self.sampler = QuadraticSampler(settings, item_count, SCORING.temperature, cpu)
         self.sampler.refresh(self.towers.items.weight.detach())
         self.steps = 0
 

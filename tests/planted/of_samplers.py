@@ -142,8 +142,8 @@ def a_draw_without_the_positive_keeps_its_mass(original: Function) -> Function:
     "training/test_samplers_quadratic.py",
 )
 def the_quadratic_kernel_is_of_the_score_before_the_temperature(original: Function) -> Function:
-    def initialise(self: Any, *settings: Any, **named: Any) -> None:
-        original(self, *settings[:6], **{**named, "temperature": 1.0})
+    def initialise(self: Any, settings: Any, item_count: int, temperature: float, device: Any) -> None:
+        original(self, settings, item_count, 1.0, device)
 
     return initialise
 

@@ -70,13 +70,6 @@ def test_it_is_the_softmax_of_all_scores(
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
-def test_gradients_are_finite_differences() -> None:
-    def loss(users: Tensor, items: Tensor, positive: Tensor) -> Tensor:
-        return blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, COUNTS), SIGNED, held=80)
-
-    assert torch.autograd.gradcheck(loss, vectors())
-
-
 def test_products_in_bfloat16_are_near() -> None:
     """Within what eight bits of a score below 20 leave; what comes back is float32."""
     given = [vector.detach().float().requires_grad_() for vector in vectors()]
@@ -172,10 +165,6 @@ def of_estimator(kind: str, sampler: str = "uniform") -> list[Tensor]:
     )
     loss = estimate(users, torch.arange(30), items.__getitem__).loss
     return [loss.detach(), *torch.autograd.grad(loss, (users, items))]
-
-
-def test_the_losses_that_say_so() -> None:
-    assert {kind for kind, loss in LOSSES.items() if loss.blocked} == BLOCKED
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "in_batch", "mixed", "bernoulli"])

@@ -28,7 +28,6 @@ from turret.training.evaluation.evaluation import (
     measure,
     relevant_items,
     sample_users,
-    used_before,
     users_with_negatives,
     validated_items,
 )
@@ -111,15 +110,6 @@ def test_an_empty_part_is_refused(handmade: PreparedData) -> None:
     emptied = PreparedData(**{**vars(handmade), "splits": np.repeat(handmade.offsets[1:, None], 2, axis=1)})
     with pytest.raises(TrainingError, match="test part is empty"):
         relevant_items(emptied, "test")
-
-
-def test_targets_used_before_are_counted(handmade: PreparedData) -> None:
-    """User a ends on an item used before, and so nobody else."""
-    relevant = relevant_items(handmade, "test")
-    naive = sum(
-        item in handmade.history(user, "test") for user in range(5) for item in handmade.targets(user, "test")
-    )
-    assert used_before(handmade, relevant, "test").sum() == naive == 1
 
 
 def test_a_sample_keeps_users_with_their_own_targets(shop: PreparedData) -> None:

@@ -24,7 +24,7 @@ from turret.training.samplers.kernel.coded_vectors import (
     most_inner,
     write_high_inner,
 )
-from turret.training.samplers.kernel.quadratic import QuadraticSampler
+from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
 from turret.training.samplers.kernel.rejection import MOST_SHARING, bounds_of, sharing
 from turret.training.samplers.kernel.sums import CodedSums, KernelSums, TensorSums
 
@@ -115,9 +115,9 @@ def tensors(vectors: NDArray[np.float32], block: int | None) -> TensorSums:
 
 def test_the_device_decides_which_form_is_taken() -> None:
     """Any device but the CPU gets tensors; the meta device stands for a GPU."""
-    sampler = QuadraticSampler(10, 5, 5.0, 3, torch.device("meta"))
-    assert isinstance(sampler.snapshot.make_sums(10, 4), TensorSums)
-    assert not isinstance(QuadraticSampler(10, 5, 5.0, 3, CPU).snapshot.make_sums(10, 4), TensorSums)
+    for device, form in ((torch.device("meta"), TensorSums), (CPU, CodedSums)):
+        sampler = QuadraticSampler(QuadraticConfig(), 10, 1.0, device)
+        assert isinstance(sampler.snapshot.make_sums(10, 4), form)
 
 
 @pytest.mark.parametrize("make", [coded, tensors])

@@ -44,7 +44,6 @@ from turret.training.samplers.fixed.popularity import (
     PopularitySampler,
     inclusion_chances,
 )
-from turret.training.samplers.kernel.quadratic import QuadraticSampler
 
 Floats = NDArray[np.float64]
 
@@ -86,7 +85,7 @@ def refusals() -> Iterator[tuple[Callable[[], object], str]]:
     single = Snapshot(1, 1, CPU)
     kernel = quartic_kernel(ScoringConfig(kind="dot"))
     yield lambda: DenseSampler(kernel, 4, single, exclude_positive=True), "exclude_positive = false"
-    yield lambda: QuadraticSampler(1, 3, 5.0, 1, CPU, exclude_positive=True), "exclude_positive"
+    yield lambda: sampler_of(samplers.quadratic(exclude_positive=True), items=1), "exclude_positive"
     yield lambda: MinedSampler(Snapshot(5, 1, CPU), 6), r"6 mined .* 5 items"
 
 

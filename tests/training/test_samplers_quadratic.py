@@ -33,7 +33,8 @@ ALPHA = 5.0
 def made(
     vectors: Tensor, kind: type[QuadraticSampler] = QuadraticSampler, negatives: int = 50, **settings: bool
 ) -> QuadraticSampler:
-    sampler = kind(len(vectors), negatives, ALPHA, 3, CPU, **settings)
+    chosen = QuadraticConfig(negatives=negatives, alpha=ALPHA, refresh_every=3, **settings)
+    sampler = kind(chosen, len(vectors), 1.0, CPU)
     sampler.refresh(vectors)
     return sampler
 

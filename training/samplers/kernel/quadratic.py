@@ -134,15 +134,7 @@ class QuadraticConfig(ExcludingSettings):
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
         kind = BatchQuadraticSampler if self.per == "batch" else QuadraticSampler
-        return kind(
-            context.item_count,
-            self.negatives,
-            self.alpha,
-            self.refresh_every,
-            context.device,
-            self.exclude_positive,
-            context.scoring.temperature,
-        )
+        return kind(self, context.item_count, context.scoring.temperature, context.device)
 
 
 class QuadraticSampler(SnapshotSampler):
@@ -156,38 +148,20 @@ class QuadraticSampler(SnapshotSampler):
     """
 
     def __init__(
-        self,
-        item_count: int,
-        negatives: int,
-        alpha: float,
-        refresh_every: int,
-        device: torch.device,
-        exclude_positive: bool = False,
-        temperature: float = 1.0,
+        self, settings: QuadraticConfig, item_count: int, temperature: float, device: torch.device
     ) -> None:
-        """Set up for N = `item_count` items; vectors come with `refresh`.
+        """Set up for N items, whose vectors come with `refresh`; `temperature` divides <h, w> in a score.
 
-        Args:
-            item_count: N.
-            negatives: K.
-            alpha: the factor of the squared score.
-            refresh_every: the oldest that an item vector may be, in steps.
-            device: of the vectors.
-            exclude_positive: whether each example's positive is left out of its draw.
-            temperature: the divisor of <h, w> in a score.
-
-        Raises:
-            TrainingError: `exclude_positive` with one item.
+        Raises TrainingError for `exclude_positive` with one item.
         """
-        if exclude_positive:
+        if settings.exclude_positive:
             check_others(item_count)
         # In units of <h, w>^2.
-        self.scale = alpha / temperature**2
-        self.negatives = negatives
-        self.exclude_positive = exclude_positive
-        self.snapshot: KernelSnapshot = KernelSnapshot(
-            item_count, refresh_every, device, partial(quadratic_sums, self.scale, device)
-        )
+        self.scale = settings.alpha / temperature**2
+        self.negatives = settings.negatives
+        self.exclude_positive = settings.exclude_positive
+        make_sums = partial(quadratic_sums, self.scale, device)
+        self.snapshot: KernelSnapshot = KernelSnapshot(item_count, settings.refresh_every, device, make_sums)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids, each example's own.
