@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from redis.exceptions import AuthenticationError, ResponseError
 
 from tests.support.clock import Clock
 from tests.support.memory_engine import (
@@ -259,6 +260,33 @@ def test_a_reply_that_no_redis_search_gives_is_an_engine_error(
     for method, *given in (("search", "c", QUERIES[0], 3, 9), ("count", "c"), ("pointed", "c"), ("check",)):
         with pytest.raises(EngineError, match="can't be read"):
             getattr(engine, str(method))(*given)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ResponseError("unknown command 'FT.SEARCH'"), "has no search; start one with the search module"),
+        (ResponseError("c: no such index"), "c: no such index; publish the version there"),
+        (ResponseError("OOM command not allowed"), "engine:6379 refuses: OOM command not allowed"),
+        (AuthenticationError("WRONGPASS"), "refuses user or password .* TURRET_ENGINE"),
+        (ConnectionError("refused"), "can't be reached or is too slow .* start it, or name another"),
+    ],
+)
+def test_a_failure_of_redis_is_told_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    engine = open_engine("redis://:secret@engine:6379", Limits())
+
+    def fails(*given: Any) -> None:
+        raise error
+
+    for client in ("_search_client", "_client"):
+        monkeypatch.setattr(getattr(engine, client), "execute_command", fails)
+    with pytest.raises(EngineError, match=words) as told:
+        engine.search("c", QUERIES[0], 3, 9)
+    assert "secret" not in str(told.value)
+    if "no such index" in words:
+        assert (engine.count("c"), engine.pointed("a")) == (None, None)
 
 
 # --- Publication

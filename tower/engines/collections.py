@@ -46,26 +46,15 @@ def alias_name(bundles: Path) -> str:
     return f"{namespace(bundles)}_live"
 
 
-def needed(bundles: Path, engine: Engine) -> set[str]:
-    """The collections of the versions in the folder, and the one that the alias names.
-
-    Raises BundleError where a manifest can't be read, since its version may need any of them.
-    """
-    names = {engine.pointed(alias_name(bundles)) or ""}
-    for summary in versions(bundles):
-        settings = read_manifest(bundles / summary.version).index
-        if isinstance(settings, EngineSettings):
-            names.add(settings.collection)
-    return names
-
-
 def clear(bundles: Path, engine: Engine) -> list[str]:
     """Drop the collections of deleted versions and of publications that died, and return their names.
 
-    The caller holds the folder's publication lock, so that none is being loaded. Raises BundleError where
-    a manifest can't be read.
+    The one that the alias names stays. The caller holds the folder's publication lock, so that none is being
+    loaded. Raises BundleError where a manifest can't be read, since its version may need any of them.
     """
-    kept = needed(bundles, engine)
+    indexes = [read_manifest(bundles / one.version).index for one in versions(bundles)]
+    kept = {one.collection for one in indexes if isinstance(one, EngineSettings)}
+    kept.add(engine.pointed(alias_name(bundles)) or "")
     dropped = [name for name in engine.collections(f"{namespace(bundles)}_") if name not in kept]
     for name in dropped:
         engine.drop(name)
