@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from tests.conftest import plain_ranking
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.catalog.masks import RowMask
 from turret.tower.retrieval import Cap, Retriever, marginal_relevance
-
-Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
 
 Make = Callable[..., BundleContents]
 
@@ -30,11 +28,11 @@ def absolute(tmp_path: Path, make_contents: Make) -> Bundle:
     return Bundle.open(publish(tmp_path / "absolute", make_contents(absolute=True)))
 
 
-def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle, oracle: Oracle) -> None:
+def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle) -> None:
     histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
     rankings = Retriever(bundle).recommend(histories, [{}] * 3, 12, histories)
     for history, ranking in zip(histories, rankings, strict=True):
-        rows, scores = oracle(np.array(bundle.vectors), history, 0.5, 12)
+        rows, scores = plain_ranking(np.array(bundle.vectors), history, 0.5, 12)
         assert ranking.rows.tolist() == rows.tolist()
         assert ranking.scores == pytest.approx(scores, rel=1e-5)
 
@@ -73,14 +71,14 @@ def test_similar_items_are_so_without_their_biases(bundle: Bundle, monkeypatch: 
     assert ranking.scores == pytest.approx(scores[ranking.rows], rel=1e-5)
 
 
-def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle, oracle: Oracle) -> None:
+def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle) -> None:
     """The far side counts as the near one; a search for h alone would have found another ranking."""
     histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
     rankings = Retriever(absolute).recommend(histories, [{}] * 3, 12, histories)
     vectors = np.array(absolute.vectors)
     for history, ranking in zip(histories, rankings, strict=True):
-        rows, scores = oracle(vectors, history, 0.5, 12, absolute=True)
-        assert ranking.rows.tolist() == rows.tolist() != oracle(vectors, history, 0.5, 12)[0].tolist()
+        rows, scores = plain_ranking(vectors, history, 0.5, 12, absolute=True)
+        assert ranking.rows.tolist() == rows.tolist() != plain_ranking(vectors, history, 0.5, 12)[0].tolist()
         assert ranking.scores == pytest.approx(scores, rel=1e-5)
 
 

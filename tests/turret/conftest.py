@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.conftest import plain_ranking
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -59,7 +59,7 @@ def tastes(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 
 @pytest.fixture
-def taste_contents(make_contents: Callable[..., BundleContents], oracle: Callable[..., Any]) -> TasteContents:
+def taste_contents(make_contents: Callable[..., BundleContents]) -> TasteContents:
     """The contents of a bundle that knows the tastes: items of a group are near each other, up to noise."""
 
     def make(version: str, data: PreparedData, noise: float = 0.1) -> BundleContents:
@@ -73,7 +73,7 @@ def taste_contents(make_contents: Callable[..., BundleContents], oracle: Callabl
         return replace(
             make_contents(version, dimension=GROUPS),
             item_vectors=vectors,
-            expected=[oracle(vectors, rows, 0.5) for rows in histories],
+            expected=[plain_ranking(vectors, rows, 0.5) for rows in histories],
             fingerprints={"data": data.fingerprint},
             data_until=data.manifest.time.until,
         )
