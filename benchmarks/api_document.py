@@ -27,6 +27,7 @@ from turret.service.http.routes.dependencies import Reads, ReadsLines
 from turret.service.http.routes.probes import STATIC
 from turret.service.versions.gate import CheckedVersion
 from turret.service.versions.record import Activation
+from turret.tower.catalog.columns import SEPARATORS
 from turret.tower.catalog.filters import LARGEST, MAX_CONDITIONS, MAX_VALUES
 from turret.tower.format.manifest import FileName, Manifest
 
@@ -50,6 +51,7 @@ _SECTIONS = {
     "recommend": "Recommendations",
     "histories": "Events and users",
     "items": "Items",
+    "rules": "Rules",
     "versions": "Versions",
     "admin": "Administration",
     "probes": "Probes and metrics",
@@ -129,7 +131,7 @@ DOCUMENT = STATIC / "openapi.json"
 _KEY = {
     "type": "http",
     "scheme": "bearer",
-    "description": "`turret keys new` makes one. It needs the named scope: read, write or admin.",
+    "description": "`turret keys new` makes one. It needs the named scope: read, write, rules or admin.",
 }
 _SECONDS: Described = {
     "description": "Seconds to wait before a retry.",
@@ -294,6 +296,11 @@ def _schemas(bodies: set[type[BaseModel]]) -> Described:
     schemas["ItemPatchBody"]["anyOf"] = [
         _holds(part, **{part: {"minProperties": 1}}) for part in ("features", "fields")
     ]
+    schemas["RuleBody"]["properties"]["filter"] = {"anyOf": [reference("Filter"), {"type": "null"}]}
+    schemas["RuleBody"]["anyOf"] = [
+        _holds("filter", filter={"type": "object", "minProperties": 1}),
+        _holds("cap", cap={"minProperties": 1}),
+    ]
     return schemas | {"Filter": _filter(), "FieldFilter": _condition()}
 
 
@@ -328,6 +335,7 @@ def _condition() -> Described:
     value = {"anyOf": [*bound["anyOf"], {"type": "boolean"}]}
     several = {"type": "array", "items": value, "maxItems": MAX_VALUES}
     operators = {"equals": value, "any_of": several, "none_of": several, "not_null": {"type": "boolean"}}
+    operators["under"] = {"type": "string", "pattern": f"[^ {SEPARATORS}]"}
     operators |= dict.fromkeys(("gte", "gt", "lte", "lt"), bound)
     return {"type": "object", "properties": operators, "minProperties": 1, "additionalProperties": False}
 

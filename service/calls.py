@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-Scope = Literal["read", "write", "admin"]
+Scope = Literal["read", "write", "rules", "admin"]
 # Requests of one lane keep each other out only, and probes nobody: see `http.admission`.
 Lane = Literal["recommend", "batch", "bulk", "store", "read", "operator", "open", "probe"]
 _READING = ("GET", "HEAD", "OPTIONS")
@@ -31,11 +31,17 @@ _BY_PATH = {
     **_calls(
         "admin", "operator", "/admin/comparison", "/admin/comparison/recommend", "/admin/comparison/overlap"
     ),
+    **_calls("rules", "operator", "/v1/rules", "/v1/rules/rollback"),
     # Without data of users or items: probes, the description of the API, and the files of the page.
     **_calls(None, "probe", "/livez", "/readyz"),
     **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/settings.json"),
 }
-_ITEMS, _ITEM, _SIMILAR = "/v1/items", "/v1/items/{item_id}", "/v1/items/{item_id}/similar"
+_RULES, _ITEMS, _ITEM, _SIMILAR = (
+    "/v1/rules",
+    "/v1/items",
+    "/v1/items/{item_id}",
+    "/v1/items/{item_id}/similar",
+)
 _USER, _FILE, _UNKNOWN = "/v1/users/{user_id}", "/page/{path}", "unknown"
 
 
@@ -48,6 +54,8 @@ def call_of(method: str, path: str) -> Call:
     is_read = method in _READING
     if path == _ITEMS and not is_read:
         return Call("write", "bulk", _ITEMS)
+    if path == _RULES and is_read:
+        return Call("read", "read", _RULES)
     call = _BY_PATH.get(path)
     if call is not None:
         return call

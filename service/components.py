@@ -135,7 +135,9 @@ class Components:
             settings.write_timeout,
             self.follower.announce,
         )
-        queries = QueryReader(self.histories, self.overlay, settings)
+        queries = QueryReader(
+            self.histories, self.overlay, settings, lambda: self.model_holder.traffic.routes.rules
+        )
         self.comparison = Comparison(self.model_holder, self.activator, self.overlay, queries, self.histories)
         self.recommender = Recommender(
             self.model_holder,

@@ -75,16 +75,21 @@ class Authentication:
                     "admin calls have their own port, --admin-port, by default the one after --port; call "
                     "that, as in turret activate VERSION --url http://127.0.0.1:8001",
                 )
-        elif needed is None or self._keyring.is_open or (self._metrics_open and path == "/metrics"):
+        elif (
+            needed is None
+            or (self._metrics_open and path == "/metrics")
+            or (self._keyring.is_open and needed != "rules")
+        ):
             return None
         authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
         key = self._keyring.find(authorization)
         if key is None:
             fault = "is wrong, revoked or expired" if authorization else "is missing"
             own = "the key from TURRET_ADMIN_KEY or from the service's file admin.key, or "
+            own = own if needed in ("admin", "rules") else ""
             raise _refused(
                 401,
-                f"the key {fault}; send 'Authorization: Bearer KEY' with {own if needed == 'admin' else ''}"
+                f"the key {fault}; send 'Authorization: Bearer KEY' with {own}"
                 f"a key of the scope {needed} (turret keys new makes one)",
             )
         if needed not in key.scopes:

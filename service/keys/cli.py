@@ -25,7 +25,8 @@ Name = Annotated[
 def new(
     name: Name,
     scope: Annotated[
-        list[str], typer.Option("--scope", help="A scope of the key: read, write or admin; repeatable.")
+        list[str],
+        typer.Option("--scope", help="A scope of the key: read, write, rules or admin; repeatable."),
     ],
     rate: Annotated[float | None, typer.Option(help="Most requests a second, or at once (no limit).")] = None,
     days: Annotated[

@@ -25,8 +25,8 @@ class Keyring:
     damaged, deleted or unreadable changes nothing: the last keys stay valid, as a broken lock must not open
     the door. That is logged once, and the file is read again at each check.
 
-    `admin_key` has the scope admin and no name. Raises ServiceError when the file is unreadable or its
-    existence unknown, and when it is missing although `required`.
+    `admin_key` has the scopes admin and rules, and no name. Raises ServiceError when the file is unreadable
+    or its existence unknown, and when it is missing although `required`.
     """
 
     def __init__(self, path: Path, admin_key: str, required: bool = False) -> None:

@@ -77,9 +77,9 @@ def record(name: str, key: str, scopes: Sequence[str], **rest: object) -> Key:
 
 
 def admin_record(key: str) -> Key:
-    """Make the record of the admin key, which has the scope admin, no name and no limit."""
+    """Make the record of the admin key, which has the scopes admin and rules, no name and no limit."""
     sha256 = digest_of(key.encode())
-    return Key.model_construct(name="", scopes=("admin",), sha256=sha256, created=datetime.now(UTC))
+    return Key.model_construct(name="", scopes=("admin", "rules"), sha256=sha256, created=datetime.now(UTC))
 
 
 def find_key(keys: Mapping[str, Key], authorization: bytes | None, now: float) -> Key | None:

@@ -1,7 +1,7 @@
 """Requests with the histories that count for them."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.service.errors import HistoryUnavailableError, RequestError
+from turret.service.errors import HistoryUnavailableError, InvalidFieldError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.schemas.fields import Cursor, read_cursor
@@ -19,6 +19,7 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import History
 from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.rules import Rule, RuleSet, lowest_caps
 from turret.tower.catalog.filters import Filter
 from turret.tower.times import Times
 
@@ -36,6 +37,7 @@ class Query(NamedTuple):
     degraded: tuple[str, ...] = ()  # names of the parts that the answer has to do without
     after: Cursor | None = None  # the end of the previous page
     similar_to: str | None = None  # the item whose vector takes the place of the user's
+    rules: Mapping[str, Rule] = {}  # those that the request names
 
     @property
     def is_stored(self) -> bool:
@@ -88,13 +90,29 @@ def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, 
     return Query(request, stored.items, stored.times, request_time, until, degraded, after)
 
 
+def with_rules(query: Query, rules: RuleSet) -> Query:
+    """The query with the rules that it names. Raises ConflictError for an unknown one."""
+    request = query.request
+    if not request.rules:
+        return query
+    chosen = rules.chosen(request.rules)
+    cap = lowest_caps([request.cap, *(rule.cap for rule in chosen.values())])
+    if cap and query.after is not None:
+        message = "a cursor can't be combined with a rule that has a cap; send one or the other"
+        raise InvalidFieldError("cursor", None, message)
+    return query._replace(request=request.model_copy(update={"cap": cap}), rules=chosen)
+
+
 class QueryReader:
-    """Reads the stored histories that requests need.
+    """Makes the queries of requests: with the stored rules they name and the stored histories they need.
 
     A store that fails or is slow degrades the query instead of failing the request.
     """
 
-    def __init__(self, store: Breaker, overlay: ItemOverlayCache, settings: Settings) -> None:
+    def __init__(
+        self, store: Breaker, overlay: ItemOverlayCache, settings: Settings, rules: Callable[[], RuleSet]
+    ) -> None:
+        self._rules = rules
         self._store = store
         self._overlay = overlay
         self._limit = settings.stored_history_limit
@@ -103,9 +121,9 @@ class QueryReader:
     async def read(self, request: RecommendRequest, model: LoadedModel, now: int) -> Query:
         """Make the query of a request at `now`, in milliseconds since 1970."""
         if request.history is not None or request.user_id is None:
-            return make_query(request, NO_HISTORY, (), now)
+            return with_rules(make_query(request, NO_HISTORY, (), now), self._rules())
         stored = await self._stored([request], model)
-        return make_query(request, *_of(request, stored), now)
+        return with_rules(make_query(request, *_of(request, stored), now), self._rules())
 
     async def read_all(
         self, requests: Sequence[RecommendRequest], model: LoadedModel, now: int
@@ -115,7 +133,7 @@ class QueryReader:
         queries = []
         for position, request in enumerate(requests):
             with at_position(position):
-                queries.append(make_query(request, *_of(request, stored), now))
+                queries.append(with_rules(make_query(request, *_of(request, stored), now), self._rules()))
         return queries
 
     async def _stored(self, requests: Sequence[RecommendRequest], model: LoadedModel) -> Stored:

@@ -14,7 +14,7 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answers import Answer, Stages, ids_of, recommend
 from turret.service.ranking.item_view import item_status
 from turret.service.ranking.micro_batcher import MicroBatcher, RecordAnswers, recommend_timed
-from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, at_position, make_query
+from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.schemas.fields import read_cursor
 from turret.service.schemas.requests import RecommendRequest, SimilarRequest
 from turret.service.versions.holder import ModelHolder
@@ -102,7 +102,7 @@ class Recommender:
         model = self._model_holder.answering
         if asked.cursor is not None or asked.min_version is not None:
             model = await self._model_for(asked, None)
-        query = make_query(asked, NO_HISTORY, (), _now())._replace(similar_to=item)
+        query = (await self._queries.read(asked, model, _now()))._replace(similar_to=item)
         fresh, missing = await self._overlay.for_answer(model.bundle)
         if _is_long(model, fresh, query):
             loop, threads = asyncio.get_running_loop(), self._threads_of(model)
@@ -165,7 +165,7 @@ def _now() -> int:
 
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     """Whether an answer may take too long for the event loop."""
-    if not query.request.filter:
+    if not query.request.filter and not query.rules:
         return model.latency.is_long() or _is_large(query)
     # The first answer to a filter compares it with every item.
     scanned = len(model.bundle.vocabulary) + len(fresh) + len(fresh.replaced.by_row)

@@ -117,6 +117,7 @@ Features = Annotated[
     WithJsonSchema({"type": "object", "maxProperties": FEATURES, "additionalProperties": _FEATURE}),
 ]
 Caps = Annotated[dict[str, Count], Field(max_length=CAPS), BeforeValidator(check_caps)]
+RuleName = Annotated[str, Field(min_length=1, max_length=100)]
 VersionName = Annotated[
     str,
     AfterValidator(check_version),

@@ -16,12 +16,14 @@ from turret.service.schemas.fields import (
     Features,
     Id,
     Ids,
+    RuleName,
     Time,
     VersionName,
     show_time,
 )
 
 BATCH_LIMIT = 100
+RULES = 100
 EVENTS_LIMIT = 1_000
 # Items of all answers of a batch: 100 requests of 1,000 each would be 17 MB for a body of 4 KB.
 BATCH_ITEMS = 10_000
@@ -54,7 +56,8 @@ class RankingRequest(Body):
     (docs/filters.md). `min_score` leaves out items that the towers score lower. `diversity` (0 to 1) is the
     weight of maximal marginal relevance; `cap` limits the items that share a value of a field:
     `{"brand": 2}`. `cursor`, from an answer, requests the next page of the same version. `min_version`
-    refuses answers of versions that were live before that one. `explain` adds reasons for each item.
+    refuses answers of versions that were live before that one. `explain` adds reasons for each item. `rules`
+    are the names of stored rules, whose filters and caps apply too.
     """
 
     k: Count = 10
@@ -66,6 +69,7 @@ class RankingRequest(Body):
     cursor: CursorText | None = None
     min_version: VersionName | None = None
     explain: bool = False
+    rules: list[RuleName] = Field(default_factory=list, max_length=RULES, json_schema_extra={"default": []})
 
     @property
     def is_in_order(self) -> bool:
@@ -271,6 +275,25 @@ class RouteBody(Body):
 
     version: VersionName
     share: float = Field(gt=0, le=1, allow_inf_nan=False)
+
+
+class RuleBody(Body):
+    """A rule: a filter on catalog fields, caps, or both."""
+
+    filter: dict[str, Any] | None = None
+    cap: Caps = _EMPTY
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "RuleBody":
+        if not self.filter and not self.cap:
+            raise PydanticCustomError("rule", "send a `filter`, a `cap`, or both")
+        return self
+
+
+class RulesRequest(Body):
+    """All rules by name, in place of those before."""
+
+    rules: dict[RuleName, RuleBody] = Field(max_length=RULES)
 
 
 class RoutesRequest(Body):

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.settings import Settings
@@ -16,6 +16,7 @@ from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.service.versions.record import Activation, Record, Route, Routes, new_activation, now
+from turret.service.versions.rules import RuleSet
 from turret.tower.engines.access import current_access
 from turret.tower.engines.collections import check_loaded, move_alias
 from turret.tower.errors import BundleError, EngineError
@@ -92,7 +93,7 @@ class Activator:
             report = await self._check(turn, version, force, who)
             failed = (report.reason,) if report.failed else ()
             line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
-            after, warning = await self._make_live(turn, line)
+            after, warning = await self._make_live(turn, line, checks_rules=not force)
         return await self._swapped(turn, after, warning)
 
     async def roll_back(self, who: str = "admin") -> Swap:
@@ -209,21 +210,36 @@ class Activator:
         )
         if report.passed or report.reason in accepted:
             return report
+        return await self._refuse(turn, version, who, report.reason, report.refusal)
+
+    async def _refuse(self, turn: _Turn, version: str, who: str, reason: str, words: str) -> NoReturn:
         refused = Activation(
             time=now(),
             version=version,
             who=who,
             outcome="refused",
             previous=turn.live,
-            failed=(report.reason,),
-            words=report.refusal[:1000],
+            failed=(reason,),
+            words=words[:1000],
         )
         await asyncio.to_thread(add_line, self._root, refused)
-        raise RefusedError(report.refusal, report.reason)
+        raise RefusedError(words, reason)
 
-    async def _make_live(self, turn: _Turn, line: Activation) -> tuple[Record, str | None]:
-        """Open a version, and make it that of the record, of the folder, and of this worker."""
+    async def _make_live(
+        self, turn: _Turn, line: Activation, checks_rules: bool = False
+    ) -> tuple[Record, str | None]:
+        """Open a version, and make it that of the record, of the folder, and of this worker.
+
+        Raises RefusedError where its catalog can't apply a stored rule, if it `checks_rules`.
+        """
         live = await asyncio.to_thread(open_live, self._root, line.version, line.manifest)
+        rules = turn.record.routes.rules if turn.record and checks_rules else RuleSet()
+        if fault := rules.fault(live.bundle.catalog):
+            name, error = fault
+            message = (
+                f"version {line.version} can't apply the rule {name!r} ({error}); change it, or force it"
+            )
+            await self._refuse(turn, line.version, line.who, "rules", message)
         await self._holder.prepare(live.bundle)
         line = line.model_copy(update={"manifest": live.bundle.digest})
         after = turn.record.activated(line) if turn.record else Record(live=line)

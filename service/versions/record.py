@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from turret.service.errors import ReplicasUnavailableError
+from turret.service.versions.rules import RuleSet
 from turret.tower.format.listing import is_version
 
-_MOST_BEFORE = 100
+_MOST_BEFORE, _MOST_RULES_BEFORE = 100, 5
 COMPARISON_SECONDS = 1800  # that a version stays open for comparison
 
 
@@ -72,17 +73,25 @@ class Route(Stored):
 class Routes(Stored):
     """`canary` answers its share of the users; `shadow` answers its share of requests, unseen.
 
-    `candidate` answers only the calls of a comparison.
+    `candidate` answers only the calls of a comparison. `rules` apply to the requests that name them, and
+    `rules_before` are the sets before them, the newest first.
     """
 
     canary: Route | None = None
     shadow: Route | None = None
     candidate: Route | None = None
+    rules: RuleSet = RuleSet()
+    rules_before: tuple[RuleSet, ...] = ()
 
     def takes(self, user: str) -> bool:
         """Whether the canary answers a user; a larger share keeps the users of a smaller one."""
         canary = self.canary
         return canary is not None and canary_position(user, canary.version) < canary.share
+
+    def ruled(self, rules: RuleSet) -> "Routes":
+        """The routes with another set of rules."""
+        before = (self.rules, *self.rules_before)[:_MOST_RULES_BEFORE]
+        return self.model_copy(update={"rules": rules, "rules_before": before})
 
     def without(self, version: str) -> "Routes":
         """The routes without a canary and a candidate of a version that has become live."""

@@ -229,7 +229,7 @@ def test_without_a_file_it_is_open_says_so_once_and_knows_the_admin_key(watched:
     assert keys.is_open
     found = keys.find(bearer(ADMIN_KEY))
     assert found is not None
-    assert found.scopes == ("admin",)
+    assert found.scopes == ("admin", "rules")
     assert keys.find(bearer(ADMIN_KEY + "s")) is None
     (said,) = watched.warnings
     assert "open to all" in said

@@ -30,6 +30,7 @@ from turret.service.stores.guarded import Breaker
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.loaded_model import LoadedModel, open_live
+from turret.service.versions.rules import RuleSet
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import EngineError
@@ -53,7 +54,9 @@ def test_seen_items_are_those_of_the_whole_history(
     publish(tmp_path, replace(make_contents(), exclude_seen=default))
     live = open_live(tmp_path, "v1")
     store, overlay = SqliteHistory(), ItemOverlayCache(SqliteItems())
-    reader = QueryReader(Breaker(store), overlay, Settings(bundles=tmp_path, stored_history_limit=5_000))
+    reader = QueryReader(
+        Breaker(store), overlay, Settings(bundles=tmp_path, stored_history_limit=5_000), RuleSet
+    )
     events = [Event(str(number), "u", 100 + number % 50, number) for number in range(1_500)]
     request = RecommendRequest(user_id="u", exclude_seen=requested)
 

@@ -133,6 +133,8 @@ def operators(name: str) -> st.SearchStrategy[Any]:
     several = st.lists(values, max_size=3)
     bounds = {} if name == "is_new" else dict.fromkeys(("gte", "gt", "lte", "lt"), values)
     others = {"equals": values, "any_of": several, "none_of": several, "not_null": st.booleans()}
+    if name in ("country", "tags"):
+        others["under"] = values
     return st.fixed_dictionaries({}, optional={**others, **bounds}).filter(bool)
 
 
@@ -181,6 +183,7 @@ def catalog() -> Catalog:
         "empty": [None] * 4,
         "is_new": [True, False, None, True],
         "size": [{"w": 1}, None, None, None],
+        "path": ["Women > Shoes > Boots", ["Women/Bags", "Sale"], "Women's", None],
     }
     return Catalog.build(["a", "b", "c", "d"], fields)
 
@@ -206,6 +209,12 @@ def catalog() -> Catalog:
         ({"any": []}, []),
         ({"all": []}, [0, 1, 2, 3]),
         ({"year": {"any_of": []}}, []),
+        ({"path": {"under": "Women"}}, [0, 1]),
+        ({"path": {"under": "Women > Shoes >"}}, [0]),
+        ({"path": {"under": "Women > Shoes"}, "year": {"gte": 1991}}, []),
+        ({"path": {"under": "Men"}}, []),
+        ({"not": {"path": {"under": "Women"}}}, [2, 3]),
+        ({"empty": {"under": "Women"}}, []),
     ],
 )
 def test_each_form(catalog: Catalog, asked: dict[str, Any], rows: list[int]) -> None:
@@ -216,7 +225,11 @@ def test_each_form(catalog: Catalog, asked: dict[str, Any], rows: list[int]) -> 
     ("asked", "field", "words"),
     [
         ({"colour": {"equals": "red"}}, "filter.colour", "no field 'colour'; it has: year, genres, odd"),
-        ({"year": {"above": 3}}, "filter.year.above", "no operator 'above'; there are: equals, any_of"),
+        (
+            {"year": {"above": 3}},
+            "filter.year.above",
+            "no operator .above.; there are: equals, any_of",
+        ),
         ({"year": {"equals": "1990"}}, "filter.year.equals", "takes a finite number"),
         ({"year": {"equals": True}}, "filter.year.equals", "takes a finite number"),
         ({"year": {"gte": float("nan")}}, "filter.year.gte", "takes a finite number"),
@@ -226,6 +239,9 @@ def test_each_form(catalog: Catalog, asked: dict[str, Any], rows: list[int]) -> 
         ({"year": {"any_of": [1, "2"]}}, "filter.year.any_of", "takes a finite number"),
         ({"year": 1990}, "filter.year", "takes an object"),
         ({"year": {}}, "filter.year", "takes an object"),
+        ({"path": {"under": " > "}}, "filter.path.under", "takes a path, such as 'Women > Shoes'"),
+        ({"path": {"under": ["Women"]}}, "filter.path.under", "takes a path"),
+        ({"year": {"under": "Women"}}, "filter.year.under", "holds no texts"),
         ({"year": {"not_null": 1}}, "filter.year.not_null", "takes true"),
         ({"genres": {"equals": 3}}, "filter.genres.equals", "takes a text"),
         ({"is_new": {"gte": False}}, "filter.is_new", "no order"),

@@ -84,6 +84,11 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
         changed = client.change_items([{"id": 900, "method": "PATCH", "fields": {"stock": 4}}, {"id": 901}])
         assert [(result.id, result.status) for result in changed.results] == [(900, 200), (None, 422)]
         assert client.item(900).fields["stock"] == 4
+        assert client.set_rules({"new": {"filter": {"new": {"equals": True}}}}).who == "admin"
+        assert len(client.recommend(k=60, rules=["new"]).items) == 30
+        assert client.set_rules({}).rules == {}
+        assert list(client.roll_back_rules().rules) == ["new"]
+        assert list(client.rules().rules) == ["new"]
         assert client.item(900).fresh
         assert client.withdraw_item("900").withdrawn
         assert [field.kind for field in client.fields().fields if field.name == "year"] == ["number"]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from turret.tower.format.sections import Sections
 
 Mask = NDArray[np.bool_]
+SEPARATORS = ">/|"  # of the levels of a path, with or without spaces around them
 # Filters compare numbers with numbers and texts with texts only.
 Value = Any
 # "texts" and "numbers" are lists; "mixed" supports only `not_null`; "none" has no values.
@@ -47,6 +48,9 @@ class Column(Protocol):
 
     def within(self, interval: Interval) -> Mask:
         """The rows [N] that have a value in the interval."""
+
+    def under(self, path: str) -> Mask:
+        """The rows [N] that have a text which is `path` or below it; see `is_under`."""
 
     def present(self) -> Mask:
         """The rows [N] that have any value."""
@@ -88,6 +92,9 @@ class NumberColumn:
             mask = below if mask is None else np.logical_and(mask, below, out=mask)
         assert mask is not None
         return mask
+
+    def under(self, path: str) -> Mask:
+        return np.zeros(len(self._values), dtype=np.bool_)
 
     def present(self) -> Mask:
         return ~np.isnan(self._values)
@@ -148,6 +155,13 @@ class TermColumn:
         mask[self._rows[self._starts[codes.start] : self._starts[codes.stop]]] = True
         return mask
 
+    def under(self, path: str) -> Mask:
+        """See `Column`."""
+        mask = np.zeros(self._count, dtype=np.bool_)
+        for code in self.codes_under(path):
+            mask[self._rows[self._starts[code] : self._starts[code + 1]]] = True
+        return mask
+
     def present(self) -> Mask:
         mask = np.zeros(self._count, dtype=np.bool_)
         mask[self._rows] = True
@@ -179,6 +193,13 @@ class TermColumn:
             last = self._position(interval.high, after=not interval.high_open)
         return range(first, max(first, last))
 
+    def codes_under(self, path: str) -> list[int]:
+        """The positions of the texts that are `path`, or go on behind it with a separator of levels."""
+        if not isinstance(self._terms, Texts):
+            return []
+        within = self.codes_within(Interval(path, path + "\U0010ffff"))
+        return [code for code in within if is_under(self._terms[code].decode("utf-8", "replace"), path)]
+
     def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The codes of each row: those of row n are `codes[starts[n]:starts[n + 1]]`, ascending."""
         codes = np.repeat(np.arange(len(self._terms), dtype=np.int64), np.diff(np.asarray(self._starts)))
@@ -189,6 +210,16 @@ class TermColumn:
         """The index of the first term not below `value`, or, with `after`, above it."""
         position: int = bisect_left(self._terms, _term(value))
         return position + (after and self.code(value) is not None)
+
+
+def is_under(text: str, path: str) -> bool:
+    """Whether a path of levels is `path` or below it.
+
+    >>> [is_under(text, "Women") for text in ("Women", "Women > Shoes", "Women's Shoes")]
+    [True, True, False]
+    """
+    rest = text[len(path) :].lstrip()
+    return text.startswith(path) and (not rest or rest[0] in SEPARATORS)
 
 
 def _value(term: bytes | float) -> Value:

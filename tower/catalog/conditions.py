@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from turret.tower.catalog.columns import Columns, Interval, Mask, Value, present_values
+from turret.tower.catalog.columns import Columns, Interval, Mask, Value, is_under, present_values
 
 
 class Condition(Protocol):
@@ -54,6 +54,23 @@ class Within:
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """Whether it is true of one item; a value of another type than the bounds lies in no interval."""
         return any(_lies(value, self.interval) for value in _scalars(fields, self.field))
+
+
+@dataclass(frozen=True)
+class Under:
+    """One of the field's texts is the path, or goes on behind it with a separator of levels."""
+
+    field: str
+    path: str
+
+    def mask(self, catalog: Columns) -> Mask:
+        """See `Condition`."""
+        return catalog.column(self.field).under(self.path)
+
+    def matches(self, fields: Mapping[str, Any]) -> bool:
+        """See `Condition`."""
+        texts = (value for value in _scalars(fields, self.field) if isinstance(value, str))
+        return any(is_under(text, self.path) for text in texts)
 
 
 @dataclass(frozen=True)

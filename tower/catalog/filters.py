@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import Interval, Kind, Mask, Value
-from turret.tower.catalog.conditions import Among, Condition, Not, Present, Within, every, some
+from turret.tower.catalog.columns import SEPARATORS, Interval, Kind, Mask, Value
+from turret.tower.catalog.conditions import Among, Condition, Not, Present, Under, Within, every, some
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import FilterError
 
@@ -120,6 +120,8 @@ class _Reader:
             if not isinstance(value, bool):
                 raise FilterError(where, value, f"{where} takes true, or false for items without a value")
             return Present(name) if value else Not(Present(name))
+        if operator == "under":
+            return self._under(name, kind, value, where)
         if operator != "equals" and not isinstance(value, list):
             raise FilterError(where, value, f"{where} takes a list of values")
         if kind == "mixed":  # also for an empty list: the field alone decides
@@ -131,13 +133,21 @@ class _Reader:
         among = Among(name, _distinct([_value(kind, one, where) for one in values]))
         return Not(among) if operator == "none_of" else among
 
+    def _under(self, name: str, kind: Kind, value: Any, where: str) -> Condition:
+        path = value.rstrip(f" {SEPARATORS}") if isinstance(value, str) else ""
+        if not path:
+            raise FilterError(where, value, f"{where} takes a path, such as 'Women > Shoes'")
+        if kind not in ("text", "texts", "none"):
+            raise FilterError(where, value, f"{where}: this field holds no texts, so it has no paths")
+        return Under(name, path)
+
     def _count(self, more: int, where: str) -> None:
         self._conditions += more
         if self._conditions > MAX_CONDITIONS:
             raise FilterError(where, None, f"a filter holds at most {MAX_CONDITIONS} conditions; send fewer")
 
 
-_OPERATORS = ("equals", "any_of", "none_of", "not_null")
+_OPERATORS = ("equals", "any_of", "none_of", "under", "not_null")
 
 
 def _interval(kind: Kind, bounds: Mapping[str, Any], where: str) -> Interval:

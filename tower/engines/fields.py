@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import Column, Columns, Interval, Mask, NumberColumn, TermColumn
-from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
+from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Under, Within
 from turret.tower.engines.engine import EngineField
 
 # A longer list of codes costs an engine more than the exact search among the rows.
@@ -77,6 +77,8 @@ class _Translator:
                 return self._among(field, values)
             case Within(field, interval):
                 return self._within(field, interval)
+            case Under(field, path):
+                return self._codes(field, path)
         return None
 
     def _combined(
@@ -98,6 +100,11 @@ class _Translator:
             codes = [code for value in values if (code := column.code(value)) is not None]
             return Among(place, tuple(sorted(set(codes))))
         return None
+
+    def _codes(self, field: str, path: str) -> Condition | None:
+        column = self._catalog.column(field)
+        codes = column.codes_under(path) if isinstance(column, TermColumn) else []
+        return Among(self._places[field], tuple(codes)) if len(codes) <= _MOST_CODES else None
 
     def _within(self, field: str, interval: Interval) -> Condition | None:
         place, column = self._places[field], self._catalog.column(field)

@@ -244,6 +244,26 @@ class ItemWithdrawnAnswer(Answer):
     replicas_behind: tuple[str, ...] = ()
 
 
+class RuleAnswer(Answer):
+    """A stored rule: a filter on catalog fields, and caps by field."""
+
+    filter: dict[str, Any] | None
+    cap: dict[str, int]
+
+
+class RulesAnswer(Answer):
+    """The stored rules, and when and by which key they were set; null if they never were.
+
+    `behind` and `replicas_behind`: processes and replicas that don't have them yet.
+    """
+
+    rules: dict[str, RuleAnswer]
+    since: str | None
+    who: str | None
+    behind: tuple[int, ...] = ()
+    replicas_behind: tuple[str, ...] = ()
+
+
 class FieldValue(Answer):
     """A value of a field, and the number of items that have it."""
 

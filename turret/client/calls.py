@@ -37,6 +37,14 @@ class RankingRequest(TypedDict, total=False):
     cursor: str
     min_version: str
     explain: bool
+    rules: Sequence[str]
+
+
+class Rule(TypedDict, total=False):
+    """A filter on catalog fields, and caps by field; docs/filters.md describes them."""
+
+    filter: Mapping[str, Any]
+    cap: Mapping[str, int]
 
 
 class RecommendRequest(RankingRequest, total=False):
@@ -271,6 +279,27 @@ def change_items(changes: Iterable[ItemChange]) -> Call[answers.ItemsChangedAnsw
 def withdraw_item(item_id: Id) -> Call[answers.ItemWithdrawnAnswer]:
     """Withdraw an item: no answer of any version has it until it is put again."""
     return _call("DELETE", _item(item_id), answers.ItemWithdrawnAnswer)
+
+
+def rules() -> Call[answers.RulesAnswer]:
+    """Show the stored rules, and when and by which key they were set."""
+    return _get("/v1/rules", answers.RulesAnswer)
+
+
+def set_rules(rules: Mapping[str, Rule]) -> Call[answers.RulesAnswer]:
+    """Replace all rules, in every worker of every replica; needs a key of the scope rules."""
+    return _call("PUT", "/v1/rules", answers.RulesAnswer, {"rules": rules}, seconds=_ACTIVATION_SECONDS)
+
+
+def roll_back_rules() -> Call[answers.RulesAnswer]:
+    """Set the rules before the present ones again; needs a key of the scope rules."""
+    return _call(
+        "POST",
+        "/v1/rules/rollback",
+        answers.RulesAnswer,
+        retried="unless received",
+        seconds=_ACTIVATION_SECONDS,
+    )
 
 
 def fields() -> Call[answers.FieldsAnswer]:

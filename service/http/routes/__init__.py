@@ -1,3 +1,13 @@
 """The calls of the API, and the page."""
 
-__all__ = ["dependencies", "histories", "item_changes", "items", "page", "probes", "recommend", "versions"]
+__all__ = [
+    "dependencies",
+    "histories",
+    "item_changes",
+    "items",
+    "page",
+    "probes",
+    "recommend",
+    "rules",
+    "versions",
+]

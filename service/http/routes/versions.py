@@ -98,9 +98,9 @@ async def route(body: Annotated[RoutesRequest, Depends(Reads(RoutesRequest))], p
     An omitted route stays; null removes it.
     """
     changes = body.model_dump(exclude_unset=True)
-    with _refusals("routes", parts):
+    with refusals("routes", parts):
         late = await parts.activator.route(lambda old: Routes.model_validate(old.model_dump() | changes))
-    return json_response(_shown(parts) | _behind(late))
+    return json_response(_shown(parts) | behind(late))
 
 
 @admin.post("/comparison")
@@ -145,22 +145,23 @@ async def overlap(
 
 
 async def _swap(parts: Components, replacing: Awaitable[Swap]) -> Response:
-    with _refusals("version", parts):
+    with refusals("version", parts):
         swap = await replacing
     parts.metrics.activations.labels("activated").inc()
     answer: dict[str, Any] = {"version": swap.version, "previous": swap.replaced}
     if swap.warning:
         answer["warning"] = swap.warning
-    return json_response(answer | _behind(swap.late))
+    return json_response(answer | behind(swap.late))
 
 
-def _behind(late: Late) -> dict[str, Any]:
+def behind(late: Late) -> dict[str, Any]:
+    """The members of an answer that name who is late, if anybody is."""
     named = (("behind", late.processes), ("replicas_behind", late.replicas))
     return {name: members for name, members in named if members}
 
 
 @contextmanager
-def _refusals(field: str, parts: Components) -> Iterator[None]:
+def refusals(field: str, parts: Components) -> Iterator[None]:
     """Raise the errors of a change of the live version, or of the routes, as errors of the request."""
     try:
         yield

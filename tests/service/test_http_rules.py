@@ -1,0 +1,133 @@
+"""`/v1/rules`: named filters and caps that requests refer to."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import contents
+from tests.support.item_towers import with_item_tower
+from tests.support.service_app import ADMIN, activate, ids, recommended, serving
+from turret.tower.bundle.publish import BundleContents, publish
+
+LATE = {"filter": {"title": {"gte": "Item 150"}}}
+EVEN = {"filter": {"title": {"any_of": [f"Item {item}" for item in range(100, 160, 2)]}}}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[TestClient]:
+    """60 items with the ids 100 to 159 and their titles; `v2` has no titles."""
+    publish(tmp_path, with_item_tower(contents("v1")))
+    bare = contents("v2")
+    publish(tmp_path, BundleContents(**{**vars(bare), "fields": {"genres": bare.fields["genres"]}}))
+    with serving(tmp_path) as client:
+        activate(client, "v1")
+        yield client
+
+
+def put(client: TestClient, **rules: object) -> httpx2.Response:
+    return client.put("/v1/rules", json={"rules": rules}, headers=ADMIN)
+
+
+def test_a_request_names_rules_whose_filters_and_caps_apply_beside_its_own(shop: TestClient) -> None:
+    assert put(shop, late=LATE, even=EVEN, few={"cap": {"genres": 3}}).status_code == 200
+    assert set(ids(recommended(shop, k=60, rules=["late"]))) == set(range(150, 160))
+    assert set(ids(recommended(shop, k=60, rules=["late", "even"]))) == set(range(150, 160, 2))
+    own = {"title": {"lt": "Item 156"}}
+    assert set(ids(recommended(shop, k=60, rules=["late", "even"], filter=own))) == {150, 152, 154}
+    assert len(ids(recommended(shop, history=[101], k=9, rules=["few"]))) == 3
+    assert len(ids(recommended(shop, history=[101], k=9, rules=["few"], cap={"genres": 2}))) == 2
+    assert len(ids(recommended(shop, history=[101], k=9, rules=["few"], cap={"genres": 5}))) == 3
+    similar = shop.post("/v1/items/100/similar", json={"k": 60, "rules": ["late"]}).json()
+    assert set(ids(similar)) == set(range(150, 160))
+    batch = {"requests": [{"k": 60, "rules": ["late"]}, {"k": 60}]}
+    found = shop.post("/v1/recommend/batch", json=batch).json()["results"]
+    assert [len(answer["items"]) for answer in found] == [10, 60]
+
+
+def test_pages_go_on_under_rules_but_not_under_caps(shop: TestClient) -> None:
+    put(shop, late=LATE, few={"cap": {"genres": 3}})
+    first = recommended(shop, history=[101], k=6, rules=["late"])
+    second = recommended(shop, history=[101], k=6, rules=["late"], cursor=first["cursor"])
+    assert sorted(ids(first) + ids(second)) == list(range(150, 160))
+    refused = shop.post("/v1/recommend", json={"history": [101], "rules": ["few"], "cursor": first["cursor"]})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "cursor")
+
+
+def test_changed_items_obey_rules(shop: TestClient) -> None:
+    put(shop, late=LATE)
+    shop.patch("/v1/items/100", json={"fields": {"title": "Item 199"}})
+    shop.patch("/v1/items/150", json={"fields": {"title": "Item 099"}})
+    assert set(ids(recommended(shop, k=60, rules=["late"]))) == {100, *range(151, 160)}
+
+
+def test_rules_are_shown_replaced_and_rolled_back(shop: TestClient) -> None:
+    assert shop.get("/v1/rules").json() == {"rules": {}, "since": None, "who": None}
+    put(shop, late=LATE)
+    put(shop, even=EVEN)
+    shown = shop.get("/v1/rules").json()
+    assert shown["rules"] == {"even": {"filter": EVEN["filter"], "cap": {}}}
+    assert shown["who"] == "admin"
+    unknown = shop.post("/v1/recommend", json={"rules": ["late"]})
+    assert unknown.status_code == 409
+    assert "there is no such rule; there are: even" in unknown.json()["error"]["message"]
+    back = shop.post("/v1/rules/rollback", headers=ADMIN).json()
+    assert (list(back["rules"]), back["who"]) == (["late"], "admin (rollback)")
+    assert set(ids(recommended(shop, k=60, rules=["late"]))) == set(range(150, 160))
+
+
+@pytest.mark.parametrize(
+    ("rule", "field"),
+    [
+        ({}, "rules.r"),
+        ({"filter": {"colour": {"equals": "red"}}}, "rules.r.filter.colour"),
+        ({"filter": {"title": {"equals": 3}}}, "rules.r.filter.title.equals"),
+        ({"cap": {"colour": 3}}, "rules.r.cap.colour"),
+        ({"cap": {"genres": 0}}, "rules.r.cap.genres"),
+    ],
+)
+def test_a_rule_has_to_fit_the_live_version(shop: TestClient, rule: Any, field: str) -> None:
+    put(shop, late=LATE)
+    refused = put(shop, r=rule)
+    assert refused.status_code == 422
+    assert refused.json()["error"]["field"] == field
+    assert list(shop.get("/v1/rules").json()["rules"]) == ["late"]
+
+
+def test_rules_need_a_key_of_their_own(shop: TestClient) -> None:
+    """Also while reading and writing need none."""
+    for answer in (
+        shop.put("/v1/rules", json={"rules": {"late": LATE}}),
+        shop.post("/v1/rules/rollback"),
+    ):
+        assert answer.status_code == 401
+        assert "a key of the scope rules" in answer.json()["error"]["message"]
+    assert shop.get("/v1/rules").status_code == 200
+
+
+def test_a_version_that_can_not_apply_a_rule_goes_live_only_by_force(shop: TestClient) -> None:
+    put(shop, late=LATE)
+    refused = shop.post("/admin/activate", json={"version": "v2"}, headers=ADMIN)
+    assert refused.status_code == 409
+    assert "can't apply the rule 'late'" in refused.json()["error"]["message"]
+    assert shop.get("/v1/version").json()["version"] == "v1"
+    forced = shop.post("/admin/activate", json={"version": "v2", "force": True}, headers=ADMIN)
+    assert forced.status_code == 200
+    answer = shop.post("/v1/recommend", json={"rules": ["late"]})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (409, "rules")
+    assert shop.post("/v1/recommend", json={}).status_code == 200
+
+
+def test_rules_survive_a_restart_and_an_activation(tmp_path: Path) -> None:
+    publish(tmp_path, contents("v1"))
+    publish(tmp_path, contents("v2", seed=1))
+    with serving(tmp_path) as client:
+        put(client, late=LATE)
+        activate(client, "v2")
+        assert list(client.get("/v1/rules").json()["rules"]) == ["late"]
+    with serving(tmp_path) as client:
+        assert list(client.get("/v1/rules").json()["rules"]) == ["late"]
+        assert len(ids(recommended(client, k=60, rules=["late"]))) == 10
