@@ -11,6 +11,7 @@ __all__ = [
     "loaded_model",
     "memory",
     "record",
+    "rules",
     "shadow",
     "start",
 ]
