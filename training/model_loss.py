@@ -10,8 +10,7 @@ from turret.data.prepared import PreparedData
 from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
-from turret.training.batches.batches import Batch, negative_count
-from turret.training.batches.statistics import PreparedStatistics
+from turret.training.batches.batches import Batch, PreparedStatistics, negative_count
 from turret.training.config.experiment import ObjectiveConfig
 from turret.training.distributed import ALONE, World
 from turret.training.errors import TrainingError

@@ -17,8 +17,7 @@ from turret.tower.config import ScoringConfig
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training import Estimator, losses, samplers
-from turret.training.batches.batches import Batch, TrainingBatches
-from turret.training.batches.statistics import PreparedStatistics
+from turret.training.batches.batches import Batch, PreparedStatistics, TrainingBatches
 from turret.training.config.experiment import ObjectiveConfig
 from turret.training.errors import TrainingError
 from turret.training.losses.binary import nce

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
-from turret.training.batches.batches import TrainingBatches
-from turret.training.batches.statistics import PreparedStatistics
+from turret.training.batches.batches import PreparedStatistics, TrainingBatches
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
-from turret.training.batches import statistics
-from turret.training.batches.statistics import PreparedStatistics
+from turret.training.batches import batches
+from turret.training.batches.batches import PreparedStatistics
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import TwoPassConfig, TwoPassSampler
 from turret.training.samplers.core.contract import DrawContext
@@ -27,7 +27,7 @@ def test_pairs_are_counted_within_users(
     handmade: PreparedData, users_a_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every two consecutive training events of one user are a pair, however many users are read at a time."""
-    monkeypatch.setattr(statistics, "_USERS_A_BLOCK", users_a_block)
+    monkeypatch.setattr(batches, "_USERS_A_BLOCK", users_a_block)
     expected: Counter[tuple[int, int]] = Counter()
     for user in range(len(handmade.users)):
         history = handmade.targets(user, "train").tolist()

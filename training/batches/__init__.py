@@ -1,3 +1,3 @@
 """Examples of prepared data as batches of tensors."""
 
-__all__ = ["batches", "event_times", "spans", "statistics"]
+__all__ = ["batches", "event_times", "spans"]

@@ -10,8 +10,7 @@ import torch
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.towers.model import TwoTowers
-from turret.training.batches.batches import TrainingBatches
-from turret.training.batches.statistics import PreparedStatistics
+from turret.training.batches.batches import PreparedStatistics, TrainingBatches
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.errors import TrainingError
 from turret.training.losses.catalog import full_softmax
