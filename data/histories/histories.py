@@ -148,26 +148,23 @@ def build_histories(
 
     def filtered(block: Events) -> Events:
         block = block if change is None else change(block)
-        return (
-            block if filters.duplicates == "keep" else block.take(distinct_events(block, filters.duplicates))
-        )
+        return block if policy == "keep" else block.take(distinct_events(block, policy))
 
-    count = len(events)
+    count, policy = len(events), filters.duplicates
+    is_whole = filters.min_user_events == filters.min_item_events == 1 and not log.has_labels
     columns = events.columns if log.has_labels else _without(events.columns, "labels")
     users, user_rows = vocabulary(user_ids, log.user_dtype, log.is_text)
     items, item_rows = vocabulary(item_ids, log.item_dtype, log.is_text)
     blocks = events.by_user(user_rows, item_rows, work, filtered)
-    if filters.min_user_events == filters.min_item_events == 1 and not log.has_labels:
-        histories = write_histories(blocks, folder, _without(columns, "users", "parts"), has_positions)
-        sorted_events, histories = len(histories), replace(histories, users=users, items=items)
-    else:
-        histories = write_histories(blocks, work / "all", _without(columns, "users"), has_positions)
-        sorted_events, histories = len(histories), replace(histories, users=users, items=items)
-        histories = _filter_core(histories, filters, folder, has_positions, keep_items)
-    if filters.duplicates == "keep":
+    columns = _without(columns, "users", *(["parts"] if is_whole else []))
+    whole = write_histories(blocks, folder if is_whole else work / "all", columns, has_positions)
+    histories = whole = replace(whole, users=users, items=items)
+    if not is_whole:
+        histories = _filter_core(whole, filters, folder, has_positions, keep_items)
+    if policy == "keep":
         return histories
     # Negatives are rows of the sorted events too, which are divided after the filters.
-    duplicates = Removed(filter=f"duplicates = {filters.duplicates}", events=count - sorted_events)
+    duplicates = Removed(filter=f"duplicates = {policy}", events=count - len(whole))
     return replace(histories, removed=(duplicates, *histories.removed))
 
 
