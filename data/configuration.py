@@ -5,8 +5,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from itertools import filterfalse
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -156,27 +155,19 @@ def _follow(model: type[BaseModel], location: list[str]) -> tuple[type[BaseModel
     """
     names: list[str] = []
     options: list[type[BaseModel]] = [model]
-    is_tried = False
+    is_key = False
     for part in location:
         field = next((option.model_fields[part] for option in options if part in option.model_fields), None)
         if field is not None:
             names.append(part)
-            options, is_tried = section_models(field.annotation), _is_union(field.annotation)
-        elif part.isdecimal():
+            options = section_models(field.annotation)
+            is_key = dict in map(get_origin, (field.annotation, *get_args(field.annotation)))
+        elif part.isdecimal() or is_key:
             names.append(part)
-        elif options:
-            options = [option for option in options if _has_tag(option, part)] or options
-        elif is_tried:
-            is_tried = False
+            is_key = False
         else:
-            names.append(part)
+            options = [option for option in options if _has_tag(option, part)] or options
     return (options or [model])[0], names
-
-
-def _is_union(annotation: object) -> bool:
-    return len([argument for argument in get_args(annotation) if argument is not type(None)]) > 1 and (
-        get_origin(annotation) in (Union, UnionType)
-    )
 
 
 def section_models(annotation: object) -> list[type[BaseModel]]:
