@@ -174,13 +174,6 @@ def test_texts_that_share_a_hash_have_numbers_of_their_own(columns: list[list[st
         _check_numbers([pl.Series(column, dtype=pl.String) for column in columns], pl.String())
 
 
-@pytest.mark.parametrize("step", [1, 2**40, -(2**61) + 1, -1_018_231_460_777_725_123])
-def test_ids_that_come_in_many_pieces_keep_their_numbers(step: int) -> None:
-    random = np.random.default_rng(1)
-    batches = [random.integers(0, most, 900) * np.int64(step) for most in (10, 700, 90_000, 400_000)]
-    _check_numbers([pl.Series(batch) for batch in batches], pl.Int64())
-
-
 Columns = Mapping[str, Sequence[object] | pl.Series]
 
 EVENTS: Columns = {
@@ -365,26 +358,6 @@ def test_parts_with_columns_of_different_types_are_refused() -> None:
     columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
     with pytest.raises(ColumnError, match="differ in type between the parts"):
         validate([(0, parts[0]), (2, parts[1])], columns, ColumnSettings(), FilterSettings(), None)
-
-
-EVENT_ROWS = st.lists(
-    st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 3), st.integers(0, 2)), max_size=40
-)
-
-
-def _of_rows(rows: list[tuple[int, int, int, int]]) -> Events:
-    users, items, times, parts = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    return Events(users.astype(np.int32), items.astype(np.int32), times, None, parts.astype(np.int8))
-
-
-@given(EVENT_ROWS)
-def test_events_are_sorted_by_user_part_and_time_and_otherwise_stay(
-    rows: list[tuple[int, int, int, int]],
-) -> None:
-    ordered = _of_rows(rows).sorted()
-    expected = sorted(rows, key=lambda row: (row[0], row[3], row[2]))
-    assert ordered.items.tolist() == [item for _, item, _, _ in expected]
-    assert ordered.times.tolist() == [time for _, _, time, _ in expected]
 
 
 FEW, WIDE = st.integers(-3, 3), st.sampled_from([-(2**63), -1, 0, 1, 2**40, 2**63 - 1])

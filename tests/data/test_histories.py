@@ -33,12 +33,6 @@ def test_users_and_items_without_events_left_are_gone_and_the_rest_numbered_anew
     assert opened.event_items.tolist() == [0, 1, 0, 0, 1]
 
 
-def test_exact_duplicates_need_times(prepared: Prepare) -> None:
-    assert len(prepared(EVENTS + "a,x,1\n", {"filters.duplicates": "exact"}).event_items) == 6
-    with pytest.raises(ConfigurationError, match="compares times"):
-        prepared("user_id,item_id\n1,1\n", {"filters.duplicates": "exact", "columns.in_file_order": True})
-
-
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3)), max_size=40)
 Row = tuple[int, int, int]
 

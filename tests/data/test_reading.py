@@ -64,15 +64,6 @@ def test_a_folder_without_events_says_what_was_looked_for(tmp_path: Path) -> Non
 FRAME = pl.DataFrame({"user": [1, 2], "tags": [["a"], []]})
 
 
-def test_parquet_and_json_lines_keep_their_types(tmp_path: Path) -> None:
-    FRAME.write_parquet(tmp_path / "t.parquet")
-    FRAME.write_ndjson(tmp_path / "t.jsonl")
-    for name in ("t.parquet", "t.jsonl"):
-        table = scan(tmp_path / name, FormatSettings(), tmp_path)
-        assert table.frame.collect().rows() == [(1, 1, ["a"]), (2, 2, [])]
-        assert not table.is_text
-
-
 def _zip(content: bytes, *names: str) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:

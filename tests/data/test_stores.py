@@ -93,17 +93,6 @@ def test_an_object_has_no_name_below_itself_and_others_their_names(store: str) -
     assert Objects(f"{store}/nothing").sizes() == {}
 
 
-def test_downloads_have_the_content_and_names_of_the_objects(store: str, tmp_path: Path) -> None:
-    write(f"{store}/shop/events.csv", "a,b\n")
-    write(f"{store}/shop/parts/0.csv", b"\x00" * 70_000)
-    objects = Objects(f"{store}/shop")
-    objects.download(objects.sizes(), tmp_path / "copy")
-    assert (tmp_path / "copy" / "events.csv").read_text() == "a,b\n"
-    assert (tmp_path / "copy" / "parts" / "0.csv").read_bytes() == b"\x00" * 70_000
-    Objects(f"{store}/shop/events.csv").download({"": 4}, tmp_path / "one.csv")
-    assert (tmp_path / "one.csv").read_text() == "a,b\n"
-
-
 def test_a_name_that_leads_out_of_the_folder_is_refused(store: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"has an object 'a/\.\./\.\./b', which no file can be called"):
         Objects(store).download({"a/../../b": 1}, tmp_path / "copy")
