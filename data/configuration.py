@@ -161,7 +161,7 @@ def _follow(model: type[BaseModel], location: list[str]) -> tuple[type[BaseModel
         if field is not None:
             names.append(part)
             options = section_models(field.annotation)
-            is_key = dict in map(get_origin, (field.annotation, *get_args(field.annotation)))
+            is_key = any(get_origin(one) is dict for one in (field.annotation, *get_args(field.annotation)))
         elif part.isdecimal() or is_key:
             names.append(part)
             is_key = False
