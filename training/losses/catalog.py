@@ -81,7 +81,6 @@ class ScalableCrossEntropyConfig(LossSettings):
     bucket_items: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 256
 
     def objective(self, context: ObjectiveContext) -> Objective:
-        """Build the objective."""
         return BucketedObjective(self, context.statistics.item_count, context.mask_seen)
 
 

@@ -109,7 +109,6 @@ class HuffmanObjective(Objective):
         self.register_buffer("signs", paths.signs, persistent=False)
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
-        """The loss of a step; `random` is not needed."""
         nodes, signs = self.nodes[examples.positives], self.signs[examples.positives]
         vectors = scored_items(self.node_vectors, examples.scoring)[nodes.clamp(min=0)]
         losses = tree_softmax(cross_scores(examples.users, vectors, examples.scoring), signs)
@@ -203,7 +202,6 @@ class HierarchicalObjective(Objective):
         self.register_buffer("slots", _slots(members), persistent=False)
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
-        """The loss of a step; `random` is not needed."""
         scoring = examples.scoring
         slots = self.slots[examples.positives]
         touched, lines = torch.unique(slots // self.members.shape[1], return_inverse=True)

@@ -63,7 +63,6 @@ def loss(
                 return partial(function, **settings) if settings else function
 
             def pair_loss(self) -> Callable[..., Tensor] | None:
-                """The loss of a pair and its label."""
                 return pairs and partial(pairs, **{name: getattr(self, name) for name in given})
 
         for name, value in traits.items():

@@ -32,7 +32,6 @@ class CatalogLossSettings(LossSettings, ABC):
         """Build the loss."""
 
     def objective(self, context: ObjectiveContext) -> Objective:
-        """Build the objective over all items."""
         return CatalogObjective(self, context.mask_seen)
 
 
@@ -53,7 +52,6 @@ class CatalogObjective(Objective):
         self.shares_users = loss.blocked and not mask_seen
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
-        """The loss of a step; `random` is not needed."""
         items = examples.items.catalog_vectors()
         if self.blocked:
             return (

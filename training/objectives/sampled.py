@@ -54,7 +54,6 @@ class HitSettings(DrawLossSettings, ABC):
 
     @property
     def keeps_hits(self) -> bool:
-        """Unless they are removed."""
         return not self.remove_accidental_hits
 
 

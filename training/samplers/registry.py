@@ -62,17 +62,14 @@ class MixedConfig(SamplerSettings):
 
     @property
     def members(self) -> tuple[SamplerSettings, ...]:
-        """The parts."""
         return self.parts
 
     @property
     def fixed_size(self) -> bool:
-        """If every part is."""
         return all(part.fixed_size for part in self.parts)
 
     @property
     def needs_other_examples(self) -> bool:
-        """If all parts do."""
         return all(part.needs_other_examples for part in self.parts)
 
     @model_validator(mode="after")
@@ -92,7 +89,6 @@ class MixedConfig(SamplerSettings):
         return self
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler of each part."""
         return MixedSampler([cast(CountingSampler, part.build(context)) for part in self.parts])
 
 

@@ -42,7 +42,6 @@ class MixedSampler(CountingSampler):
 
     @property
     def holds_vectors(self) -> bool:
-        """Whether a part does."""
         return any(part.holds_vectors for part in self.parts)
 
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
@@ -58,12 +57,10 @@ class MixedSampler(CountingSampler):
         return reduce(torch.add, weighted)
 
     def refresh(self, item_vectors: Tensor) -> None:
-        """Let every part copy the item vectors [N, D]. Raises TrainingError where a part does."""
         for part in self.parts:
             part.refresh(item_vectors)
 
     def update(self, encode: Encode) -> None:
-        """Let every part renew its item vectors."""
         for part in self.parts:
             part.update(encode)
 
@@ -76,7 +73,6 @@ class MixedSampler(CountingSampler):
         }
 
     def restore(self, state: State) -> None:
-        """Restore a `state`."""
         for number, part in enumerate(self.parts):
             of_part = f"{number}."
             part.restore(

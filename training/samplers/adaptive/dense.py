@@ -58,7 +58,6 @@ class QuarticConfig(DenseSettings):
     kind: Literal["quartic"] = "quartic"
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         return self._sampler(quartic_kernel(context.scoring), context)
 
 
@@ -68,7 +67,6 @@ class SoftmaxConfig(DenseSettings):
     kind: Literal["softmax"] = "softmax"
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         return self._sampler(softmax_kernel(context.scoring), context)
 
 
@@ -146,7 +144,6 @@ class TwoPassConfig(SamplerSettings):
         return False
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
         return TwoPassSampler(weights, self.pool, self.negatives, context.scoring, context.device)
 
@@ -238,7 +235,6 @@ class MinedConfig(SamplerSettings):
     refresh_every: Steps = 100
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
         return MinedSampler(snapshot, self.negatives, context.scoring.absolute)
 

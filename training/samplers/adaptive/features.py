@@ -138,7 +138,6 @@ class PositiveFeaturesConfig(FeatureSettings):
     kind: Literal["positive_features"] = "positive_features"
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         return self._sampler(PositiveFeaturesSampler, "positive features", context)
 
 
@@ -197,7 +196,6 @@ class PositiveFeaturesSampler(SnapshotSampler):
         return torch.cat([mix @ self._log_shares(rows).exp().T for rows in blocks], dim=1).to(query.device)
 
     def refresh(self, item_vectors: Tensor) -> None:
-        """Draw by these vectors from now on."""
         self.snapshot.refresh(item_vectors)
         self._freeze(self.snapshot.vectors)
 
@@ -213,7 +211,6 @@ class PositiveFeaturesSampler(SnapshotSampler):
         return {**state, "frozen": self.frozen} if state else {}
 
     def restore(self, state: State) -> None:
-        """Restore a `state`."""
         if state:
             self.snapshot.restore(state)
             self._freeze(state["frozen"])
@@ -262,7 +259,6 @@ class FourierFeaturesConfig(FeatureSettings):
     kind: Literal["fourier_features"] = "fourier_features"
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         return self._sampler(FourierFeaturesSampler, "fourier features", context)
 
 
@@ -298,12 +294,10 @@ class FourierFeaturesSampler(DenseSampler):
         self.features = torch.empty(0, 0)
 
     def refresh(self, item_vectors: Tensor) -> None:
-        """Draw by these vectors from now on. Raises TrainingError as the snapshot does."""
         super().refresh(item_vectors)
         self._build()
 
     def update(self, encode: Encode) -> None:
-        """Renew a part of the catalog. Raises TrainingError as the snapshot does."""
         part = self.snapshot.update(encode)
         self.features[part] = self._mapped(self.snapshot.vectors[part])
 

@@ -115,7 +115,6 @@ class AdaptiveNgramConfig(SamplerSettings):
     publish_every: Steps = 100
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         unigram = unigram_weights(context.statistics.item_counts(), self.alpha)
         pairs, counts = context.statistics.bigram_counts()
         bins = frequency_bins(pairs, counts, len(unigram))
@@ -242,7 +241,6 @@ class AdaptiveNgramSampler(Sampler):
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         arrays = {name: tensor.numpy().copy() for name, tensor in state.items()}
         self.shares, self.steps = arrays["shares"], int(arrays["steps"])
         self.tables.unigram, self.tables.followers = arrays["unigram"], arrays["followers"]

@@ -120,7 +120,6 @@ class ExcludingSettings(SamplerSettings, ABC):
 
     @property
     def counts_positives(self) -> bool:
-        """False when the positive is left out."""
         return not self.exclude_positive
 
 

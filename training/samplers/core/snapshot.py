@@ -110,17 +110,13 @@ class SnapshotSampler(Sampler):
     snapshot: Snapshot
 
     def refresh(self, item_vectors: Tensor) -> None:
-        """Draw by these vectors from now on. Raises TrainingError as the snapshot does."""
         self.snapshot.refresh(item_vectors)
 
     def update(self, encode: Encode) -> None:
-        """Renew the next part of the catalog. Raises TrainingError as the snapshot does."""
         self.snapshot.update(encode)
 
     def state(self) -> State:
-        """The snapshot's state."""
         return self.snapshot.state()
 
     def restore(self, state: State) -> None:
-        """Restore a `state`."""
         self.snapshot.restore(state)

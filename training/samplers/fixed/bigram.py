@@ -25,7 +25,6 @@ class BigramConfig(SamplerSettings):
     alpha: Power = 1.0
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
         pairs, counts = context.statistics.bigram_counts()
         return BigramSampler(pairs, counts, weights, self.negatives, context.device)

@@ -23,7 +23,6 @@ class GivenNegatives(SamplerSettings):
         return False
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         return GivenSampler()
 
 

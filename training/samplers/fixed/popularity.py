@@ -65,7 +65,6 @@ class UniformConfig(PopularitySettings):
     kind: Literal["uniform"] = "uniform"
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         return self._sampler(np.ones(context.item_count), context)
 
 
@@ -76,7 +75,6 @@ class UnigramConfig(PopularitySettings):
     alpha: Power = 0.75
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         return self._sampler(unigram_weights(context.statistics.item_counts(), self.alpha), context)
 
 
@@ -96,7 +94,6 @@ class LogUniformConfig(PopularitySettings):
         return self
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         weights = log_uniform_weights(context.statistics.target_counts())
         if self.unique:
             return UniqueSampler(weights, self.negatives, context.device)
@@ -171,7 +168,6 @@ class ExactHeadConfig(SamplerSettings):
     alpha: Power = 0.75
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
         return ExactHeadSampler(weights, self.exact, self.negatives, context.device)
 
@@ -219,7 +215,6 @@ class BernoulliConfig(SamplerSettings):
         return False
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
         return BernoulliSampler(weights, self.negatives, context.device)
 

@@ -81,7 +81,6 @@ class FrequencySettings(SamplerSettings, ABC):
 
     @property
     def reads_batch(self) -> bool:
-        """Always."""
         return True
 
     def frequency(self, context: SamplerContext) -> Frequency:
@@ -210,7 +209,6 @@ class StreamingFrequency(Frequency):
         }
 
     def restore(self, state: State) -> None:
-        """Restore a `state`."""
         self.now = int(state["now"])
         self.last_hit = state["last_hit"].numpy().copy()
         self.gap = state["gap"].numpy().copy()

@@ -38,7 +38,6 @@ class InBatchConfig(FrequencySettings):
         return True
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         return InBatchSampler(self.frequency(context), context.item_count, self.unique)
 
 
@@ -64,11 +63,9 @@ class BatchSampler(CountingSampler, ABC):
         return (share / share.sum()).expand(len(query), -1)
 
     def state(self) -> State:
-        """The state of the frequencies."""
         return {f"frequency.{name}": tensor for name, tensor in self.frequency.state().items()}
 
     def restore(self, state: State) -> None:
-        """Restore a `state`."""
         prefix = "frequency."
         self.frequency.restore(
             {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
@@ -171,7 +168,6 @@ class CrossBatchConfig(FrequencySettings):
         return False
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         frequency = self.frequency(context)
         return CrossBatchSampler(frequency, context.item_count, self.batches, context.device)
 
@@ -232,12 +228,10 @@ class CrossBatchSampler(BatchSampler):
         return math.log(self._drawn) + log_share if self._drawn else torch.full_like(log_share, -math.inf)
 
     def state(self) -> State:
-        """The queue, and the state of the frequencies."""
         queue = {"ids": self._ids, "vectors": self._vectors, "sizes": torch.tensor(self._sizes)}
         return queue | super().state()
 
     def restore(self, state: State) -> None:
-        """Restore a `state`."""
         self._sizes = state["sizes"].long().tolist()
         self._ids = state["ids"].to(self.device)
         self._vectors = state["vectors"].to(self.device)

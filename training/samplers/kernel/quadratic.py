@@ -47,7 +47,6 @@ class KernelSnapshot(Snapshot):
         return self._sums
 
     def refresh(self, item_vectors: Tensor) -> None:
-        """Sum all of [N, D] anew. Raises TrainingError as `Snapshot` does."""
         check_size(item_vectors, self.item_count)
         sums, width = self._sums, item_vectors.shape[1]
         if sums is None or width != self.width:
@@ -56,7 +55,6 @@ class KernelSnapshot(Snapshot):
         self._sums, self.width, self.position = sums, width, 0
 
     def update(self, encode: Encode) -> slice:
-        """Sum the next rows anew. Raises TrainingError as `Snapshot` does."""
         sums, part = self.sums, self.next_rows()
         rows = torch.arange(part.start, part.stop, device=self.device)
         sums.update(rows, encode(rows))
@@ -85,7 +83,6 @@ class KernelSnapshot(Snapshot):
         return {**self._sums.state(), "position": torch.tensor([self.position, self.width])}
 
     def restore(self, state: State) -> None:
-        """Restore a `state`."""
         if state:
             self.position, self.width = state["position"].tolist()
             self._sums = self.make_sums(self.item_count, self.width)
@@ -128,11 +125,9 @@ class QuadraticConfig(ExcludingSettings):
 
     @property
     def reads_batch(self) -> bool:
-        """Where it draws once for the batch."""
         return self.per == "batch"
 
     def build(self, context: SamplerContext) -> Sampler:
-        """Build the sampler."""
         kind = BatchQuadraticSampler if self.per == "batch" else QuadraticSampler
         return kind(self, context.item_count, context.scoring.temperature, context.device)
 

@@ -212,11 +212,9 @@ class TensorSums(KernelSums):
         return drawn
 
     def state(self) -> dict[str, Tensor]:
-        """The snapshot [N, D]; the sums follow from it."""
         return {"vectors": self._vectors[: self.rows]}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Restore a `state`."""
         self.update(torch.arange(self.rows), state["vectors"])
 
 
@@ -321,7 +319,6 @@ class CodedSums(KernelSums):
         return drawn
 
     def state(self) -> dict[str, Tensor]:
-        """The coded snapshot, without the sums."""
         norms, high, low = self.coded
         return {
             "norms": torch.from_numpy(norms),
@@ -330,7 +327,6 @@ class CodedSums(KernelSums):
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Restore a `state`, with the sums computed anew: bit for bit the same."""
         norms, high, low = (state[name].numpy() for name in ("norms", "high", "low"))
         self.coded.norms[:], self.coded.high[:], self.coded.low[:] = norms, high, low.view(np.uint16)
         self.greatest_norm = float(self.coded.norms.max())
