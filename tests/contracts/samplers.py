@@ -63,18 +63,21 @@ def follows() -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Catalog:
-    """A catalog whose items are equally frequent, and follow each other in turn."""
+    """Items with these counts, by default equally frequent; they follow each other by a table, or in turn."""
 
     item_count: int
+    counts: Counts | None = None
+    table: NDArray[np.int64] | None = None
 
     def item_counts(self) -> Counts:
-        return np.ones(self.item_count, dtype=np.int64)
+        return np.ones(self.item_count, dtype=np.int64) if self.counts is None else self.counts
 
     target_counts = positive_counts = item_counts
 
     def bigram_counts(self) -> tuple[Counts, Counts]:
-        rows = np.arange(self.item_count - 1)
-        return rows * self.item_count + rows + 1, np.ones(self.item_count - 1, dtype=np.int64)
+        table = np.eye(self.item_count, k=1, dtype=np.int64) if self.table is None else self.table
+        pairs = np.flatnonzero(table)
+        return pairs, table.ravel()[pairs]
 
 
 def sampler_of(settings: SamplerSettings, items: int, scoring: ScoringConfig | None = None) -> Sampler:

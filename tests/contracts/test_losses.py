@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.contracts.samplers import Catalog
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores, paired_scores, scored_items, scored_users
 from turret.training import losses
@@ -28,7 +29,7 @@ from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
-from turret.training.samplers.core.settings import Counts, SamplerContext
+from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.fixed.popularity import UniformConfig
 
 EVERY_LOSS: list[LossSettings] = [
@@ -252,6 +253,7 @@ def test_the_loss_of_a_pair_falls_with_its_score_if_it_belongs_together(settings
 
 
 USERS, ITEMS, WIDTH = 24, 12, 8
+CATALOG = Catalog(ITEMS, np.arange(ITEMS, 0, -1))
 
 
 class Towers(nn.Module):
@@ -285,25 +287,10 @@ class Towers(nn.Module):
         return Examples(users, positives, vectors, self, self.scoring, weights, positives)
 
 
-@dataclass(frozen=True)
-class Catalog:
-    """Items of unequal popularity."""
-
-    item_count: int = ITEMS
-
-    def item_counts(self) -> Counts:
-        return np.arange(ITEMS, 0, -1)
-
-    target_counts = positive_counts = item_counts
-
-    def bigram_counts(self) -> tuple[Counts, Counts]:
-        raise NotImplementedError
-
-
 def objective_of(settings: LossSettings, towers: Towers) -> Objective:
-    context = SamplerContext(Catalog(), towers.scoring, 0, torch.device("cpu"))
+    context = SamplerContext(CATALOG, towers.scoring, 0, torch.device("cpu"))
     sampler = UniformConfig(negatives=16).build(context) if settings.draws else None
-    return settings.objective(ObjectiveContext(Catalog(), sampler, False, WIDTH, 0))
+    return settings.objective(ObjectiveContext(CATALOG, sampler, False, WIDTH, 0))
 
 
 def step(objective: Objective, towers: Towers, weights: Tensor, number: int = 0) -> Tensor:

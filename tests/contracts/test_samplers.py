@@ -17,6 +17,7 @@ from tests.contracts.samplers import (
     ITEMS,
     VECTORS,
     Z_OF_ONE_IN_A_MILLION,
+    Catalog,
     chi_square_limit,
     context_of,
     follows,
@@ -29,7 +30,7 @@ from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw
-from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
 from turret.training.samplers.kernel.sums import TensorSums
 from turret.training.samplers.registry import SAMPLERS
@@ -90,23 +91,6 @@ EVERY_SAMPLER: list[SamplerSettings] = [
 ]
 
 
-@dataclass(frozen=True)
-class Catalog:
-    """Counts of items and of pairs; after the sixth and the twelfth item nothing ever came."""
-
-    item_count: int = ITEMS
-
-    def item_counts(self) -> Counts:
-        return COUNTS
-
-    target_counts = positive_counts = item_counts
-
-    def bigram_counts(self) -> tuple[Counts, Counts]:
-        table = follows()
-        pairs = np.flatnonzero(table)
-        return pairs, table.ravel()[pairs]
-
-
 def context_at(step: int, size: int = SIZE) -> DrawContext:
     """The context of a step, in which the newest items are not the positives."""
     last = torch.from_numpy(stream(5, "last", step).integers(ITEMS, size=size))
@@ -122,7 +106,7 @@ class Trial:
 
     def built(self) -> Sampler:
         scoring = DOT.model_copy(update={"absolute": self.absolute})
-        return self.settings.build(SamplerContext(Catalog(), scoring, 0, CPU))
+        return self.settings.build(SamplerContext(Catalog(ITEMS, COUNTS, follows()), scoring, 0, CPU))
 
     def made(self) -> Sampler:
         """A sampler that has copied the item vectors, and has made its first draws."""

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tests.contracts.samplers import Catalog
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
 from turret.training.batches.batches import PreparedStatistics, TrainingBatches
@@ -29,7 +30,7 @@ from turret.training.report.steps import moved_model
 from turret.training.run import Run, build_model
 from turret.training.samplers.core.contract import DrawContext, Encode, Sampler
 from turret.training.samplers.core.draw import Draw, drawn_by_example
-from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.popularity import UniformConfig
 from turret.training.samplers.from_batch.in_batch import CrossBatchConfig, InBatchConfig
 from turret.training.samplers.registry import MixedConfig
@@ -180,20 +181,6 @@ P = COUNTS / COUNTS.sum()
 SCORING = ScoringConfig(kind="dot", temperature=1.0)
 
 
-class GivenCounts:
-    """Statistics of a catalog of four."""
-
-    item_count = 4
-
-    def item_counts(self) -> Counts:
-        return COUNTS
-
-    target_counts = positive_counts = item_counts
-
-    def bigram_counts(self) -> tuple[Counts, Counts]:
-        raise NotImplementedError
-
-
 def handmade_queries() -> Queries:
     random = stream(3, "in-batch losses", 0)
     users, vectors = (torch.from_numpy(random.normal(size=(size, 3))).float() for size in (2, 4))
@@ -224,7 +211,7 @@ def test_the_bias_of_a_loss_over_the_batch_is_that_of_all_batches(label: str) ->
     """Within its bounds of 500 batches, which tell the losses apart."""
     loss, queries = IN_BATCH_LOSSES[label], handmade_queries()
     entry = Entry("in-batch losses", None, InBatchConfig(), loss)
-    sampler = entry.settings.build(SamplerContext(GivenCounts(), SCORING, 0, torch.device("cpu")))
+    sampler = entry.settings.build(SamplerContext(Catalog(4, COUNTS), SCORING, 0, torch.device("cpu")))
     draw_once = drawer(entry, sampler, queries)
     error = gradient_error(queries.examples, queries.vectors, SCORING, draw_once, 500, loss.build(4))
     assert error.bias_low < enumerated_bias(label) < error.bias_high
