@@ -32,7 +32,7 @@ def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle) -> None:
     histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
     rankings = Retriever(bundle).recommend(histories, [{}] * 3, 12, histories)
     for history, ranking in zip(histories, rankings, strict=True):
-        rows, scores = plain_ranking(np.array(bundle.vectors), history, 0.5, 12)
+        rows, scores = plain_ranking(np.array(bundle.vectors), history.tolist(), 0.5, 12)
         assert ranking.rows.tolist() == rows.tolist()
         assert ranking.scores == pytest.approx(scores, rel=1e-5)
 
@@ -77,8 +77,9 @@ def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle) -> N
     rankings = Retriever(absolute).recommend(histories, [{}] * 3, 12, histories)
     vectors = np.array(absolute.vectors)
     for history, ranking in zip(histories, rankings, strict=True):
-        rows, scores = plain_ranking(vectors, history, 0.5, 12, absolute=True)
-        assert ranking.rows.tolist() == rows.tolist() != plain_ranking(vectors, history, 0.5, 12)[0].tolist()
+        rows, scores = plain_ranking(vectors, history.tolist(), 0.5, 12, absolute=True)
+        with_signs = plain_ranking(vectors, history.tolist(), 0.5, 12)[0]
+        assert ranking.rows.tolist() == rows.tolist() != with_signs.tolist()
         assert ranking.scores == pytest.approx(scores, rel=1e-5)
 
 

@@ -24,21 +24,14 @@ from turret.tower.towers.scoring import cross_scores, paired_scores, scored_item
 @pytest.mark.parametrize(
     "settings",
     [
-        {"depth": 3},
         {"user": {"layers": [4]}},
-        {"item": {"ids": True}},
-        {"scoring": {"temp": 1}},
         {"dimension": 0},
-        {"dimension": 8193},
         {"scoring": {"kind": "euclid"}},
         {"scoring": {"temperature": 0}},
-        {"scoring": {"temperature": -0.1}},
         {"scoring": {"temperature": float("nan")}},
         {"user": {"kind": "forest"}},
-        {"user": {"history_length": 0}},
         {"user": {"hidden": [16, 0]}},
         {"user": {"dropout": 1.0}},
-        {"item": {"dropout": -0.1}},
         {"item": {"features": "some"}},
     ],
 )

@@ -58,11 +58,6 @@ class EngineIndex(Index):
         return self._exact
 
     @property
-    def subset_rows(self) -> int:
-        """Up to how many allowed rows the exact search is faster, or needed for the recall."""
-        return self.settings.subset_rows
-
-    @property
     def has_fallback(self) -> bool:
         """Whether the exact search answers while the engine is unavailable."""
         return current_access().fallback == "exact"

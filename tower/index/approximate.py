@@ -84,11 +84,6 @@ class ApproximateIndex(Index):
         """The exact search over the same vectors."""
         return self._exact
 
-    @property
-    def subset_rows(self) -> int:
-        """As it was measured when it was built."""
-        return self.settings.subset_rows
-
     def search_params(self, k: int) -> SearchParams | None:
         """Between those of the settings; None beyond the largest k of them."""
         return self._params(k)

@@ -79,8 +79,9 @@ class Index(ABC):
 
     @property
     def subset_rows(self) -> int:
-        """Up to how many allowed rows the exact search is at least as good."""
-        return len(self) if self.is_exact else 0
+        """Up to how many allowed rows the exact search is at least as good, as measured when it was built."""
+        measured: int = getattr(self.settings, "subset_rows", len(self))
+        return measured
 
     @property
     def has_fallback(self) -> bool:
