@@ -35,31 +35,6 @@ def statuses(service: Process, key: str | None = None, count: int = 12) -> set[i
     return {status(service, key) for _ in range(count)}
 
 
-@pytest.mark.process
-@pytest.mark.fault(26)
-def test_each_call_needs_a_key_of_its_scope(start: Start, bundles: Path) -> None:
-    """On both ports; the probes are open, and an unknown key is the same as none."""
-    keys = {name: make(bundles, name, name) for name in ("read", "write", "admin")}
-    service = start(admin_port=0)
-    client, admin = service.client, service.urls[-1]
-    events = {"events": [{"event_id": "1", "user_id": "7", "item_id": 101}]}
-
-    def of_calls(headers: dict[str, str]) -> list[int]:
-        return [
-            client.post("/v1/recommend", content=ASK, headers=headers).status_code,
-            client.post("/v1/events", json=events, headers=headers).status_code,
-            client.get("/v1/users/7", headers=headers).status_code,
-            client.post(f"{admin}/admin/rollback", headers=headers).status_code,
-        ]
-
-    assert of_calls(bearer(keys["read"])) == [200, 403, 403, 403]
-    assert of_calls(bearer(keys["write"])) == [403, 200, 200, 403]
-    assert of_calls(bearer(keys["admin"])) == [403, 403, 403, 409]  # there is no version before this one
-    assert of_calls({}) == of_calls(bearer("x")) == of_calls(bearer(keys["read"][:-1])) == [401] * 4
-    assert client.post("/admin/rollback", headers=bearer(keys["admin"])).status_code == 404
-    assert [client.get(path).status_code for path in ("/livez", "/readyz")] == [200, 200]
-
-
 @pytest.mark.nightly
 @pytest.mark.fault(26)
 def test_nothing_of_a_key_is_ever_written(start: Start, bundles: Path) -> None:

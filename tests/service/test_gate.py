@@ -22,7 +22,6 @@ from turret.service.versions.memory import available_bytes, in_words, needed_byt
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import load_golden
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.errors import EngineError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings, ScalarSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
 
@@ -174,24 +173,6 @@ def test_reports_are_neither_written_nor_read_through_links(root: Path, tmp_path
     (root / ".gate").mkdir()
     (root / ".gate" / "v2.json").symlink_to("/dev/zero")
     assert read_report(root, "v2") is None
-
-
-def test_an_engine_that_fails_during_a_check_is_a_refusal_that_names_it(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in the overlap of a version that is searched there, without an exact search behind it."""
-
-    def fail(*_: object) -> float:
-        raise EngineError("the Redis at redis://engine is too slow")
-
-    monkeypatch.setattr(gate, "mean_overlap", fail)
-    report = run_gate(GateRequest(root=root, version="v2", live="v1", force=True))
-    assert (report.passed, report.reason) == (False, "soundness")
-    assert report.refusal == (
-        "its vector engine failed during the check overlap: the Redis at redis://engine is too slow; "
-        "activate it again"
-    )
-    assert read_report(root, "v2") == report
 
 
 # --- What two versions have in common

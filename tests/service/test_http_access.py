@@ -58,6 +58,16 @@ def test_without_keys_only_the_admin_calls_need_one(keyed: Keyed) -> None:
     assert client.post("/admin/activate", headers=ADMIN).status_code == 200
 
 
+@pytest.mark.fault(26)
+def test_each_call_needs_a_key_of_its_scope(keyed: Keyed) -> None:
+    keys = [keyed.key(scope, scope) for scope in ("read", "write", "admin")]
+    client = keyed.client()
+    paths = ("/v1/recommend", "/v1/events", "/admin/rollback")
+    for place, headers in enumerate((*keys, WRONG)):
+        found = [client.post(path, headers=headers).status_code for path in paths]
+        assert found == ([401] * 3 if headers is WRONG else [200 if n == place else 403 for n in range(3)])
+
+
 def test_the_refusals_say_what_would_work(keyed: Keyed) -> None:
     read = keyed.key("shop", "read")
     client = keyed.client()

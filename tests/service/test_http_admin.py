@@ -181,15 +181,6 @@ def test_the_overlap_is_over_stored_users_or_recorded_queries(opened: Call, fres
     assert 0 <= users["changed_first"] <= 1
 
 
-@pytest.mark.parametrize(("method", "path"), [("POST", "/recommend"), ("GET", "/overlap")])
-def test_a_version_in_the_address_is_opened(call: Call, method: str, path: str) -> None:
-    """As by a worker that does not know the comparison; without one the call says how to open it."""
-    assert "POST /admin/comparison" in message(call(method, path), 409)
-    assert call(method, f"{path}?version=v2").status_code == 200
-    assert call(method, path).status_code == 200
-    assert call("GET").json()["version"] == "v2"
-
-
 def test_a_version_that_can_not_be_opened_is_refused_and_the_open_one_stays(opened: Call) -> None:
     assert "there are: v1, v2" in message(opened("POST", body={"version": "v9"}), 404)
     assert "v1 is live" in message(opened("POST", body={"version": "v1"}), 409)

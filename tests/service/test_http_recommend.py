@@ -254,19 +254,6 @@ def test_an_explanation_names_what_pulls_items_up(client: TestClient, published:
     assert {"history", "encode", "search"} <= set(explanation["milliseconds"])
 
 
-def test_an_explanation_has_no_more_than_there_is_to_explain(client: TestClient) -> None:
-    popular = recommended(client, explain=True)["explanation"]
-    assert popular["plan"]["kind"] == "popularity"
-    assert "items" not in popular
-    (item,) = recommended(client, history=[101], k=1, explain=True)["explanation"]["items"]
-    assert item["pulled_by"] == []
-    first, second = batch(
-        client, {"history": [101, 102], "explain": True, "k": 2}, {"history": [101], "k": 2}
-    )
-    assert len(first["explanation"]["items"]) == 2
-    assert "explanation" not in second
-
-
 # ---- Times
 
 

@@ -199,30 +199,20 @@ def messages(content: bytes) -> list[str]:
     return [json.loads(line)["message"] for line in content.splitlines()]
 
 
-class Dropped:
-    """Counts its calls, in any thread."""
-
-    def __init__(self) -> None:
-        self.calls: list[None] = []
-
-    def __call__(self) -> None:
-        self.calls.append(None)
-
-
 @pytest.mark.fault(32)
 def test_a_full_queue_makes_nobody_wait_and_what_it_loses_is_counted(
     own_logger: logging.Logger, pipe: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe takes 64 kB; after that, writing to it blocks for ever."""
     monkeypatch.setattr("turret.service.observing.logs.QUEUED", 100)
-    dropped = Dropped()
-    logs = Logs(form="json", descriptor=pipe[1], drop=dropped)
+    dropped: list[None] = []
+    logs = Logs(form="json", descriptor=pipe[1], drop=lambda: dropped.append(None))
     logs.start()
     own_logger.error("x" * 1_000_000)
     os.read(pipe[0], 1)  # the thread has it, and none of the next
     for number in range(1000):
         own_logger.error("%d", number)
-    assert len(dropped.calls) == 900
+    assert len(dropped) == 900
     logs.close(seconds=0.0)
     os.set_blocking(pipe[0], False)
     written = bytearray()

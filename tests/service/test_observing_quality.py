@@ -1,7 +1,6 @@
 """The quality of live answers: recall against exact search, and drift from recorded answers."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -177,85 +176,58 @@ def test_the_reference_is_that_of_the_recorded_queries(published: Path) -> None:
 LIVE = cast(Bundle, object())
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+class Watch:
+    """The drift from 40 recorded answers: scores from 0 to 1, items as popular as their row is small."""
 
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        plain = Reference.__new__(Reference)
+        plain.scores = [(place + 0.5) / 40 for place in range(40)]
+        plain.popularity = np.linspace(0, 0.99, 100, dtype=np.float32)
+        plain.counts = {"scores": np.full(10, 4.0), "popularity": np.full(10, 40.0)}
+        monkeypatch.setattr("turret.service.observing.quality.Reference", lambda bundle: plain)
+        self.clock, self.metrics = Clock(), Metrics()
+        self.drift = Drift(self.metrics, share=1.0, clock=self.clock)
+        self.drift.follow(LIVE)
 
-@pytest.fixture
-def drift(metrics: Metrics, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Drift:
-    monkeypatch.setattr("turret.service.observing.quality.Reference", lambda bundle: recorded(40))
-    drift = Drift(metrics, share=1.0, clock=clock)
-    drift.follow(LIVE)
-    return drift
+    def offer(self, score: float = 0.99, first: int = 0, times: int = 1) -> None:
+        """Offer answers with this best score, of these ten rows on."""
+        for _ in range(times):
+            self.drift.offer(LIVE, np.arange(first, first + 10), np.full(10, score))
 
-
-def recorded(queries: int) -> Any:
-    """A reference of even scores from 0 to 1 and of items as popular as their row is small."""
-    plain = Reference.__new__(Reference)
-    plain.scores = [(place + 0.5) / queries for place in range(queries)]
-    plain.popularity = np.linspace(0, 0.99, 100, dtype=np.float32)
-    plain.counts = {"scores": np.full(10, queries / 10), "popularity": np.full(10, 1.0 * queries)}
-    return plain
-
-
-@pytest.fixture
-def distance(drift: Drift, metrics: Metrics) -> Callable[..., float]:
-    def of(of: str, name: str = "turret_drift", live: Bundle = LIVE) -> float:
-        drift.follow(live)
-        value = metrics.registry.get_sample_value(name, {"of": of})
+    def distance(self, of: str, name: str = "turret_drift", live: Bundle = LIVE) -> float:
+        self.drift.follow(live)
+        value = self.metrics.registry.get_sample_value(name, {"of": of})
         assert value is not None
         return value
 
-    return of
 
-
-Offer = Callable[[float, int], None]
-
-
-@pytest.fixture
-def offer(drift: Drift) -> Offer:
-    """Offer an answer with this best score, of these ten rows on."""
-    return lambda score, first: drift.offer(LIVE, np.arange(first, first + 10), np.full(10, score))
-
-
-def test_answers_as_recorded_are_as_near_as_chance_makes_them(
-    distance: Callable[..., float], offer: Offer
-) -> None:
-    generator = np.random.default_rng(0)
+def test_answers_as_recorded_are_as_near_as_chance_makes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, generator = Watch(monkeypatch), np.random.default_rng(0)
     for _ in range(2000):
-        offer(generator.random(), 10 * int(generator.integers(10)))
+        watch.offer(generator.random(), 10 * int(generator.integers(10)))
     for of in ("scores", "popularity"):
-        assert 0 < distance(of) < 3 * distance(of, "turret_drift_noise") < 0.2
+        assert 0 < watch.distance(of) < 3 * watch.distance(of, "turret_drift_noise") < 0.2
 
 
-def test_other_scores_and_other_items_are_far_once_there_are_enough(
-    distance: Callable[..., float], offer: Offer
+def test_other_answers_are_far_once_there_are_enough_for_one_to_two_windows(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another version begins from nothing, and answers of the one before are not compared with it."""
-    for _ in range(MIN_HITS - 1):
-        offer(0.99, 0)
-    assert distance("scores") == 0
-    offer(0.99, 0)
-    assert distance("scores") > 0.4
-    assert distance("popularity") > 0.4
+    watch = Watch(monkeypatch)
+    watch.offer(times=MIN_HITS - 1)
+    assert watch.distance("scores") == 0
+    watch.offer()
+    assert watch.distance("scores") > 0.4
+    assert watch.distance("popularity") > 0.4
+    watch.clock.now += WINDOW
+    assert watch.distance("scores") > 0
+    watch.clock.now += WINDOW
+    assert watch.distance("scores") == 0
+    watch.offer(times=MIN_HITS)
     other = cast(Bundle, object())
-    assert distance("scores", live=other) == 0
-    for _ in range(MIN_HITS):
-        offer(0.99, 0)
-    assert distance("scores", live=other) == 0
-
-
-def test_answers_count_for_one_to_two_windows(
-    distance: Callable[..., float], offer: Offer, clock: Clock
-) -> None:
-    for _ in range(MIN_HITS):
-        offer(0.99, 0)
-    clock.now += WINDOW
-    assert distance("scores") > 0
-    assert distance("scores") > 0
-    clock.now += WINDOW
-    assert distance("scores") == 0
+    assert watch.distance("scores", live=other) == 0
+    watch.offer(times=MIN_HITS)
+    assert watch.distance("scores", live=other) == 0
 
 
 def test_live_answers_are_searched_again_and_compared_with_the_recorded_ones(

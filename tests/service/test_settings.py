@@ -52,14 +52,6 @@ def test_the_admin_port_is_the_one_after_unless_it_is_given(
     assert read_settings(**given).admin_port == admin_port
 
 
-def test_the_keys_are_beside_the_bundles_and_the_admin_key_is_among_them() -> None:
-    usual, elsewhere = (
-        read_settings(bundles="a/b", **given) for given in ({}, {"keys": "c.json", "admin_key_file": "c.key"})
-    )
-    assert (usual.keys, usual.admin_key_file) == (Path("a/keys.json"), Path("a/b/admin.key"))
-    assert (elsewhere.keys, elsewhere.admin_key_file) == (Path("c.json"), Path("c.key"))
-
-
 def test_a_complaint_names_only_options_that_there_are() -> None:
     """All that `turret serve` takes has an option; the rest is for the environment alone."""
     options = {parameter.name for parameter in commands()["serve"].params}

@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.support.shops import small_shop
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -27,7 +26,11 @@ QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8", 
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     """A small synthetic shop: 300 users, 200 items, last item out. Nobody may write to it."""
-    return small_shop(tmp_path_factory.mktemp("shop"), users=300, items=200)
+    folder = tmp_path_factory.mktemp("shop")
+    lengths = {"events_per_user": 15, "shortest_history": 3, "longest_history": 40}
+    synthesise(SyntheticConfig(users=300, items=200, **lengths), folder / "raw")
+    prepare(PrepareConfig(source=folder / "raw"), folder / "prepared")
+    return PreparedData.open(folder / "prepared")
 
 
 @pytest.fixture(scope="session")
