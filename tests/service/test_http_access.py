@@ -31,8 +31,6 @@ class Keyed:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "keys.json"
-        self.keyring = Keyring(self.path, ADMIN_KEY)
-        self.layer = Authentication(answering, self.keyring)
 
     def key(self, name: str, *scopes: str, rate: float | None = None) -> dict[str, str]:
         made = new_key(name)
@@ -40,9 +38,8 @@ class Keyed:
         return {"Authorization": f"Bearer {made}"}
 
     def client(self, **given: object) -> TestClient:
-        self.keyring = Keyring(self.path, ADMIN_KEY)
-        self.layer = Authentication(answering, self.keyring, **given)  # type: ignore[arg-type]
-        return TestClient(self.layer)
+        keyring = Keyring(self.path, ADMIN_KEY)
+        return TestClient(Authentication(answering, keyring, **given))  # type: ignore[arg-type]
 
 
 @pytest.fixture

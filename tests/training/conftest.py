@@ -27,8 +27,8 @@ QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8", 
 def shop(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     """A small synthetic shop: 300 users, 200 items, last item out. Nobody may write to it."""
     folder = tmp_path_factory.mktemp("shop")
-    lengths = {"events_per_user": 15, "shortest_history": 3, "longest_history": 40}
-    synthesise(SyntheticConfig(users=300, items=200, **lengths), folder / "raw")
+    config = SyntheticConfig(users=300, items=200, events_per_user=15, shortest_history=3, longest_history=40)
+    synthesise(config, folder / "raw")
     prepare(PrepareConfig(source=folder / "raw"), folder / "prepared")
     return PreparedData.open(folder / "prepared")
 
