@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +12,10 @@ from tests.contracts.store_checks import check_store
 from tests.contracts.stores import ADDRESSES, SHARED, STORE_KINDS, THIRD_PARTY, marked
 from tests.support.redis_server import sweep
 from turret.service.settings import Settings
-from turret.service.stores.contract import Event, History, NewChange, Stores
+from turret.service.stores.contract import Event, Stores
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores
-from turret.service.stores.sqlite.histories import MEMORY, SqliteHistory
-from turret.service.stores.sqlite.items import SqliteItems
+from turret.service.stores.sqlite.histories import MEMORY
 
 
 def guarded(settings: Settings) -> Stores:
@@ -41,52 +39,6 @@ def test_a_store_keeps_the_contract(name: str, tmp_path: Path) -> None:
     check_store(KINDS[name], place)
     for address in addresses:
         sweep(address)
-
-
-class OneIdForAll(SqliteHistory):
-    """An event id counts once, whoever's it is."""
-
-    def __init__(self, path: Path | None, keep_days: float | None) -> None:
-        super().__init__(path, keep_days)
-        self._seen: set[str] = set()
-
-    async def append(self, events: Sequence[Event]) -> int:
-        new = {event.event_id: event for event in events if event.event_id not in self._seen}
-        self._seen |= new.keys()
-        return await super().append(list(new.values()))
-
-
-class OldestFirst(SqliteHistory):
-    """A limit keeps the oldest events."""
-
-    async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
-        found = await super().recent(users, 10**6)
-        return {user: History(one.items[:limit], one.times[:limit]) for user, one in found.items()}
-
-
-class LastWins(SqliteItems):
-    """A change is stored whatever came before it."""
-
-    async def change(self, changes: Sequence[NewChange]) -> list[int]:
-        return await super().change([change._replace(after=None) for change in changes])
-
-
-@pytest.mark.parametrize(
-    ("histories", "items", "sentence"),
-    [
-        (OneIdForAll, SqliteItems, "append returns the number of new events: "),
-        (OldestFirst, SqliteItems, "a limit keeps the newest events: "),
-        (SqliteHistory, LastWins, "a change after another than the last is not stored: "),
-    ],
-)
-def test_a_faulty_store_is_noticed_with_a_sentence(
-    histories: type[SqliteHistory], items: type[SqliteItems], sentence: str
-) -> None:
-    def opened(settings: Settings) -> Stores:
-        return Stores(histories(None, settings.keep_days), items())
-
-    with pytest.raises(AssertionError, match=f"^{sentence}"):
-        check_store(replace(MEMORY, open=opened), lambda: "memory://")
 
 
 @pytest.mark.parametrize("promise", ["is_lasting", "is_shared"])

@@ -24,11 +24,6 @@ def search(view: View, text: str) -> list[str]:
     return titles
 
 
-def events(service: Process, user: str, *items: str) -> None:
-    body = [{"event_id": str(n), "user_id": user, "item_id": item} for n, item in enumerate(items)]
-    assert service.client.post("/v1/events", json={"events": body}).status_code == 200
-
-
 def recommended(service: Process, **body: object) -> list[str]:
     answer = service.client.post("/v1/recommend", json=body)
     return [item["id"] for item in answer.json()["items"]]
@@ -83,29 +78,6 @@ def test_the_copied_requests_have_the_same_answer(service: Process, open_view: O
     python = view.page.locator("#request-python").inner_text()
     done = subprocess.run([sys.executable, "-c", python], capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in done.stdout.splitlines()] == view.ids()
-
-
-@pytest.mark.nightly
-def test_a_stored_user_and_a_random_one_are_shown_with_their_history(
-    service: Process, open_view: OpenView
-) -> None:
-    events(service, "ü/1", "m001", "m002", "gone")
-    view = open_view(service)
-    view.wait_for_items()
-    view.page.get_by_label("A stored user").check()
-    view.page.locator("#random-user").click()
-    view.page.locator("#stored-history li").first.wait_for()
-    # Tests of other pages store users too.
-    view = open_view(service, "#try?user=%C3%BC%2F1")
-    view.wait_for_items()
-    view.page.locator("#stored-history li").first.wait_for()
-    assert view.page.locator("#stored-history li").count() == 3
-    assert "not in this version" in view.page.locator("#stored-history li").first.inner_text()
-    view.wait_for("() => document.querySelector('#results .source.towers')")
-    assert view.ids() == recommended(service, user_id="ü/1", k=10)
-    again = open_view(service, view.page.evaluate("location.hash"))
-    again.wait_for_items()
-    assert again.ids() == view.ids()
 
 
 @pytest.mark.process

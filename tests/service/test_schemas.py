@@ -80,23 +80,6 @@ def test_only_texts_of_these_forms_are_times(text: str) -> None:
 
 
 @given(
-    st.integers() | st.floats() | st.booleans() | st.integers(10**18) | st.lists(st.integers(), max_size=2)
-)
-@example(int("1" * 100))
-@example(float("1" * 100))
-@example(True)
-def test_only_seconds_in_range_are_times(value: object) -> None:
-    is_seconds = type(value) in (int, float) and -62_135_596_800 <= value < 253_402_300_800  # type: ignore[operator]
-    try:
-        stored = check_time(value)
-    except PydanticCustomError:
-        assert not is_seconds or value > 253_402_300_799  # type: ignore[operator]
-    else:
-        assert is_seconds
-        assert abs(stored / 1000 - value) <= 0.0005  # type: ignore[operator]
-
-
-@given(
     st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True).filter(lambda name: name != "current"),
     st.integers(-(2**50), 2**50),
     st.integers(0, 2**28 - 1),
