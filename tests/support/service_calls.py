@@ -157,12 +157,3 @@ def peak(pid: int) -> int:
     """The most bytes that a process ever held."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-
-def damage(root: Path, version: str, name: str = "item_vectors.npy") -> None:
-    """Flip a bit of a file of a version."""
-    path = root / version / name
-    path.chmod(0o644)
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 0x40
-    path.write_bytes(content)

@@ -109,13 +109,5 @@ class Process:
 Start = Callable[..., Process]
 
 
-def deadlines(head: float, body: float, send: float) -> str:
-    """Code in front of a service: other seconds of a head, a body, and an answer that is not read."""
-    return (
-        f"{FIRST}from turret.service.http import admission, guard\n"
-        f"guard.HEAD_SECONDS, admission.BODY_SECONDS, guard.SEND_SECONDS = {head}, {body}, {send}\n"
-    )
-
-
 def store_of(bundles: Path) -> str:
     return f"sqlite:///{bundles}/../history.sqlite"
