@@ -139,8 +139,8 @@ def _open_why(page: Page) -> None:
 def _use(service: Running) -> None:
     """Store events and request recommendations for a minute, so that the plots have something to show."""
     drawn = random.Random(0)
-    _, listed = post(service.url, "/v1/items?limit=100", "", method="GET")
-    items = [item["id"] for item in json.loads(listed)["items"]]
+    listed = json.loads(post(service.url, "/v1/items?limit=100", "", method="GET"))
+    items = [item["id"] for item in listed["items"]]
     for user in range(USERS):
         events = [
             {"event_id": str(number), "user_id": f"u{user}", "item_id": item}

@@ -115,8 +115,8 @@ class Running:
                     ["taskset", "-a", "-p", "-c", str(cpu), str(pid)], check=True, capture_output=True
                 )
 
-    def activate(self, version: str) -> tuple[int, str]:
-        """Activate a version; gives the status and the body of the answer."""
+    def activate(self, version: str) -> str:
+        """Activate a version: the answer. Raises RuntimeError where it is refused."""
         body = json.dumps({"version": version})
         return post(self.admin, "/admin/activate", body, {"Authorization": f"Bearer {self.key}"})
 
@@ -163,29 +163,27 @@ def running_service(bundles: Path, workers: int = 1, *more: str, **settings: str
         log.close()
 
 
-def post(
-    url: str, path: str, body: str, headers: dict[str, str] | None = None, method: str = "POST"
-) -> tuple[int, str]:
-    """Send one request on a connection of its own; gives the status and the body of the answer."""
+def post(url: str, path: str, body: str, headers: dict[str, str] | None = None, method: str = "POST") -> str:
+    """Send a request on a connection of its own: the answer. Raises RuntimeError for another than 200."""
     place = urlsplit(url)
     connection = HTTPConnection(place.hostname or "", place.port, timeout=60)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
         response = connection.getresponse()
-        return response.status, response.read().decode()
+        text = response.read().decode()
     finally:
         connection.close()
+    if response.status != 200:
+        raise RuntimeError(f"{path} was answered with {response.status}: {text[:500]}")
+    return text
 
 
 def seconds_to_first_answer(bundles: Path, body: str) -> float:
     """Seconds from the start of `turret serve` to its first recommendation."""
     begun = time.perf_counter()
     with running_service(bundles) as service:
-        status, text = post(service.url, "/v1/recommend", body)
-        seconds = time.perf_counter() - begun
-    if status != 200:
-        raise RuntimeError(f"the first recommendation was answered with {status}: {text}")
-    return seconds
+        post(service.url, "/v1/recommend", body)
+        return time.perf_counter() - begun
 
 
 def family(pid: int) -> list[int]:
