@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from turret.client import answers
+from turret.data.features import SEPARATORS
 from turret.data.manifest import FileHash
 from turret.service.calls import call_of
 from turret.service.http.app import RELEASE, ROUTERS
@@ -27,7 +28,6 @@ from turret.service.http.routes.dependencies import Reads, ReadsLines
 from turret.service.http.routes.probes import STATIC
 from turret.service.versions.gate import CheckedVersion
 from turret.service.versions.record import Activation
-from turret.tower.catalog.columns import SEPARATORS
 from turret.tower.catalog.filters import LARGEST, MAX_CONDITIONS, MAX_VALUES
 from turret.tower.format.manifest import FileName, Manifest
 

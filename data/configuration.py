@@ -18,7 +18,7 @@ _URL = r"^[A-Za-z][A-Za-z0-9+.-]+://.+$"
 Url = Annotated[str, Field(pattern=_URL)]
 """Such as `s3://bucket/events.parquet`."""
 Place = Url | Path
-FeatureKind = Literal["text", "category", "multi", "number", "vector"]
+FeatureKind = Literal["text", "category", "multi", "path", "number", "vector"]
 
 
 def is_url(place: str | Path) -> TypeGuard[str]:

@@ -29,7 +29,21 @@ def text_of(query: object) -> str:
     return str(query).partition(CONTEXT)[0]
 
 
+SEPARATORS = ">/|"
+"""The separators of the levels of a path, with or without spaces around them."""
+
 _WORD = re.compile(r"\w+")
+_LEVELS = re.compile(rf"\s*[{SEPARATORS}]\s*")
+
+
+def levels(path: str) -> list[str]:
+    """Return a path and those above it, the highest first.
+
+    >>> levels("Women > Shoes/Boots")
+    ['Women', 'Women > Shoes', 'Women > Shoes > Boots']
+    """
+    parts = [part for part in _LEVELS.split(path.strip()) if part]
+    return [" > ".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 class Feature(BaseModel, frozen=True, extra="forbid"):
@@ -37,6 +51,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
 
     - `category`: one of `values`; its code is the index in `values` plus one, 0 if missing or unknown.
     - `multi`: any number of `values`; a list of such codes without unknown values.
+    - `path`: a text such as "Women > Shoes"; the codes of its levels, "Women" and "Women > Shoes".
     - `text`: a text; the codes of its letter trigrams (`trigrams`), and with `words` of its whole words too,
       without unknown ones.
     - `number`: `(x - mean) / deviation`; 0 (the mean) if missing.
@@ -63,7 +78,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
     def encode_one(self, raw: object) -> int | list[int] | float | NDArray[np.float32]:
         """Encode one raw value, or None for a missing one.
 
-        Returns a code for a category, a list of codes for multi and text, a float for a number, float32
+        Returns a code for a category, a list of codes for multi, path and text, a float for a number, float32
         [width] for a vector. Raises DataError for a value of the wrong type.
         """
         if self.kind == "vector":
@@ -107,10 +122,10 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
     def _several_values(self, raw: object) -> list[str]:
         if raw is None:
             return []
-        if self.kind == "text":
+        if self.kind in ("text", "path"):
             if not isinstance(raw, str):
                 raise self._invalid(raw, "a text")
-            return grams(raw, self.words)
+            return grams(raw, self.words) if self.kind == "text" else levels(raw)
         if isinstance(raw, str) or not isinstance(raw, Sequence):
             raise self._invalid(raw, "a list of values")
         return [self._one_value(value) for value in raw]
@@ -221,6 +236,8 @@ class Features:
             if isinstance(column, Bag):
                 if feature.kind == "multi":
                     values[feature.name] = [feature.values[code - 1] for code in column.row(row)]
+                elif feature.kind == "path" and len(codes := column.row(row)):
+                    values[feature.name] = max((feature.values[code - 1] for code in codes), key=len)
             elif isinstance(column, VectorRows) or feature.kind == "vector":
                 continue
             elif feature.kind == "number":

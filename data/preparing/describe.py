@@ -67,7 +67,7 @@ def _period(time: Time) -> str:
 
 
 def _features(features: list[FeatureSummary]) -> str:
-    nouns = {"vector": "numbers", "text": "grams", "category": "values", "multi": "values"}
+    nouns = {"vector": "numbers", "text": "grams", "category": "values", "multi": "values", "path": "levels"}
     sizes = {one.name: one.size - (one.kind != "vector") for one in features}  # without the code of no value
     lines = [
         f"{one.name} ({one.kind}, "

@@ -12,7 +12,7 @@ import polars as pl
 
 from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
-from turret.data.features import Bag, Column, Feature, Features, grams
+from turret.data.features import Bag, Column, Feature, Features, grams, levels
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 from turret.data.reading.times import choose_reader
 
@@ -105,6 +105,25 @@ def are_lists(texts: pl.Series, separator: str) -> bool:
     return len(parts) >= 2 * parts.n_unique()
 
 
+def are_paths(texts: pl.Series) -> bool:
+    """Tell whether texts are paths of levels, such as "Women > Shoes", or "women/shoes".
+
+    Most have several levels, and there are fewer highest levels than paths. Of texts with slashes, a last
+    level belongs to one path, which values of lists do not.
+    """
+    sample = texts.drop_nulls().head(_SAMPLE)
+    for separator in (">", "/"):
+        if not len(sample) or sample.str.contains(separator, literal=True).mean() < 0.5:  # type: ignore[operator]
+            continue
+        paths = sample.unique().str.split(separator).list.eval(pl.element().str.strip_chars())
+        first, last = paths.list.first(), paths.list.last()
+        is_tree = separator == ">" or last.n_unique() >= 0.8 * len(paths)
+        is_named = bool(first.str.contains(r"^\p{L}[^:]*$").all())  # neither a date nor an address
+        if is_tree and is_named and 2 * first.n_unique() <= len(paths):
+            return True
+    return False
+
+
 def json_lists(texts: pl.Series) -> pl.Series:
     """Lists in JSON, or as Python prints them, as lists of texts; null where there is none."""
     lists = [None if text is None else _one_list(text) for text in texts]
@@ -154,6 +173,9 @@ def _feature(name: str, kind: FeatureKind, raw: list[Any], words: bool) -> Featu
         return Feature(
             name=name, kind=kind, mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0
         )
+    if kind == "path":
+        values = set(chain.from_iterable(map(levels, present)))
+        return Feature(name=name, kind=kind, values=tuple(sorted(values)))
     if kind == "text":
         values = {gram for text in present for gram in grams(text, words)}
         return Feature(name=name, kind=kind, values=tuple(sorted(values)), words=words)

@@ -11,6 +11,7 @@ from turret.data.errors import ColumnError
 from turret.data.preparing.encoding import (
     are_json_lists,
     are_lists,
+    are_paths,
     as_lists,
     as_numbers,
     days,
@@ -35,6 +36,10 @@ _KIND_OF_NAME = {name: kind for kind, names in _USUAL.items() for name in names}
 # brand_id, brandId, EAN, zip code, type_no.
 _IDS = r"ids?|codes?|key|no|nr|sku|ean|gtin|isbn|asin|upc|zip"
 _ID_NAME = re.compile(rf"(?:^|[\W_])(?i:{_IDS})$|[a-z](?:Id|ID|Code|Key|No|Nr)$")
+# What an item tower would read long after it has changed.
+_CHANGING = re.compile(
+    r"(?:^|[\W_])(?i:stock|in_?stock|inventory|availab\w*|quantity|qty|on_?sale)(?:$|[\W_])|[a-z](?:Stock|Quantity)$"
+)
 # A column of more distinct values than this share of its rows says nothing about the others.
 _MOST_VALUES = 0.5
 _FEWEST_ROWS = 20
@@ -74,6 +79,9 @@ def read_features(
     kinds: dict[FeatureKind, list[str]] = {kind: [] for kind in get_args(FeatureKind)}
     left_out = []
     for name in [name for name in frame.columns if name not in named]:
+        if role == "item" and _CHANGING.search(name):
+            left_out.append(f"{name} (it changes from day to day: a field for answers and filters)")
+            continue
         guess = _guess(truths(without_nulls(frame[name], nulls_of(settings.nulls, name))), role, settings)
         features = guess if isinstance(guess, str) else [one for one in guess if _varies(*one)]
         if isinstance(features, str) or not features:
@@ -91,7 +99,7 @@ def _note(guessed: FeatureColumns, left_out: list[str], where: Path, role: Role)
     if not told and not left_out:
         return None
     rest = f"; left out: {', '.join(left_out)}" if left_out else ""
-    kinds = (*(["text"] if role == "item" else []), "category", "multi", "number", "vector", "ignore")
+    kinds = (*(["text"] if role == "item" else []), "category", "multi", "path", "number", "vector", "ignore")
     options = ", ".join(f"--{role}-{kind}" for kind in kinds)
     return (
         f"{where.name}: read as features are {told or 'no columns'}{rest}; name them yourself with {options}"
@@ -110,6 +118,8 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
         return "no value"
     usual = _KIND_OF_NAME.get(name)
     separator = settings.list_separator
+    if values.dtype == pl.String and usual not in ("text", "multi") and not separator and are_paths(values):
+        return [("path", values)]
     is_separated = values.dtype == pl.String and are_lists(values, separator or "|")
     if isinstance(values.dtype, pl.List) or usual == "multi" or (is_separated and usual != "text"):
         return [("multi", _lists(values, separator))]

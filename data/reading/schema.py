@@ -271,6 +271,7 @@ class FeatureColumns(_Settings):
     text: Annotated[tuple[str, ...], Option("a text, read as letter trigrams.", "COLUMN")] = ()
     category: Annotated[tuple[str, ...], Option("one of several values.", "COLUMN")] = ()
     multi: Annotated[tuple[str, ...], Option("a list of values.", "COLUMN")] = ()
+    path: Annotated[tuple[str, ...], Option("a path of levels, as Women > Shoes.", "COLUMN")] = ()
     number: Annotated[tuple[str, ...], Option("a number.", "COLUMN")] = ()
     vector: Annotated[
         tuple[str, ...],
@@ -302,6 +303,7 @@ class FeatureColumns(_Settings):
     def by_kind(self) -> list[tuple[FeatureKind, str]]:
         """Return (kind, column) for every feature that is a column."""
         groups = {"text": self.text, "category": self.category, "multi": self.multi, "number": self.number}
+        groups["path"] = self.path
         groups["vector"] = tuple(entry for entry in self.vector if "=" not in entry)
         return [(kind, name) for kind, names in groups.items() for name in names]  # type: ignore[misc]
 

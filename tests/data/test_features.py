@@ -15,6 +15,7 @@ from turret.data.features import Bag, Feature, Features, trigrams
 from turret.data.preparing.catalogs import EntityTable, fields, read_entity_table
 from turret.data.preparing.encoding import (
     are_lists,
+    are_paths,
     as_numbers,
     days,
     encode,
@@ -85,6 +86,52 @@ def test_a_separator_parts_values_that_come_back(
     texts: list[str | None], separator: str, expected: bool
 ) -> None:
     assert are_lists(pl.Series(texts, dtype=pl.String), separator) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["Women > Shoes > Boots", "Women > Bags", "Men > Shoes", "Men > Hats", None], True),
+        (["women/shoes/boots", "women/bags", "men/hats", "men/belts"], True),
+        (["Women>Shoes", "Women>Bags", "Women>Hats", "Sale"], True),
+        (["Action/Comedy", "Drama/Comedy", "Comedy/Action", "Action/Drama"], False),
+        (["Women > Shoes", "Men > Hats"], False),
+        (["1/2/1970", "1/3/1970", "1/4/1970"], False),
+        (["https://a.org/x", "https://a.org/y", "https://a.org/z"], False),
+        (["a", "b", "a"], False),
+    ],
+)
+def test_texts_of_levels_are_paths(texts: list[str | None], expected: bool) -> None:
+    assert are_paths(pl.Series(texts)) is expected
+
+
+def test_a_path_is_guessed_read_by_levels_and_shown_as_it_is() -> None:
+    texts = ["Women > Shoes > Boots", "Women > Bags", "Men > Shoes", "Men>Hats", None, "Men > Hats"]
+    frame = pl.DataFrame({"category": texts, "size": ["s", "m"] * 3})
+    read, chosen, _ = read_features(frame, FeatureColumns(), Path("items.csv"), "item", FormatSettings())
+    assert chosen.path == ("category",)
+    features = encode(read, chosen)
+    (path,) = (one for one in features.features if one.kind == "path")
+    rows = [[path.values[code - 1] for code in features.columns["category"].row(row)] for row in range(6)]  # type: ignore[union-attr]
+    assert rows[0] == ["Women", "Women > Shoes", "Women > Shoes > Boots"]
+    assert rows[3] == rows[5] == ["Men", "Men > Hats"]
+    assert rows[4] == []
+    assert read["category"].to_list() == texts
+    assert features.raw(0)["category"] == texts[0]
+    with pytest.raises(DataError, match="give a text"):
+        path.encode_one(["Women", "Shoes"])
+    assert path.encode_one("Women/Shoes/Sandals") == path.encode_one("Women > Shoes")
+
+
+def test_what_changes_by_the_hour_is_a_field_and_no_feature() -> None:
+    names = ("stock", "in_stock", "availability", "qtyLeft", "warehouseQuantity", "on_sale", "stocking")
+    frame = pl.DataFrame({name: [1, 2, 1, 2] for name in names})
+    _, chosen, note = read_features(frame, FeatureColumns(), Path("items.csv"), "item", FormatSettings())
+    assert chosen.number == ("qtyLeft", "stocking")
+    assert note is not None
+    assert "stock (it changes from day to day: a field for answers and filters)" in note
+    named = FeatureColumns(number=("stock",))
+    assert "stock" in read_features(frame, named, Path("items.csv"), "item", FormatSettings())[1].number
 
 
 def test_lists_in_json_or_of_python_are_parsed() -> None:
@@ -215,10 +262,10 @@ def test_a_named_number_that_is_none_is_an_error_with_its_file_and_remedies() ->
 
 
 def test_a_column_that_is_called_like_an_id_is_guessed_as_a_category() -> None:
-    frame = pl.DataFrame({name: [1, 2] * 20 for name in ("brand_id", "shelfCode", "grid", "stock")})
+    frame = pl.DataFrame({name: [1, 2] * 20 for name in ("brand_id", "shelfCode", "grid", "width")})
     readings = _read(frame)
     assert readings.chosen.category == ("brand_id", "shelfCode")
-    assert readings.chosen.number == ("grid", "stock")
+    assert readings.chosen.number == ("grid", "width")
     many = pl.DataFrame({"supplier_id": [number // 1.5 for number in range(COUNT)]})
     assert _read(many).chosen.by_kind() == []
 

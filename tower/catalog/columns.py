@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.data.features import SEPARATORS
 from turret.tower.format.sections import Sections
 
 Mask = NDArray[np.bool_]
-SEPARATORS = ">/|"  # of the levels of a path, with or without spaces around them
 # Filters compare numbers with numbers and texts with texts only.
 Value = Any
 # "texts" and "numbers" are lists; "mixed" supports only `not_null`; "none" has no values.

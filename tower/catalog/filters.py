@@ -7,8 +7,9 @@ the operators.
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from turret.data.features import SEPARATORS
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import SEPARATORS, Interval, Kind, Mask, Value
+from turret.tower.catalog.columns import Interval, Kind, Mask, Value
 from turret.tower.catalog.conditions import Among, Condition, Not, Present, Under, Within, every, some
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import FilterError

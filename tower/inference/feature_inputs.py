@@ -19,6 +19,7 @@ _FITS = {
     "number": "a finite number",
     "category": "one value (text or a number)",
     "multi": "a list of values",
+    "path": "a text of levels, such as Women > Shoes",
     "text": "a text",
 }
 # In deviations from the mean: far above real values, and far below overflow inside a network.
@@ -36,8 +37,8 @@ def read_features(path: Path) -> tuple[Feature, ...]:
 class FeatureInputs:
     """The feature inputs of a user or item tower: one input `feature_<name>` for each.
 
-    int64 [B] for a category, float32 [B] for a number, int64 [B, M] of codes and then zeros for multi and
-    text, float32 [B, width] for a vector.
+    int64 [B] for a category, float32 [B] for a number, int64 [B, M] of codes and then zeros for multi, path
+    and text, float32 [B, width] for a vector.
     """
 
     def __init__(self, features: Sequence[Feature], of: Literal["user", "item"]) -> None:

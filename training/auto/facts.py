@@ -124,7 +124,7 @@ def tastes(data: PreparedData) -> dict[str, float]:
     pairs_of_log = len(used) ** 2 - int(used["of_item"].sum())
     found = {}
     for feature in data.item_features.features:
-        if feature.kind not in ("category", "multi") or not pairs_of_users or not pairs_of_log:
+        if feature.kind not in ("category", "multi", "path") or not pairs_of_users or not pairs_of_log:
             continue
         entries = used.join(_values_of(data.item_features.columns[feature.name]), on="item")
         alone = entries["share"] ** 2

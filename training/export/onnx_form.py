@@ -117,7 +117,7 @@ def _example(feature: Feature) -> Tensor:
 
 def _shapes(features: Sequence[Feature]) -> tuple[dict[int, str], ...]:
     return tuple(
-        {0: "B", 1: f"M{i}"} if feature.kind in ("multi", "text") else {0: "B"}
+        {0: "B", 1: f"M{i}"} if feature.kind in ("multi", "path", "text") else {0: "B"}
         for i, feature in enumerate(features)
     )
 
