@@ -29,23 +29,25 @@ def scan_json_lines(content: Path, path: Path, settings: FileFormat, work: Path)
     """Scan the file `content` of JSON objects; `path` is the name for messages.
 
     A file of one object a line without broken lines is read in place. Any other is copied into the folder
-    `work`: an object a line, and empty objects for broken and blank lines. Raises SourceError when it has no
-    object.
+    `work`: an object a line, and empty objects for broken and blank lines. Where a column mixes types, all
+    values are texts, as in CSV; lists and objects are JSON. Raises SourceError when it has no object.
     """
     with suppress(pl.exceptions.PolarsError):
         if not _holds_values(content):
             return Table(_scan(content), path, is_text=False, files=(path,))
     repaired = new_file(work, "jsonl")
     dropped, malformed = ([], Malformed()) if _spread(content, repaired) else _repair(content, path, repaired)
+    is_text = False
     try:
         frame = _scan(repaired)
     except pl.exceptions.PolarsError:  # a column has values that no type holds, such as 1 and ["a"]
-        texts = repaired.with_suffix(".texts.jsonl")
-        _write_texts(repaired, texts)
+        is_text = True
+        with repaired.open(encoding="utf-8") as lines:
+            names = dict.fromkeys(name for line in lines for name in json.loads(line))
         with readable(path):
-            frame = _scan(texts)
+            frame = _scan(repaired, dict.fromkeys(names, pl.String()))
     frame = frame.filter(~pl.col(ROW).is_in(dropped))
-    return Table(frame, path, is_text=False, malformed=malformed, files=(path,))
+    return Table(frame, path, is_text=is_text, malformed=malformed, files=(path,))
 
 
 def _holds_values(path: Path) -> bool:
@@ -55,10 +57,14 @@ def _holds_values(path: Path) -> bool:
     return not values.head(1).collect(engine="streaming").is_empty()
 
 
-def _scan(path: Path) -> pl.LazyFrame:
+def _scan(path: Path, schema: dict[str, pl.DataType] | None = None) -> pl.LazyFrame:
     # Infer types from all lines: texts may follow numbers. The path is no pattern.
     frame = pl.scan_ndjson(
-        glob.escape(str(path)), infer_schema_length=None, row_index_name=ROW, row_index_offset=1
+        glob.escape(str(path)),
+        schema=schema,
+        infer_schema_length=None,
+        row_index_name=ROW,
+        row_index_offset=1,
     )
     frame.collect_schema()
     return frame
@@ -140,33 +146,6 @@ def _object(line: bytes) -> dict[str, Any] | str:
     except ValueError as error:  # a number of thousands of digits
         problem = str(error)
     return value if isinstance(value, dict) else problem
-
-
-def _write_texts(source: Path, target: Path) -> None:
-    """Copy objects; columns that mix types have their values as texts, other than texts as JSON."""
-    kinds: dict[str, set[str]] = {}
-    with source.open(encoding="utf-8") as lines:
-        for line in lines:
-            for name, value in json.loads(line).items():
-                kinds.setdefault(name, set()).add(_type(value))
-    mixed = {name for name, found in kinds.items() if len(found - {"null"}) > 1}
-    with source.open(encoding="utf-8") as lines, target.open("w", encoding="utf-8") as copy:
-        for line in lines:
-            values = json.loads(line)
-            for name in mixed & values.keys():
-                if values[name] is not None and not isinstance(values[name], str):
-                    values[name] = json.dumps(values[name], ensure_ascii=False)
-            copy.write(_line(values))
-
-
-def _type(value: object) -> str:
-    """The type of a JSON value; integers and other numbers are one, and so are lists of equal types."""
-    if value is None:
-        return "null"
-    if isinstance(value, list):
-        return f"list of {', '.join(sorted({_type(part) for part in value} - {'null'}))}" if value else "null"
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return "number" if is_number else type(value).__name__
 
 
 def _line(value: dict[str, Any]) -> str:
