@@ -21,7 +21,6 @@ from turret.data.events.dropped_rows import (
     PrepareReport,
     bad_row_lines,
     describe_dropped,
-    names_of,
     refuse_bad_rows,
 )
 from turret.data.events.event_arrays import UnsortedEvents
@@ -149,7 +148,9 @@ def ingest_source(
     try:
         columns = choose_columns(settings, shared_columns(source), str(source.parts[0][1].path))
     except ColumnError as error:
-        raise ColumnError(f"{error}{_other_ways(source)}") from None
+        has_header = all(table.has_header for _, table in source.parts)
+        hint = "; if its first line is a row and no header, give --no-header" if has_header else ""
+        raise ColumnError(f"{error}{hint}") from None
     if continued is None:
         refuse_absent_kinds(source.parts, columns, config.filters)
     nulls = config.format.nulls
@@ -195,19 +196,6 @@ def _refuse(ingested: IngestedSource, config: PrepareConfig, labels: Counter[int
         raise EmptyDataError("\n".join(filter(None, lines)))
     if ingested.log.has_labels:
         check_labels(labels, columns)
-
-
-def _other_ways(source: Source) -> str:
-    """Say where else the columns of events may be, for the end of a sentence."""
-    ways = ""
-    if all(table.has_header for _, table in source.parts):
-        ways += "; if its first line is a row and no header, give --no-header"
-    if source.unread:
-        ways += (
-            f"; {names_of(source.unread)} beside it may have the events: name that file, or first join the "
-            "files that have them together"
-        )
-    return ways
 
 
 def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
