@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.manifest import Manifest
 from turret.tower.index.index import Index
-from turret.tower.index.planner import Plan, Planned, Planner
+from turret.tower.index.planner import Plan, Planner
+from turret.tower.index.planner import Ranking as Ranking
 from turret.tower.inference.encoder import Encoder
 from turret.tower.times import Times
 
@@ -91,14 +92,6 @@ Rows = NDArray[np.integer[Any]]
 Vectors = NDArray[np.float32]
 
 
-class Ranking(NamedTuple):
-    """Distinct rows, best first, with their scores and the plan that found them."""
-
-    rows: NDArray[np.int64]
-    scores: NDArray[np.float32]
-    plan: Plan = Plan()
-
-
 class Retrievable(Protocol):
     """The parts of a bundle that a retriever needs."""
 
@@ -151,8 +144,8 @@ class Retriever:
         """`nearest` of each of B users of one vector, `vectors` [B, D], in fewer calls of the index."""
         return [self._ranking(planned) for planned in self.planner.nearest_of_each(vectors, ks, excluded)]
 
-    def _ranking(self, planned: Planned) -> Ranking:
-        return Ranking(planned.rows, planned.products / self._temperature, planned.plan)
+    def _ranking(self, found: Ranking) -> Ranking:
+        return found._replace(scores=found.scores / self._temperature)
 
     def similar(
         self, row: int, k: int, excluded: Rows | None = None, allowed: RowMask | None = None

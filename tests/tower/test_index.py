@@ -259,7 +259,7 @@ def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
     for query, k, out, found in zip(vectors, ks, excluded, together, strict=False):
         alone = planner.nearest(query, k, out)
         np.testing.assert_array_equal(found.rows, alone.rows)
-        np.testing.assert_array_equal(found.products, alone.products)
+        np.testing.assert_array_equal(found.scores, alone.scores)
         assert found.plan == alone.plan
 
 

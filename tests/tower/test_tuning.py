@@ -17,7 +17,7 @@ from turret.tower.format.index_settings import (
 from turret.tower.format.manifest import MeasuredRecall
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
-from turret.tower.index.planner import Planned, Planner
+from turret.tower.index.planner import Planner, Ranking
 from turret.tower.tuning.choice import SMALL, IndexRequest, candidates, choose
 from turret.tower.tuning.recall import check_recall, measure_recall, split_queries
 from turret.tower.tuning.search_params import _FACTORS, Task
@@ -75,9 +75,9 @@ class Forgetful(Planner):
         k: int,
         excluded: NDArray[np.integer[Any]] | None = None,
         allowed: RowMask | None = None,
-    ) -> Planned:
+    ) -> Ranking:
         rows, products, plan = super().nearest(vector, k + 9, excluded, allowed)
-        return Planned(rows[-k:], products[-k:], plan)
+        return Ranking(rows[-k:], products[-k:], plan)
 
 
 def test_the_exact_index_finds_everything() -> None:

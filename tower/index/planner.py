@@ -37,12 +37,12 @@ class Plan(NamedTuple):
     fetched: int = 0
 
 
-class Planned(NamedTuple):
-    """Rows [k'] and inner products [k'], best first, and how they were found."""
+class Ranking(NamedTuple):
+    """Distinct rows [k'], best first, with their scores (a planner's are inner products) and their plan."""
 
     rows: NDArray[np.int64]
-    products: NDArray[np.float32]
-    plan: Plan
+    scores: NDArray[np.float32]
+    plan: Plan = Plan()
 
 
 class _Query(NamedTuple):
@@ -84,7 +84,7 @@ class Planner:
         k: int,
         excluded: Rows | None = None,
         allowed: RowMask | None = None,
-    ) -> Planned:
+    ) -> Ranking:
         """Find the `k` best of the rows that `allowed` allows (None: all), without those of `excluded`.
 
         `vector` is float32 [D], or [V, D] for a user of several vectors: a row counts by its largest inner
@@ -98,7 +98,7 @@ class Planner:
 
     def nearest_of_each(
         self, vectors: NDArray[np.float32], ks: Sequence[int], excluded: Sequence[Rows]
-    ) -> list[Planned]:
+    ) -> list[Ranking]:
         """`nearest` of each of B users of one vector, `vectors` [B, D], with the same answers.
 
         Queries that fetch equally many rows are searched for in one call: of 27,000 items, eight of them take
@@ -112,14 +112,14 @@ class Planner:
         together: dict[tuple[int, int], list[int]] = {}
         for position, query in enumerate(queries):
             together.setdefault((query.sure, query.fetch), []).append(position)
-        planned: dict[int, Planned] = {}
+        planned: dict[int, Ranking] = {}
         for (sure, fetch), positions in together.items():
             found = self._index.nearest_of_each(vectors[positions], sure, fetch - sure)
             for position, one in zip(positions, found, strict=True):
                 planned[position] = self._planned(queries[position], one)
         return [planned[position] for position in range(len(queries))]
 
-    def _planned(self, query: _Query, found: Found | None = None) -> Planned:
+    def _planned(self, query: _Query, found: Found | None = None) -> Ranking:
         """Search until k rows are left; `found` is what the first search has found, if it was made."""
         index, _, k, sure, fetch, most, out, allowed, kind = query
         while True:
@@ -133,7 +133,7 @@ class Planner:
             if out:
                 rows, products = _without(out, rows, products, k)
             if len(rows) >= k or fetch >= most:
-                return Planned(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
+                return Ranking(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
             sure = fetch = min(most, 4 * fetch)
             found = None
 
