@@ -16,7 +16,7 @@ from turret.tower.format.safe_open import read_regular
 Code = int | list[int] | float | NDArray[np.float32]
 
 _FITS = {
-    "number": "a finite number",
+    "number": "a finite number in a usual range",
     "category": "one value (text or a number)",
     "multi": "a list of values",
     "path": "a text of levels, such as Women > Shoes",
@@ -96,7 +96,7 @@ def _encode(position: int, feature: Feature, raw: object) -> Code:
     encoded = _encoded(feature, raw)
     if encoded is None:
         fits = _FITS.get(feature.kind, feature.fits)
-        message = f"this feature takes {fits} in a usual range, or null where it is unknown"
+        message = f"this feature takes {fits}, or null where it is unknown"
         raise EncodingError(position, f"features.{feature.name}", raw, message)
     return encoded
 
