@@ -68,19 +68,7 @@ def _write(path: Path, rows: Iterator[list[Any]]) -> None:
 
 
 def _products(category: NDArray[np.int64], shop: Shop, random: np.random.Generator) -> Iterator[list[Any]]:
-    yield [
-        "sku",
-        "name",
-        "category",
-        "tags",
-        "colours",
-        "price",
-        "listed",
-        "in_stock",
-        "ean",
-        "bin",
-        "supplier_id",
-    ]
+    yield list(_COLUMNS)
     for item in range(shop.items):
         kind = int(category[item])
         noun = _NOUNS[kind % len(_NOUNS)]

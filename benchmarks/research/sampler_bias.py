@@ -187,9 +187,7 @@ def measure(options: Options, kept: Sequence[Row]) -> Iterator[Row]:
     """The rows that are missing, one a core at a time, as they end."""
     named = options.given.set or [case.name for case in CASES]
     for case in [QUICK] if options.quick else [case for case in CASES if case.name in named]:
-        wanted = [
-            one for one in trainings(case) if not any(asdict(one).items() <= row.items() for row in kept)
-        ]
+        wanted = [one for one in trainings(case) if not any(map(one.is_of, kept))]
         with tempfile.TemporaryDirectory() as folder:
             prepare_events(case, options.data, Path(folder))
             spawned = multiprocessing.get_context("spawn")
