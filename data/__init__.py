@@ -12,7 +12,6 @@ __all__ = [
     "prepared",
     "progress",
     "ranges",
-    "spark",
     "stores",
     "text",
     "vocabulary",

@@ -69,7 +69,7 @@ def prepare(
     `target` that another command writes is waited for.
 
     Raises DataError: for columns that do not exist, for bad rows unless they are to be dropped, when nothing
-    is left, when `target` exists and `overwrite` is false, and as `data.spark.spark_session` does.
+    is left, when `target` exists and `overwrite` is false, and as `data.events.spark.spark_session` does.
     """
     target = Path(target)
     with (
@@ -103,7 +103,7 @@ def prepare(
 def _session(engine: str | None) -> "AbstractContextManager[SparkSession | None]":
     if engine is None:
         return nullcontext()
-    from turret.data.spark import spark_session
+    from turret.data.events.spark import spark_session
 
     return spark_session(engine)
 
@@ -162,7 +162,7 @@ def ingest_source(
     if session is None:
         events, user_ids, item_ids, verdicts, labels = read_events(log, work)
     else:
-        from turret.data.spark import read_by_spark
+        from turret.data.events.spark import read_by_spark
 
         events, user_ids, item_ids, verdicts, labels = read_by_spark(session, log, work)
     if config.queries is not None and catalog is not None:
