@@ -44,6 +44,7 @@ from benchmarks.peers.peer import join, peers_option
 from benchmarks.processes import alone
 from benchmarks.scale_training import Shape, log_of
 from benchmarks.training_sides import (
+    bare_transformer,
     pooled,
     training,
     transformer,
@@ -143,16 +144,20 @@ def evaluation_cost(options: Options, folder: Path) -> dict[str, Any]:
 ROUNDS, QUICK_ROUNDS = 7, 1
 # A quarter of all; as many as a peer's own arrays of padded histories hold in 0.1 GB.
 POSITIONS = 2**18
-OURS = "Turret"
+OURS, BARE = "Turret", "bare loop"
 
 
 class Contest(NamedTuple):
-    """Our side, with its steps a turn, against some peers; `data` is what the peers read."""
+    """Our side, with its steps a turn, against some peers, and against the same in bare torch.
+
+    `data` is what the peers read.
+    """
 
     ours: Side
     steps: int
     peers: tuple[Contestant, ...]
     data: Path
+    bare: Side | None = None
 
 
 def contests(data: PreparedData, work: Path, quick: bool) -> dict[str, Contest]:
@@ -162,13 +167,13 @@ def contests(data: PreparedData, work: Path, quick: bool) -> dict[str, Contest]:
     events = write_events(data, work / "events.npz", len(data.users) // share)
     contests = {"pooled_over_best_peer": Contest(pooled(data, work), 100, POOLED, positions)}
     for name, is_sampled, peer in (("sampled", True, TRANSFORMER_SAMPLED), ("full", False, TRANSFORMER_FULL)):
-        ours = transformer(data, work, is_sampled)
-        contests[f"transformer_{name}_over_rectools"] = Contest(ours, 20, (peer,), events)
+        ours, bare = transformer(data, work, is_sampled), bare_transformer(data, is_sampled)
+        contests[f"transformer_{name}_over_rectools"] = Contest(ours, 20, (peer,), events, bare)
     return contests
 
 
 def hold(contest: Contest, environments: Path, quick: bool) -> dict[str, Any]:
-    """Start the peers, let all sides take turns, and compare ours with the best of them.
+    """Start the peers, let all sides take turns, and compare ours with the best of them, and the bare loop.
 
     A peer that can't take part is named; where none can, there is no ratio.
     """
@@ -176,6 +181,8 @@ def hold(contest: Contest, environments: Path, quick: bool) -> dict[str, Any]:
         made = {one.name: partial(one.peer, environments, contest.data) for one in contest.peers}
         peers, missing = join(made, running)
         turns = {OURS: Turn(contest.ours, contest.steps)}
+        if contest.bare:
+            turns[BARE] = Turn(contest.bare, contest.steps)
         turns |= {
             one.name: Turn(peers[one.name].run, one.steps) for one in contest.peers if one.name in peers
         }
@@ -184,6 +191,7 @@ def hold(contest: Contest, environments: Path, quick: bool) -> dict[str, Any]:
         rates = alternate(turns, QUICK_ROUNDS if quick else ROUNDS)
     return {
         **(rate_ratio(rates, OURS, list(peers)) if peers else {"ratio": None}),
+        "over_bare": rate_ratio(rates, OURS, [BARE]) if contest.bare else None,
         "examples_per_second": rate_summary(rates),
         "missing": missing,
     }
@@ -207,6 +215,7 @@ def measure(options: Options) -> dict[str, Any]:
         # In a process of its own, to say what an evaluation holds, and not what the contests before it held.
         ranking = alone(evaluation_cost, options, work / "gowalla")
     ratios = {key: one["ratio"] for key, one in held.items()}
+    ratios["over_bare_loop"] = min(one["over_bare"]["ratio"] for one in held.values() if one["over_bare"])
     return {
         **ratios,
         **steps,
