@@ -29,6 +29,7 @@ from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
+from turret.training.optimiser import RowAdam
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
@@ -75,7 +76,7 @@ class SampledStep:
 
     def __init__(self, item_count: int) -> None:
         self.towers = new_towers(item_count, sparse=True)
-        self.rows = torch.optim.SparseAdam(list(self.towers.items.parameters()), LEARNING_RATE)
+        self.rows = RowAdam(self.towers.items.parameters(), LEARNING_RATE)
         settings = QuadraticConfig(negatives=NEGATIVES, alpha=ALPHA, refresh_every=REFRESH_EVERY)
         cpu = torch.device("cpu")
         self.sampler = QuadraticSampler(settings, item_count, SCORING.temperature, cpu)
@@ -103,7 +104,7 @@ class SampledStep:
         scores = (vectors * (users / SCORING.temperature).unsqueeze(1)).sum(dim=2)
         torch.autograd.backward(sampled_softmax(scores[:, 0], scores[:, 1:], draw).mean())
         for optimiser in (self.rows, towers.optimiser):
-            optimiser.step()  # type: ignore[no-untyped-call]
+            optimiser.step()
             optimiser.zero_grad()
         self.sampler.update(self.encode)
         self.steps += 1

@@ -13,9 +13,32 @@ from torch import Tensor, nn
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
-from turret.training.optimiser import Optimiser, learning_rate_factor
+from turret.training.optimiser import Optimiser, RowAdam, learning_rate_factor
 from turret.training.run import Run
 from turret.training.trainer import Trainer
+
+
+def table() -> torch.nn.Embedding:
+    torch.manual_seed(0)
+    return torch.nn.Embedding(30, 7, sparse=True)
+
+
+@pytest.mark.parametrize("draws", [[[3, 9], [9, 29], [0, 3]], [[5, 5, 1], [1, 5, 1], [2, 2, 2]]])
+def test_rows_move_as_by_sparse_adam(draws: list[list[int]]) -> None:
+    """Step after step, also where a row comes several times; without the bias correction it would not."""
+    mine, other = table(), table()
+    optimisers = (
+        RowAdam(mine.parameters(), lr=0.1),
+        torch.optim.SparseAdam(list(other.parameters()), lr=0.1),
+    )
+    for rows in draws:
+        for embedding, optimiser in zip((mine, other), optimisers, strict=True):
+            optimiser.zero_grad()
+            embedding(torch.tensor(rows)).pow(2).sum().backward()
+            optimiser.step()
+    torch.testing.assert_close(mine.weight, other.weight)
+    assert not torch.allclose(mine.weight, table().weight)
+
 
 ROWS = torch.tensor([3, 7, 3])
 
