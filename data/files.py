@@ -182,8 +182,9 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
 
     When the block raises, the folder is removed and `target` is unchanged; after a crash, the next call for
     `target` removes the folder. An existing `target` is refused with a `DataError`, or replaced if
-    `overwrite` is given, by two renames.
+    `overwrite` is given, by two renames; after a crash between them, the next call brings it back.
     """
+    _restore(target)
     if target.exists() and not overwrite:
         raise _existing(target)
     remove_abandoned(target)
@@ -197,6 +198,18 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
             target.rename(old)
             fresh.rename(target)
             shutil.rmtree(old)
+
+
+def _restore(target: Path) -> None:
+    """Bring back a folder that a dead process had moved away, or remove it where another has its place."""
+    for old in target.parent.glob(f".{glob.escape(target.name)}.*.old"):
+        with suppress(OSError):
+            if target.exists():
+                shutil.rmtree(old)
+                continue
+            with tried_lock(old.with_suffix(".new")) as is_locked:
+                if is_locked is not False:
+                    old.rename(target)
 
 
 def _rename(fresh: Path, target: Path) -> None:

@@ -89,6 +89,22 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
+def test_a_folder_comes_back_that_was_being_replaced_when_its_process_died(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    with new_folder(target) as fresh:
+        (fresh / "file").write_text("old")
+    target.rename(tmp_path / ".target.1.old")
+    (tmp_path / ".target.1.new").mkdir()
+    with pytest.raises(DataError, match="target exists already"), new_folder(target):
+        pass
+    assert (target / "file").read_text() == "old"
+    (tmp_path / ".target.2.old").mkdir()
+    with new_folder(target, overwrite=True) as fresh:
+        (fresh / "file").write_text("new")
+    assert (target / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
 def test_a_file_is_replaced_when_the_block_ends(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_text("old")
