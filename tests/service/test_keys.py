@@ -257,7 +257,9 @@ def test_keys_come_and_go_with_the_next_check_and_none_opens_a_service_that_had_
 
 
 @pytest.mark.parametrize(
-    "make", [None, lambda path: path.symlink_to("nothing"), os.mkfifo, Path.mkdir], ids=str
+    "make",
+    [None, lambda path: path.symlink_to("nothing"), os.mkfifo, Path.mkdir],
+    ids=["nothing", "a dangling link", "a pipe", "a folder"],
 )
 def test_only_the_lack_of_the_file_itself_starts_open(
     path: Path, make: Callable[[Path], None] | None
