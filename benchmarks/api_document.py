@@ -28,7 +28,8 @@ from turret.service.http.routes.dependencies import Reads, ReadsLines
 from turret.service.http.routes.probes import STATIC
 from turret.service.versions.gate import CheckedVersion
 from turret.service.versions.record import Activation
-from turret.tower.catalog.filters import LARGEST, MAX_CONDITIONS, MAX_VALUES
+from turret.tower.catalog.columns import LARGEST
+from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_VALUES
 from turret.tower.format.manifest import FileName, Manifest
 
 Described = dict[str, Any]

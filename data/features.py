@@ -31,6 +31,8 @@ def text_of(query: object) -> str:
 
 SEPARATORS = ">/|"
 """The separators of the levels of a path, with or without spaces around them."""
+MOST_LEVELS = 10
+"""The levels of a path that are read; further ones are left out."""
 
 _WORD = re.compile(r"\w+")
 _LEVELS = re.compile(rf"\s*[{SEPARATORS}]\s*")
@@ -42,7 +44,7 @@ def levels(path: str) -> list[str]:
     >>> levels("Women > Shoes/Boots")
     ['Women', 'Women > Shoes', 'Women > Shoes > Boots']
     """
-    parts = [part for part in _LEVELS.split(path.strip()) if part]
+    parts = [part for part in _LEVELS.split(path.strip()) if part][:MOST_LEVELS]
     return [" > ".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 

@@ -19,8 +19,15 @@ from turret.data.features import QUERY, Bag, Column, Feature, Features, VectorRo
 from turret.data.histories.histories import Histories
 from turret.data.manifest import BadRows
 from turret.data.prepared import ColdItems
-from turret.data.preparing.encoding import element_type, encode, is_printable, raw_features, truths
-from turret.data.preparing.feature_readings import read_features
+from turret.data.preparing.encoding import (
+    element_type,
+    encode,
+    is_printable,
+    plain_numbers,
+    raw_features,
+    truths,
+)
+from turret.data.preparing.feature_readings import CHANGING, read_features
 from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note, vector_feature
 from turret.data.progress import counted
 from turret.data.ranges import distinct
@@ -111,16 +118,20 @@ def fields(
 ) -> dict[str, list[Any]]:
     """Return the columns for answers as lists of JSON values; `frame` is aligned with the vocabulary.
 
-    Lists and numbers among the `chosen` features come as they were `read`, all other columns as they are.
+    Lists and numbers among the `chosen` features come as they were `read`. Of the others, stock and the
+    like are numbers where all texts are; all others come as they are.
     Without `names`, these are all columns of texts, numbers, booleans, dates and lists of them, but vectors.
     Raises ColumnError for a named column that does not exist or that JSON can't express.
     """
     columns: dict[str, list[Any]] = {}
+    features = {name for _, name in chosen.by_kind()}
     shown = [name for name in frame.columns if name not in chosen.vector]
     for name in shown if names is None else names:
         values = frame[require(name, frame.columns, str(entries.path), "answers")]
         if values.dtype == pl.String and name in (*chosen.multi, *chosen.number):
             values = read[name]
+        elif values.dtype == pl.String and name not in features and CHANGING.search(name):
+            values = plain_numbers(values)
         if is_printable(element_type(values.dtype)):
             columns[name] = _json_values(values, entries.is_text)
         elif names is not None:

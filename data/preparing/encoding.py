@@ -54,6 +54,15 @@ def numbers(texts: pl.Series, decimal: str = ".") -> pl.Series:
     return pl.select(pl.when(is_number).then(value)).to_series().alias(texts.name)
 
 
+def plain_numbers(texts: pl.Series) -> pl.Series:
+    """Texts that are all numbers without zeros in front, as numbers; other columns unchanged."""
+    known = texts.drop_nulls().str.strip_chars()
+    known = known.filter(known != "")
+    if not len(known) or not known.str.contains(r"^-?(?:0|[1-9]\d{0,14})(?:\.\d+)?$").all():
+        return texts
+    return texts.str.strip_chars().cast(pl.Float64, strict=False).alias(texts.name)
+
+
 def truths(values: pl.Series) -> pl.Series:
     """Texts that are all true or false, in any case, as booleans; other columns unchanged."""
     if values.dtype != pl.String or not len(known := values.str.to_lowercase().drop_nulls()):
@@ -108,8 +117,9 @@ def are_lists(texts: pl.Series, separator: str) -> bool:
 def are_paths(texts: pl.Series) -> bool:
     """Tell whether texts are paths of levels, such as "Women > Shoes", or "women/shoes".
 
-    Most have several levels, and there are fewer highest levels than paths. Of texts with slashes, a last
-    level belongs to one path, which values of lists do not.
+    Most have several levels, and there are at most half as many highest levels as paths. Of texts with
+    slashes, a path comes back, which the file of a picture does not, and its last level belongs to no other,
+    as values of lists do.
     """
     sample = texts.drop_nulls().head(_SAMPLE)
     for separator in (">", "/"):
@@ -117,7 +127,7 @@ def are_paths(texts: pl.Series) -> bool:
             continue
         paths = sample.unique().str.split(separator).list.eval(pl.element().str.strip_chars())
         first, last = paths.list.first(), paths.list.last()
-        is_tree = separator == ">" or last.n_unique() >= 0.8 * len(paths)
+        is_tree = separator == ">" or (last.n_unique() >= 0.8 * len(paths) and 2 * len(paths) <= len(sample))
         is_named = bool(first.str.contains(r"^\p{L}[^:]*$").all())  # neither a date nor an address
         if is_tree and is_named and 2 * first.n_unique() <= len(paths):
             return True

@@ -37,8 +37,9 @@ _KIND_OF_NAME = {name: kind for kind, names in _USUAL.items() for name in names}
 _IDS = r"ids?|codes?|key|no|nr|sku|ean|gtin|isbn|asin|upc|zip"
 _ID_NAME = re.compile(rf"(?:^|[\W_])(?i:{_IDS})$|[a-z](?:Id|ID|Code|Key|No|Nr)$")
 # What an item tower would read long after it has changed.
-_CHANGING = re.compile(
-    r"(?:^|[\W_])(?i:stock|in_?stock|inventory|availab\w*|quantity|qty|on_?sale)(?:$|[\W_])|[a-z](?:Stock|Quantity)$"
+_STOCK = r"(?:in_?|is_?)?(?:stock|available|unavailable|availability|inventory|quantity|qty|on_?sale|sale)"
+CHANGING = re.compile(
+    rf"(?:^|[\W_])(?i:{_STOCK}(?:_?(?:level|count|left|qty|status))?)$|[a-z](?:Stock|Available|Availability|Quantity)$"
 )
 # A column of more distinct values than this share of its rows says nothing about the others.
 _MOST_VALUES = 0.5
@@ -79,7 +80,7 @@ def read_features(
     kinds: dict[FeatureKind, list[str]] = {kind: [] for kind in get_args(FeatureKind)}
     left_out = []
     for name in [name for name in frame.columns if name not in named]:
-        if role == "item" and _CHANGING.search(name):
+        if role == "item" and CHANGING.search(name):
             left_out.append(f"{name} (it changes from day to day: a field for answers and filters)")
             continue
         guess = _guess(truths(without_nulls(frame[name], nulls_of(settings.nulls, name))), role, settings)

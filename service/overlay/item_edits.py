@@ -171,15 +171,17 @@ class EditPlan:
         return self._bytes(item, _Content(features, fields))
 
     def _check_ids(self) -> None:
+        version = self._bundle.manifest.version
         for place, (item, method, *_) in enumerate(self._edits):
-            if method != "PUT":  # of other ids there is no item
+            is_short = 1 <= len(item) <= ID_LENGTH
+            if is_short and can_name(self._bundle.vocabulary, item):
                 continue
-            if not 1 <= len(item) <= ID_LENGTH:
-                message = f"send an id of 1 to {ID_LENGTH} characters"
+            if method == "PUT":
+                message = f"version {version} has integer ids; send an integer id"
+                message = message if is_short else f"send an id of 1 to {ID_LENGTH} characters"
                 self.refused[place] = InvalidFieldError("id", item, message)
-            elif not can_name(self._bundle.vocabulary, item):
-                message = f"version {self._bundle.manifest.version} has integer ids; send an integer id"
-                self.refused[place] = InvalidFieldError("id", item, message)
+            else:
+                self.refused[place] = NotFoundError("id", item, f"version {version} can't have such an item")
 
     def _check_features(self, places: Sequence[int]) -> None:
         """Refuse features that don't fit the item tower."""

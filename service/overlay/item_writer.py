@@ -12,6 +12,8 @@ from turret.tower.bundle.bundle import Bundle
 Announce = Callable[[int, float], Awaitable[list[str]]]
 # So many edits are planned in the event loop, in a millisecond or two.
 _FEW = 8
+# So many are in effect at once: answers wait until an overlay has the changes that its process has heard of.
+_AT_ONCE = 1_000
 
 
 class Written(NamedTuple):
@@ -41,9 +43,18 @@ class ItemWriter:
     async def write(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> Written:
         """Store the edits that are not refused, which are in every answer that begins after this returns.
 
-        Those of one item are one change, and a change in part loses no other that is made at the same time.
+        They are applied in their order, and a change in part loses no other that is made at the same time.
         Raises ItemsUnavailableError, after which any of them may be stored.
         """
+        refused: list[Refused | None] = []
+        behind: list[str] = []
+        for first in range(0, len(edits), _AT_ONCE):
+            part = await self._write(bundle, edits[first : first + _AT_ONCE])
+            refused += part.refused
+            behind = part.replicas_behind
+        return Written(refused, behind)
+
+    async def _write(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> Written:
         refused: dict[int, Refused] = {}
         waiting, number = [*range(len(edits))], 0
         while waiting:  # each turn but the first follows changes of the same items by somebody else

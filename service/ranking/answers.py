@@ -1,6 +1,6 @@
 """From queries to answers of one version: rows, vectors, search, JSON. Synchronous, without I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -21,7 +21,7 @@ from turret.service.ranking.selecting import select
 from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.rules import Rule, conditions_of
+from turret.service.versions.rules import conditions_of
 from turret.tower.catalog.conditions import every
 from turret.tower.catalog.filters import Filter, compile_filter
 from turret.tower.errors import EncodingError, EngineError, FilterError
@@ -103,26 +103,18 @@ def _in_rows(view: ItemView, query: Query, rows: NDArray[np.int32], unknown: lis
         version = query.after.version
         message = f"this cursor is of version {version}, which is no longer live; request the first page"
         raise ConflictError("cursor", None, message)
+    by_rules = conditions_of(query.rules, view.bundle.catalog, manifest.version) if query.rules else []
     for name in request.cap:
         view.check_field(name, f"cap.{name}")
     excluded = view.known_rows(request.exclude)[0] if request.exclude else _NOTHING
     if request.excludes_seen(manifest.exclude_seen):
         excluded = np.concatenate([excluded, rows]) if len(excluded) else rows
     filtering = compile_filter(request.filter, view.bundle.catalog) if request.filter else None
-    if query.rules:
-        filtering = _with_rules(filtering, query.rules, view)
+    if by_rules:
+        own = [filtering.condition] if filtering else []
+        filtering = Filter(every([*own, *by_rules]), view.bundle.catalog)
     resolved = ResolvedQuery(query, rows, _times(view, query), unknown, excluded, filtering)
     return resolved if query.similar_to is None else _by_item(view, resolved, query.similar_to)
-
-
-def _with_rules(filtering: Filter | None, rules: Mapping[str, Rule], view: ItemView) -> Filter | None:
-    """The filter of a request and of its rules."""
-    catalog = view.bundle.catalog
-    conditions = conditions_of(rules, catalog, view.bundle.manifest.version)
-    if not conditions:
-        return filtering
-    own = [filtering.condition] if filtering else []
-    return Filter(every([*own, *conditions]), catalog)
 
 
 def _check_kind(request: RecommendRequest, manifest: Manifest) -> None:

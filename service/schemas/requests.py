@@ -23,7 +23,7 @@ from turret.service.schemas.fields import (
 )
 
 BATCH_LIMIT = 100
-RULES = 100
+RULES, RULES_OF_A_REQUEST = 100, 20
 EVENTS_LIMIT = 1_000
 # Items of all answers of a batch: 100 requests of 1,000 each would be 17 MB for a body of 4 KB.
 BATCH_ITEMS = 10_000
@@ -69,7 +69,9 @@ class RankingRequest(Body):
     cursor: CursorText | None = None
     min_version: VersionName | None = None
     explain: bool = False
-    rules: list[RuleName] = Field(default_factory=list, max_length=RULES, json_schema_extra={"default": []})
+    rules: list[RuleName] = Field(
+        default_factory=list, max_length=RULES_OF_A_REQUEST, json_schema_extra={"default": []}
+    )
 
     @property
     def is_in_order(self) -> bool:
@@ -291,9 +293,13 @@ class RuleBody(Body):
 
 
 class RulesRequest(Body):
-    """All rules by name, in place of those before."""
+    """All rules by name, in place of those before.
+
+    `since`, from an answer, refuses the change if somebody else has changed the rules meanwhile.
+    """
 
     rules: dict[RuleName, RuleBody] = Field(max_length=RULES)
+    since: str | None = Field(default=None, max_length=100)
 
 
 class RoutesRequest(Body):

@@ -190,6 +190,9 @@ class Activator:
             else:
                 accepted = _WORTH_A_LOOK if kind == "candidate" else frozenset()
                 manifest = (await self._check(turn, route.version, True, "routes", accepted)).manifest
+                if kind == "canary" and routes.rules.rules:
+                    opened = await asyncio.to_thread(open_live, self._root, route.version, manifest)
+                    await self._check_rules(turn, opened, routes.rules, "routes")
             pinned[kind] = route.model_copy(update={"manifest": manifest})
         return routes.model_copy(update=pinned)
 
@@ -211,6 +214,13 @@ class Activator:
         if report.passed or report.reason in accepted:
             return report
         return await self._refuse(turn, version, who, report.reason, report.refusal)
+
+    async def _check_rules(self, turn: _Turn, opened: LoadedModel, rules: RuleSet, who: str) -> None:
+        """Raise RefusedError, and log it, where the catalog of a version can't apply a rule."""
+        if fault := rules.fault(opened.bundle.catalog):
+            name, error = fault
+            message = f"{opened.version} can't apply the rule {name!r} ({error}); change the rule"
+            await self._refuse(turn, opened.version, who, "rules", message)
 
     async def _refuse(self, turn: _Turn, version: str, who: str, reason: str, words: str) -> NoReturn:
         refused = Activation(
@@ -234,12 +244,7 @@ class Activator:
         """
         live = await asyncio.to_thread(open_live, self._root, line.version, line.manifest)
         rules = turn.record.routes.rules if turn.record and checks_rules else RuleSet()
-        if fault := rules.fault(live.bundle.catalog):
-            name, error = fault
-            message = (
-                f"version {line.version} can't apply the rule {name!r} ({error}); change it, or force it"
-            )
-            await self._refuse(turn, line.version, line.who, "rules", message)
+        await self._check_rules(turn, live, rules, line.who)
         await self._holder.prepare(live.bundle)
         line = line.model_copy(update={"manifest": live.bundle.digest})
         after = turn.record.activated(line) if turn.record else Record(live=line)

@@ -10,7 +10,7 @@ from turret.service.errors import ReplicasUnavailableError
 from turret.service.versions.rules import RuleSet
 from turret.tower.format.listing import is_version
 
-_MOST_BEFORE, _MOST_RULES_BEFORE = 100, 5
+_MOST_BEFORE = 100
 COMPARISON_SECONDS = 1800  # that a version stays open for comparison
 
 
@@ -74,14 +74,14 @@ class Routes(Stored):
     """`canary` answers its share of the users; `shadow` answers its share of requests, unseen.
 
     `candidate` answers only the calls of a comparison. `rules` apply to the requests that name them, and
-    `rules_before` are the sets before them, the newest first.
+    `rules_before` are those before them.
     """
 
     canary: Route | None = None
     shadow: Route | None = None
     candidate: Route | None = None
     rules: RuleSet = RuleSet()
-    rules_before: tuple[RuleSet, ...] = ()
+    rules_before: RuleSet | None = None
 
     def takes(self, user: str) -> bool:
         """Whether the canary answers a user; a larger share keeps the users of a smaller one."""
@@ -90,8 +90,7 @@ class Routes(Stored):
 
     def ruled(self, rules: RuleSet) -> "Routes":
         """The routes with another set of rules."""
-        before = (self.rules, *self.rules_before)[:_MOST_RULES_BEFORE]
-        return self.model_copy(update={"rules": rules, "rules_before": before})
+        return self.model_copy(update={"rules": rules, "rules_before": self.rules})
 
     def without(self, version: str) -> "Routes":
         """The routes without a canary and a candidate of a version that has become live."""

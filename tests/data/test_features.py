@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from turret.data.errors import ColumnError, DataError
-from turret.data.features import Bag, Feature, Features, trigrams
+from turret.data.features import MOST_LEVELS, Bag, Feature, Features, levels, trigrams
 from turret.data.preparing.catalogs import EntityTable, fields, read_entity_table
 from turret.data.preparing.encoding import (
     are_lists,
@@ -92,7 +92,8 @@ def test_a_separator_parts_values_that_come_back(
     ("texts", "expected"),
     [
         (["Women > Shoes > Boots", "Women > Bags", "Men > Shoes", "Men > Hats", None], True),
-        (["women/shoes/boots", "women/bags", "men/hats", "men/belts"], True),
+        (["women/shoes/boots", "women/bags", "men/hats", "men/belts"] * 2, True),
+        (["img/a/1.png", "img/a/2.png", "img/b/3.png", "img/b/4.png"], False),
         (["Women>Shoes", "Women>Bags", "Women>Hats", "Sale"], True),
         (["Action/Comedy", "Drama/Comedy", "Comedy/Action", "Action/Drama"], False),
         (["Women > Shoes", "Men > Hats"], False),
@@ -120,16 +121,30 @@ def test_a_path_is_guessed_read_by_levels_and_shown_as_it_is() -> None:
     assert features.raw(0)["category"] == texts[0]
     with pytest.raises(DataError, match="give a text"):
         path.encode_one(["Women", "Shoes"])
+    assert levels("a/" * 100) == levels("a/" * MOST_LEVELS)
     assert path.encode_one("Women/Shoes/Sandals") == path.encode_one("Women > Shoes")
 
 
 def test_what_changes_by_the_hour_is_a_field_and_no_feature() -> None:
-    names = ("stock", "in_stock", "availability", "qtyLeft", "warehouseQuantity", "on_sale", "stocking")
+    names = ("stock", "isAvailable", "stockLevel", "warehouseQuantity", "on_sale", "stocking", "stock_photo")
     frame = pl.DataFrame({name: [1, 2, 1, 2] for name in names})
     _, chosen, note = read_features(frame, FeatureColumns(), Path("items.csv"), "item", FormatSettings())
-    assert chosen.number == ("qtyLeft", "stocking")
+    assert chosen.number == ("stocking", "stock_photo")
     assert note is not None
     assert "stock (it changes from day to day: a field for answers and filters)" in note
+    texts = pl.DataFrame(
+        {
+            "item_id": ["a", "b", "c", "d"],
+            "stock": ["5.0", None, " 3", "1.5"],
+            "stock_code": ["5.0", "6", "7", "8"],
+        }
+    )
+    shown = fields(texts, None, texts, FeatureColumns(ignore=("*",)), _table(texts, is_text=True))
+    assert shown == {
+        "item_id": ["a", "b", "c", "d"],
+        "stock": [5, None, 3, 1.5],
+        "stock_code": ["5.0", "6", "7", "8"],
+    }
     named = FeatureColumns(number=("stock",))
     assert "stock" in read_features(frame, named, Path("items.csv"), "item", FormatSettings())[1].number
 

@@ -77,6 +77,15 @@ def test_rules_are_shown_replaced_and_rolled_back(shop: TestClient) -> None:
     back = shop.post("/v1/rules/rollback", headers=ADMIN).json()
     assert (list(back["rules"]), back["who"]) == (["late"], "admin (rollback)")
     assert set(ids(recommended(shop, k=60, rules=["late"]))) == set(range(150, 160))
+    assert list(shop.post("/v1/rules/rollback", headers=ADMIN).json()["rules"]) == ["even"]
+
+
+def test_a_change_after_somebody_elses_is_refused_where_that_is_asked(shop: TestClient) -> None:
+    since = put(shop, late=LATE).json()["since"]
+    change = {"rules": {"even": EVEN}, "since": since}
+    assert shop.put("/v1/rules", json=change, headers=ADMIN).status_code == 200
+    refused = shop.put("/v1/rules", json=change, headers=ADMIN)
+    assert (refused.status_code, refused.json()["error"]["field"]) == (409, "since")
 
 
 @pytest.mark.parametrize(
@@ -114,11 +123,23 @@ def test_a_version_that_can_not_apply_a_rule_goes_live_only_by_force(shop: TestC
     assert refused.status_code == 409
     assert "can't apply the rule 'late'" in refused.json()["error"]["message"]
     assert shop.get("/v1/version").json()["version"] == "v1"
+    canary = {"canary": {"version": "v2", "share": 0.5}}
+    assert shop.post("/admin/routes", json=canary, headers=ADMIN).status_code == 409
     forced = shop.post("/admin/activate", json={"version": "v2", "force": True}, headers=ADMIN)
     assert forced.status_code == 200
     answer = shop.post("/v1/recommend", json={"rules": ["late"]})
     assert (answer.status_code, answer.json()["error"]["field"]) == (409, "rules")
     assert shop.post("/v1/recommend", json={}).status_code == 200
+    put(shop)
+    refused = shop.post("/v1/rules/rollback", headers=ADMIN)
+    assert (refused.status_code, refused.json()["error"]["field"]) == (409, "rules")
+
+
+def test_a_cap_that_a_version_can_not_apply_names_its_rule(shop: TestClient) -> None:
+    put(shop, few={"cap": {"title": 1}})
+    activate(shop, "v2", force=True)
+    answer = shop.post("/v1/recommend", json={"rules": ["few"]})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (409, "rules")
 
 
 def test_rules_survive_a_restart_and_an_activation(tmp_path: Path) -> None:

@@ -213,6 +213,8 @@ def catalog() -> Catalog:
         ({"path": {"under": "Women > Shoes >"}}, [0]),
         ({"path": {"under": "Women > Shoes"}, "year": {"gte": 1991}}, []),
         ({"path": {"under": "Men"}}, []),
+        ({"path": {"under": "Women>Shoes"}}, [0]),
+        ({"path": {"under": " Women / Bags"}}, [1]),
         ({"not": {"path": {"under": "Women"}}}, [2, 3]),
         ({"empty": {"under": "Women"}}, []),
     ],

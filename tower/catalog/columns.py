@@ -7,10 +7,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.features import SEPARATORS
+from turret.data.features import levels
 from turret.tower.format.sections import Sections
 
 Mask = NDArray[np.bool_]
+LARGEST = 1.7e308  # near the largest float64
 # Filters compare numbers with numbers and texts with texts only.
 Value = Any
 # "texts" and "numbers" are lists; "mixed" supports only `not_null`; "none" has no values.
@@ -197,7 +198,8 @@ class TermColumn:
         """The positions of the texts that are `path`, or go on behind it with a separator of levels."""
         if not isinstance(self._terms, Texts):
             return []
-        within = self.codes_within(Interval(path, path + "\U0010ffff"))
+        first = levels(path)[0]
+        within = self.codes_within(Interval(first, first + "\U0010ffff"))
         return [code for code in within if is_under(self._terms[code].decode("utf-8", "replace"), path)]
 
     def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -218,8 +220,7 @@ def is_under(text: str, path: str) -> bool:
     >>> [is_under(text, "Women") for text in ("Women", "Women > Shoes", "Women's Shoes")]
     [True, True, False]
     """
-    rest = text[len(path) :].lstrip()
-    return text.startswith(path) and (not rest or rest[0] in SEPARATORS)
+    return levels(path)[-1] in levels(text)
 
 
 def _value(term: bytes | float) -> Value:
@@ -263,7 +264,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, str):
         return "text"
     if isinstance(value, int | float):
-        return "number" if abs(value) <= 1.7e308 else ("none" if isinstance(value, float) else "mixed")
+        return "number" if abs(value) <= LARGEST else ("none" if isinstance(value, float) else "mixed")
     return "mixed"
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from turret.tower.catalog.columns import Columns, Interval, Mask, Value, is_under, present_values
+from turret.tower.catalog.columns import LARGEST, Columns, Interval, Mask, Value, is_under, present_values
 
 
 class Condition(Protocol):
@@ -151,7 +151,12 @@ def _in_order(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
 
 
 def _scalars(fields: Mapping[str, Any], name: str) -> list[Value]:
-    return [value for value in present_values(fields.get(name)) if isinstance(value, str | int | float)]
+    """The texts and numbers of a field, numbers as float64, as in the catalog's columns."""
+    return [
+        value if isinstance(value, str | bool) else float(value)
+        for value in present_values(fields.get(name))
+        if isinstance(value, str | bool) or (isinstance(value, int | float) and abs(value) <= LARGEST)
+    ]
 
 
 def _stored(value: Value) -> Value:

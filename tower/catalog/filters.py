@@ -7,16 +7,15 @@ the operators.
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from turret.data.features import SEPARATORS
+from turret.data.features import levels
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import Interval, Kind, Mask, Value
+from turret.tower.catalog.columns import LARGEST, Interval, Kind, Mask, Value
 from turret.tower.catalog.conditions import Among, Condition, Not, Present, Under, Within, every, some
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import FilterError
 
 # Above any hand-written filter, and few enough that no filter takes long.
 MAX_DEPTH, MAX_CONDITIONS, MAX_VALUES = 8, 100, 1000
-LARGEST = 1.7e308  # near the largest float64
 _BOUNDS = {"gte": (0, False), "gt": (0, True), "lte": (1, False), "lt": (1, True)}
 _COMBINATIONS = ("all", "any", "not")
 _TAKES: dict[Kind, str] = {
@@ -135,12 +134,11 @@ class _Reader:
         return Not(among) if operator == "none_of" else among
 
     def _under(self, name: str, kind: Kind, value: Any, where: str) -> Condition:
-        path = value.rstrip(f" {SEPARATORS}") if isinstance(value, str) else ""
-        if not path:
+        if not isinstance(value, str) or not levels(value):
             raise FilterError(where, value, f"{where} takes a path, such as 'Women > Shoes'")
         if kind not in ("text", "texts", "none"):
             raise FilterError(where, value, f"{where}: this field holds no texts, so it has no paths")
-        return Under(name, path)
+        return Under(name, levels(value)[-1])
 
     def _count(self, more: int, where: str) -> None:
         self._conditions += more

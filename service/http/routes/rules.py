@@ -36,17 +36,27 @@ async def set_rules(
     if fault := given.fault(live.bundle.catalog):
         name, error = fault
         raise InvalidFieldError(f"rules.{name}.{error.field}", error.value, str(error))
-    return await _changed(parts, lambda routes: routes.ruled(given))
+
+    def later(routes: Routes) -> Routes:
+        if body.since is not None and body.since != routes.rules.time:
+            message = f"{routes.rules.who} has changed the rules meanwhile; GET them and send yours again"
+            raise ConflictError("since", body.since, message)
+        return routes.ruled(given)
+
+    return await _changed(parts, later)
 
 
 @router.post("/rules/rollback")
 async def roll_back_rules(parts: Parts, key_name: KeyName) -> Response:
-    """Set the rules before the present ones again."""
+    """Set the rules before the present ones again; a second call undoes that."""
 
     def earlier(routes: Routes) -> Routes:
-        if not routes.rules_before:
+        before = routes.rules_before
+        if before is None:
             raise ConflictError("rules", None, "no rules were set before; PUT /v1/rules sets them")
-        before = routes.rules_before[0]
+        if fault := before.fault(parts.model_holder.answering.bundle.catalog):
+            name, error = fault
+            raise ConflictError("rules", name, f"the live version can't apply this earlier rule ({error})")
         return routes.ruled(before.model_copy(update={"time": now(), "who": f"{key_name} (rollback)"}))
 
     return await _changed(parts, earlier)
