@@ -3,8 +3,8 @@
 Two services of one version, of which one has changed fields of 100,000 items since, are asked in turns, 16
 connections each (`POST /v1/recommend`, 50 items of history in the body, k = 10). `cost_plain`: how much
 longer a request takes with the changes; `cost_filter`: the same with one of ten filters, `cost_new_filter`
-with filters of which each comes once. `post_s` is the time of a call with 10,000 lines, `bytes_an_item` what
-a process takes for each changed item, and `counted_bytes_an_item` what counts for TURRET_OVERLAY_BYTES.
+with filters of which each comes once. `post_s` is the time of a call with 10,000 lines, and `bytes_an_item`
+what a process takes for each changed item.
 """
 
 import json
@@ -19,7 +19,6 @@ from benchmarks.load import Load, in_turns, processors, run_load
 from benchmarks.processes import Running, post, resident_bytes, running_service
 from benchmarks.serving_shop import Served, served_shop
 from turret.data.vocabulary import Vocabulary
-from turret.service.overlay.fresh import ITEM_OVERHEAD
 
 PATH = "/v1/recommend"
 ITEMS, QUICK_ITEMS, LINES = 100_000, 3_000, 10_000
@@ -37,7 +36,7 @@ def measure(options: Options) -> dict[str, Any]:
             service.keep_to(ours_cpu)
             run_load(Load(service.url, PATH, shop.bodies, seconds=seconds, cpu=load_cpu))
         before = resident_bytes(changed.process.pid)
-        figures, fields = _change(changed, shop)
+        figures = _change(changed, shop)
         count = figures["changed"]
         after = resident_bytes(changed.process.pid)
         for name, bodies in loads.items():
@@ -57,7 +56,6 @@ def measure(options: Options) -> dict[str, Any]:
     return figures | {
         "items": shop.items,
         "bytes_an_item": (after - before) / count,
-        "counted_bytes_an_item": ITEM_OVERHEAD + 2 * fields / count,
     }
 
 
@@ -78,8 +76,8 @@ def _loads(shop: Served, service: Running) -> Iterator[tuple[str, tuple[str, ...
         )
 
 
-def _change(service: Running, shop: Served) -> tuple[dict[str, Any], int]:
-    """Change a field of every item; the figures, and the bytes of the fields of all items afterwards."""
+def _change(service: Running, shop: Served) -> dict[str, Any]:
+    """Change a field of every item."""
     ids = _ids(shop)
     times, changed = [], 0
     for first in range(0, len(ids), LINES):
@@ -93,19 +91,12 @@ def _change(service: Running, shop: Served) -> tuple[dict[str, Any], int]:
         if answer["refused"]:
             raise RuntimeError(f"{answer['refused']} changes were refused")
         changed += answer["changed"]
-    size = sum(len(json.dumps(item["fields"], separators=(",", ":"))) for item in _found(service, ids[:100]))
-    return {"changed": changed, "post_s": statistics.median(times)}, size * changed // 100
+    return {"changed": changed, "post_s": statistics.median(times)}
 
 
 def _ids(shop: Served) -> list[Any]:
     vocabulary = Vocabulary.load(shop.bundles / "first" / "vocabulary.json")
     return [vocabulary.id(row) for row in range(len(vocabulary))]
-
-
-def _found(service: Running, ids: list[Any]) -> list[dict[str, Any]]:
-    query = "&".join(f"id={item}" for item in ids)
-    found: list[dict[str, Any]] = _get(service, f"/v1/items?{query}")["items"]
-    return found
 
 
 def _get(service: Running, path: str) -> Any:
