@@ -105,7 +105,7 @@ class Manifest(_Record):
     are all those of the preparation, which `turret data append` applies to new events. `negatives` counts the
     given negatives of all events; None where the source has none. `repeat_share` is the share of events whose
     user has used the item in an earlier visit, `visit_repeat_share` that of events that repeat an item of the
-    same visit.
+    same visit. `catalog_time` is when the items file was written, ISO 8601 in UTC; None without a file.
     """
 
     format_version: Literal[1] = 1
@@ -123,6 +123,7 @@ class Manifest(_Record):
     visit_repeat_share: float = 0.0
     user_features: list[FeatureSummary]
     item_features: list[FeatureSummary]
+    catalog_time: str | None = None
     files: dict[str, FileHash]
     fingerprint: str
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -265,11 +266,19 @@ def complete(
         visit_repeat_share=repeats.in_visit,
         user_features=_summaries(user_features),
         item_features=_summaries(item_features),
+        catalog_time=_catalog_time(ingested.items),
         files=files,
         fingerprint=fingerprint(files, time.kind),
     )
     warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats)
     return PrepareReport(target, manifest, tuple(map(copies.named, (*notes, *warnings))))
+
+
+def _catalog_time(items: EntityTable | None) -> str | None:
+    if items is None or not items.path.exists():  # a table in memory
+        return None
+    written = datetime.fromtimestamp(items.path.stat().st_mtime, UTC)
+    return written.isoformat(timespec="milliseconds")
 
 
 def _summaries(features: Features) -> list[FeatureSummary]:

@@ -166,7 +166,7 @@ def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshI
     valid = [change for change in changes.items if is_valid(change)]
     if not valid:
         return fresh if changes.last == fresh.number else replace(fresh, number=changes.last)
-    exported = exported_at(bundle)
+    exported = catalog_time(bundle)
     replaced: dict[int, bytes] = {}
     withdrawn_rows, withdrawn_ids = set(fresh.withdrawn.tolist()), set(fresh.withdrawn_ids)
     arrived: list[Change] = []
@@ -236,10 +236,11 @@ def can_name(vocabulary: Vocabulary, item: str) -> bool:
     return vocabulary.kind == "string" or is_canonical_integer(item)
 
 
-def exported_at(bundle: Bundle) -> int:
-    """When training exported the bundle, in milliseconds since 1970; building another index doesn't count."""
-    exported = bundle.manifest.exported or bundle.manifest.created
-    return round(datetime.fromisoformat(exported).timestamp() * 1000)
+def catalog_time(bundle: Bundle) -> int:
+    """When the bundle's items were read, in milliseconds since 1970; building another index doesn't count."""
+    manifest = bundle.manifest
+    read = manifest.catalog_time or manifest.exported or manifest.created
+    return round(datetime.fromisoformat(read).timestamp() * 1000)
 
 
 def is_valid(change: Change) -> bool:

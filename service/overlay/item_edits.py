@@ -9,7 +9,7 @@ import orjson
 
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import BodyError, ConflictError, InvalidFieldError, NotFoundError, RequestError
-from turret.service.overlay.fresh import ITEM_OVERHEAD, FreshItems, can_name, exported_at, is_valid
+from turret.service.overlay.fresh import ITEM_OVERHEAD, FreshItems, can_name, catalog_time, is_valid
 from turret.service.stores.contract import Change, NewChange
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import EncodingError
@@ -63,7 +63,7 @@ class EditPlan:
         ]
         for first in range(0, len(checked), _AT_ONCE):
             self._check_features(checked[first : first + _AT_ONCE])
-        now = max(time.time_ns() // 1_000_000, exported_at(self._bundle))  # even if clocks differ
+        now = max(time.time_ns() // 1_000_000, catalog_time(self._bundle))  # even if clocks differ
         changes = []
         for item in self._places:
             content = self._content(item, last.get(item))
@@ -120,7 +120,7 @@ class EditPlan:
         if last is not None and last.is_withdrawn:
             return _Content()
         if last is not None and is_valid(last):
-            is_newer = of_bundle is None or last.time >= exported_at(self._bundle)
+            is_newer = of_bundle is None or last.time >= catalog_time(self._bundle)
             return _Content(last.features, last.fields if is_newer else of_bundle)
         if of_bundle is None:
             return None

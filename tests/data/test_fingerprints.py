@@ -178,6 +178,7 @@ def test_a_log_is_prepared_as_it_always_was(
     stated["filters"] = stated.pop("settings")["filters"]
     # Measured since then: tests/data/test_preparing.py.
     assert 0 <= stated.pop("repeat_share") + stated.pop("visit_repeat_share") < 1
+    stated.pop("catalog_time")
     # Named since then, and absent in these logs.
     assert [stated.pop("negatives"), *map(stated["columns"].pop, ("label", "negatives"))] == [None] * 3
     assert stated["filters"].pop("default_kind") is None

@@ -1,5 +1,6 @@
 """Logs become prepared data."""
 
+import os
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -404,3 +405,16 @@ def test_repeats_are_those_of_a_naive_reading(rows: list[tuple[int, int, int]], 
     later = sum(visits[user, time] > 0 for user, _, time in rows)
     of_pairs = (len(used | targets), len(visited), later, len(targets), len(used & targets))
     assert repeats_of(events, splits, 3) == of_pairs
+
+
+def test_the_time_of_the_items_file_is_kept(tmp_path: Path) -> None:
+    """From it on, changes of items in a service are newer than a version."""
+    (tmp_path / "log.csv").write_text("user_id,item_id\na,1\na,2\nb,1\n")
+    (tmp_path / "items.csv").write_text("item_id,title\n1,One\n2,Two\n")
+    os.utime(tmp_path / "items.csv", (1_700_000_000, 1_700_000_000))
+    given = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
+    found = []
+    for number, more in enumerate(({}, {"items": tmp_path / "items.csv"})):
+        config = PrepareConfig.model_validate(given | more)
+        found.append(prepare(config, tmp_path / f"prepared {number}").manifest.catalog_time)
+    assert found == [None, "2023-11-14T22:13:20.000+00:00"]

@@ -10,7 +10,7 @@ from tests.planted.fault import Function, planted, seeing
 
 @planted("turret.service.overlay.fresh:apply_changes", "service/test_overlay.py")
 def an_older_change_replaces_the_fields_of_the_bundle(original: Function) -> Function:
-    return seeing(original, exported_at=lambda bundle: 0)
+    return seeing(original, catalog_time=lambda bundle: 0)
 
 
 @planted("turret.service.overlay.fresh:FreshItems._main_mask", "service/test_http_items.py")

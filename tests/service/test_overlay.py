@@ -23,7 +23,7 @@ from tests.support.item_towers import placed, with_item_tower
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import ConflictError, ItemsUnavailableError
 from turret.service.overlay.changed_fields import ChangedFields
-from turret.service.overlay.fresh import FreshItems, apply_changes, can_name, empty_overlay, exported_at
+from turret.service.overlay.fresh import FreshItems, apply_changes, can_name, catalog_time, empty_overlay
 from turret.service.overlay.item_edits import ItemEdit
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
@@ -84,7 +84,7 @@ def shown(fresh: FreshItems) -> tuple[list[object], dict[int, bytes], list[int],
 
 
 def test_what_was_put_before_the_bundle_was_made_is_in_it(bundle: Bundle) -> None:
-    before, after = exported_at(bundle) - 1, exported_at(bundle)
+    before, after = catalog_time(bundle) - 1, catalog_time(bundle)
     fresh = overlay_of(
         bundle, put(1, "105", time=before), put(2, "106", time=after), put(3, "900", time=before)
     )
@@ -93,10 +93,10 @@ def test_what_was_put_before_the_bundle_was_made_is_in_it(bundle: Bundle) -> Non
 
 def test_another_index_absorbs_nothing(bundle: Bundle) -> None:
     """It is of a later day, but of the same catalog."""
-    first, later = exported_at(bundle), copy(bundle)
+    first, later = catalog_time(bundle), copy(bundle)
     moments = {"created": "2999-01-01T00:00:00.000+00:00", "exported": bundle.manifest.created}
     later.manifest = bundle.manifest.model_copy(update=moments)
-    assert exported_at(later) == first
+    assert catalog_time(later) == first
     assert shown(overlay_of(later, put(1, "105", time=first)))[1] == {5: b'{"a":1}'}
 
 
@@ -514,3 +514,15 @@ def test_an_overlay_keeps_no_more_than_as_many_outdated_rows_as_others(bundle: B
         fresh = apply_changes(fresh, bundle, Changes(number, (put(number, str(900 + number % 3)),)))
         assert len(fresh.ids) <= 2 * len(fresh)
     assert shown(fresh)[0] == [900, 901, 902][59 % 3 + 1 :] + [900, 901, 902][: 59 % 3 + 1]
+
+
+def test_a_change_after_the_items_file_was_written_is_newer_than_the_bundle(bundle: Bundle) -> None:
+    """Also if training exported the bundle later."""
+    later = copy(bundle)
+    moment = "2024-05-01T00:00:00.000+00:00"
+    later.manifest = bundle.manifest.model_copy(update={"catalog_time": moment})
+    before, after = catalog_time(later) - 1, catalog_time(later)
+    assert after < catalog_time(bundle)
+    assert shown(overlay_of(later, put(1, "105", time=before), put(2, "106", time=after)))[1] == {
+        6: b'{"a":1}'
+    }

@@ -89,7 +89,7 @@ class BundleContents:
 
     `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N], `fields` has one
     value a row, `model` is a safetensors file, and `item_features` gives the meaning of its codes.
-    `reads_times`, `reads_queries`, `data_until`, `kinds`, `default_kind` and
+    `reads_times`, `reads_queries`, `catalog_time`, `data_until`, `kinds`, `default_kind` and
     `exclude_seen` are as in the manifest.
     `experiment` holds the settings of the training, which a warm start needs. `recorded` holds
     queries as `tower.bundle.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for
@@ -113,6 +113,7 @@ class BundleContents:
     expected: Sequence[tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]]
     reads_times: bool = False
     reads_queries: bool = False
+    catalog_time: str | None = None
     data_until: str | None = None
     kinds: tuple[str, ...] = ()
     default_kind: str | None = None

@@ -84,17 +84,19 @@ class Manifest(Settings):
     """`manifest.json`; lengths in rows, dimension D, N = item_count.
 
     `reads_times`: the user tower reads the times of items and of the request. `reads_queries`: it reads
-    queries in words, or their ready vectors, and no history. `exported`: the time of the
-    export, where a later reindexing `created` the bundle. `data_until`: the time of the newest event of the
-    data, ISO 8601 in UTC; None for data without times. `kinds`: those of the events that the data keeps, none
-    for all; events without a kind have `default_kind`. `exclude_seen`: the default of requests that don't say
-    whether answers leave out the items of the history.
+    queries in words, or their ready vectors, and no history. `exported`: the time of the export, where a
+    later reindexing `created` the bundle. `catalog_time`: when the file of its items was written, None
+    without a file; changes of items after that are newer than the bundle. `data_until`: the time of the
+    newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: those of the events that
+    the data keeps, none for all; events without a kind have `default_kind`. `exclude_seen`: the default of
+    requests that don't say whether answers leave out the items of the history.
     """
 
     format_version: Literal[2] = FORMAT_VERSION
     version: str
     created: str
     exported: str | None = None
+    catalog_time: str | None = None
     data_until: str | None = None
     kinds: tuple[str, ...] = ()
     default_kind: str | None = None

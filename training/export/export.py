@@ -100,6 +100,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         model=np.memmap(work / "model.safetensors", np.uint8, "r").data,
         reads_times=run.experiment.tower.user.reads_times,
         reads_queries=data.has_queries,
+        catalog_time=data.manifest.catalog_time,
         data_until=data.manifest.time.until,
         kinds=filters.kept_kinds,
         default_kind=filters.default_kind,
