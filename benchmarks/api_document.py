@@ -263,7 +263,7 @@ def _content_of(reader: _Reader) -> Described:
 
 
 def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], _Reader]]:
-    """What reads each call's body, as FastAPI does not know it."""
+    """The reader of each call's body, which FastAPI does not know."""
     for route in router.routes:
         assert isinstance(route, APIRoute)
         for inner in route.dependant.dependencies:

@@ -253,7 +253,7 @@ def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float
 
 
 def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> ApproximateIndex:
-    """The index; what takes long to build is kept."""
+    """The index; one that takes long to build is kept."""
     path = kept / f"turret-{settings.kind}-{getattr(settings, 'lists', 0)}.faiss"
     made: Index
     if len(one.items) >= _LARGE and path.is_file():

@@ -1,4 +1,4 @@
-"""What 100,000 changed items cost a request and a process.
+"""The cost of 100,000 changed items to a request and to a process.
 
 Two services of one version, of which one has changed fields of 100,000 items since, are asked in turns, 16
 connections each (`POST /v1/recommend`, 50 items of history in the body, k = 10). `cost_plain`: how much

@@ -36,7 +36,7 @@ HISTORY = (
 USERS = 200
 
 
-# What a view waits for.
+# The condition that a view waits for.
 RESULTS = "() => document.querySelectorAll('#results > li').length > 5"
 COMPARED = "() => document.querySelectorAll('#overall table').length > 1"
 MAPPED = "() => Number(document.getElementById('map')?.dataset.frames) > 2"

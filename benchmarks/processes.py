@@ -222,7 +222,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def turret(*words: object) -> str:
-    """Run a command of Turret; what it prints to standard output. Raises CalledProcessError if it fails."""
+    """Run a command of Turret and return its standard output. Raises CalledProcessError if it fails."""
     command = [sys.executable, "-m", "turret", *map(str, words)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 

@@ -36,7 +36,7 @@ _KIND_OF_NAME = {name: kind for kind, names in _USUAL.items() for name in names}
 # brand_id, brandId, EAN, zip code, type_no.
 _IDS = r"ids?|codes?|key|no|nr|sku|ean|gtin|isbn|asin|upc|zip"
 _ID_NAME = re.compile(rf"(?:^|[\W_])(?i:{_IDS})$|[a-z](?:Id|ID|Code|Key|No|Nr)$")
-# What an item tower would read long after it has changed.
+# Values that an item tower would read long after they have changed.
 _STOCK = r"(?:in_?|is_?)?(?:stock|available|unavailable|availability|inventory|quantity|qty|on_?sale|sale)"
 CHANGING = re.compile(
     rf"(?:^|[\W_])(?i:{_STOCK}(?:_?(?:level|count|left|qty|status))?)$|[a-z](?:Stock|Available|Availability|Quantity)$"

@@ -19,7 +19,7 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import EncodingError
 
 Mask = NDArray[np.bool_]
-# What Python's objects and the columns of filters add to the bytes of an item and of an id.
+# Bytes that Python's objects and the columns of filters add to an item and to an id.
 ITEM_OVERHEAD, ID_OVERHEAD = 700, 150
 _log = logging.getLogger("turret.items")
 

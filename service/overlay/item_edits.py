@@ -1,4 +1,4 @@
-"""What the changes of a call make of items: the checks, and what a store has to keep."""
+"""From the edits of a call to the changes that a store has to keep: checks, order, and room."""
 
 import json
 import time
@@ -54,7 +54,7 @@ class EditPlan:
         self.refused: dict[int, Refused] = {}
 
     def changes(self, last: Mapping[str, Change | None]) -> list[NewChange]:
-        """What to store: one change of each item, the outcome of its edits in their order."""
+        """The changes to store, one of each item: the outcome of its edits in their order."""
         self._check_ids()
         checked = [
             place
@@ -74,7 +74,7 @@ class EditPlan:
         return changes
 
     def _content(self, item: str, last: Change | None) -> _Content | None:
-        """What an item becomes by its edits; None if all of them are refused."""
+        """The content of an item after its edits; None if all of them are refused."""
         content: _Content | None = None
         for place in self._places[item]:
             if place in self.refused:
@@ -110,7 +110,7 @@ class EditPlan:
         return _stored(_merged(features, edit.features), _merged(fields, edit.fields or {}))
 
     def _present(self, item: str, last: Change | None) -> _Content | None:
-        """What a change in part begins with; None for an unknown item.
+        """The content that a change in part begins with; None for an unknown item.
 
         The features of an item that was never put are those among its fields that the item tower reads, for
         versions that don't have the item.

@@ -51,7 +51,8 @@ class ItemWriter:
         for first in range(0, len(edits), _AT_ONCE):
             part = await self._write(bundle, edits[first : first + _AT_ONCE])
             refused += part.refused
-            behind = part.replicas_behind
+            if None in part.refused:  # those that were behind before have these changes, or are behind still
+                behind = part.replicas_behind
         return Written(refused, behind)
 
     async def _write(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> Written:

@@ -57,7 +57,7 @@ async def read_body(scope: Scope, schema: type[Schema]) -> Schema:
     return await asyncio.get_running_loop().run_in_executor(_thread, read_schema, body, schema)
 
 
-Line = tuple[int, Schema | RequestError]  # the number of a line, and what it has or why it is refused
+Line = tuple[int, Schema | RequestError]  # the number of a line, and its content or its refusal
 
 
 async def read_lines(scope: Scope, schema: type[Schema], most: int) -> list[Line[Schema]]:

@@ -222,7 +222,7 @@ def test_files_are_named_as_they_lie_in_the_folder(folder: str, words: str, show
 
 
 def answers(client: TestClient, version: str) -> list[str]:
-    """What is told to those who ask for a version in every way."""
+    """The answers to requests for a version, in every way to ask."""
     canary = {"canary": {"version": version, "share": 0.5}}
     calls = [
         activate(client, version),

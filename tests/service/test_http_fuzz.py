@@ -141,7 +141,7 @@ MANY = [[Sent(get(b"/livez"), b"GET", 0)] * 200, [Sent(get(b"/openapi.json"), b"
 
 
 class Case(NamedTuple):
-    """What one connection sends in segments; how it ends; the sizes of bodies if all requests are valid."""
+    """The segments of one connection, its end, and the sizes of bodies if all requests are valid."""
 
     segments: list[bytes]
     methods: list[bytes]
@@ -248,7 +248,7 @@ async def drive(case: Case) -> tuple[Application, Counter[int]]:
     assert not app.forbidden
     answers = read_answers(bytes(transport.written), case.methods, case.ending != "wait")
     assert not [one for one in answers if one.status >= 500 and one.status != 503]
-    # What could not be read has an answer of its own, without a number, behind all others.
+    # A request that could not be read has an answer of its own, without a number, behind all others.
     numbers = [one.headers.get(b"x-number") for one in answers]
     given = [number for number in numbers if number is not None]
     assert given == [b"%d" % place for place in range(len(given))]

@@ -526,3 +526,16 @@ def test_a_change_after_the_items_file_was_written_is_newer_than_the_bundle(bund
     assert shown(overlay_of(later, put(1, "105", time=before), put(2, "106", time=after)))[1] == {
         6: b'{"a":1}'
     }
+
+
+async def test_a_replica_that_is_late_is_named_though_the_last_changes_are_refused(bundle: Bundle) -> None:
+    async def one_is_late(number: int, seconds: float) -> list[str]:
+        return ["other:8000"]
+
+    store = SqliteItems()
+    writer = ItemWriter(store, ItemOverlayCache(store), LIMIT * 100, 20.0, one_is_late)
+    edits = [edit("900"), *(ItemEdit("unknown", "PATCH", {}, {"a": 1}) for _ in range(1_500))]
+    written = await writer.write(bundle, edits)
+    assert [refused is None for refused in written.refused] == [True] + [False] * 1_500
+    assert written.replicas_behind == ["other:8000"]
+    await store.close()

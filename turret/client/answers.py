@@ -212,7 +212,7 @@ class RefusedChange(Answer):
 
 
 class ItemResult(Answer):
-    """What became of one line: its `status` is that of the call of one item, with `error` unless it is 200.
+    """The outcome of one line: its `status` is that of the call of one item, with `error` unless it is 200.
 
     `id` is null where the line has none that can be read.
     """

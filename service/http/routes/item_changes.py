@@ -71,7 +71,7 @@ async def change_items(
 
 
 async def _written(parts: Components, edit: ItemEdit) -> Response:
-    """Make one change, and answer with what became of it."""
+    """Make one change, and answer with its outcome."""
     bundle = parts.model_holder.answering.bundle
     (error,), behind = await parts.item_writer.write(bundle, [edit])
     if error is not None:
