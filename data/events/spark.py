@@ -18,15 +18,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from turret.data.errors import ConfigurationError, DataError
+from turret.data.errors import DataError
 from turret.data.events.event_arrays import PIECE, Change, Events
 from turret.data.events.events import PART, VERDICT, Log
 from turret.data.events.labels import LABEL
 from turret.data.ranges import groups
 from turret.data.reading.tables import readable
 
-ENGINES = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
-_KNOWN = re.compile(r"local(\[(\d+|\*)\])?|yarn|(spark|sc|k8s)://.+")
 # Hadoop and Spark of files that a process can't see: to read, to write, and of a folder that another wrote.
 _NOT_SEEN = re.compile(
     r"FILE_NOT_EXIST|PATH_NOT_FOUND|FileNotFoundException: File |Mkdirs failed|UNABLE_TO_INFER_SCHEMA"
@@ -47,11 +45,8 @@ def spark_session(engine: str) -> Iterator[SparkSession]:
     """Yield a session of the Spark master `engine`, such as `local` or `spark://host:7077`; stop it after.
 
     Memory, cores and connectors are settings of Spark itself (spark-defaults.conf, PYSPARK_SUBMIT_ARGS).
-    Raises ConfigurationError for an engine of another form, and DataError without Java, for a session that
-    does not start, and for a job that fails.
+    Raises DataError without Java, for a session that does not start, and for a job that fails.
     """
-    if not _KNOWN.fullmatch(engine):
-        raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {ENGINES}")
     # pandas is not used here.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     if not engine.startswith("sc://"):

@@ -4,6 +4,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from turret.data.errors import ColumnError, DataError, EmptyDataError, text_without_credentials
+from turret.data.errors import (
+    ColumnError,
+    ConfigurationError,
+    DataError,
+    EmptyDataError,
+    text_without_credentials,
+)
 from turret.data.events.dropped_rows import (
     UNKNOWN_ITEM,
     CheckedRows,
@@ -101,9 +108,15 @@ def prepare(
     return report
 
 
+_MASTERS = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
+_MASTER = re.compile(r"local(\[(\d+|\*)\])?|yarn|(spark|sc|k8s)://.+")
+
+
 def _session(engine: str | None) -> "AbstractContextManager[SparkSession | None]":
     if engine is None:
         return nullcontext()
+    if not _MASTER.fullmatch(engine):  # said without PySpark too
+        raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {_MASTERS}")
     from turret.data.events.spark import spark_session
 
     return spark_session(engine)
