@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from turret.data.configuration import FeatureKind
 from turret.data.errors import DataError
 from turret.data.files import map_ordered
+from turret.data.kinds import KindTable
 
 MANIFEST = "manifest.json"
 
@@ -106,6 +107,8 @@ class Manifest(_Record):
     given negatives of all events; None where the source has none. `repeat_share` is the share of events whose
     user has used the item in an earlier visit, `visit_repeat_share` that of events that repeat an item of the
     same visit. `catalog_time` is when the items file was written, ISO 8601 in UTC; None without a file.
+    `kinds` has those of the events in the order of their codes (`data.kinds`), and events without a kind have
+    `default_kind`; empty where all events are alike.
     """
 
     format_version: Literal[1] = 1
@@ -119,6 +122,8 @@ class Manifest(_Record):
     split: Split
     has_weights: bool
     negatives: int | None = None
+    kinds: KindTable = {}
+    default_kind: str | None = None
     repeat_share: float = 0.0
     visit_repeat_share: float = 0.0
     user_features: list[FeatureSummary]

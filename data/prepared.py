@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from turret.data.errors import DataError
 from turret.data.features import QUERY, Features, VectorRows, text_of
 from turret.data.files import open_array
+from turret.data.kinds import target_codes
 from turret.data.manifest import Manifest, hash_file
 from turret.data.ranges import ranges
 from turret.data.vocabulary import Id, Vocabulary
@@ -111,6 +112,8 @@ class PreparedData:
     ends of the train and of the validation part: user u's events are train in [offsets[u], splits[u, 0]),
     validation in [splits[u, 0], splits[u, 1]) and test in [splits[u, 1], offsets[u + 1]). `fields` has one
     list of N values for each item column kept for answers. `negatives` are None for data without them.
+    `kinds` int8 [E] are codes of the manifest's kinds (`data.kinds.read_kinds`), None where all events are
+    alike; events of kinds that are no targets are read in histories, and are never a next item.
     """
 
     folder: Path
@@ -126,6 +129,7 @@ class PreparedData:
     item_features: Features
     fields: dict[str, list[Any]]
     negatives: Negatives | None = None
+    kinds: NDArray[np.int8] | None = None
 
     @classmethod
     def open(cls, folder: Path) -> "PreparedData":
@@ -154,6 +158,7 @@ class PreparedData:
             item_features=Features.open(folder / "item_features"),
             fields=_load_fields(folder / "catalogue.json"),
             negatives=Negatives.open(folder, manifest.has_weights) if has_negatives else None,
+            kinds=open_array(folder / "kinds.npy", "int8") if manifest.kinds else None,
         )
         for problem in prepared._inconsistencies():
             raise DataError(f"{folder} is damaged: {problem}; prepare the data again")
@@ -181,6 +186,12 @@ class PreparedData:
             return None
         _, answers = np.unique([str(one) for one in self.fields["answer"]], return_inverse=True)
         return np.asarray(answers[self.event_items[self.offsets[:-1]]], dtype=np.int64)
+
+    def are_targets(self, positions: NDArray[np.int64] | slice) -> NDArray[np.bool_]:
+        """Tell which events at `positions` [P] may be a next item: bool [P]."""
+        if self.kinds is None:
+            return np.ones(len(self.event_items[positions]), dtype=np.bool_)
+        return np.isin(self.kinds[positions], target_codes(self.manifest.kinds))
 
     def history_ends(self, until: HistoryEnd) -> NDArray[np.int64]:
         """Return the end [U] of each user's history in `event_items`; a query has none."""
@@ -247,6 +258,8 @@ class PreparedData:
             yield "offsets.npy and splits.npy do not divide items.npy into users and parts"
         if len(self.times) != events or (self.weights is not None and len(self.weights) != events):
             yield "times.npy, weights.npy and items.npy are of different lengths"
+        if self.kinds is not None and len(self.kinds) != events:
+            yield "kinds.npy and items.npy are of different lengths"
         if self.negatives is not None and not self.negatives.fit(events):
             yield "negatives.npy, negative_offsets.npy and negative_weights.npy don't fit items.npy"
         if self.user_features.count != users or self.item_features.count != items:

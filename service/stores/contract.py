@@ -33,10 +33,14 @@ class Event(NamedTuple):
 
 
 class History(NamedTuple):
-    """A user's items, oldest first, and the time of each in milliseconds since 1970."""
+    """A user's items, oldest first, the time of each in milliseconds since 1970, and its kind.
+
+    `kinds` has None for an event without one, and is empty where no event has one.
+    """
 
     items: Sequence[int | str]
     times: Sequence[int]
+    kinds: Sequence[str | None] = ()
 
 
 class HistoryStore(Protocol):

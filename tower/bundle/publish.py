@@ -115,9 +115,10 @@ class BundleContents:
     reads_queries: bool = False
     catalog_time: str | None = None
     data_until: str | None = None
-    kinds: tuple[str, ...] = ()
+    kinds: KindTable = field(default_factory=dict)
     default_kind: str | None = None
-    exclude_seen: bool = True
+    reads_kinds: bool = False
+    exclude_seen: Seen = True
     item_features: tuple[Feature, ...] = ()
     item_tower: bytes | None = None
     recorded_items: tuple[RecordedItem, ...] = ()

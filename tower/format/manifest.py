@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from turret.data.kinds import KindTable, Seen
 from turret.data.manifest import FileHash
 from turret.tower.config import ScoringConfig, Settings
 from turret.tower.errors import BundleError
@@ -87,9 +88,10 @@ class Manifest(Settings):
     queries in words, or their ready vectors, and no history. `exported`: the time of the export, where a
     later reindexing `created` the bundle. `catalog_time`: when the file of its items was written, None
     without a file; changes of items after that are newer than the bundle. `data_until`: the time of the
-    newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: those of the events that
-    the data keeps, none for all; events without a kind have `default_kind`. `exclude_seen`: the default of
-    requests that don't say whether answers leave out the items of the history.
+    newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: those of the
+    events by name, in the order of their codes (`data.kinds`), empty where all are alike; events without a
+    kind have `default_kind`. `reads_kinds`: the user tower reads the kind of each event. `exclude_seen`: the
+    default of requests that don't say which items of the history answers leave out.
     """
 
     format_version: Literal[2] = FORMAT_VERSION
@@ -98,15 +100,16 @@ class Manifest(Settings):
     exported: str | None = None
     catalog_time: str | None = None
     data_until: str | None = None
-    kinds: tuple[str, ...] = ()
+    kinds: KindTable = {}
     default_kind: str | None = None
+    reads_kinds: bool = False
     dimension: int = Field(ge=1)
     item_count: int = Field(ge=1)
     scoring: ScoringConfig
     history_length: int = Field(ge=1)
     reads_times: bool = False
     reads_queries: bool = False
-    exclude_seen: bool = True
+    exclude_seen: Seen = True
     index: AnyIndexSettings = FlatSettings()
     index_choice: IndexChoice | None = None
     recall: tuple[MeasuredRecall, ...] = ()

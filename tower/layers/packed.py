@@ -48,6 +48,7 @@ class PackedHistories:
         gaps, clocks: float32 [P], the time from each event to the next (or to the request, after the last
             one read), and the time of the week of the latter, as `tower.times.time_inputs` gives them; None
             where they are unknown, or the tower reads none.
+        kinds: int64 [P], the code of each event's kind (`data.kinds`); None where the tower reads none.
     """
 
     rows: Tensor
@@ -58,6 +59,7 @@ class PackedHistories:
     left_out: Tensor | None = None
     gaps: Tensor | None = None
     clocks: Tensor | None = None
+    kinds: Tensor | None = None
 
     def to(self, device: torch.device) -> "PackedHistories":
         """The same on another device."""

@@ -50,6 +50,7 @@ def _parts(
             left_out=None if histories.left_out is None else _moved(histories.left_out[some], low),
             gaps=None if histories.gaps is None else histories.gaps[low:high],
             clocks=None if histories.clocks is None else histories.clocks[low:high],
+            kinds=None if histories.kinds is None else histories.kinds[low:high],
         )
         yield part, vectors[low:high]
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from turret.data.prepared import ColdItems, PreparedData
 from turret.data.progress import counted, progress
-from turret.data.reading.schema import FilterSettings
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.golden import GOLDEN_K, RecordedItem
 from turret.tower.bundle.publish import BundleContents, new_target, publish
@@ -86,7 +85,6 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     items = torch.from_numpy(vectors)
     save_tensors(work / "model.safetensors", model.state_dict())
     scoring = run.experiment.tower.scoring
-    filters = FilterSettings.model_validate(data.manifest.settings["filters"])
     return BundleContents(
         version=version,
         user_tower=user_tower_onnx(model),
@@ -102,8 +100,8 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         reads_queries=data.has_queries,
         catalog_time=data.manifest.catalog_time,
         data_until=data.manifest.time.until,
-        kinds=filters.kept_kinds,
-        default_kind=filters.default_kind,
+        kinds=data.manifest.kinds,
+        default_kind=data.manifest.default_kind,
         exclude_seen=run.experiment.evaluation.exclude_seen,
         recorded=[_recorded(data, model, user) for user in users.tolist()],
         expected=_expected(data, model, items, users),

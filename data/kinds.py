@@ -1,0 +1,77 @@
+"""Kinds of events, and what each means for training, histories and answers."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, PositiveFloat, model_validator
+
+Role = Literal["target", "signal", "negative", "ignored"]
+_DAY = 86_400_000  # milliseconds
+
+
+class Kind(BaseModel, frozen=True, extra="forbid"):
+    """The meaning of a kind.
+
+    `role`: a target is trained and evaluated as a next item, and read in histories; a signal is read in
+    histories alone; a negative is an item that the user did not choose; an ignored event is dropped. `weight`
+    is how much a target counts in training. After an event of a kind that `consume`s, its item is left out of
+    the user's answers: for ever (true), or for so many days.
+    """
+
+    role: Role = "target"
+    weight: PositiveFloat = 1.0
+    consume: bool | PositiveFloat = False
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.consume and self.role == "ignored":
+            raise ValueError("an ignored kind is not stored, so it can't consume; give it another role")
+        return self
+
+
+def _parsed(value: object) -> object:
+    """Read ROLE[:WEIGHT][:consume[=DAYS]] as a table."""
+    if not isinstance(value, str):
+        return value
+    role, *rest = value.split(":")
+    table: dict[str, Any] = {"role": role.strip() or "target"}
+    for part in map(str.strip, rest):
+        name, has_days, days = part.partition("=")
+        table |= {"consume": days if has_days else True} if name == "consume" else {"weight": part}
+    return table
+
+
+KindTable = dict[str, Annotated[Kind, BeforeValidator(_parsed)]]
+"""Kinds by name, in TOML as tables or as texts ROLE[:WEIGHT][:consume[=DAYS]]; empty where all are alike."""
+
+
+def read_kinds(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+    """Return the names of the kinds that histories have; the position of each is its code."""
+    return tuple(name for name, kind in kinds.items() if kind.role in ("target", "signal"))
+
+
+def target_codes(kinds: Mapping[str, Kind]) -> NDArray[np.int8]:
+    """Return the codes of the targets, ascending."""
+    roles = [kinds[name].role for name in read_kinds(kinds)]
+    return np.flatnonzero([role == "target" for role in roles]).astype(np.int8)
+
+
+Seen = bool | tuple[str, ...] | None
+"""Whose items answers leave out: of all events (true), of none, of events of these kinds, or None: of the kinds
+that consume, and of all events where there are no kinds."""
+
+
+def left_out_for(kinds: Mapping[str, Kind], seen: Seen) -> NDArray[np.float64]:
+    """Return for how many milliseconds the item of an event is left out, by code: 0 not, inf for ever.
+
+    Data without kinds has one code, 0.
+    """
+    read = read_kinds(kinds)
+    if isinstance(seen, tuple):
+        return np.array([np.inf if name in seen else 0.0 for name in read])
+    if seen is None and read:
+        spans = [kinds[name].consume for name in read]
+        return np.array([np.inf if span is True else float(span) * _DAY for span in spans])
+    return np.full(max(len(read), 1), 0.0 if seen is False else np.inf)
