@@ -59,8 +59,8 @@ def target_codes(kinds: Mapping[str, Kind]) -> NDArray[np.int8]:
 
 
 Seen = bool | tuple[str, ...] | None
-"""Whose items answers leave out: of all events (true), of none, of events of these kinds, or None: of the kinds
-that consume, and of all events where there are no kinds."""
+"""Whose items answers leave out: of all events (true), of none, of events of these kinds, or None: of the
+kinds that consume, and of all events where there are no kinds."""
 
 
 def left_out_for(kinds: Mapping[str, Kind], seen: Seen) -> NDArray[np.float64]:

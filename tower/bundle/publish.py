@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from turret.data.errors import DataError
 from turret.data.features import Feature
 from turret.data.files import open_array, save_array
+from turret.data.kinds import KindTable, Seen
 from turret.data.manifest import hash_file
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle

@@ -100,7 +100,7 @@ class Manifest(Settings):
     exported: str | None = None
     catalog_time: str | None = None
     data_until: str | None = None
-    kinds: KindTable = {}
+    kinds: KindTable = Field(default={})
     default_kind: str | None = None
     reads_kinds: bool = False
     dimension: int = Field(ge=1)
