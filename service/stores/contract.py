@@ -42,6 +42,12 @@ class History(NamedTuple):
     times: Sequence[int]
     kinds: Sequence[str | None] = ()
 
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int | str, int, str | None]]) -> "History":
+        """The history of rows of item, time and kind, oldest first."""
+        items, times, kinds = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+        return cls(items, times, kinds if any(kinds) else ())
+
 
 class HistoryStore(Protocol):
     """Events by user, ordered by time and then by arrival.
@@ -82,6 +88,13 @@ class HistoryStore(Protocol):
 
         A forgotten event that is sent again is new. A long history is deleted in portions, oldest first;
         after an error the next call continues.
+        """
+
+    async def move(self, user: str, to: str) -> int:
+        """Move a user's events, with their ids, to another user; return the number of new ones there.
+
+        An event that is stored for `user` meanwhile is moved, or stays. After an error each event is with
+        one of the two or with both, and the same call completes it.
         """
 
     async def health_warnings(self) -> list[str]:

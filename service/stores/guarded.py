@@ -26,8 +26,8 @@ class Breaker:
     `circuits` has "read" and "write", as a full disk or a replica still reads. Failures and timeouts raise
     HistoryUnavailableError, as do other exceptions, which are logged. An open circuit refuses calls at once,
     with the seconds to retry after in the error. An `append` that times out may be stored; sent again, it
-    counts once. A timeout of `events`, `forget` or `random_user` is no failure: it depends on how much there
-    is. A `scan` has none.
+    counts once. A timeout of `events`, `forget`, `move` or `random_user` is no failure: it depends on how
+    much there is. A `scan` has none.
     """
 
     def __init__(
@@ -58,6 +58,9 @@ class Breaker:
 
     async def forget(self, user: str) -> int:
         return await self._call("write", lambda: self._store.forget(user), is_bounded=False)
+
+    async def move(self, user: str, to: str) -> int:
+        return await self._call("write", lambda: self._store.move(user, to), is_bounded=False)
 
     async def health_warnings(self) -> list[str]:
         try:

@@ -58,7 +58,9 @@ def _event(number: int, user: str = "u", item: int | str = 1, time: int = 0) -> 
 
 
 def _history(events: Sequence[Event]) -> History:
-    return History([event.item for event in events], [event.time for event in events])
+    kinds = [event.kind for event in events]
+    times = [event.time for event in events]
+    return History([event.item for event in events], times, kinds if any(kinds) else ())
 
 
 async def _check_events(place: _Place) -> None:
@@ -122,6 +124,32 @@ async def _check_forgetting(place: _Place) -> None:
         for text in _TEXTS:
             await store.append([_event(1, text)])
             expect("a user of any id is forgotten", await store.forget(text), 1)
+
+
+async def _check_moving(place: _Place) -> None:
+    stranger = [_event(n, "session:s", f"i{n}", time=n)._replace(kind="view") for n in range(4)]
+    own = [_event(1, item="own", time=1), _event(9, item="own", time=3)]
+    async with place.stores() as (store, _):
+        await store.append([*stranger, *own, _event(1, "v", 8)])
+        expect("move returns the number of new events", await store.move("session:s", "u"), 3)
+        kept = [stranger[0], own[0], *(event for event in stranger[2:])]
+        wanted = [event._replace(user="u") for event in (*kept[:3], own[1], kept[3])]
+        expect(
+            "an id of both counts once, and times order the events", await store.events("u", 9), (5, wanted)
+        )
+        expect("a history has the kinds of events", await store.recent(["u"], 9), {"u": _history(wanted)})
+        expect("nothing is left of the moved user", await store.events("session:s", 9), (0, []))
+        again = await store.move("session:s", "u"), await store.append(stranger)
+        expect("the event ids of a moved user are forgotten", again, (0, 4))
+        expect("a move that is repeated adds nothing", await store.move("session:s", "u"), 0)
+        await store.append([_event(n, "long", n, n) for n in range(12_000)])
+        late = [_event(n, "long", n, n - 100) for n in range(12_000, 12_020)]
+        moved, *stored = await asyncio.gather(store.move("long", "w"), *(store.append([one]) for one in late))
+        expect("events that come meanwhile are new", stored, [1] * 20)
+        moved += await store.move("long", "w")
+        found = moved, (await store.events("w", 9))[0], (await store.events("long", 9))[0]
+        expect("events that come meanwhile are moved, or stay", found, (12_020, 12_020, 0))
+        expect("other users keep their events", await store.recent(["v"], 9), {"v": History([8], [0])})
 
 
 async def _check_concurrency(place: _Place) -> None:
@@ -325,7 +353,8 @@ async def _check_sharing(place: _Place) -> None:
 
 
 _CHECKS = (
-    *(_check_events, _check_event_ids, _check_order, _check_forgetting, _check_concurrency, _check_age),
+    *(_check_events, _check_event_ids, _check_order, _check_forgetting, _check_moving, _check_age),
+    _check_concurrency,
     *(_check_random_user, _check_items, _check_lasting, _check_sharing),
     *(_check_scan, _check_many_items, _check_scan_of_changes, _check_size),
 )

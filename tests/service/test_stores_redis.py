@@ -103,8 +103,10 @@ def test_what_is_written_is_read() -> None:
     assert decode_events("u", reply(*EVENTS)) == EVENTS
     assert [type(one.item) for one in decode_events("u", reply(*EVENTS))] == [int, str, int]
     assert decode_events("u", []) == []
-    items, times = decode_history(reply(*EVENTS[::-1]))
-    assert (items, times) == ([one.item for one in EVENTS], [one.time for one in EVENTS])
+    assert decode_history(reply(*EVENTS[::-1])) == tuple(
+        map(list, zip(*(one[2:] for one in EVENTS), strict=True))
+    )
+    assert decode_history(reply(EVENTS[0])).kinds == ()
 
 
 def test_a_score_is_a_whole_number_however_it_is_written() -> None:

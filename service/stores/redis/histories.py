@@ -41,6 +41,7 @@ Result = TypeVar("Result")
 _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a thread, as it takes milliseconds
 # Of one read of `scan`: keys to look at, half of which are of events, and events of a user.
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
+_MOVED_PORTION = 1_000  # events that `move` copies and then removes
 _RANDOM_KEYS = (100, 1_000, 10_000, 10_000)  # of each read of `random_user`, until one finds a user
 _ARRIVAL_DIGITS = 16
 
@@ -81,6 +82,15 @@ FORGET = """
 local deleted = redis.call('ZCOUNT', KEYS[1], ARGV[1], '+inf')
 redis.call('UNLINK', unpack(KEYS))
 return deleted
+"""
+
+# KEYS: the user's events and ids. ARGV: members of events, each followed by its id.
+REMOVE = """
+for first = 1, #ARGV, 2 do
+  if redis.call('ZREM', KEYS[1], ARGV[first]) == 1 then
+    redis.call('ZREM', KEYS[2], ARGV[first + 1])
+  end
+end
 """
 
 
@@ -183,6 +193,19 @@ class RedisHistory:
         deleted: int = await self._redis.run(FORGET, keys, [self._oldest()])
         return deleted
 
+    async def move(self, user: str, to: str) -> int:
+        # Two users may be on two servers, so a portion is with both of them for a moment.
+        keys, moved = [self._address.events(user), self._address.ids(user)], 0
+        while True:
+            (reply,) = await self._redis.execute([["ZRANGE", keys[0], 0, _MOVED_PORTION - 1, "WITHSCORES"]])
+            events = self._events(to, reply)
+            moved += await self.append(events)
+            pairs = zip(reply[::2], (event.event_id for event in events), strict=True)
+            if events:
+                await self._redis.run(REMOVE, keys, [part for pair in pairs for part in pair])
+            if len(events) < _MOVED_PORTION:
+                return moved
+
     async def health_warnings(self) -> list[str]:
         warnings = []
         for master in await self._redis.masters():
@@ -239,8 +262,9 @@ def decode_events(user: str, reply: list[bytes]) -> list[Event]:
 
 def decode_history(reply: list[bytes]) -> History:
     """Decode members with their scores, newest first. Raises an error for others."""
-    times = [int(float(score)) for score in reply[::-2]]
-    return History([item for _, item, _ in _fields(reply[-2::-2])], times)
+    times = (int(float(score)) for score in reply[::-2])
+    fields = _fields(reply[-2::-2])
+    return History.of([(item, time, kind) for (_, item, kind), time in zip(fields, times, strict=True)])
 
 
 def _fields(members: list[bytes]) -> list[Any]:

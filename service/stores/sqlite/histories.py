@@ -53,11 +53,12 @@ _INSERT = (
 )
 _OF_USER = "FROM events WHERE user = ? AND time >= ? ORDER BY time DESC, arrival DESC LIMIT ?"
 _NEWEST = f"SELECT event_id, user, item, time, kind {_OF_USER}"
-_USED = f"SELECT item, time {_OF_USER}"
+_USED = f"SELECT item, time, kind {_OF_USER}"
 _COUNT = f"SELECT count(*) FROM (SELECT 1 {_OF_USER})"
-_FORGET_OLDEST = (
+_TAKE_OLDEST = (
     "DELETE FROM events WHERE user = ?1 AND (time, arrival) IN "
-    "(SELECT time, arrival FROM events WHERE user = ?1 ORDER BY time, arrival LIMIT ?2) RETURNING time >= ?3"
+    "(SELECT time, arrival FROM events WHERE user = ?1 ORDER BY time, arrival LIMIT ?2) "
+    "RETURNING time, arrival, event_id, item, kind"
 )
 _AFTER = "FROM events WHERE (user, time, arrival) > (?, ?, ?)"
 _AFTER_END = f"SELECT user, time, arrival {_AFTER} ORDER BY user, time, arrival LIMIT 1 OFFSET ?"
@@ -72,7 +73,7 @@ _USER_FROM = "SELECT user FROM events WHERE user >= ? AND time >= ? LIMIT 1"
 _WRITE_LOCK_SECONDS, _READ_LOCK_SECONDS = 2.0, 0.25  # to wait for another process's lock
 _GROUP_EVENTS = 5_000  # written together; larger groups only add latency
 _SHORT = 1_000  # events of a user; longer reads have a thread of their own
-_DELETE_PORTION = 10_000  # events of one transaction of `forget`
+_TAKEN_PORTION = 10_000  # events of one transaction of `forget` and `move`
 _SCAN_PORTION = 10_000  # rows that one read of `scan` visits
 _SWEEP_PORTION = 1_000  # events that each append checks for expiry
 _PROBES = 64  # of `random_user`
@@ -151,10 +152,18 @@ class SqliteHistory:
     async def forget(self, user: str) -> int:
         deleted = 0
         while True:
-            were_kept = await self._writer.run(partial(self._delete_oldest, user))
-            deleted += sum(were_kept)
-            if len(were_kept) < _DELETE_PORTION:
+            taken, kept = await self._writer.run(partial(self._take_oldest, user, None))
+            deleted += kept
+            if taken < _TAKEN_PORTION:
                 return deleted
+
+    async def move(self, user: str, to: str) -> int:
+        moved = 0
+        while True:
+            taken, new = await self._writer.run(partial(self._take_oldest, user, to))
+            moved += new
+            if taken < _TAKEN_PORTION:
+                return moved
 
     async def health_warnings(self) -> list[str]:
         return []
@@ -208,17 +217,26 @@ class SqliteHistory:
         connection.execute(_SWEEP, (*self._sweep_position, *end, oldest))
         self._sweep_position = _BEGINNING if end == _END else end
 
-    def _delete_oldest(self, user: str, connection: sqlite3.Connection) -> list[int]:
-        """Delete a portion of a user's events; return for each 1, or 0 for an expired one."""
+    def _take_oldest(self, user: str, to: str | None, connection: sqlite3.Connection) -> tuple[int, int]:
+        """Delete a portion of a user's events, which become those of `to`.
+
+        Returns their number, and of those that have not expired the number of all, or of the new ones of
+        `to`.
+        """
         self._check_identity()
+        oldest = oldest_kept(self._keep_days)
         with transaction(connection):
-            rows = connection.execute(_FORGET_OLDEST, (user, _DELETE_PORTION, oldest_kept(self._keep_days)))
-            return [kept for (kept,) in rows]
+            rows = sorted(connection.execute(_TAKE_OLDEST, (user, _TAKEN_PORTION)).fetchall())
+            kept = [
+                (event_id, to, item, time, kind) for time, _, event_id, item, kind in rows if time >= oldest
+            ]
+            new = len(kept) if to is None else connection.executemany(_INSERT, kept).rowcount
+        return len(rows), max(new, 0)
 
     def _used(self, connection: sqlite3.Connection, user: str, limit: int) -> History:
         rows = connection.execute(_USED, (user, oldest_kept(self._keep_days), limit)).fetchall()
         rows.reverse()
-        return History([item for item, _ in rows], [time for _, time in rows])
+        return History.of(rows)
 
     def _random_user(self, connection: sqlite3.Connection) -> str | None:
         for start in (_draw(connection), ""):
