@@ -7,6 +7,7 @@ __all__ = [
     "extras",
     "features",
     "files",
+    "kinds",
     "manifest",
     "moments",
     "prepared",

@@ -59,22 +59,35 @@ def fetch(
 @app.command()
 def synth(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="The new folder.")] = Path("var/shop"),
-    users: Annotated[int | None, typer.Option(help="Number of users (5,000).")] = None,
-    items: Annotated[int | None, typer.Option(help="Number of items (2,000).")] = None,
-    events_per_user: Annotated[float | None, typer.Option(help="Mean length of a history (40).")] = None,
+    messy: Annotated[
+        bool, typer.Option("--messy", help="A log as people bring it: kinds, repeats, strangers, robots.")
+    ] = False,
+    users: Annotated[int | None, typer.Option(help="Number of users (5,000; messy 4,000).")] = None,
+    items: Annotated[int | None, typer.Option(help="Number of items (2,000; messy 1,500).")] = None,
+    events_per_user: Annotated[
+        float | None, typer.Option(help="Mean length of a history (40; messy about 80).")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed; the same seed gives the same files (0).")] = None,
     settings: Settings = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Generate a synthetic shop: Zipf popularity, genres, series, drifting tastes, new items over time.
 
+    With `--messy` it has views, carts, purchases and returns, goods that are bought again, sessions without a
+    user, logins, accounts that are no people, double clicks and bad rows.
+
     Example: `turret data synth var/shop --users 1000 --items 600 --seed 7`
     """
     from turret.data.configuration import load_configuration, parse_overrides
-    from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
+    from turret.data.synthetic.synthesis import MessyConfig, SyntheticConfig, synthesise
 
     options = {"users": users, "items": items, "events_per_user": events_per_user, "seed": seed}
-    config = load_configuration(SyntheticConfig, overrides={**options, **parse_overrides(settings or [])})
+    overrides = {**options, **parse_overrides(settings or [])}
+    config = (
+        load_configuration(MessyConfig, overrides=overrides)
+        if messy
+        else load_configuration(SyntheticConfig, overrides=overrides)
+    )
     report = synthesise(config, target, overwrite)
     print(
         f"{report.events:,} events of {report.users:,} users and {report.items:,} items, "

@@ -5,6 +5,7 @@ from itertools import count
 from typing import Self
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, model_validator
 
@@ -60,6 +61,12 @@ def title(genre: str, number: int) -> str:
         return name
     edition, place = divmod(round_ - 1, len(places))
     return f"{name} of {places[place]}" + (f" {edition + 1}" if edition else "")
+
+
+def ids_of(letter: str, count: int, width: int) -> pl.Series:
+    """Return `count` ids, zero-padded to one width of at least `width`, so that they sort."""
+    width = max(width, len(str(count - 1)))
+    return pl.Series([f"{letter}{number:0{width}d}" for number in range(count)])
 
 
 DAY = 86_400  # seconds

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from turret.data.errors import DataError
 from turret.data.files import new_folder
 from turret.data.progress import progress
-from turret.data.synthetic.shop import DAY, DAYS, OPENING, Shop, SyntheticConfig, create_catalog
+from turret.data.synthetic.messy import MessyConfig, messy_tables
+from turret.data.synthetic.shop import DAY, DAYS, OPENING, Shop, SyntheticConfig, create_catalog, ids_of
 
 AGE_GROUPS = ("under 18", "18-24", "25-34", "35-49", "50-64", "65+")
 COUNTRIES = ("Brazil", "France", "India", "Japan", "Kenya", "Mexico", "Poland", "Vietnam")
@@ -168,7 +169,7 @@ def _in_order(
     return Log(user[order], item[order], time[order], age[by_start], country[by_start])
 
 
-__all__ = ["SyntheticConfig", "synthesise"]
+__all__ = ["MessyConfig", "SyntheticConfig", "synthesise"]
 
 _FILES = ("events.csv", "items.csv", "users.csv")
 
@@ -185,12 +186,12 @@ class Report:
     last: datetime
 
 
-def synthesise(config: SyntheticConfig, target: Path, overwrite: bool = False) -> Report:
+def synthesise(config: SyntheticConfig | MessyConfig, target: Path, overwrite: bool = False) -> Report:
     """Write `events.csv`, `items.csv` and `users.csv` of a synthetic shop into the new folder `target`.
 
     `events.csv` has user_id, item_id and timestamp (seconds since 1970) in order of time; `items.csv` has
     item_id, title, genres (separated by |), price and released (a date); `users.csv` has user_id, age_group
-    and country.
+    and country. Those of a messy shop have other columns: see `messy_tables`.
 
     Raises `DataError` when `target` exists, unless `overwrite` is given and it holds nothing but these files.
     """
@@ -200,12 +201,16 @@ def synthesise(config: SyntheticConfig, target: Path, overwrite: bool = False) -
         )
     with new_folder(target, overwrite) as folder:
         random = np.random.default_rng(config.seed)
-        shop = create_catalog(config, random)
-        log = simulate(shop, config, random)
-        for name, table in zip(_FILES, _tables(shop, log), strict=True):
+        if isinstance(config, MessyConfig):
+            *tables, times = messy_tables(config, random)
+        else:
+            shop = create_catalog(config, random)
+            log = simulate(shop, config, random)
+            *tables, times = *_tables(shop, log), log.time
+        for name, table in zip(_FILES, tables, strict=True):
             table.write_csv(folder / name, float_precision=2)
-    first, last = (datetime.fromtimestamp(int(log.time[at]), UTC) for at in (0, -1))
-    return Report(target, config.users, config.items, len(log.time), first, last)
+    first, last = (datetime.fromtimestamp(int(times[at]), UTC) for at in (0, -1))
+    return Report(target, len(tables[2]), config.items, len(times), first, last)
 
 
 def _foreign_files(target: Path) -> list[str]:
@@ -215,8 +220,8 @@ def _foreign_files(target: Path) -> list[str]:
 
 
 def _tables(shop: Shop, log: Log) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    user_ids = _ids("u", len(log.age), width=5)
-    item_ids = _ids("i", len(shop.titles), width=4)
+    user_ids = ids_of("u", len(log.age), width=5)
+    item_ids = ids_of("i", len(shop.titles), width=4)
     events = pl.DataFrame({"user_id": user_ids.gather(log.user), "item_id": item_ids.gather(log.item)})
     items = pl.DataFrame(
         {
@@ -235,9 +240,3 @@ def _tables(shop: Shop, log: Log) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFr
         }
     )
     return events.with_columns(timestamp=pl.Series(log.time)), items, users
-
-
-def _ids(letter: str, count: int, width: int) -> pl.Series:
-    """Return `count` ids, zero-padded to one width of at least `width`, so that they sort."""
-    width = max(width, len(str(count - 1)))
-    return pl.Series([f"{letter}{number:0{width}d}" for number in range(count)])

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError
-from turret.data.synthetic.synthesis import Report, SyntheticConfig, synthesise
+from turret.data.synthetic.synthesis import MessyConfig, Report, SyntheticConfig, synthesise
 
 SMALL: dict[str, Any] = {"users": 30, "items": 120, "events_per_user": 15, "longest_history": 30}
 
@@ -142,3 +142,47 @@ def _hits(scores: NDArray[np.float64], targets: Rows) -> float:
 def test_a_counter_of_transitions_beats_popularity_clearly(shop: Shop) -> None:
     popularity, transitions = _hit_rates(*_codes(shop), shop.items.height)
     assert transitions > 3 * popularity > 0.1
+
+
+@pytest.fixture(scope="module")
+def messy(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    config = MessyConfig(users=600, items=400, robots=2, robot_events=1_000)
+    report = synthesise(config, tmp_path_factory.mktemp("messy") / "shop")
+    tables = (pl.read_csv(report.folder / f"{name}.csv") for name in ("events", "items", "users"))
+    return Shop(report, *tables)
+
+
+def test_the_messy_shop_has_a_funnel_repeats_strangers_logins_and_robots(messy: Shop) -> None:
+    events = messy.events
+    kinds = dict(events["event"].value_counts().iter_rows())
+    assert kinds["view"] > kinds["cart"] > kinds["purchase"] > kinds["return"] > 0
+    bought = events.filter(pl.col("event") == "purchase").drop_nulls().unique()
+    carts = events.filter(pl.col("event") == "cart")
+    same = ["session_id", "item_id"]
+    assert bought.join(carts, on=same, how="semi").height > 0.99 * bought.height
+    durable = messy.items.filter(pl.col("category").str.contains("Clothing|Electronics|Toys|Sport"))
+    uses = bought.group_by("user_id", "item_id").len()
+    is_durable = uses["item_id"].is_in(durable["item_id"].to_list()).to_numpy()
+    again = uses["len"].to_numpy() - 1.0
+    assert again[~is_durable].mean() > 10 * again[is_durable].mean()
+    sessions = events.drop_nulls("session_id").group_by("session_id")
+    unknown = sessions.agg(pl.col("user_id").is_null().mean())["user_id"].to_numpy()
+    assert (unknown == 1).mean() > 0.1
+    assert ((unknown > 0) & (unknown < 1)).mean() > 0.05
+    most = events.drop_nulls("user_id")["user_id"].value_counts(sort=True).head(3)["count"].to_list()
+    assert most[1] >= 1_000 > 2 * most[2]
+
+
+def test_the_messy_shop_is_bad_in_few_rows_and_the_same_for_a_seed(messy: Shop, tmp_path: Path) -> None:
+    events = messy.events
+    assert events.columns == ["user_id", "session_id", "item_id", "event", "time"]
+    times = events["time"].str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False)
+    assert 0 < times.null_count() < 0.001 * events.height
+    assert times.drop_nulls().is_sorted()
+    assert 0 < events["item_id"].null_count() < 0.001 * events.height
+    assert 0.01 < 1 - events.unique().height / events.height < 0.04
+    assert messy.items["price"].str.contains(r"^\$[\d,]+\.\d\d$").all()
+    assert messy.items["category"].str.count_matches(" > ").unique().to_list() == [2]
+    assert 0 < (messy.items["stock"].to_numpy() == 0).mean() < 0.2
+    again = synthesise(MessyConfig(users=600, items=400, robots=2, robot_events=1_000), tmp_path / "again")
+    assert _files(again.folder) == _files(messy.report.folder)
