@@ -1,6 +1,6 @@
 """Kinds of events, and what each means for training, histories and answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -52,6 +52,12 @@ def read_kinds(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     return tuple(name for name, kind in kinds.items() if kind.role in ("target", "signal"))
 
 
+def kind_codes(kinds: Mapping[str, Kind], names: Sequence[str | None]) -> NDArray[np.int64]:
+    """Return the codes [T] of these kinds; -1 for none, and for one that histories do not have."""
+    codes = {name: code for code, name in enumerate(read_kinds(kinds))}
+    return np.array([-1 if name is None else codes.get(name, -1) for name in names], dtype=np.int64)
+
+
 def target_codes(kinds: Mapping[str, Kind]) -> NDArray[np.int8]:
     """Return the codes of the targets, ascending."""
     roles = [kinds[name].role for name in read_kinds(kinds)]
@@ -66,12 +72,13 @@ kinds that consume, and of all events where there are no kinds."""
 def left_out_for(kinds: Mapping[str, Kind], seen: Seen) -> NDArray[np.float64]:
     """Return for how many milliseconds the item of an event is left out, by code: 0 not, inf for ever.
 
-    Data without kinds has one code, 0.
+    The last entry is that of code -1: an event of no known kind, as all are in data without kinds. It is
+    left out with all events alone.
     """
     read = read_kinds(kinds)
     if isinstance(seen, tuple):
-        return np.array([np.inf if name in seen else 0.0 for name in read])
+        return np.array([*(np.inf if name in seen else 0.0 for name in read), 0.0])
     if seen is None and read:
         spans = [kinds[name].consume for name in read]
-        return np.array([np.inf if span is True else float(span) * _DAY for span in spans])
-    return np.full(max(len(read), 1), 0.0 if seen is False else np.inf)
+        return np.array([*(np.inf if span is True else float(span) * _DAY for span in spans), 0.0])
+    return np.full(len(read) + 1, 0.0 if seen is False else np.inf)

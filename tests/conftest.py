@@ -16,6 +16,7 @@ from tests.support.service_process import Process, Start
 from tests.support.tiers import Guard
 from tests.support.tools import check_required
 from turret.data.features import Feature
+from turret.data.kinds import KindTable
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.config import ScoringConfig
@@ -62,10 +63,13 @@ USER_FEATURES = (
 )
 
 
-def user_tower(dimension: int, features: Sequence[Feature], times: bool = False) -> bytes:
+def user_tower(
+    dimension: int, features: Sequence[Feature], times: bool = False, kinds: bool = False
+) -> bytes:
     """Mean of the history, plus a table's rows for the codes of each feature, made a unit vector.
 
-    With `times`, the sums of known gaps and clocks in hours also shift its first and its second coordinate.
+    With `times`, the sums of known gaps and clocks in hours also shift its first and its second coordinate;
+    with `kinds`, the number of events of each known kind shifts that of its code.
     """
     inputs = [
         helper.make_tensor_value_info("history", TensorProto.FLOAT, ["B", "T", dimension]),
@@ -91,6 +95,16 @@ def user_tower(dimension: int, features: Sequence[Feature], times: bool = False)
             helper.make_node("ReduceSum", [f"{name}_known", "axis1"], [f"{name}_sum"], keepdims=1),
             helper.make_node("MatMul", [f"{name}_sum", f"{name}_shift"], [f"{name}_added"]),
             helper.make_node("Add", [nodes[-1].output[0], f"{name}_added"], [f"{name}_state"]),
+        ]
+    if kinds:
+        inputs.append(helper.make_tensor_value_info("kinds", TensorProto.INT64, ["B", "T"]))
+        constants |= {"codes": np.arange(dimension), "axis2": np.array([2], np.int64)}
+        nodes += [
+            helper.make_node("Unsqueeze", ["kinds", "axis2"], ["kind"]),
+            helper.make_node("Equal", ["kind", "codes"], ["of_kind"]),
+            helper.make_node("Cast", ["of_kind"], ["counted"], to=TensorProto.FLOAT),
+            helper.make_node("ReduceSum", ["counted", "axis1"], ["kind_sum"], keepdims=0),
+            helper.make_node("Add", [nodes[-1].output[0], "kind_sum"], ["kinds_state"]),
         ]
     nodes.append(helper.make_node("Identity", [nodes[-1].output[0]], ["state0"]))
     for number, feature in enumerate(features):
@@ -167,6 +181,7 @@ def contents(
     temperature: float = 0.5,
     absolute: bool = False,
     times: bool = False,
+    kinds: KindTable | None = None,
 ) -> BundleContents:
     """Something to publish: unit vectors at random, the first item the most popular."""
     vectors = np.random.default_rng(seed).standard_normal((len(ids), dimension)).astype(np.float32)
@@ -175,8 +190,10 @@ def contents(
     histories = [[0], [1, 2, 3], [len(ids) - 1, 0, len(ids) // 2]]
     return BundleContents(
         version=version,
-        user_tower=user_tower(dimension, features, times),
+        user_tower=user_tower(dimension, features, times, kinds is not None),
         reads_times=times,
+        reads_kinds=kinds is not None,
+        kinds=kinds or {},
         item_vectors=vectors,
         vocabulary=vocabulary,
         user_features=features,
@@ -200,7 +217,7 @@ def user_features() -> tuple[Feature, ...]:
 
 @pytest.fixture
 def make_contents() -> Callable[..., BundleContents]:
-    """`contents(version, ids, dimension, features, seed, temperature, absolute, times)`."""
+    """`contents(version, ids, dimension, features, seed, temperature, absolute, times, kinds)`."""
     return contents
 
 

@@ -13,7 +13,7 @@ from turret.tower.format.manifest import Manifest
 from turret.tower.index.index import Index
 from turret.tower.index.planner import Plan, Planner
 from turret.tower.index.planner import Ranking as Ranking
-from turret.tower.inference.encoder import Encoder
+from turret.tower.inference.encoder import Encoder, Kinds
 from turret.tower.times import Times
 
 
@@ -121,17 +121,18 @@ class Retriever:
         excluded: Sequence[Rows],
         times: Sequence[Times | None] | None = None,
         allowed: RowMask | None = None,
+        kinds: Sequence[Kinds | None] | None = None,
     ) -> list[Ranking]:
         """Rank the catalog for each of B histories of rows (oldest first).
 
-        `features` and `excluded` have one entry a history, and so have `times`, which say when its rows were
-        used, or None. An answer is shorter than `k` only if fewer items are left. Score: inner product of the
-        user and the item vector / temperature, without its sign where the scoring is absolute. Raises
-        EncodingError as the encoder.
+        `features` and `excluded` have one entry a history, and so have `times` and `kinds`, which say when
+        its rows were used and the codes of their kinds, or None. An answer is shorter than `k` only if fewer
+        items are left. Score: inner product of the user and the item vector / temperature, without its sign
+        where the scoring is absolute. Raises EncodingError as the encoder.
         """
         if not histories:
             return []
-        vectors = self.encode(histories, features, times)
+        vectors = self.encode(histories, features, times, kinds=kinds)
         return [self.nearest(vector, k, out, allowed) for vector, out in zip(vectors, excluded, strict=True)]
 
     def nearest(

@@ -13,6 +13,7 @@ import torch
 from turret.data.configuration import override
 from turret.data.errors import ConfigurationError
 from turret.data.files import new_file, remove_abandoned
+from turret.data.kinds import read_kinds
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.tower.towers.alike import begin_alike
@@ -237,7 +238,8 @@ def build_model(
         )
     seed_torch(experiment.training.seed, "initialisation", 0)
     features = data.item_features, data.user_features
-    model = TwoTowers(experiment.tower, len(data.item_ids), *features, table_device)
+    kinds = len(read_kinds(data.manifest.kinds))
+    model = TwoTowers(experiment.tower, len(data.item_ids), *features, table_device, kinds)
     if isinstance(user := experiment.tower.user, QueryConfig) and user.start == "alike":
         begin_alike(model, data.item_features)
     return model

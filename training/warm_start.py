@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from turret.data.configuration import override
 from turret.data.features import Feature
+from turret.data.kinds import read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.vocabulary import Vocabulary
 from turret.tower.format.checksums import check_files
@@ -34,8 +35,8 @@ class ParentBundle:
     """The training settings of a bundle and the meaning of its model's table rows.
 
     `items` are the ids of the id table; `item_features` and `user_features` have the values of the feature
-    tables, in the order of the towers. `data_until` is the time of the newest event of its data, if that has
-    times.
+    tables, in the order of the towers, and `kinds` the names of the kinds of events. `data_until` is the time
+    of the newest event of its data, if that has times.
     """
 
     folder: Path
@@ -44,6 +45,7 @@ class ParentBundle:
     item_features: tuple[Feature, ...]
     user_features: tuple[Feature, ...]
     data_until: str | None = None
+    kinds: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, folder: Path) -> "ParentBundle":
@@ -67,6 +69,7 @@ class ParentBundle:
                 _FEATURES.validate_json((folder / ITEM_FEATURES).read_bytes()),
                 _FEATURES.validate_json((folder / "user_features.json").read_bytes()),
                 manifest.data_until,
+                read_kinds(manifest.kinds),
             )
 
     def experiment(self, values: Mapping[str, object] | None = None) -> ExperimentConfig:
@@ -117,15 +120,16 @@ def _listed(features: Sequence[Feature]) -> str:
     return ", ".join(f"{feature.name} ({feature.kind})" for feature in features) or "none"
 
 
-_ID_TABLE = "item.table.weight"
+_ID_TABLE, _KINDS = "item.table.weight", "kinds.weight"
 
 
 @torch.no_grad()
 def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundle) -> str:
     """Copy the parameters of `parent` into `model`, which is initialised for `data`.
 
-    Rows of the id table are matched by item id, those of feature tables by value; other parameters are copied
-    unchanged. New feature values start from zeros, which is the encoding of unknown values.
+    Rows of the id table are matched by item id, those of feature tables by value, and those of kinds by name;
+    other parameters are copied unchanged. New feature values and kinds start from zeros, which is the
+    encoding of unknown ones.
 
     Returns:
         Sentences with the numbers of items in both catalogs, only in the new one and only in the old one, and
@@ -154,6 +158,10 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
         if name == _ID_TABLE:
             default = new_item_rows(learnt[name], parameter.cpu(), bool(item))
             parameter.copy_(_select_rows(learnt[name], rows, default))
+        elif name == _KINDS:  # zeros where the parent has none, as its data had no kinds
+            had = {kind: code for code, kind in enumerate(parent.kinds)}
+            own = torch.tensor([had.get(kind, -1) for kind in read_kinds(data.manifest.kinds)])
+            parameter.copy_(_select_rows(learnt.get(name, torch.zeros(1, 1)), own, torch.zeros(())))
         elif name in codes:
             parameter.copy_(_select_rows(learnt[name], codes[name], torch.zeros(())))
         elif name in learnt and learnt[name].shape == parameter.shape:

@@ -11,6 +11,7 @@ from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.bundle.bundle import Bundle
+from turret.tower.inference.encoder import Kinds
 from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
@@ -84,9 +85,10 @@ class ItemView:
         histories: Sequence[NDArray[np.integer[Any]]],
         features: Sequence[Mapping[str, object]],
         times: Sequence[Times | None],
+        kinds: Sequence[Kinds | None] | None = None,
     ) -> Vectors:
         """Encode histories of rows to user vectors [B, D]; see `Encoder.encode_each`."""
-        return self.bundle.encoder.encode_each(histories, features, times, self._more)
+        return self.bundle.encoder.encode_each(histories, features, times, self._more, kinds)
 
 
 def item_status(

@@ -21,7 +21,7 @@ from turret.training.export.onnx_form import user_tower_onnx
 DIMENSION, EVENTS = 8, 8
 VARIANTS: dict[str, dict[str, object]] = {
     "pooled": {"kind": "pooled", "hidden": [7]},
-    "pooled with an age": {"kind": "pooled", "example_age": True},
+    "pooled with an age": {"kind": "pooled", "example_age": True, "kinds": True},
     "pooled, a set but one": {"kind": "pooled", "ordered": False, "last_item": False},
     "pooled, a whole set": {"kind": "pooled", "ordered": False, "last_item": False, "leave_out": False},
     "attentive": {"kind": "attentive"},
@@ -55,9 +55,9 @@ def model_of(variant: str, features: Any = "all", item_bias: bool = False) -> Tw
             "user": {**VARIANTS[variant], "features": "all" if variant == "query" else features},
         }
     )
-    model = TwoTowers(config, 7, Features(7, (), {}), user_features()).eval()
+    model = TwoTowers(config, 7, Features(7, (), {}), user_features(), kind_count=3).eval()
     with torch.no_grad():
-        for parameter in model.user.parameters():
+        for parameter in model.parameters():
             if not parameter.any():
                 parameter.normal_(std=0.5)
     return model
@@ -76,6 +76,7 @@ def histories_of(model: TwoTowers) -> PackedHistories:
         left_out=torch.arange(EVENTS) if user.context == "leave_one_out" else None,
         gaps=histories.gaps if user.reads_times else None,
         clocks=histories.clocks if user.reads_times else None,
+        kinds=torch.tensor([0, 2, 1, -1, 2, 0, -1, 1]) if model.kinds is not None else None,
     )
 
 
@@ -112,6 +113,7 @@ def alone(histories: PackedHistories, example: int) -> tuple[PackedHistories, sl
         left_out=None if one.left_out is None else one.left_out - start,
         gaps=None if one.gaps is None else one.gaps[window],
         clocks=None if one.clocks is None else one.clocks[window],
+        kinds=None if one.kinds is None else one.kinds[window],
     ), window
 
 
@@ -163,20 +165,22 @@ def test_an_event_moves_the_vectors_of_the_examples_that_read_it_and_no_other(va
 def test_an_example_alone_is_the_example_among_others(variant: str) -> None:
     model = model_of(variant)
     for histories in (histories_of(model), sliding(model)):
-        together = model.user(histories, VECTORS)
+        together = model.user_vectors(histories, VECTORS)
         for example in range(len(histories.starts)):
             one, window = alone(histories, example)
-            found = model.user(one, VECTORS[window])[0]
+            found = model.user_vectors(one, VECTORS[window])[0]
             torch.testing.assert_close(found, together[example], rtol=1e-5, atol=1e-5)
 
 
 @every_variant
 def test_every_parameter_gets_a_gradient(variant: str) -> None:
     model = model_of(variant)
-    found = model.user(histories_of(model), VECTORS)
+    found = model.user_vectors(histories_of(model), VECTORS)
     slopes = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
     torch.autograd.backward((found * slopes).sum())
-    for name, parameter in model.user.named_parameters():
+    for name, parameter in model.named_parameters():
+        if name.startswith("item."):
+            continue
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 0, name
 
@@ -236,6 +240,10 @@ def test_the_exported_form_is_the_trained_one(variant: str, item_bias: bool) -> 
         history, lengths, times = padded(histories, extra)
         inputs = {"history": history, "length": lengths, **dict(zip(TIME_INPUTS, times, strict=False))}
         inputs |= {f"feature_{name}": column for name, column in requested.items()}
+        if histories.kinds is not None:
+            inputs["kinds"] = torch.full(history.shape[:2], -1)
+            for example, held in enumerate(reads_of(histories)):
+                inputs["kinds"][example, : lengths[example]] = histories.kinds[held]
         found = session.run(
             {name: column.numpy() for name, column in inputs.items()}, (len(lengths), DIMENSION)
         )

@@ -274,6 +274,8 @@ def test_a_recorded_query_has_a_time_for_each_item() -> None:
     times = RecordedQuery.model_validate({"history": [1, 2], "history_times": [5, 7.5], "at": 9}).times
     assert times is not None
     assert (times.events.tolist(), times.asked) == ([5.0, 7.5], 9.0)
+    with pytest.raises(ValueError, match="1 kinds for 2 items"):
+        RecordedQuery.model_validate({"history": [1, 2], "history_kinds": ["view"]})
 
 
 def test_more_than_can_be_checked_at_every_opening_is_not_published(

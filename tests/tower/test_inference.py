@@ -13,6 +13,7 @@ from tests.conftest import USER_FEATURES, contents, user_tower
 from tests.support.item_towers import item_features, item_tower, placed, with_item_tower
 from tests.support.places import FIXTURES
 from turret.data.features import Feature
+from turret.data.kinds import Kind, KindTable
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference.encoder import Encoder, ItemEncoder
@@ -21,6 +22,7 @@ from turret.tower.times import Times
 Make = Callable[..., BundleContents]
 
 TOWERS = FIXTURES / "towers"
+KINDS = {"view": Kind(role="signal"), "purchase": Kind()}
 
 
 def encoder_of(contents: BundleContents) -> Encoder:
@@ -30,6 +32,7 @@ def encoder_of(contents: BundleContents) -> Encoder:
         contents.history_length,
         contents.user_features,
         contents.reads_times,
+        reads_kinds=contents.reads_kinds,
     )
 
 
@@ -53,9 +56,11 @@ def test_only_the_newest_rows_are_read(make_contents: Make) -> None:
     assert np.array_equal(long, short)
 
 
-@pytest.mark.parametrize("times", [False, True])
-def test_each_has_the_same_bits_whatever_comes_with_it(make_contents: Make, times: bool) -> None:
-    contents = replace(make_contents(times=times), history_length=12)
+@pytest.mark.parametrize(("times", "kinds"), [(False, {}), (True, {}), (False, KINDS)])
+def test_each_has_the_same_bits_whatever_comes_with_it(
+    make_contents: Make, times: bool, kinds: KindTable
+) -> None:
+    contents = replace(make_contents(times=times, kinds=kinds or None), history_length=12)
     encoder = encoder_of(contents)
     assert encoder.is_steady is not times
     generator = np.random.default_rng(5)
@@ -64,11 +69,12 @@ def test_each_has_the_same_bits_whatever_comes_with_it(make_contents: Make, time
         Times(np.sort(generator.random(len(rows))) * 1e6, 2e6) if place % 3 else None
         for place, rows in enumerate(histories)
     ]
+    codes = [rows % 3 - 1 if len(rows) % 2 else None for rows in histories]
     features: list[dict[str, object]] = [{}] * len(histories)
-    together = encoder.encode_each(histories, features, known)
-    for rows, when, vector in zip(histories, known, together, strict=True):
-        assert np.array_equal(encoder.encode_each([rows], [{}], [when])[0], vector)
-        assert vector == pytest.approx(encoder.encode([rows], [{}], [when])[0], abs=1e-6)
+    together = encoder.encode_each(histories, features, known, kinds=codes)
+    for rows, when, kind, vector in zip(histories, known, codes, together, strict=True):
+        assert np.array_equal(encoder.encode_each([rows], [{}], [when], kinds=[kind])[0], vector)
+        assert vector == pytest.approx(encoder.encode([rows], [{}], [when], kinds=[kind])[0], abs=1e-6)
 
 
 def test_each_is_encoded_alone_where_others_would_make_a_difference(
@@ -163,6 +169,21 @@ def test_a_tower_that_reads_times_gets_gaps_and_clocks_of_what_it_reads(make_con
     assert np.array_equal(unknown, without), "a tower that reads no times leaves them alone"
 
 
+def test_a_tower_that_reads_kinds_gets_those_of_what_it_reads(make_contents: Make) -> None:
+    """Of the newest five items; an unknown kind, and a history without kinds, has none."""
+    contents = make_contents(kinds=KINDS)
+    histories = [np.array([0, 1]), np.array([9, 9, 2, 3, 4, 5, 6]), np.array([7])]
+    kinds = [np.array([1, -1]), np.array([1, 1, 0, 0, 1, 0, 0]), None]
+    encoded = encoder_of(contents).encode(histories, [{}] * 3, kinds=kinds)
+    for rows, counts, vector in zip(histories, [(0, 1), (4, 1), (0, 0)], encoded, strict=True):
+        state = contents.item_vectors[rows[-5:]].mean(axis=0)
+        state[:2] += counts
+        assert vector == pytest.approx(unit(state), abs=1e-6)
+    alone = encoder_of(make_contents()).encode(histories, [{}] * 3, kinds=kinds)
+    unknown = encoder_of(contents).encode(histories, [{}] * 3)
+    assert np.array_equal(unknown, alone), "a tower that reads no kinds leaves them alone"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -171,8 +192,9 @@ def test_a_tower_that_reads_times_gets_gaps_and_clocks_of_what_it_reads(make_con
         ({"user_tower": user_tower(4, ())}, "different models"),
         ({"reads_times": True}, "clocks"),
         ({"user_tower": user_tower(8, (), times=True)}, "clocks"),
+        ({"reads_kinds": True}, "kinds"),
     ],
-    ids=["nonsense", "features", "width", "no times", "times"],
+    ids=["nonsense", "features", "width", "no times", "times", "no kinds"],
 )
 def test_a_tower_of_another_bundle_is_refused(
     make_contents: Make, changes: dict[str, Any], words: str

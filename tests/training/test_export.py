@@ -181,19 +181,6 @@ def test_the_bundle_says_how_it_was_trained_and_from_what(
     assert second["configuration"] != before["configuration"]
 
 
-def test_the_bundle_says_which_kinds_the_data_keeps(
-    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_tracing(exported.folder, monkeypatch)
-    filters = {"kind_weights": {"view": 1, "buy": 5}, "default_kind": "view"}
-    settings = {**exported.data.manifest.settings, "filters": filters}
-    manifest = exported.data.manifest.model_copy(update={"settings": settings})
-    data = replace(exported.data, manifest=manifest)
-    stated = Bundle.open(export(exported.run, data, tmp_path / "bundles", "kinds")).manifest
-    assert (stated.kinds, stated.default_kind) == (("view", "buy"), "view")
-    assert exported.bundle.manifest.kinds == ()
-
-
 def test_items_without_an_event_are_in_the_bundle_by_their_features(exported: Exported) -> None:
     """Behind the rows of the data, encoded as new items are; a tower on ids leaves them out."""
     data, bundle, cold = exported.data, exported.bundle, exported.data.cold_items()

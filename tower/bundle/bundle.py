@@ -53,6 +53,7 @@ class Bundle:
             self.user_features,
             manifest.reads_times,
             manifest.reads_queries,
+            manifest.reads_kinds,
         )
         self.item_encoder: ItemEncoder | None = open_item_encoder(folder, manifest)
 

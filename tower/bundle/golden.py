@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from turret.data.errors import DataError
+from turret.data.kinds import kind_codes
 from turret.data.vocabulary import Vocabulary
 from turret.tower.config import Settings
 from turret.tower.errors import BundleError, EncodingError
-from turret.tower.format.manifest import GOLDEN_ITEMS
+from turret.tower.format.manifest import GOLDEN_ITEMS, Manifest
 from turret.tower.format.safe_open import read_regular
 from turret.tower.inference.encoder import ItemEncoder
 from turret.tower.retrieval import Ranking, Retrievable, Retriever
@@ -39,11 +40,13 @@ class GoldenBundle(Retrievable, Protocol):
 class RecordedQuery(Settings):
     """A request of the service: item ids, oldest first, and user features.
 
-    `history_times` and `at` are in seconds since 1970: the times of the items and of the request.
+    `history_kinds` are the kinds of the events. `history_times` and `at` are in seconds since 1970: the times
+    of the items and of the request.
     """
 
     history: tuple[int | str, ...] = Field(max_length=LONGEST_HISTORY)
     features: dict[str, Any] = Field(default={})
+    history_kinds: tuple[str, ...] | None = Field(default=None, max_length=LONGEST_HISTORY)
     history_times: tuple[float, ...] | None = Field(default=None, max_length=LONGEST_HISTORY)
     at: float | None = None
 
@@ -54,9 +57,10 @@ class RecordedQuery(Settings):
         return self
 
     @model_validator(mode="after")
-    def _each_item_has_a_time(self) -> "RecordedQuery":
-        if self.history_times is not None and len(self.history_times) != len(self.history):
-            raise ValueError(f"{len(self.history_times)} times for {len(self.history)} items")
+    def _each_item_has_one(self) -> "RecordedQuery":
+        for name, values in (("times", self.history_times), ("kinds", self.history_kinds)):
+            if values is not None and len(values) != len(self.history):
+                raise ValueError(f"{len(values)} {name} for {len(self.history)} items")
         return self
 
     @property
@@ -65,6 +69,10 @@ class RecordedQuery(Settings):
         if self.history_times is None or self.at is None:
             return None
         return Times(np.array(self.history_times, dtype=np.float64), self.at)
+
+    def kinds(self, manifest: Manifest) -> NDArray[np.int64] | None:
+        """The codes that the user tower of a bundle reads, if kinds are recorded."""
+        return None if self.history_kinds is None else kind_codes(manifest.kinds, self.history_kinds)
 
 
 class GoldenQuery(RecordedQuery):
@@ -90,8 +98,9 @@ def replay(bundle: GoldenBundle, queries: Sequence[RecordedQuery], k: int) -> li
     retriever, answers = Retriever(bundle, index), list[Ranking]()
     for i, query in enumerate(queries):
         rows = _known(bundle, i, query)
+        kinds = query.kinds(bundle.manifest)
         try:
-            answers += retriever.recommend([rows], [query.features], k, [rows], [query.times])
+            answers += retriever.recommend([rows], [query.features], k, [rows], [query.times], kinds=[kinds])
         except EncodingError as error:
             raise BundleError(f"recorded query {i}: {error.field}: {error}", "answers") from None
     return answers

@@ -64,7 +64,8 @@ def query_vectors(bundle: Bundle) -> NDArray[np.float32]:
         queries = load_golden(bundle.folder / GOLDEN).queries
         histories = [bundle.vocabulary.known_rows(query.history)[0] for query in queries]
         features, times = [query.features for query in queries], [query.times for query in queries]
-        return bundle.encoder.encode(histories, features, times)
+        kinds = [query.kinds(bundle.manifest) for query in queries]
+        return bundle.encoder.encode(histories, features, times, kinds=kinds)
     try:
         vectors: NDArray[np.float32] = open_array(path, "float32")
     except DataError as error:
@@ -90,7 +91,7 @@ class BundleContents:
 
     `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N], `fields` has one
     value a row, `model` is a safetensors file, and `item_features` gives the meaning of its codes.
-    `reads_times`, `reads_queries`, `catalog_time`, `data_until`, `kinds`, `default_kind` and
+    `reads_times`, `reads_queries`, `reads_kinds`, `catalog_time`, `data_until`, `kinds`, `default_kind` and
     `exclude_seen` are as in the manifest.
     `experiment` holds the settings of the training, which a warm start needs. `recorded` holds
     queries as `tower.bundle.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for

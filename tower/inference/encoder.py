@@ -106,6 +106,7 @@ Vectors = NDArray[np.float32]
 TOGETHER, _LEAST_STEPS = 16, 8
 # Long histories take long: `is_steady` tries only some batch sizes of them.
 _LONG, _SOME = 64, (2, 3, 5, 7)
+Kinds = NDArray[np.integer[Any]]
 
 
 class Encoder:
@@ -114,7 +115,8 @@ class Encoder:
     Its inputs are `history` float32 [B, T, D] (the item vectors of the newest rows, oldest first, then
     zeros), `length` int64 [B] and one `feature_<name>` for each user feature, as `FeatureInputs` has them. A
     tower that `reads_times` also has `gaps` and `clocks` float32 [B, T], the seconds that
-    `tower.times.time_inputs` gives, -1 where they are unknown. Its output is `user_vector` [B, D].
+    `tower.times.time_inputs` gives, -1 where they are unknown; one that `reads_kinds` has `kinds` int64
+    [B, T], the codes of `data.kinds`, -1 where they are unknown. Its output is `user_vector` [B, D].
 
     Raises BundleError when `model` is not such a tower.
     """
@@ -127,12 +129,14 @@ class Encoder:
         features: Sequence[Feature],
         reads_times: bool = False,
         reads_queries: bool = False,
+        reads_kinds: bool = False,
     ) -> None:
         # A plain view of a memory map is faster to access.
         self._vectors = np.asarray(vectors)
         self._history_length = history_length
         self._reads_times = reads_times
         self._reads_queries = reads_queries
+        self._reads_kinds = reads_kinds
         self._features = FeatureInputs(features, "user")
         self._session = Session(model, "user_tower.onnx", "user_vector")
         self._check_inputs()
@@ -151,17 +155,21 @@ class Encoder:
         features: Sequence[Mapping[str, object]],
         times: Sequence[Times | None] | None = None,
         more: Vectors | None = None,
+        kinds: Sequence[Kinds | None] | None = None,
     ) -> Vectors:
         """Return the user vectors [B, D] of B histories of rows (oldest first), each with its features.
 
-        `times` says when the rows of each were used, if that is known; a tower that reads no times leaves
-        it alone. `more` [M, D] holds the vectors of the rows from N on: items that are not in the bundle. A
-        feature that is not given counts as unknown. Raises EncodingError for a feature that the tower doesn't
-        have or a value that doesn't fit it, BundleError for a tower that can't be run on its own inputs.
+        `times` says when the rows of each were used, and `kinds` has the codes of their kinds (`data.kinds`,
+        -1 for unknown ones), if that is known; a tower that reads no times or kinds leaves them alone. `more`
+        [M, D] holds the vectors of the rows from N on: items that are not in the bundle. A feature that is
+        not given counts as unknown. Raises EncodingError for a feature that the tower doesn't have or a value
+        that doesn't fit it, BundleError for a tower that can't be run on its own inputs.
         """
         inputs = (
             self._history(histories[0], more) if len(histories) == 1 else self._histories(histories, more)
         )
+        if self._reads_kinds:
+            inputs |= self._kinds(inputs["history"].shape[:2], kinds or [None] * len(histories))
         if self._reads_times:
             inputs |= self._times(inputs["history"].shape[:2], times or [None] * len(histories))
         if self._features.features or any(features):
@@ -176,6 +184,7 @@ class Encoder:
         features: Sequence[Mapping[str, object]],
         times: Sequence[Times | None] | None = None,
         more: Vectors | None = None,
+        kinds: Sequence[Kinds | None] | None = None,
     ) -> Vectors:
         """As `encode`, but a vector is bitwise independent of the other histories.
 
@@ -183,14 +192,16 @@ class Encoder:
         together, a lone one twice; a tower that is not `is_steady`, and one that reads features or times,
         encodes each alone.
         """
-        times = times or [None] * len(histories)
+        times, kinds = times or [None] * len(histories), kinds or [None] * len(histories)
         if self._features.features or any(features) or not self.is_steady:
-            return self._each_alone(histories, features, times, more)
+            return self._each_alone(histories, features, times, more, kinds)
         vectors = np.empty((len(histories), self._vectors.shape[1]), dtype=np.float32)
         for indices in self._groups(histories):
             pair = indices if len(indices) > 1 else indices * 2
             steps = self._steps(len(histories[indices[0]]))
             inputs = self._histories([histories[i] for i in pair], more, steps)
+            if self._reads_kinds:
+                inputs |= self._kinds(inputs["history"].shape[:2], [kinds[i] for i in pair])
             vectors[indices] = self._session.run(inputs, (len(pair), vectors.shape[1]))[: len(indices)]
         self._check_finite(vectors)
         return vectors
@@ -213,6 +224,8 @@ class Encoder:
     def _is_steady(self, steps: int) -> bool:
         rows = np.resize(np.arange(len(self._vectors)), (TOGETHER, steps))
         inputs = self._histories(list(rows), None)
+        if self._reads_kinds:
+            inputs |= self._kinds(rows.shape, list(rows % 2))
         every = self._session.run(inputs, (TOGETHER, self._vectors.shape[1]))
         for count in range(2, TOGETHER) if steps <= _LONG else _SOME:
             some = {name: given[:count].copy() for name, given in inputs.items()}
@@ -226,11 +239,13 @@ class Encoder:
         features: Sequence[Mapping[str, object]],
         times: Sequence[Times | None],
         more: Vectors | None,
+        kinds: Sequence[Kinds | None],
     ) -> Vectors:
         vectors = np.empty((len(histories), self._vectors.shape[1]), dtype=np.float32)
-        for i, (rows, given, known) in enumerate(zip(histories, features, times, strict=True)):
+        each = zip(histories, features, times, kinds, strict=True)
+        for i, (rows, given, known, codes) in enumerate(each):
             try:
-                vectors[i] = self.encode([rows], [given], [known], more)[0]
+                vectors[i] = self.encode([rows], [given], [known], more, [codes])[0]
             except EncodingError as error:
                 raise EncodingError(i, error.field, error.value, str(error)) from None
         return vectors
@@ -300,6 +315,14 @@ class Encoder:
                 gaps[i, :count], clocks[i, :count] = newest.inputs()
         return {"gaps": gaps, "clocks": clocks}
 
+    def _kinds(self, shape: tuple[int, ...], kinds: Sequence[Kinds | None]) -> dict[str, NDArray[Any]]:
+        codes = np.full(shape, -1, dtype=np.int64)
+        for i, known in enumerate(kinds):
+            if known is not None:
+                newest = known[-self._history_length :]
+                codes[i, : len(newest)] = newest
+        return {"kinds": codes}
+
     def _check_finite(self, vectors: Vectors) -> None:
         # A finite sum of squares has finite terms, and costs a third of testing each.
         if len(vectors) == 1 and isfinite(np.vdot(vectors, vectors)):
@@ -313,7 +336,8 @@ class Encoder:
     def _check_inputs(self) -> None:
         dimension = self._vectors.shape[1]
         times = TIME_INPUTS if self._reads_times else ()
-        self._session.check({"history", "length", *times, *self._features.input_names})
+        kinds = ("kinds",) if self._reads_kinds else ()
+        self._session.check({"history", "length", *kinds, *times, *self._features.input_names})
         shape = self._session.shapes["history"]
         if len(shape) != 3 or shape[2] not in (dimension, None):
             raise BundleError(

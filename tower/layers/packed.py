@@ -48,7 +48,8 @@ class PackedHistories:
         gaps, clocks: float32 [P], the time from each event to the next (or to the request, after the last
             one read), and the time of the week of the latter, as `tower.times.time_inputs` gives them; None
             where they are unknown, or the tower reads none.
-        kinds: int64 [P], the code of each event's kind (`data.kinds`); None where the tower reads none.
+        kinds: int64 [P], the code of each event's kind (`data.kinds`), -1 where it is unknown; None where the
+            towers read none.
     """
 
     rows: Tensor

@@ -71,6 +71,22 @@ MANY = 2
 _VECTORS_AT_ONCE = 32_768
 
 
+class KindLayer(nn.Module):
+    """Adds a learned vector of its event's kind to each item vector of a history; zeros at first.
+
+    An event of an unknown kind keeps its item vector.
+    """
+
+    def __init__(self, count: int, dimension: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(count, dimension))
+
+    def forward(self, vectors: Tensor, kinds: Tensor) -> Tensor:
+        """Vectors [..., D] of events of `kinds` [...], codes from 0, -1 for unknown ones: [..., D]."""
+        codes = torch.arange(len(self.weight), device=kinds.device)
+        return vectors + (kinds.unsqueeze(-1) == codes).to(vectors.dtype) @ self.weight
+
+
 class TwoTowers(nn.Module):
     """A user tower and an item tower whose vectors meet in one inner product.
 
@@ -78,7 +94,10 @@ class TwoTowers(nn.Module):
     holds: a bundle needs no second table, and an item with features alone can stand in a history.
 
     Attributes:
+        kinds: the layer of the kinds of events; None where the towers read none.
         chunk_size: how many items, and how many examples, a tower computes at once; 0 for all.
+
+    `kind_count` is the number of kinds in the data, zero where all events are alike.
 
     `table_device` = "meta" makes the table of ids without memory, for rows that are loaded later.
     """
@@ -90,6 +109,7 @@ class TwoTowers(nn.Module):
         item_features: Features,
         user_features: Features,
         table_device: str | None = None,
+        kind_count: int = 0,
     ) -> None:
         super().__init__()
         self.config = config
@@ -97,6 +117,8 @@ class TwoTowers(nn.Module):
         self.item = ItemTower(config, item_count, item_features, table_device)
         user_tower = USER_TOWERS[config.user.kind]
         self.user: UserTower = user_tower.build(config.user, config.dimension, user_features)
+        reads_kinds = config.user.kinds and kind_count > 0
+        self.kinds = KindLayer(kind_count, config.dimension) if reads_kinds else None
 
     def item_vectors(self, rows: Tensor) -> Tensor:
         """Scored item vectors of `rows` [...]: [..., D]. Each different row passes the tower once."""
@@ -134,5 +156,7 @@ class TwoTowers(nn.Module):
 
     def user_vectors(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Scored user vectors [B, D] of a packed batch whose item vectors are `vectors` [P, D]."""
+        if self.kinds is not None and histories.kinds is not None:
+            vectors = self.kinds(vectors, histories.kinds)
         users = histories_in_chunks(self.user, histories, vectors, self.chunk_size)
         return scored_users(users, self.config.scoring)

@@ -47,6 +47,11 @@ def negative_count(negatives: Negatives, begins: Positions, ends: Positions) -> 
     return int((negatives.offsets[ends] - negatives.offsets[begins]).sum())
 
 
+def packed_kinds(data: PreparedData, events: Positions) -> Tensor | None:
+    """The codes of the kinds of events at `events` [P]: int64 [P]; None for data without kinds."""
+    return None if data.kinds is None else torch.from_numpy(data.kinds[events].astype(np.int64))
+
+
 # Contexts in which a history is a set, whose first event is a target like any other.
 _SETS = ("leave_one_out", "full_set")
 
@@ -109,8 +114,8 @@ class TrainingBatches:
     `span_length` consecutive targets of a user share a batch. "causal_segment": a user's events are cut into
     segments of `history_length`, and a target reads its own segment up to itself. "leave_one_out": the newest
     `history_length` events without the target; "full_set": with it. "none": no event, for queries. `times`
-    adds gaps and clocks, `negatives` the given negatives of the targets. Targets before `start_time` are left
-    out.
+    adds gaps and clocks, `kinds` the kinds of the events, `negatives` the given negatives of the targets.
+    Targets before `start_time` are left out.
     """
 
     def __init__(
@@ -123,10 +128,11 @@ class TrainingBatches:
         start_time: str | float | None = None,
         times: bool = False,
         negatives: bool = False,
+        kinds: bool = False,
     ) -> None:
         check_trainable(data, context)
         self.data = data
-        self.times = times
+        self.times, self.kinds = times, kinds
         self.negatives = data.negatives if negatives else None
         self.groups = data.query_groups()
         self.batch_size = batch_size
@@ -172,6 +178,7 @@ class TrainingBatches:
             settings.since,
             user.reads_times,
             experiment.objective.candidates != "drawn",
+            user.kinds,
         )
 
     @property
@@ -240,8 +247,9 @@ class TrainingBatches:
         gaps, clocks = None, None
         if self.times:
             gaps, clocks = packed_times(self.data, spans.users, spans.contexts, spans.stops)
+        events = ranges(spans.contexts, read)
         return PackedHistories(
-            rows=torch.from_numpy(self.data.event_items[ranges(spans.contexts, read)].astype(np.int64)),
+            rows=torch.from_numpy(self.data.event_items[events].astype(np.int64)),
             starts=torch.from_numpy(starts),
             ends=torch.from_numpy(ends),
             users=torch.from_numpy(np.repeat(spans.users, lengths)),
@@ -249,6 +257,7 @@ class TrainingBatches:
             left_out=left_out,
             gaps=gaps,
             clocks=clocks,
+            kinds=packed_kinds(self.data, events) if self.kinds else None,
         )
 
 

@@ -14,6 +14,7 @@ from turret.tower.config import ScoringConfig
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.scoring import served_scores
+from turret.training.batches.batches import packed_kinds
 from turret.training.batches.event_times import packed_times
 from turret.training.errors import TrainingError
 from turret.training.evaluation.top_rows import top_rows
@@ -39,25 +40,28 @@ def histories_of(
     until: HistoryEnd,
     history_length: int,
     times: bool = False,
+    kinds: bool = False,
 ) -> PackedHistories:
     """The newest `history_length` events of each of `users` [U] before `until`, packed.
 
-    With `times`, histories have times, and the request is at the time of the user's next event; after the
-    last one, at the end of the log.
+    With `kinds`, histories have the kinds of `data`. With `times`, histories have times, and the request is
+    at the time of the user's next event; after the last one, at the end of the log.
     """
     starts, ends = history_bounds(data, users, until)
     starts = np.maximum(starts, ends - history_length)
     lengths = ends - starts
     packed_ends = np.cumsum(lengths)
     gaps, clocks = packed_times(data, users, starts, ends) if times else (None, None)
+    events = ranges(starts, lengths)
     return PackedHistories(
-        rows=torch.from_numpy(data.event_items[ranges(starts, lengths)].astype(np.int64)),
+        rows=torch.from_numpy(data.event_items[events].astype(np.int64)),
         starts=torch.from_numpy(packed_ends - lengths),
         ends=torch.from_numpy(packed_ends),
         users=torch.from_numpy(users),
         ages=torch.zeros(len(users)),
         gaps=gaps,
         clocks=clocks,
+        kinds=packed_kinds(data, events) if kinds else None,
     )
 
 
@@ -126,8 +130,9 @@ def user_vectors(
     until: HistoryEnd,
 ) -> Tensor:
     """The vectors [U, D] of users with a history before `until`, from item vectors `items` [N, D]."""
-    user = model.config.user
-    histories = histories_of(data, users, until, user.history_length, user.reads_times).to(items.device)
+    user, kinds = model.config.user, model.kinds is not None
+    histories = histories_of(data, users, until, user.history_length, user.reads_times, kinds)
+    histories = histories.to(items.device)
     return model.user_vectors(histories, items[histories.rows])
 
 

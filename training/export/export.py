@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from turret.data.kinds import read_kinds
 from turret.data.prepared import ColdItems, PreparedData
 from turret.data.progress import counted, progress
 from turret.data.vocabulary import Vocabulary
@@ -98,6 +99,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         model=np.memmap(work / "model.safetensors", np.uint8, "r").data,
         reads_times=run.experiment.tower.user.reads_times,
         reads_queries=data.has_queries,
+        reads_kinds=model.kinds is not None,
         catalog_time=data.manifest.catalog_time,
         data_until=data.manifest.time.until,
         kinds=data.manifest.kinds,
@@ -158,9 +160,12 @@ def _recorded(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]
         "history": data.item_ids.ids(data.history(user, "end")),
         "features": {feature.name: raw[feature.name] for feature in features if feature.name in raw},
     }
+    first, end = data.offsets[user : user + 2].tolist()
+    if model.kinds is not None and data.kinds is not None:
+        names = read_kinds(data.manifest.kinds)
+        recorded["history_kinds"] = [names[code] for code in data.kinds[first:end]]
     if not model.config.user.reads_times:
         return recorded
-    first, end = data.offsets[user : user + 2].tolist()
     (requested,) = request_times(data, np.array([user]), np.array([end]))
     times = seconds(data, np.arange(first, end)).tolist()
     return {**recorded, "history_times": times, "at": float(requested)}

@@ -22,7 +22,7 @@ class ServedUserTower(nn.Module):
 
     def __init__(self, model: TwoTowers) -> None:
         super().__init__()
-        self.user = model.user
+        self.user, self.kinds = model.user, model.kinds
         self.scoring = model.config.scoring
         self.features: tuple[Feature, ...] = model.user.rows.layers.features if model.user.rows else ()
         self.times = TIME_INPUTS if model.config.user.reads_times else ()
@@ -30,10 +30,14 @@ class ServedUserTower(nn.Module):
     @property
     def names(self) -> list[str]:
         """The names of the inputs, in order."""
-        return ["history", "length", *self.times, *(f"feature_{feature.name}" for feature in self.features)]
+        kinds = [] if self.kinds is None else ["kinds"]
+        features = (f"feature_{feature.name}" for feature in self.features)
+        return ["history", "length", *kinds, *self.times, *features]
 
     def forward(self, history: Tensor, length: Tensor, *others: Tensor) -> Tensor:
-        """history [B, T, D], length [B], times [B, T] if read, one input a feature: user vectors [B, D]."""
+        """history [B, T, D], length [B], kinds and times [B, T] if read, one input a feature: [B, D]."""
+        if self.kinds is not None:
+            history, others = self.kinds(history, others[0]), others[1:]
         times, features = others[: len(self.times)], others[len(self.times) :]
         named = {feature.name: value for feature, value in zip(self.features, features, strict=True)}
         return scored_users(self.user.served(history, length, named, times), self.scoring)
@@ -78,14 +82,16 @@ def user_tower_onnx(model: TwoTowers) -> bytes:
 
     Inputs: `history` float32 [B, T, D], `length` int64 [B], `feature_<name>` for each user feature
     (category int64 [B], number float32 [B], multi and text int64 [B, M], 0 = padding, vector float32
-    [B, W], NaN = missing), and `gaps` and
-    `clocks` float32 [B, T] where the tower reads times.
+    [B, W], NaN = missing), `kinds` int64 [B, T] (-1 = unknown, and padding) where the towers read kinds, and
+    `gaps` and `clocks` float32 [B, T] where the tower reads times.
     Output: `user_vector` float32 [B, D].
     """
     served = ServedUserTower(model).eval().cpu()
     examples = (torch.zeros(2, 4, model.config.dimension), torch.ones(2, dtype=torch.int64))
-    others = (*(torch.zeros(2, 4) for _ in served.times), *map(_example, served.features))
-    shapes = (*({0: "B", 1: "T"} for _ in served.times), *_shapes(served.features))
+    kinds = [] if served.kinds is None else [torch.full((2, 4), -1)]
+    steps = [*kinds, *(torch.zeros(2, 4) for _ in served.times)]
+    others = (*steps, *map(_example, served.features))
+    shapes = (*({0: "B", 1: "T"} for _ in steps), *_shapes(served.features))
     dynamic = ({0: "B", 1: "T"}, {0: "B"}, *([shapes] if shapes else []))
     return _exported(served, (*examples, *others), served.names, "user_vector", dynamic)
 
