@@ -69,13 +69,15 @@ Seen = bool | tuple[str, ...] | None
 kinds that consume, and of all events where there are no kinds."""
 
 
-def left_out_for(kinds: Mapping[str, Kind], seen: Seen) -> NDArray[np.float64]:
+def left_out_for(
+    kinds: Mapping[str, Kind], seen: Seen, names: Sequence[str] | None = None
+) -> NDArray[np.float64]:
     """Return for how many milliseconds the item of an event is left out, by code: 0 not, inf for ever.
 
     The last entry is that of code -1: an event of no known kind, as all are in data without kinds. It is
-    left out with all events alone.
+    left out with all events alone. With `names`, return it for these kinds in place of those of histories.
     """
-    read = read_kinds(kinds)
+    read = read_kinds(kinds) if names is None else names
     if isinstance(seen, tuple):
         return np.array([*(np.inf if name in seen else 0.0 for name in read), 0.0])
     if seen is None and read:

@@ -16,7 +16,13 @@ from turret.service.overlay import searching
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.explaining import explain
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import Query, ResolvedQuery
+from turret.service.ranking.query import (
+    CountedHistory,
+    Query,
+    ResolvedQuery,
+    at_position,
+    count_history,
+)
 from turret.service.ranking.selecting import select
 from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
 from turret.service.schemas.requests import RecommendRequest
@@ -52,8 +58,15 @@ def recommend(
     stages = {} if stages is None else stages
     begun = perf_counter()
     view = ItemView(model.bundle, fresh)
-    known = view.known_rows_of_each([query.history for query in queries])
-    resolved = [_resolve(view, position, query, *known[position]) for position, query in enumerate(queries)]
+    counted = []
+    for position, query in enumerate(queries):
+        with at_position(position):
+            counted.append(count_history(query, model.bundle.manifest))
+    known = view.known_rows_of_each([history.items for history in counted])
+    resolved = [
+        _resolve(view, position, query, counted[position], *known[position])
+        for position, query in enumerate(queries)
+    ]
     model.bundle.encoder.check([query.request.features for query in queries])
     looked_up = perf_counter()
     _encode(view, resolved)
@@ -82,10 +95,15 @@ def ids_of(answer: Answer) -> list[Id]:
 
 
 def _resolve(
-    view: ItemView, position: int, query: Query, rows: NDArray[np.int32], unknown: list[Id]
+    view: ItemView,
+    position: int,
+    query: Query,
+    counted: CountedHistory,
+    rows: NDArray[np.int32],
+    unknown: list[Id],
 ) -> ResolvedQuery:
     try:
-        return _in_rows(view, query, rows, unknown)
+        return _in_rows(view, query, counted, rows, unknown)
     except RequestError as error:
         error.position = position
         raise
@@ -95,7 +113,9 @@ def _resolve(
         raise refused from None
 
 
-def _in_rows(view: ItemView, query: Query, rows: NDArray[np.int32], unknown: list[Id]) -> ResolvedQuery:
+def _in_rows(
+    view: ItemView, query: Query, counted: CountedHistory, rows: NDArray[np.int32], unknown: list[Id]
+) -> ResolvedQuery:
     request, manifest = query.request, view.bundle.manifest
     if query.similar_to is None:
         _check_kind(request, manifest)
@@ -107,13 +127,15 @@ def _in_rows(view: ItemView, query: Query, rows: NDArray[np.int32], unknown: lis
     for name in request.cap:
         view.check_field(name, f"cap.{name}")
     excluded = view.known_rows(request.exclude)[0] if request.exclude else _NOTHING
-    if request.excludes_seen(manifest.exclude_seen):
-        excluded = np.concatenate([excluded, rows]) if len(excluded) else rows
+    if counted.left_out is None or counted.left_out:
+        seen = rows if counted.left_out is None else view.known_rows(counted.left_out)[0]
+        excluded = np.concatenate([excluded, seen]) if len(excluded) else seen
     filtering = compile_filter(request.filter, view.bundle.catalog) if request.filter else None
     if by_rules:
         own = [filtering.condition] if filtering else []
         filtering = Filter(every([*own, *by_rules]), view.bundle.catalog)
-    resolved = ResolvedQuery(query, rows, _times(view, query), unknown, excluded, filtering)
+    times, kinds = _read_beside(view, query, counted, len(unknown) > 0)
+    resolved = ResolvedQuery(query, rows, times, kinds, unknown, excluded, filtering)
     return resolved if query.similar_to is None else _by_item(view, resolved, query.similar_to)
 
 
@@ -139,13 +161,23 @@ def _by_item(view: ItemView, resolved: ResolvedQuery, item: str) -> ResolvedQuer
     return replace(resolved, vector=vector, excluded=np.append(resolved.excluded, np.int32(row)))
 
 
-def _times(view: ItemView, query: Query) -> Times | None:
-    """The times of the known items of the history, if the user tower reads them."""
-    if query.times is None or not view.bundle.manifest.reads_times:
-        return None
-    is_known = [view.row(item) is not None for item in query.history]
-    events = np.array(query.times, dtype=np.float64)[is_known]
-    return Times(events / 1000.0, query.request_time / 1000.0)
+def _read_beside(
+    view: ItemView, query: Query, counted: CountedHistory, is_some_unknown: bool
+) -> tuple[Times | None, NDArray[np.int64] | None]:
+    """The times and the kinds of the known items of the history, as far as the user tower reads them."""
+    manifest = view.bundle.manifest
+    times = counted.times if manifest.reads_times else None
+    kinds = counted.kinds if manifest.reads_kinds else None
+    if times is None and kinds is None:
+        return None, None
+    are_known: Any = slice(None)
+    if is_some_unknown:
+        are_known = [view.row(item) is not None for item in counted.items]
+    kinds = None if kinds is None else kinds[are_known]
+    if times is None:
+        return None, kinds
+    events = np.array(times, dtype=np.float64)[are_known]
+    return Times(events / 1000.0, query.request_time / 1000.0), kinds
 
 
 def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
@@ -164,6 +196,7 @@ def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
             [entry.rows for entry in chosen],
             [entry.query.request.features for entry in chosen],
             [entry.times for entry in chosen],
+            [entry.kinds for entry in chosen] if view.bundle.manifest.reads_kinds else None,
         )
     except EncodingError as error:
         raise EncodingError(known[error.position], error.field, error.value, str(error)) from None
@@ -230,7 +263,8 @@ def _cursor(view: ItemView, query: Query, ranking: Ranking) -> Cursor:
     manifest, shown = view.bundle.manifest, query.after.shown if query.after else 0
     last = float(ranking.scores[-1]), int(ranking.rows[-1])
     # Without the time, equal requests have equal answers.
-    until = query.until if query.is_stored or manifest.reads_times else 0
+    reads_times = manifest.reads_times or (manifest.kinds and query.times is not None)
+    until = query.until if query.is_stored or reads_times else 0
     return Cursor(manifest.version, until, shown + len(ranking.rows), *last)
 
 

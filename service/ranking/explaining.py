@@ -72,7 +72,9 @@ def _pulls(
         return [[] for _ in items]
     shorter = [np.delete(rows, position) for position in removed]
     times = [_without(query.times, len(rows), position) for position in removed]
-    users = view.encode(shorter, [query.query.request.features] * len(shorter), times)
+    codes = None if query.kinds is None else query.kinds[-len(rows) :]
+    kinds = [None if codes is None else np.delete(codes, position) for position in removed]
+    users = view.encode(shorter, [query.query.request.features] * len(shorter), times, kinds)
     scoring = view.bundle.manifest.scoring
     before, without = (some @ items.T / np.float32(scoring.temperature) for some in (vector[None], users))
     changes = np.abs(before) - np.abs(without) if scoring.absolute else before - without  # [removed, K]

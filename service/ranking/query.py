@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress, repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +15,8 @@ from numpy.typing import NDArray
 from turret.service.errors import HistoryUnavailableError, InvalidFieldError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.schemas.fields import Cursor, read_cursor
+from turret.service.ranking.kinds import CountedKinds, check_kinds
+from turret.service.schemas.fields import Cursor, Id, KindedIds, read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import History
@@ -21,6 +24,7 @@ from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.rules import Rule, RuleSet, lowest_caps
 from turret.tower.catalog.filters import Filter
+from turret.tower.format.manifest import Manifest
 from turret.tower.times import Times
 
 NO_HISTORY = History((), ())
@@ -38,11 +42,12 @@ class Query(NamedTuple):
     after: Cursor | None = None  # the end of the previous page
     similar_to: str | None = None  # the item whose vector takes the place of the user's
     rules: Mapping[str, Rule] = {}  # those that the request names
+    kinds: Sequence[str | None] = ()  # of the events of the history; none where no event has one
 
     @property
     def is_stored(self) -> bool:
-        """Whether the stored history of a user counts."""
-        return self.request.history is None and self.request.user_id is not None
+        """Whether stored histories count."""
+        return self.request.history is None and bool(self.request.visitors)
 
     @property
     def is_plain(self) -> bool:
@@ -54,12 +59,14 @@ class Query(NamedTuple):
 class ResolvedQuery:
     """A query with its ids resolved to rows, and the rows that its answer leaves out.
 
-    `vector` [D] is the user's; None if no item is known, or if the index can't be searched.
+    `rows`, `times` and `kinds` are those of the events that the user tower reads. `vector` [D] is the user's;
+    None if no item is known, or if the index can't be searched.
     """
 
     query: Query
     rows: NDArray[np.int32]
     times: Times | None
+    kinds: NDArray[np.int64] | None
     unknown: list[int | str]
     excluded: NDArray[np.int32]
     filtering: Filter | None
@@ -72,7 +79,7 @@ class ResolvedQuery:
 
 
 def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, ...], now: int) -> Query:
-    """Choose the history: the one in the request, else the `stored` one of the user.
+    """Choose the history: the one in the request, else the `stored` one.
 
     A further page counts the events that were stored when the first page was requested. Events slightly ahead
     of this machine's clock count too.
@@ -81,13 +88,52 @@ def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, 
     until = after.until if after and after.until else max([now, *stored.times[-1:]])
     request_time = until if request.at is None else request.at
     if request.history is not None:
-        return Query(request, request.history, request.history_times, request_time, until, (), after)
-    if request.user_id is None:
+        query = Query(request, request.history, request.history_times, request_time, until, (), after)
+        given = request.history
+        return query._replace(kinds=given.kinds) if isinstance(given, KindedIds) else query
+    if not request.visitors:
         return Query(request, (), None, request_time, until, (), after)
+    items, times, kinds = stored
     if after is not None:
-        seen = bisect_right(stored.times, until)
-        stored = History(stored.items[:seen], stored.times[:seen])
-    return Query(request, stored.items, stored.times, request_time, until, degraded, after)
+        seen = bisect_right(times, until)
+        items, times, kinds = items[:seen], times[:seen], kinds[:seen]
+    return Query(request, items, times, request_time, until, degraded, after, kinds=kinds)
+
+
+class CountedHistory(NamedTuple):
+    """The events of a query that the user tower of a version reads, and the items that its answer leaves out.
+
+    `kinds` [T] are codes of `data.kinds`, -1 for no known kind, None for a version without kinds. `left_out`
+    are ids, None for all items that are read.
+    """
+
+    items: Sequence[Id]
+    times: Sequence[int] | None
+    kinds: NDArray[np.int64] | None = None
+    left_out: Sequence[Id] | None = None
+
+
+def count_history(query: Query, manifest: Manifest) -> CountedHistory:
+    """Choose the events that count for a version. Raises InvalidFieldError for kinds that it doesn't have."""
+    seen = query.request.seen(manifest.exclude_seen)
+    if not manifest.kinds:
+        left_out: Sequence[Id] | None = () if seen is False else None
+        if isinstance(seen, tuple):
+            left_out = [item for item, kind in zip(query.history, query.kinds, strict=False) if kind in seen]
+        return CountedHistory(query.history, query.times, None, left_out)
+    check_kinds(query.request, manifest)
+    counted = CountedKinds(manifest, seen)
+    codes = counted.codes(query.kinds, len(query.history))
+    ages = 0.0 if query.times is None else query.request_time - np.array(query.times, dtype=np.float64)
+    spans = counted.spans[codes]
+    are_left_out = (spans > 0) & (ages < spans)
+    are_read = counted.are_read[codes]
+    return CountedHistory(
+        list(compress(query.history, are_read)),
+        None if query.times is None else list(compress(query.times, are_read)),
+        counted.read[codes[are_read]],
+        list(compress(query.history, are_left_out)),
+    )
 
 
 def with_rules(query: Query, rules: RuleSet) -> Query:
@@ -120,32 +166,32 @@ class QueryReader:
 
     async def read(self, request: RecommendRequest, model: LoadedModel, now: int) -> Query:
         """Make the query of a request at `now`, in milliseconds since 1970."""
-        if request.history is not None or request.user_id is None:
+        if request.history is not None or not request.visitors:
             return with_rules(make_query(request, NO_HISTORY, (), now), self._rules())
-        stored = await self._stored([request], model)
+        stored = await self._stored([request], model, now)
         return with_rules(make_query(request, *_of(request, stored), now), self._rules())
 
     async def read_all(
         self, requests: Sequence[RecommendRequest], model: LoadedModel, now: int
     ) -> list[Query]:
         """Make the queries of a batch. A RequestError has the position of its request."""
-        stored = await self._stored(requests, model)
+        stored = await self._stored(requests, model, now)
         queries = []
         for position, request in enumerate(requests):
             with at_position(position):
                 queries.append(with_rules(make_query(request, *_of(request, stored), now), self._rules()))
         return queries
 
-    async def _stored(self, requests: Sequence[RecommendRequest], model: LoadedModel) -> Stored:
+    async def _stored(self, requests: Sequence[RecommendRequest], model: LoadedModel, now: int) -> Stored:
         """Read the histories that requests need; without any event if the store is unavailable."""
         by_user: dict[str, list[RecommendRequest]] = {}
         for request in requests:
-            if request.history is None and request.user_id is not None:
-                by_user.setdefault(str(request.user_id), []).append(request)
+            for user in request.visitors if request.history is None else ():
+                by_user.setdefault(user, []).append(request)
         if not by_user:
             return Stored()
         fresh = self._overlay.last_read(model.bundle)
-        enough = {user: partial(_is_enough, own, model, fresh) for user, own in by_user.items()}
+        enough = {user: partial(_is_enough, own, model, fresh, now) for user, own in by_user.items()}
         try:
             return await read_histories(self._store, enough, self._limit, self._seconds)
         except HistoryUnavailableError:
@@ -163,22 +209,42 @@ def at_position(position: int) -> Iterator[None]:
 
 
 def _of(request: RecommendRequest, stored: Stored) -> tuple[History, tuple[str, ...]]:
-    """The stored history of a request's user, and the parts that are missing from it."""
-    user = str(request.user_id)
-    return stored.histories.get(user, NO_HISTORY), ("history",) if user in stored.truncated else ()
+    """The stored history of a request's user and session, and the parts that are missing from it."""
+    degraded = ("history",) if not stored.truncated.isdisjoint(request.visitors) else ()
+    found = [stored.histories.get(user, NO_HISTORY) for user in request.visitors]
+    return joined([one for one in found if one.items]), degraded
+
+
+def joined(histories: Sequence[History]) -> History:
+    """Join histories by time. An event that is in several of them, as its session is moving, counts once."""
+    if len(histories) < 2:
+        return histories[0] if histories else NO_HISTORY
+    rows: list[tuple[Id, int, str | None]] = []
+    for items, times, kinds in histories:
+        known = set(rows)
+        rows += [row for row in zip(items, times, kinds or repeat(None), strict=False) if row not in known]
+    return History.of(sorted(rows, key=itemgetter(1)))
 
 
 def _is_enough(
-    requests: Sequence[RecommendRequest], model: LoadedModel, fresh: FreshItems, newest: History
+    requests: Sequence[RecommendRequest], model: LoadedModel, fresh: FreshItems, now: int, newest: History
 ) -> bool:
     """Whether requests of a user need no older events than `newest`.
 
-    The towers read as many of the newest known items as a history holds; excluding seen items, and further
-    pages, need the whole history.
+    The towers read as many of the newest known items as a history holds. Items that are left out for ever,
+    and further pages, need the whole history; those that are left out for some days, the events of these.
     """
     manifest = model.bundle.manifest
-    default = manifest.exclude_seen
-    if any(request.excludes_seen(default) or request.cursor is not None for request in requests):
-        return False
-    rows, _ = fresh.known_rows(newest.items)
+    items = newest.items
+    for request in requests:
+        seen = request.seen(manifest.exclude_seen)
+        counted = CountedKinds(manifest, seen) if manifest.kinds else None
+        span = counted.spans.max() if counted else 0.0 if seen is False else np.inf
+        oldest = (now if request.at is None else request.at) - span
+        if request.cursor is not None or (span > 0 and newest.times[0] > oldest):
+            return False
+        if counted:
+            are_read = counted.are_read[counted.codes(newest.kinds, len(newest.items))]
+            items = list(compress(newest.items, are_read))
+    rows, _ = fresh.known_rows(items)
     return len(rows) >= manifest.history_length

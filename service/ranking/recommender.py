@@ -136,7 +136,7 @@ class Recommender:
         if request.cursor is not None:
             of_last_page = self._model_holder.serving(read_cursor(request.cursor).version)
             return of_last_page or self._model_holder.answering
-        return self._model_holder.choose(request_id if request.user_id is None else str(request.user_id))
+        return self._model_holder.choose(next(iter(request.visitors), request_id))
 
     async def _in_thread(
         self, model: LoadedModel, fresh: FreshItems, queries: Sequence[Query], stages: Stages

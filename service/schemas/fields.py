@@ -25,6 +25,9 @@ K_LIMIT = 1_000
 CAPS = 10
 FEATURES = 100
 TEXT_LENGTH = 2_000
+KIND_LENGTH, KINDS = 100, 100
+STRANGER = "session:"  # begins the id of the user that has the events of a session
+SESSION_LENGTH = ID_LENGTH - len(STRANGER)
 
 
 def check_id(value: object) -> int | str:
@@ -73,6 +76,57 @@ def check_caps(caps: object) -> object:
     return caps
 
 
+class KindedIds(list[int | str]):
+    """Ids of a history, with the kind of each event, None for one without."""
+
+    def __init__(self, ids: list[int | str], kinds: list[str | None]) -> None:
+        super().__init__(ids)
+        self.kinds = kinds
+
+
+def check_used(value: object) -> int | str | tuple[int | str, str | None]:
+    """Accept an id, or an object of an `item` and a `kind`."""
+    if not isinstance(value, dict):
+        return check_id(value)
+    kind = value.get("kind")
+    if (
+        not value.keys() <= {"item", "kind"}
+        or not isinstance(kind, str | None)
+        or len(kind or "") > KIND_LENGTH
+    ):
+        raise PydanticCustomError(
+            "used",
+            'send an id, or an object like {"item": 7, "kind": "view"}'.replace("{", "{{").replace("}", "}}"),
+        )
+    return check_id(value.get("item")), (kind or "").strip() or None
+
+
+def check_history(value: object, check_each: ValidatorFunctionWrapHandler) -> list[int | str]:
+    """Accept a list of ids as `check_ids`, or with objects among them, which become `KindedIds`."""
+    checked: list[Any] = check_ids(value, check_each)
+    if checked is value or not any(isinstance(one, tuple) for one in checked):
+        return checked
+    pairs = [one if isinstance(one, tuple) else (one, None) for one in checked]
+    return KindedIds([item for item, _ in pairs], [kind for _, kind in pairs])
+
+
+def check_seen(value: object) -> bool | tuple[str, ...] | None:
+    """Accept a bool, None, or a list of kinds."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, list) and len(value) <= KINDS and all(isinstance(one, str) for one in value):
+        return tuple(one.strip() for one in value)
+    raise PydanticCustomError("seen", "send true, false, or a list of up to {limit} kinds", {"limit": KINDS})
+
+
+def check_session(value: object) -> int | str:
+    """Accept an id that names a user behind the prefix of sessions."""
+    session = check_id(value)
+    if len(str(session)) > SESSION_LENGTH:
+        raise PydanticCustomError("session", "send at most {limit} characters", {"limit": SESSION_LENGTH})
+    return session
+
+
 def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[int | str]:
     """Accept a list of ids; if all are strings, or all integers, without a call for each."""
     if isinstance(value, list) and 0 < len(value) <= HISTORY_LIMIT:
@@ -85,20 +139,26 @@ def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[i
     return checked
 
 
-Id = Annotated[
-    int | str,
-    PlainValidator(check_id),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
-                {"type": "string", "minLength": 1, "maxLength": ID_LENGTH},
-            ]
-        }
-    ),
-]
+_INTEGER = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+_ID: dict[str, Any] = {"anyOf": [_INTEGER, {"type": "string", "minLength": 1, "maxLength": ID_LENGTH}]}
+_SESSION = {"anyOf": [_INTEGER, {"type": "string", "minLength": 1, "maxLength": SESSION_LENGTH}]}
+_KIND = {"type": "string", "maxLength": KIND_LENGTH}
+_USED = {
+    "type": "object",
+    "properties": {"item": _ID, "kind": {"anyOf": [_KIND, {"type": "null"}]}},
+    "required": ["item"],
+    "additionalProperties": False,
+}
+_SEEN = {
+    "anyOf": [{"type": "boolean"}, {"type": "array", "items": _KIND, "maxItems": KINDS}, {"type": "null"}]
+}
+Id = Annotated[int | str, PlainValidator(check_id), WithJsonSchema(_ID)]
+SessionId = Annotated[int | str, PlainValidator(check_session), WithJsonSchema(_SESSION)]
+Used = Annotated[Any, PlainValidator(check_used), WithJsonSchema({"anyOf": [*_ID["anyOf"], _USED]})]
+SeenKinds = Annotated[Any, PlainValidator(check_seen), WithJsonSchema(_SEEN)]
 # `fail_fast` stops at the first invalid value: an error for each of 300,000 takes seconds.
 Ids = Annotated[list[Id], Field(max_length=HISTORY_LIMIT, fail_fast=True), WrapValidator(check_ids)]
+History = Annotated[list[Used], Field(max_length=HISTORY_LIMIT, fail_fast=True), WrapValidator(check_history)]
 Count = Annotated[int, Field(ge=1, le=K_LIMIT), BeforeValidator(whole)]
 _SCALARS = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
 _FEATURE = {

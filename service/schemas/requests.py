@@ -7,16 +7,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from pydantic_core import PydanticCustomError
 
 from turret.data.features import QUERY
+from turret.data.kinds import Seen
 from turret.service.schemas.fields import (
     HISTORY_LIMIT,
+    KIND_LENGTH,
+    STRANGER,
     TEXT_LENGTH,
     Caps,
     Count,
     CursorText,
     Features,
+    History,
     Id,
     Ids,
     RuleName,
+    SeenKinds,
+    SessionId,
     Time,
     VersionName,
     show_time,
@@ -95,29 +101,38 @@ class RankingRequest(Body):
 class RecommendRequest(RankingRequest):
     """A request for recommendations.
 
-    `history` (item ids, oldest first) is the whole history; without it, the stored history of `user_id`
-    counts. `history_times` are the times of its items, and `at` is the time of the request, by default now;
-    versions that don't read times ignore both. `features` are the user's, by name. With `exclude_seen`, the
-    answer leaves out the items of the history; without `exclude_seen`, the version decides (`exclude_seen` of
-    `GET /v1/version`).
+    `history` (item ids, oldest first, or objects of an `item` and the `kind` of its event) is the whole
+    history; without it, the stored histories of `user_id` and of `session_id` count, as one. `history_times`
+    are the times of its items, and `at` is the time of the request, by default now; versions that don't read
+    times ignore both. `features` are the user's, by name. `exclude_seen` leaves out the items of the history
+    (true), or those of events of some kinds (a list); without it, the version decides (`exclude_seen` and
+    `kinds` of `GET /v1/version`).
     """
 
     is_search: ClassVar[bool] = False
 
     user_id: Id | None = None
-    history: Ids | None = None
+    session_id: SessionId | None = None
+    history: History | None = None
     history_times: list[Time] | None = Field(default=None, max_length=HISTORY_LIMIT, fail_fast=True)
     at: Time | None = None
     features: Features = _EMPTY
-    exclude_seen: bool | None = None
+    exclude_seen: SeenKinds = None
 
     def as_recommendation(self) -> "RecommendRequest":
         """The request that the ranking reads: itself."""
         return self
 
-    def excludes_seen(self, default: bool) -> bool:
-        """Whether the answer leaves out the items of the history; `default` is that of the version."""
-        return default if self.exclude_seen is None else self.exclude_seen
+    def seen(self, default: Seen) -> Seen:
+        """Whose items the answer leaves out; `default` is that of the version."""
+        seen: Seen = self.exclude_seen
+        return default if seen is None else seen
+
+    @property
+    def visitors(self) -> tuple[str, ...]:
+        """The users of the store who make this request: the user, and the session."""
+        given = [] if self.user_id is None else [str(self.user_id)]
+        return (*given, *([] if self.session_id is None else [f"{STRANGER}{self.session_id}"]))
 
     @field_validator("history_times")
     @classmethod
@@ -201,16 +216,44 @@ class BatchRequest(Body):
 
 
 class EventBody(Body):
-    """One event. Sent again with the same `event_id` and user, it counts once.
+    """One event of a user, or of the session of a stranger. Sent again, it counts once by its `event_id`.
 
-    `time` is now by default, and if it lies more than a few minutes in the future.
+    With `user_id` and `session_id`, it is the user's, as are all events of the session from then on. `time`
+    is now by default, and if it lies more than a few minutes in the future.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "additionalProperties": False,
+            "anyOf": [{"required": ["user_id"]}, {"required": ["session_id"]}],
+        }
+    )
+
     event_id: Id
-    user_id: Id
+    user_id: Id | None = None
+    session_id: SessionId | None = None
     item_id: Id
     time: Time | None = None
-    kind: str | None = Field(default=None, max_length=100)
+    kind: str | None = Field(default=None, max_length=KIND_LENGTH)
+
+    @field_validator("user_id")
+    @classmethod
+    def _is_no_session(cls, user: int | str | None) -> int | str | None:
+        if isinstance(user, str) and user.startswith(STRANGER):
+            message = "users called {stranger}ID are sessions; send ID as session_id"
+            raise PydanticCustomError("user", message, {"stranger": STRANGER})
+        return user
+
+    @model_validator(mode="after")
+    def _is_of_somebody(self) -> "EventBody":
+        if self.user_id is None and self.session_id is None:
+            raise PydanticCustomError("user", "send a user_id, a session_id, or both")
+        return self
+
+    @property
+    def stranger(self) -> str | None:
+        """The user of the store that has the events of the session; None without a session."""
+        return None if self.session_id is None else f"{STRANGER}{self.session_id}"
 
 
 class EventsRequest(Body):

@@ -1,6 +1,7 @@
 """Faults of answers: changed items, rankings, pages of them, and their monitoring."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def an_excluded_fresh_item_is_recommended(original: Function) -> Function:
 
 @planted("turret.service.ranking.query:_is_enough", "service/test_ranking.py")
 def seen_items_are_masked_for_the_newest_events_alone(original: Function) -> Function:
-    return seeing(original, any=lambda asked: False)
+    return seeing(original, np=SimpleNamespace(inf=0.0))
 
 
 @planted("turret.service.ranking.selecting:_comes_after", "service/test_ranking.py")
@@ -60,6 +61,6 @@ def items_of_the_score_of_a_withdrawn_item_are_left_out_of_the_next_page(origina
     return comes_after
 
 
-@planted("turret.service.schemas.requests:RecommendRequest.excludes_seen", "service/test_http_recommend.py")
+@planted("turret.service.schemas.requests:RecommendRequest.seen", "service/test_http_recommend.py")
 def the_default_of_a_version_for_used_items_is_not_read(original: Function) -> Function:
     return lambda self, default: original(self, True)

@@ -1,8 +1,7 @@
 """`/v1/events` and `/v1/users`: what is stored of a user, shown, used and forgotten."""
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 from tests.support.service_app import post_events, recommended, serving
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
-from turret.tower.bundle.publish import BundleContents, publish
 
 
 def event(
@@ -31,28 +29,6 @@ def test_an_event_is_in_the_users_next_answer(fresh_client: TestClient) -> None:
     assert stored == {"stored": 2, "duplicates": 0}
     assert {item["source"] for item in before["items"]} == {"popular"}
     assert after["items"] == recommended(fresh_client, history=[101, 102])["items"]
-
-
-@pytest.mark.parametrize(
-    ("default", "warning"),
-    [
-        (None, "3 of 4 events have no kind, or one that training leaves out; send as kind one of view, buy"),
-        (
-            "view",
-            "1 of 4 events have no kind, or one that training leaves out; send as kind one of view, buy",
-        ),
-    ],
-)
-def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning(
-    tmp_path: Path, make_contents: Callable[..., BundleContents], default: str | None, warning: str
-) -> None:
-    publish(tmp_path, replace(make_contents(), kinds=("view", "buy"), default_kind=default))
-    kinds: list[dict[str, Any]] = [{"kind": "buy"}, {"kind": "purchse"}, {"kind": " "}, {}]
-    with serving(tmp_path) as client:
-        answer = post_events(client, *(event(number, **kind) for number, kind in enumerate(kinds)))
-        assert answer == {"stored": 4, "duplicates": 0, "warning": warning}
-        assert "warning" not in post_events(client, event("e", kind="view"))
-        assert client.get("/v1/version").json()["kinds"] == ["view", "buy"]
 
 
 def test_an_answer_counts_the_times_that_were_moved_and_the_events_that_are_too_old(bundles: Path) -> None:

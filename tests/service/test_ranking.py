@@ -12,6 +12,7 @@ import orjson
 import pytest
 from numpy.typing import NDArray
 
+from turret.data.kinds import Kind
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import RequestError
 from turret.service.observing.quality import AnswerRecord
@@ -39,29 +40,47 @@ from turret.tower.retrieval import Ranking, Retriever
 # --- The query
 
 
+DAY = 86_400_000  # milliseconds
+
+
 @pytest.mark.parametrize(
-    ("default", "requested", "excludes"),
-    [(True, None, True), (False, None, False), (True, False, False), (False, True, True)],
+    ("kinds", "default", "requested", "excludes"),
+    [
+        ({}, True, {}, True),
+        ({}, False, {}, False),
+        ({}, True, {"exclude_seen": False}, False),
+        ({}, False, {"exclude_seen": True}, True),
+        ({"buy": Kind(consume=True)}, None, {}, True),
+        ({"buy": Kind(consume=1)}, None, {}, True),
+        ({"buy": Kind(consume=1)}, None, {"at": 2 * DAY}, False),
+        ({"buy": Kind(), "return": Kind(role="negative")}, None, {}, False),
+        ({"buy": Kind(), "return": Kind(role="negative")}, None, {"exclude_seen": ("return",)}, True),
+        ({"buy": Kind(role="ignored"), "view": Kind()}, None, {}, True),
+    ],
 )
 def test_seen_items_are_those_of_the_whole_history(
     tmp_path: Path,
     make_contents: Callable[..., BundleContents],
-    default: bool,
-    requested: bool | None,
+    kinds: dict[str, Kind],
+    default: bool | None,
+    requested: dict[str, Any],
     excludes: bool,
 ) -> None:
-    """A tower reads the newest five; an item that was used long before them would come again."""
-    publish(tmp_path, replace(make_contents(), exclude_seen=default))
+    """A tower reads the newest five; an item that was used long before them would come again.
+
+    It is also needed where the newest events are of a kind that no tower reads.
+    """
+    publish(tmp_path, replace(make_contents(), exclude_seen=default, kinds=kinds))
     live = open_live(tmp_path, "v1")
     store, overlay = SqliteHistory(), ItemOverlayCache(SqliteItems())
     reader = QueryReader(
         Breaker(store), overlay, Settings(bundles=tmp_path, stored_history_limit=5_000), RuleSet
     )
-    events = [Event(str(number), "u", 100 + number % 50, number) for number in range(1_500)]
-    request = RecommendRequest(user_id="u", exclude_seen=requested)
+    events = [Event(str(number), "u", 100 + number % 50, number, "buy") for number in range(1_500)]
+    request = RecommendRequest.model_construct(user_id="u", **requested)
 
     async def read() -> Query:
-        await store.append([Event("first", "u", 159, 0), *events])
+        await store.append([Event("first", "u", 159, 0, "buy"), *events])
         return await reader.read(request, live, 2_000)
 
     query = asyncio.run(read())

@@ -103,14 +103,16 @@ class EventsAnswer(Answer):
     """How many events were stored, and how many were duplicates.
 
     `clamped`: how many had a time in the future or before 1970, and were stored with another. `expired`: how
-    many are older than the retention period, and were not stored. `warning`: events have a kind that the data
-    of the live version leaves out, or none.
+    many are older than the retention period, and were not stored. `moved`: how many stored events of a
+    session became those of its user. `warning`: events have a kind that the data of the live version leaves
+    out, or none.
     """
 
     stored: int
     duplicates: int
     clamped: int = 0
     expired: int = 0
+    moved: int = 0
     warning: str | None = None
 
 
@@ -352,7 +354,8 @@ class VersionAnswer(Answer):
     """The live version, and since when it is live; docs/bundle.md describes its parts.
 
     `exported`: the time of the export, where a later reindexing `created` the bundle. `data_until`: the time
-    of the newest event of the data. `exclude_seen`: the default of requests.
+    of the newest event of the data. `kinds`: role, weight and consumption of each kind of event, by name.
+    `exclude_seen`: the default of requests; None: the kinds that consume, or all events without kinds.
     """
 
     version: str
@@ -360,14 +363,15 @@ class VersionAnswer(Answer):
     created: str
     exported: str | None
     data_until: str | None
-    kinds: tuple[str, ...]
+    kinds: dict[str, dict[str, Any]]
     default_kind: str | None
+    reads_kinds: bool = False
     dimension: int
     item_count: int
     history_length: int
     reads_times: bool
     reads_queries: bool = False
-    exclude_seen: bool
+    exclude_seen: bool | tuple[str, ...] | None
     scoring: dict[str, Any]
     index: dict[str, Any]
     index_choice: dict[str, Any] | None

@@ -47,21 +47,33 @@ class Rule(TypedDict, total=False):
     cap: Mapping[str, int]
 
 
+class UsedItem(TypedDict):
+    """An item of a history, and the kind of its event."""
+
+    item: Id
+    kind: NotRequired[str | None]
+
+
 class RecommendRequest(RankingRequest, total=False):
     """The fields of a recommendation, all optional; docs/serving.md describes them."""
 
     user_id: Id
-    history: Sequence[Id]
+    session_id: Id
+    history: Sequence[Id | UsedItem]
     history_times: Sequence[Time]
     at: Time
     features: Mapping[str, Any]
-    exclude_seen: bool
+    exclude_seen: bool | Sequence[str]
 
 
 class Event(TypedDict):
-    """An event; without a `time` it counts as of now. `event_id` is random unless it is given."""
+    """An event of a user, or of a stranger's session; with both, the session's events become the user's.
 
-    user_id: Id
+    Without a `time` it counts as of now. `event_id` is random unless it is given.
+    """
+
+    user_id: NotRequired[Id]
+    session_id: NotRequired[Id]
     item_id: Id
     event_id: NotRequired[Id]
     time: NotRequired[Time]
@@ -205,6 +217,7 @@ def sum_of(parts: Sequence[answers.EventsAnswer]) -> answers.EventsAnswer:
         duplicates=sum(part.duplicates for part in parts),
         clamped=sum(part.clamped for part in parts),
         expired=sum(part.expired for part in parts),
+        moved=sum(part.moved for part in parts),
         warning=next((part.warning for part in reversed(parts) if part.warning), None),
     )
 

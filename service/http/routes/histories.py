@@ -8,9 +8,10 @@ from fastapi import APIRouter, Depends, Response
 
 from turret.service.errors import NotFoundError
 from turret.service.http.routes.dependencies import Parts, Reads, UserId, json_response
+from turret.service.ranking.kinds import unknown_kind
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
-from turret.service.stores.contract import Event, clamp_times, drop_expired, oldest_kept
+from turret.service.stores.contract import Event, HistoryStore, clamp_times, drop_expired, oldest_kept
 from turret.tower.format.manifest import Manifest
 
 router = APIRouter(prefix="/v1", tags=["histories"])
@@ -23,21 +24,24 @@ async def store_events(
     """Store events. Once acknowledged, they are stored and count for the user's next recommendation.
 
     `clamped` counts events whose time was out of the window and was changed, `expired` those older than the
-    retention period; both are omitted if zero. `warning` counts events that training will leave out by their
-    kind.
+    retention period, `moved` the stored events of sessions that became those of a user; they are omitted if
+    zero. `warning` counts events that training will leave out by their kind.
     """
+    live = parts.model_holder.live.bundle.manifest if parts.model_holder.version else None
     now = time.time_ns() // 1_000_000
     sent = [_event(event, now) for event in body.events]
+    if live and live.kinds:
+        _check_kinds(sent, live)
     placed = clamp_times(sent, now)
     events = drop_expired(placed, oldest_kept(parts.settings.keep_days, now))
     stored = await parts.histories.append(events)
     parts.metrics.events_stored.inc(stored)
     answer: dict[str, Any] = {"stored": stored, "duplicates": len(events) - stored}
     clamped = sum(before is not after for before, after in zip(sent, placed, strict=True))
-    counts = {"clamped": clamped, "expired": len(placed) - len(events)}
+    moved = await _move_sessions(body.events, parts.histories)
+    counts = {"clamped": clamped, "expired": len(placed) - len(events), "moved": moved}
     answer |= {name: count for name, count in counts.items() if count}
-    holder = parts.model_holder
-    if holder.version and (warning := _kind_warning(events, holder.live.bundle.manifest)):
+    if live and (warning := _kind_warning(events, live)):
         answer["warning"] = warning
     return json_response(answer)
 
@@ -69,20 +73,41 @@ async def forget(user_id: UserId, parts: Parts) -> Response:
     return json_response({"user_id": user_id, "deleted": await parts.histories.forget(user_id)})
 
 
+async def _move_sessions(events: Sequence[EventBody], store: HistoryStore) -> int:
+    """Move the stored events of each session to the first user that it comes with; return their number."""
+    users: dict[str, str] = {}
+    for event in events:
+        if event.stranger is not None and event.user_id is not None:
+            users.setdefault(event.stranger, str(event.user_id))
+    if not users:
+        return 0
+    newest = await store.recent(list(users), 1)
+    return sum([await store.move(one, to) for one, to in users.items() if newest[one].items])
+
+
+def _check_kinds(events: Sequence[Event], manifest: Manifest) -> None:
+    for position, event in enumerate(events):
+        if event.kind is not None and event.kind not in manifest.kinds:
+            raise unknown_kind(f"events.{position}.kind", event.kind, manifest, manifest.kinds)
+
+
 def _kind_warning(events: Sequence[Event], manifest: Manifest) -> str | None:
     """A sentence on the events of kinds that the data of the version leaves out; None if there are none."""
-    kinds = [(event.kind or "").strip() or manifest.default_kind for event in events]
-    if not manifest.kinds or not (left_out := sum(kind not in manifest.kinds for kind in kinds)):
+    used = [name for name, kind in manifest.kinds.items() if kind.role != "ignored"]
+    left_out = sum((event.kind or manifest.default_kind) not in used for event in events)
+    if not manifest.kinds or not left_out:
         return None
     return (
         f"{left_out} of {len(events)} events have no kind, or one that training leaves out; send as kind "
-        f"one of {', '.join(manifest.kinds)}"
+        f"one of {', '.join(used)}"
     )
 
 
 def _event(body: EventBody, now: int) -> Event:
+    user = body.stranger if body.user_id is None else str(body.user_id)
+    assert user is not None, "an event has a user or a session"
     time_of = now if body.time is None else body.time
-    return Event(str(body.event_id), str(body.user_id), body.item_id, time_of, body.kind)
+    return Event(str(body.event_id), user, body.item_id, time_of, (body.kind or "").strip() or None)
 
 
 def _shown(event: Event) -> dict[str, Any]:

@@ -1,0 +1,215 @@
+"""Kinds of events and sessions in calls: what is refused, read and left out, and whose the events are."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import contents
+from tests.support.service_app import ids, post_events, recommended, serving
+from turret.data.kinds import Kind
+from turret.tower.bundle.publish import publish
+
+DAY = 86_400
+KINDS = {
+    "view": Kind(role="signal"),
+    "buy": Kind(consume=True),
+    "refill": Kind(consume=2),
+    "return": Kind(role="negative", consume=True),
+    "banner": Kind(role="ignored"),
+}
+NOW = time.time()
+# One item of each kind, the day of each event before now, and one without a kind.
+USED = [("view", 9), ("refill", 3), ("buy", 2), ("banner", 2), ("refill", 1), ("return", 1), (None, 0)]
+ITEMS = range(101, 101 + len(USED))
+EVENTS = [
+    {"event_id": item, "user_id": 7, "item_id": item, "kind": kind, "time": NOW - days * DAY}
+    for item, (kind, days) in zip(ITEMS, USED, strict=True)
+]
+HISTORY = {
+    "history": [{"item": item, "kind": kind} for item, (kind, _) in zip(ITEMS, USED, strict=True)],
+    "history_times": [event["time"] for event in EVENTS],
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[TestClient]:
+    publish(tmp_path, replace(contents(), kinds=KINDS, default_kind="view", exclude_seen=None))
+    with serving(tmp_path) as client:
+        yield client
+
+
+def left_out(client: TestClient, **body: Any) -> set[Any]:
+    return set(ITEMS) - set(ids(recommended(client, k=60, **body)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (None, {103, 105, 106}),
+        (True, {101, 102, 103, 105, 106, 107}),
+        (False, set()),
+        ([], set()),
+        (["view"], {101, 107}),
+        (["refill", "return"], {102, 105, 106}),
+    ],
+)
+def test_an_answer_leaves_out_the_items_of_kinds_that_consume_or_that_are_named(
+    shop: TestClient, seen: Any, expected: set[int]
+) -> None:
+    """Items that are consumed for some days come again after these; of stored events and given ones alike."""
+    post_events(shop, *EVENTS)
+    assert left_out(shop, user_id=7, exclude_seen=seen) == expected
+    assert left_out(shop, **HISTORY, exclude_seen=seen) == expected
+    if seen is None:  # without times, all is of now; later, less
+        assert left_out(shop, history=HISTORY["history"]) == expected | {102}
+        assert left_out(shop, **HISTORY, at=NOW + 5 * DAY) == {103, 106}
+        assert left_out(shop, history=[101, 102]) == set()
+
+
+def test_a_tower_reads_the_events_of_targets_and_signals(shop: TestClient) -> None:
+    post_events(shop, *EVENTS)
+    read = [101, 102, 103, 105, 107]
+    expected = recommended(shop, history=read, exclude_seen=False)["items"]
+    assert recommended(shop, **HISTORY, exclude_seen=False)["items"] == expected
+    assert recommended(shop, user_id=7, exclude_seen=False)["items"] == expected
+    one = {"history": [{"item": 106, "kind": "return"}], "k": 60}
+    assert {item["source"] for item in recommended(shop, **one)["items"]} == {"popular"}
+    assert 106 not in ids(recommended(shop, **one))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "names"),
+    [
+        ("events", {"events": [EVENTS[0], EVENTS[1] | {"kind": "purchse"}]}, "events.1.kind", list(KINDS)),
+        ("recommend", {"history": [101, {"item": 1, "kind": "x"}]}, "history.1.kind", list(KINDS)),
+        ("recommend", {"exclude_seen": ["buy", "x"]}, "exclude_seen.1", ["view", "buy", "refill", "return"]),
+        ("recommend", {"exclude_seen": ["banner"]}, "exclude_seen.0", ["view", "buy", "refill", "return"]),
+        (
+            "recommend/batch",
+            {"requests": [{}, {"history": [{"item": 1, "kind": "x"}]}]},
+            "requests.1.history.0.kind",
+            list(KINDS),
+        ),
+    ],
+)
+def test_an_unknown_kind_is_refused_with_the_known_ones(
+    shop: TestClient, path: str, body: Any, field: str, names: list[str]
+) -> None:
+    answer = shop.post(f"/v1/{path}", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["field"]) == (422, field)
+    assert error["message"] == f"version v1 has no such kind; send one of {', '.join(names)}"
+    assert shop.get("/v1/users/7").json()["total"] == 0
+
+
+@pytest.mark.parametrize("default", [None, "view"])
+def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning(
+    tmp_path: Path, default: str | None
+) -> None:
+    publish(tmp_path, replace(contents(), kinds=KINDS, default_kind=default))
+    sent = [
+        {**EVENTS[0], "event_id": place, "kind": kind} for place, kind in enumerate(("banner", "buy", " "))
+    ]
+    count = 1 if default else 2
+    message = (
+        f"{count} of 3 events have no kind, or one that training leaves out; "
+        "send as kind one of view, buy, refill, return"
+    )
+    with serving(tmp_path) as client:
+        assert post_events(client, *sent) == {"stored": 3, "duplicates": 0, "warning": message}
+        assert "warning" not in post_events(client, EVENTS[0])
+        assert client.get("/v1/users/7").json()["events"][2]["kind"] is None
+        described = client.get("/v1/version").json()
+        assert described["kinds"]["refill"] == {"role": "target", "weight": 1.0, "consume": 2.0}
+
+
+def test_pages_follow_each_other_while_consumed_items_come_back(shop: TestClient) -> None:
+    """An answer leaves out what was left out when the first page was requested."""
+    body = {**HISTORY, "k": 20, "exclude_seen": None, "history_times": [NOW - 2 * DAY + 600] * len(USED)}
+    pages = [recommended(shop, **body)]
+    while "cursor" in pages[-1]:
+        pages.append(recommended(shop, **body, cursor=pages[-1]["cursor"]))
+    assert {page["cursor"].split("~")[1] == "0" for page in pages if "cursor" in page} == {False}
+    found = [item for page in pages for item in ids(page)]
+    assert len(found) == len(set(found)) == 56
+    assert all(
+        first["items"][-1]["score"] >= later["items"][0]["score"] for first, later in pairwise(pages[:-1])
+    )
+
+
+def test_a_version_without_kinds_leaves_out_the_kinds_that_are_named(client: TestClient) -> None:
+    history = [{"item": 101, "kind": "buy"}, 102, {"item": 103, "kind": "view"}]
+    assert left_out(client, history=history, exclude_seen=["buy", "like"]) == {101}
+    assert recommended(client, history=history) == recommended(client, history=[101, 102, 103])
+
+
+# --- Sessions
+
+
+def event(event_id: int, item: int, **more: Any) -> dict[str, Any]:
+    return {"event_id": event_id, "item_id": item, "time": NOW - 100 + event_id, **more}
+
+
+def test_a_stranger_is_recommended_by_the_session_and_is_somebody_after_the_login(
+    fresh_client: TestClient,
+) -> None:
+    def items(user: str) -> list[int]:
+        return [one["item_id"] for one in fresh_client.get(f"/v1/users/{user}").json()["events"]]
+
+    strangers = [event(1, 101, session_id="s"), event(2, 102, session_id="s")]
+    assert post_events(fresh_client, *strangers, event(3, 103, user_id="u"))["stored"] == 3
+    assert items("session:s") == [101, 102]
+    for body in ({"session_id": "s"}, {"user_id": "session:s"}):
+        assert (
+            recommended(fresh_client, **body)["items"]
+            == recommended(fresh_client, history=[101, 102])["items"]
+        )
+    both = recommended(fresh_client, user_id="u", session_id="s")["items"]
+    assert both == recommended(fresh_client, history=[101, 102, 103])["items"]
+    login = event(4, 104, user_id="u", session_id="s")
+    assert post_events(fresh_client, login) == {"stored": 1, "duplicates": 0, "moved": 2}
+    assert (items("u"), items("session:s")) == ([101, 102, 103, 104], [])
+    again = post_events(fresh_client, strangers[1], login)  # the client hasn't had the answer
+    assert again == {"stored": 1, "duplicates": 1}
+    assert recommended(fresh_client, user_id="u")["items"] == both_after(fresh_client)
+    assert fresh_client.delete("/v1/users/session:s").json()["deleted"] == 0
+
+
+def both_after(client: TestClient) -> Any:
+    return recommended(client, history=[101, 102, 103, 104])["items"]
+
+
+def test_the_first_user_of_a_session_gets_its_events(fresh_client: TestClient) -> None:
+    """Also within one call, and each session by itself."""
+    sent = [event(1, 101, session_id=1), event(2, 102, session_id=2)]
+    logins = [event(3, 103, session_id=1, user_id="a"), event(4, 104, session_id="1", user_id="b")]
+    assert post_events(fresh_client, *sent, *logins) == {"stored": 4, "duplicates": 0, "moved": 1}
+    totals = [fresh_client.get(f"/v1/users/{user}").json()["total"] for user in ("a", "b", "session:2")]
+    assert totals == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("whose", "field", "message"),
+    [
+        ({}, "events.0", "send a user_id, a session_id, or both"),
+        (
+            {"user_id": "session:s"},
+            "events.0.user_id",
+            "users called session:ID are sessions; send ID as session_id",
+        ),
+        ({"session_id": "x" * 505}, "events.0.session_id", "send at most 504 characters"),
+    ],
+)
+def test_an_event_is_of_a_user_or_of_a_session(
+    client: TestClient, whose: dict[str, Any], field: str, message: str
+) -> None:
+    """No user can be taken for a session."""
+    answer = client.post("/v1/events", json={"events": [event(1, 101, **whose)]})
+    assert answer.status_code == 422
+    assert answer.json()["error"] | {"value": None} == {"field": field, "value": None, "message": message}
