@@ -31,7 +31,7 @@ EVENTS = [
     {"event_id": item, "user_id": 7, "item_id": item, "kind": kind, "time": NOW - days * DAY}
     for item, (kind, days) in zip(ITEMS, USED, strict=True)
 ]
-HISTORY = {
+HISTORY: dict[str, Any] = {
     "history": [{"item": item, "kind": kind} for item, (kind, _) in zip(ITEMS, USED, strict=True)],
     "history_times": [event["time"] for event in EVENTS],
 }
@@ -39,7 +39,7 @@ HISTORY = {
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[TestClient]:
-    publish(tmp_path, replace(contents(), kinds=KINDS, default_kind="view", exclude_seen=None))
+    publish(tmp_path, replace(contents(kinds=KINDS), default_kind="view", exclude_seen=None))
     with serving(tmp_path) as client:
         yield client
 
@@ -74,10 +74,14 @@ def test_an_answer_leaves_out_the_items_of_kinds_that_consume_or_that_are_named(
 
 def test_a_tower_reads_the_events_of_targets_and_signals(shop: TestClient) -> None:
     post_events(shop, *EVENTS)
-    read = [101, 102, 103, 105, 107]
+    read = [one for one in HISTORY["history"] if one["kind"] not in ("banner", "return")]
     expected = recommended(shop, history=read, exclude_seen=False)["items"]
-    assert recommended(shop, **HISTORY, exclude_seen=False)["items"] == expected
-    assert recommended(shop, user_id=7, exclude_seen=False)["items"] == expected
+    for body in (HISTORY, {"user_id": 7}, {**HISTORY, "explain": True}):
+        assert recommended(shop, **body, exclude_seen=False)["items"] == expected
+    views = [one["item"] for one in read]  # the tower reads kinds, and these have the default one
+    assert recommended(shop, history=views, exclude_seen=False)["items"] != expected
+    batched = shop.post("/v1/recommend/batch", json={"requests": [{**HISTORY, "exclude_seen": False}, {}]})
+    assert batched.json()["results"][0]["items"] == expected
     one = {"history": [{"item": 106, "kind": "return"}], "k": 60}
     assert {item["source"] for item in recommended(shop, **one)["items"]} == {"popular"}
     assert 106 not in ids(recommended(shop, **one))
@@ -112,7 +116,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(
 def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning(
     tmp_path: Path, default: str | None
 ) -> None:
-    publish(tmp_path, replace(contents(), kinds=KINDS, default_kind=default))
+    publish(tmp_path, replace(contents(), kinds=KINDS, default_kind=default, exclude_seen=None))
     sent = [
         {**EVENTS[0], "event_id": place, "kind": kind} for place, kind in enumerate(("banner", "buy", " "))
     ]
@@ -125,6 +129,8 @@ def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning
         assert post_events(client, *sent) == {"stored": 3, "duplicates": 0, "warning": message}
         assert "warning" not in post_events(client, EVENTS[0])
         assert client.get("/v1/users/7").json()["events"][2]["kind"] is None
+        assert left_out(client, history=[101], exclude_seen=True) == {101}
+        assert left_out(client, history=[101]) == set()
         described = client.get("/v1/version").json()
         assert described["kinds"]["refill"] == {"role": "target", "weight": 1.0, "consume": 2.0}
 
