@@ -27,9 +27,7 @@ def a_snapshot_is_the_tensor_of_the_model_itself(original: Function) -> Function
     return refresh
 
 
-@planted(
-    "turret.training.samplers.fixed.complement:ComplementSampler.draw", "training/test_samplers_popularity.py"
-)
+@planted("turret.training.samplers.fixed.complement:ComplementSampler.draw", "contracts/test_samplers.py")
 def without_the_positive_the_shares_of_the_others_stay(original: Function) -> Function:
     def draw(self: Any, query: Any, positives: Any, context: Any) -> Any:
         made = original(self, query, positives, context)
@@ -86,13 +84,13 @@ def the_queue_never_drops_a_batch(original: Function) -> Function:
 
 @planted(
     "turret.training.samplers.from_batch.in_batch:InBatchSampler.log_expected",
-    "training/test_samplers_from_batch.py",
+    "contracts/test_samplers.py",
 )
 def candidates_of_the_batch_are_expected_once(original: Function) -> Function:
     return lambda self, query, positives, ids: self.frequency.log_share(ids)
 
 
-@planted("turret.training.samplers.union:MixedSampler.draw", "training/test_samplers_mixed.py")
+@planted("turret.training.samplers.union:MixedSampler.draw", "contracts/test_samplers.py")
 def each_part_of_a_union_counts_for_itself(original: Function) -> Function:
     def kept(one: Any, **changes: Any) -> Any:
         return one if "log_count" in changes else replace(one, **changes)
@@ -110,7 +108,7 @@ def the_second_pass_draws_by_uncorrected_scores(original: Function) -> Function:
 
 @planted(
     "turret.training.samplers.adaptive.features:FourierFeaturesSampler.update",
-    "training/test_samplers_adaptive.py",
+    "contracts/test_samplers.py",
 )
 def the_features_of_renewed_items_stay(original: Function) -> Function:
     return lambda self, encode: self.snapshot.update(encode)

@@ -59,28 +59,6 @@ def test_the_figures_of_a_shop(shop: PreparedData) -> None:
     assert (facts.has_validation, facts.has_negatives) == (True, False)
 
 
-def test_a_shop_whose_users_come_back_has_an_order_and_baselines_to_beat(loyal: PreparedData) -> None:
-    """The first is that users take their last item again; the others are measured on the validation part."""
-    found = facts_of(loyal)
-    assert found.order.ratio is not None
-    assert found.order.ratio > 1.1
-    ranks = []
-    for user in range(len(loyal.users)):
-        newest = list(dict.fromkeys(reversed(loyal.history(user, "validation").tolist())))
-        (target,) = loyal.targets(user, "validation")
-        ranks.append(newest.index(target) + 1 if target in newest else None)
-    again = [rank for rank in ranks if rank is not None]
-    assert found.used_before == pytest.approx(len(again) / len(ranks))
-    gained = sum(1 / np.log2(rank + 1) for rank in again) / len(ranks)
-    # Popular items behind the user's own ones are hit too.
-    assert gained <= found.own_use["last_used"] < gained + 0.2
-    told = {
-        one.kind: one.sentence for one in data_reasons(found, experiments(repeat_share=0.5)["pooled"], {})
-    }
-    assert f"last used items have {found.own_use['last_used']:.4f}" in told["repeats"]
-    assert "users take their last item again" in next(told[kind] for kind in told if "order" in kind)
-
-
 @pytest.mark.parametrize(("rows", "message"), [(3, "no user has two training events"), (1, "has one item")])
 def test_data_that_nothing_can_be_trained_on_is_refused_before_a_plan(
     rows: int, message: str, tmp_path: Path
@@ -90,11 +68,6 @@ def test_data_that_nothing_can_be_trained_on_is_refused_before_a_plan(
     )
     with pytest.raises(TrainingError, match=message):
         choose(prepare(events, tmp_path / "prepared"), {}, pytest.fail)
-
-
-def test_data_without_a_validation_part_is_told(shop: PreparedData) -> None:
-    whole = np.column_stack([shop.offsets[1:], shop.offsets[1:]])
-    assert not facts_of(PreparedData(**{**vars(shop), "splits": whole})).has_validation
 
 
 def small_log(folder: Path, likes: bool, lists: Sequence[str | None] | None = None) -> PreparedData:
@@ -146,14 +119,6 @@ def test_the_ratios_are_those_of_all_pairs(tmp_path: Path, likes: bool) -> None:
     assert set(found) == {"shelf", "tags"}
     for name, ratio in found.items():
         assert ratio == pytest.approx(enumerated_ratio(data, name))
-
-
-def test_features_without_values_and_logs_without_pairs_have_none(tmp_path: Path, shop: PreparedData) -> None:
-    """Two items of the log have to share a value."""
-    alone = [f"a{item}|b{item}|c{item}" for item in range(24)]
-    assert "tags" not in tastes(small_log(tmp_path, True, lists=alone))
-    nothing = np.column_stack([shop.offsets[:-1], shop.offsets[:-1]])
-    assert tastes(PreparedData(**{**vars(shop), "splits": nothing})) == {}
 
 
 def experiments(overrides: Mapping[str, object] | None = None, **others: Any) -> dict[str, ExperimentConfig]:
@@ -240,21 +205,6 @@ def test_trials_are_equal_shares_of_trainings_within_the_time_of_the_first(
     results = list(run_trials(planned(*candidates), handmade))
     assert found == trials
     assert [(int(one.candidate), one.epochs) for one in results if one.value is not None] == trials
-
-
-def test_a_candidate_that_takes_much_longer_than_the_first_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
-) -> None:
-    """And the one that is left alone is picked without a trial."""
-    found = trained(monkeypatch, [1.0, 20.0])
-    monkeypatch.setattr(module, "candidates", lambda facts, overrides: (planned(10, 10), {}))
-    monkeypatch.setattr(module, "facts_of", lambda data: facts())
-    chosen = choose(handmade, {}, lambda line: None)
-    assert (chosen.picked, found) == ("0", [])
-    assert [reason.sentence for reason in chosen.reasons[-2:]] == [
-        "1 is left out: its training would take 20 times as long as that of 0.",
-        "Picked: 0, without trials, as it alone is left.",
-    ]
 
 
 def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(

@@ -11,7 +11,7 @@ from torch import Tensor
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
 from turret.training import Estimator, losses, samplers
-from turret.training.batches.batches import Batch, TrainingBatches
+from turret.training.batches.batches import TrainingBatches
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.losses.registry import LOSSES
 from turret.training.model_loss import build_objective, model_loss
@@ -97,36 +97,6 @@ def test_an_example_without_a_candidate_has_no_loss_and_no_gradient() -> None:
 
 
 CPU = torch.device("cpu")
-
-
-def loss_and_gradients(shop: PreparedData, batch: Batch, absolute: bool, mask_known: bool) -> list[Tensor]:
-    tower = {"dimension": 8, "scoring": {"absolute": absolute}, "user": {"dropout": 0.0}}
-    settings = {"tower": tower, "objective": {"loss": "full_softmax", "mask_known": mask_known}}
-    experiment = ExperimentConfig.model_validate(settings)
-    model = build_model(experiment, shop)
-    objective = build_objective(experiment.objective, experiment.tower, shop, 0, CPU)
-    out = model_loss(objective, model, batch, stream(0, "draw", 0))
-    return [out.loss.detach(), out.masked, *torch.autograd.grad(out.loss, list(model.parameters()))]
-
-
-@pytest.mark.parametrize("absolute", [False, True])
-@pytest.mark.parametrize("mask_known", [False, True])
-def test_no_scores_need_to_be_held_for_the_full_softmax(
-    shop: PreparedData, monkeypatch: pytest.MonkeyPatch, absolute: bool, mask_known: bool
-) -> None:
-    """Some examples at a time, it has the loss and the gradients of cross entropy over all scores."""
-    batch = next(TrainingBatches(shop, 64, 50, 64).epoch(stream(0, "order", 0)))
-    monkeypatch.setattr("turret.training.objectives.blocked.MOST_EXAMPLES", 10)
-    monkeypatch.setattr("turret.training.objectives.blocked.FEW", 10)
-    ours = loss_and_gradients(shop, batch, absolute, mask_known)
-
-    def plain(scores: Tensor, positives: Tensor) -> Tensor:
-        return torch.nn.functional.cross_entropy(scores, positives, reduction="none")
-
-    monkeypatch.setattr(LOSSES["full_softmax"], "build", lambda self: plain)
-    monkeypatch.setattr(LOSSES["full_softmax"], "blocked", False)
-    for one, other in zip(ours, loss_and_gradients(shop, batch, absolute, mask_known), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_examples_of_one_window_share_the_sum_over_the_catalog(shop: PreparedData) -> None:

@@ -27,7 +27,6 @@ from turret.training.losses.catalog import (
     BucketedObjective,
     ScalableCrossEntropyConfig,
     full_softmax,
-    scalable_cross_entropy,
 )
 from turret.training.losses.hierarchical import (
     HierarchicalObjective,
@@ -45,7 +44,6 @@ from turret.training.objectives.catalog import CatalogLossSettings, CatalogObjec
 from turret.training.objectives.contract import Objective
 from turret.training.randomness import stream
 from turret.training.run import MODEL, Run, build_model
-from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.trainer import train
 
 SCORES = torch.tensor([[1.3, -0.4, 2.1, 0.2, -1.7], [0.0, 3.0, -3.0, 0.5, 0.1]], dtype=torch.float64)
@@ -69,14 +67,12 @@ def test_losses_over_all_scores_agree_with_their_formulas_written_out(epsilon: f
 
 
 @pytest.mark.parametrize("size", [1e4, -1e4])
-def test_extreme_scores_of_clusters_trees_and_buckets_stay_finite(size: float) -> None:
+def test_extreme_scores_of_clusters_and_trees_stay_finite(size: float) -> None:
     """Value and gradient, in float32."""
     scores = torch.tensor([[size, 0.0, -size]], requires_grad=True)
-    wide = (BUCKETED.float() * size).requires_grad_()
     for given, loss in (
         (scores, hierarchical_softmax(scores, torch.tensor([0]), scores, torch.tensor([2]))),
         (scores, tree_softmax(scores, torch.tensor([[1.0, -1.0, 1.0]]))),
-        (wide, bucketed(wide)),
     ):
         (gradient,) = torch.autograd.grad(loss.sum(), given)
         assert loss.isfinite().all()
@@ -308,40 +304,6 @@ def test_the_objective_of_a_tree_is_that_of_plain_loops(
     torch.testing.assert_close(log_p.exp().sum(dim=1), torch.ones(len(users)))
     expected = tree_oracle.probability(scored[3], path_of(paths, 11))
     assert float(log_p[3, 11].exp()) == pytest.approx(expected, rel=1e-4)
-
-
-BUCKETED = 2 * torch.randn(6, 9, dtype=torch.float64, generator=torch.manual_seed(0))
-OWN = torch.tensor([0, 3, 3, 8, 5, 1])
-
-
-# Example 4 is in no bucket, examples 1 and 3 are in several; most positives are among some bucket's items.
-MEMBERS = torch.tensor([[0, 1, 3], [1, 3, 5], [3, 2, 1]])
-BUCKETS = torch.tensor([[0, 3, 4, 7], [1, 2, 3, 8], [6, 8, 5, 3]])
-
-
-def bucketed(
-    scores: Tensor, examples: Tensor = MEMBERS, items: Tensor = BUCKETS, hits: bool = False
-) -> Tensor:
-    """The loss of all examples; `hits` counts a positive among the items as one more item."""
-    lines = examples.flatten()
-    ids = items.repeat_interleave(examples.shape[1], dim=0)
-    valid = without_accidental_hits(ids, OWN[lines])
-    draw = Draw(ids, torch.zeros(ids.shape), torch.zeros(len(ids)), valid | hits)
-    positive = scores.gather(1, OWN[:, None])[:, 0]
-    return scalable_cross_entropy(positive, scores[lines[:, None], ids], draw, lines)
-
-
-def expected_in_buckets() -> list[float | None]:
-    buckets = list(zip(MEMBERS.tolist(), BUCKETS.tolist(), strict=True))
-    return bucket_oracle.losses(BUCKETED.tolist(), OWN.tolist(), buckets)
-
-
-def test_buckets_agree_with_plain_loops() -> None:
-    """The greatest of an example's losses, zero in no bucket; with accidental hits counted it is another."""
-    values = [0.0 if value is None else value for value in expected_in_buckets()]
-    assert bucketed(BUCKETED).tolist() == pytest.approx(values, rel=1e-12)
-    assert values[4] == 0.0
-    assert bucketed(BUCKETED, hits=True).tolist() != pytest.approx(values, rel=0.05)
 
 
 EVERYTHING = {"buckets": 1, "bucket_examples": 1000, "bucket_items": 1000}

@@ -37,17 +37,6 @@ def test_every_block_of_the_page_runs() -> None:
     assert names["full"].isfinite()
 
 
-def test_the_full_softmax_is_cross_entropy_over_all_scores() -> None:
-    users, items, rows = vectors(6, 0), vectors(N, 1), torch.arange(6)
-    weights = torch.arange(1.0, 7.0)
-    estimate = Estimator(losses.full_softmax(), items=N, temperature=0.3, cosine=True)
-    out = estimate(users, rows, items.__getitem__, weights=weights)
-    normal = torch.nn.functional.normalize
-    scores = normal(users, dim=1) @ normal(items, dim=1).T / 0.3
-    expected = torch.nn.functional.cross_entropy(scores, rows, reduction="none")
-    torch.testing.assert_close(out.loss, (expected * weights).sum() / weights.sum())
-
-
 def test_seen_items_are_masked() -> None:
     """The loss is that without them; the positive stays."""
     users, items, rows = vectors(2, 0), vectors(N, 1), torch.tensor([3, 4])

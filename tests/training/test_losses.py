@@ -3,7 +3,6 @@
 Masks, gradients, extremes and steps of every kind are checked in tests/contracts/test_losses.py.
 """
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,9 +25,6 @@ from turret.training.losses.binary import (
     positive_against_others,
 )
 from turret.training.losses.catalog import full_softmax
-from turret.training.losses.pairwise import (
-    ranking,
-)
 from turret.training.losses.sampled import (
     blackout,
     refined_logq,
@@ -146,14 +142,6 @@ def test_each_loss_agrees_with_its_formula_written_out(formula: Formula, shared:
     assert formula.agrees(even, expected) is not formula.reads_positive_counts
 
 
-def test_without_a_valid_candidate_the_formulas_hold_too() -> None:
-    """Some examples have none by chance."""
-    batch = scored(keeps_hits=True)
-    batch.draw.valid[1:3] = False
-    for formula in FORMULAS:
-        assert formula.agrees(batch, formula.expected(batch)), formula.settings
-
-
 # Five items, from which positives come by P or have these scores, and an unlike proposal.
 SCORES = torch.tensor([1.3, -0.4, 2.1, 0.2, -1.7], dtype=torch.float64)
 POSITIVE = torch.tensor([2])
@@ -228,90 +216,9 @@ def test_the_whole_sum_is_unbiased_if_drawn_positives_count() -> None:
     assert found[False] == pytest.approx(truth - math.exp(2.1), rel=1e-9)
 
 
-def test_a_proposal_in_proportion_to_exp_scores_is_exact_for_every_draw() -> None:
-    """Over the others for losses that keep the positive, over all for standard importance sampling."""
-    truth = oracle.full(SCORES.numpy(), 2)
-    others = SCORES.exp().index_fill(0, POSITIVE, 0.0)
-    others = others / others.sum()
-    log_odds = math.log(math.expm1(truth))
-    for ids in ([0], [1, 1], [4, 3, 0, 0, 0, 1, 4]):
-        draw = draw_of(ids, others)
-        assert float(loss_of(sampled_softmax, draw)) == pytest.approx(truth, rel=1e-12)
-        refined = (1 - math.exp(-truth)) * log_odds
-        assert float(loss_of(refined_logq, draw)) == pytest.approx(refined, rel=1e-12)
-    for ids in ([0], [2, 2], [4, 3, 0, 2, 0, 1, 4]):
-        draw = draw_of(ids, SCORES.softmax(0), hits=True)
-        assert float(loss_of(standard_importance, draw)) == pytest.approx(truth, rel=1e-12)
-
-
 def gradient_of(loss: Loss, draw: Draw) -> Tensor:
     scores = SCORES.clone().requires_grad_()
     return torch.autograd.grad(loss_of(loss, draw, scores), scores)[0]
-
-
-def expected_gradient(log_q: Tensor, size: int) -> Tensor:
-    """The sampled softmax's gradient [5] by the scores, expected over all draws of others by `log_q` [5]."""
-    total = torch.zeros(5, dtype=torch.float64)
-    for ids in itertools.product(log_q.isfinite().nonzero()[:, 0].tolist(), repeat=size):
-        scores = SCORES.clone().requires_grad_()
-        draw = drawn_with_replacement(torch.tensor(ids), log_q, POSITIVE)
-        (gradient,) = torch.autograd.grad(loss_of(sampled_softmax, draw, scores), scores, create_graph=True)
-        total = total + log_q[draw.ids].sum().exp() * gradient
-    return total
-
-
-def bias(log_q: Tensor, size: int) -> Tensor:
-    return expected_gradient(log_q, size) - torch.from_numpy(oracle.full_gradient(SCORES.numpy(), 2))
-
-
-def of_others(logits: Tensor) -> Tensor:
-    """log q [5] over the four items that are not the positive."""
-    return logits.index_fill(0, POSITIVE, -math.inf).log_softmax(dim=0)
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_one_proposal_alone_makes_the_gradient_unbiased(size: int) -> None:
-    """Theorem 2.1 of Blanc & Rendle 2018: the softmax of the others, and any other overrates the positive.
-
-    1 / (1 + x) is convex, so a sum x that varies makes the positive's share too large (Jensen). The nearest
-    of the other proposals are a thousandth off in their logarithms; the bias is of second order in that, far
-    above rounding, which is one part in 10^16.
-    """
-    assert bias(of_others(SCORES), size).detach().abs().max() < 1e-12
-    random = np.random.default_rng(0)
-    for spread in np.geomspace(1e-3, 3.0, 20):
-        noise = torch.from_numpy(random.normal(scale=spread, size=5))
-        assert bias(of_others(SCORES + noise), size)[2].detach() > 1e-3 * noise[[0, 1, 3, 4]].var()
-
-
-def of_many(loss: Loss, size: int, at: Tensor, hits: bool) -> Tensor:
-    """The gradient of each positive's loss [5, 5], the draw holding every item as often as expected."""
-    ids = EVERYTHING.repeat_interleave((size * UNEQUAL).round().long())
-    draw = drawn_with_replacement(ids, UNEQUAL.log(), EVERYTHING)
-    draw = draw.keeping_hits(EVERYTHING) if hits else draw
-    scores = at.expand(5, -1).clone().requires_grad_()
-    return torch.autograd.grad(loss(scores.diagonal(), scores[:, draw.ids], draw).sum(), scores)[0]
-
-
-@pytest.mark.parametrize(
-    ("loss", "hits", "consistent"),
-    [
-        (sampled_softmax, False, True),
-        (sampled_softmax, True, False),
-        (sampled_softmax_corrected, True, True),
-        (sampled_softmax_corrected, False, False),
-        (nce, True, True),
-        (nce, False, False),
-    ],
-)
-def test_which_gradients_go_to_that_of_maximum_likelihood(loss: Loss, hits: bool, consistent: bool) -> None:
-    """A corrected positive vanishes beside many candidates, so its hits have to stand for it.
-
-    Beside a positive that stays, hits count it twice.
-    """
-    exact = P.expand(5, -1) - torch.eye(5, dtype=torch.float64)
-    error = (of_many(loss, 100_000, P.log(), hits) - exact).abs().max()
-    assert error < 1e-3 if consistent else error > 0.1
 
 
 def of_all_draws(loss: Loss, at: Tensor, size: int, hits: bool, q: Tensor = UNEQUAL) -> Tensor:
@@ -425,22 +332,6 @@ def test_a_candidate_with_nearly_all_of_the_mass_costs_its_distance_twice_in_bla
     assert loss == pytest.approx(2 * (gap + math.log1p(math.exp(-gap))), rel=1e-5)
     slope = 2 / (1 + math.exp(-gap))
     assert gradient.tolist() == pytest.approx([-slope, slope], rel=1e-3)
-
-
-@pytest.mark.parametrize(("delta", "same"), [(math.log(4), True), (0.0, False)])
-def test_a_pair_log_n_less_one_apart_is_complementary_sum_sampling(delta: float, same: bool) -> None:
-    """Value and gradient of one uniform candidate of the four others; BPR is another loss."""
-
-    def pair(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
-        return ranking(positive, drawn, draw, delta=delta)
-
-    for drawn in (0, 1, 3, 4):
-        log_count = torch.tensor([0.25], dtype=torch.float64).log()
-        draw = replace(certain(1), ids=torch.tensor([drawn]), log_count=log_count)
-        values = [float(loss_of(loss, draw)) for loss in (pair, sampled_softmax)]
-        assert math.isclose(*values, rel_tol=1e-12) is same
-        slope, other = (gradient_of(loss, draw) for loss in (pair, sampled_softmax))
-        assert torch.allclose(slope, other, rtol=1e-12) is same
 
 
 def test_log_sum_exp_is_that_of_what_is_left() -> None:

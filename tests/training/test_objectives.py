@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import exp, log, log1p
 from typing import Any, ClassVar, Literal
 
@@ -11,13 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training import Estimator, losses, samplers
-from turret.training.batches.batches import Batch, PreparedStatistics, TrainingBatches
+from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.config.experiment import ObjectiveConfig
 from turret.training.errors import TrainingError
 from turret.training.losses.binary import nce
@@ -28,8 +26,6 @@ from turret.training.objectives import blocked
 from turret.training.objectives.contract import Examples, Loss, Objective, SeenItems
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.dense import SoftmaxConfig
-from turret.training.samplers.adaptive.features import FourierFeaturesConfig, PositiveFeaturesConfig
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
@@ -240,47 +236,6 @@ def test_known_frequencies_are_those_of_the_targets(shop: PreparedData, since: s
     torch.testing.assert_close(made.sampler.probability(torch.zeros(1, 64))[0], shares)
 
 
-def test_a_union_by_example_is_scored_as_candidate_by_candidate(
-    shop: PreparedData, towers: TwoTowers
-) -> None:
-    """Shared candidates by one product, stored vectors as they are, and each example's own apart."""
-    everything = towers.current_vectors(torch.arange(len(shop.item_ids)))
-    sampler = {"kind": "mixed", "parts": ["mined", "cross_batch", {"kind": "uniform", "negatives": 20}]}
-    made = objective(shop, {"loss": "sampled_softmax", "sampler": sampler}).sampler
-    assert made is not None
-    made.refresh(everything)
-    rows, users = torch.arange(30), torch.randn(30, 64, generator=torch.manual_seed(0))
-    for step in range(2):
-        context = DrawContext(stream(0, "draw", step), rows, everything[rows], towers.current_vectors)
-        draw = made.draw(users, rows, context)
-    assert draw.ids.shape == (30, 20 + 30 + 16)
-    scores = candidate_scores(examples_of(towers, users), draw)
-    torch.testing.assert_close(
-        scores, torch.einsum("bd,bkd->bk", users, everything[draw.ids]) / 0.07, rtol=1e-4, atol=1e-4
-    )
-    assert draw.stored is not None
-    moved = candidate_scores(examples_of(towers, users), replace(draw, stored=draw.stored + 1.0))
-    assert ((moved != scores).all(dim=0).nonzero()[:, 0] == torch.arange(20, 50)).all()
-
-
-@pytest.mark.parametrize("parts", [[], ["mined", "uniform"]], ids=["alone", "in a union"])
-def test_a_queue_is_trained_on_from_the_second_step(
-    shop: PreparedData, towers: TwoTowers, parts: list[str]
-) -> None:
-    """Alone it has no candidate in the first step; in a union the queue's candidates join in the second."""
-    sampler = {"kind": "mixed", "parts": ["cross_batch", *parts]} if parts else "cross_batch"
-    made = objective(shop, {"loss": "sampled_softmax_corrected", "sampler": sampler})
-    assert made.sampler is not None
-    made.sampler.refresh(towers.current_vectors(torch.arange(len(shop.item_ids))))
-    batches = TrainingBatches(shop, 256, 50, 64).epoch(stream(0, "order", 0))
-    steps = [model_loss(made, towers, batch, no_random()) for batch in islice(batches, 2)]
-    assert (steps[0].loss.item() == 0.0) == (not parts)
-    torch.autograd.backward(steps[1].loss)
-    assert steps[1].loss.isfinite()
-    assert int(steps[1].masked) > int(steps[0].masked)
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in towers.parameters())
-
-
 class GivenDraw(Sampler):
     """Draws what it was told, and keeps what it was told of the step."""
 
@@ -346,30 +301,6 @@ class Watched(Sampler):
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         return self.sampler.probability(query, context)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        SoftmaxConfig(kind="softmax"),
-        PositiveFeaturesConfig(kind="positive_features"),
-        FourierFeaturesConfig(kind="fourier_features"),
-    ],
-    ids=lambda settings: settings.kind,
-)
-def test_counts_are_exact_where_towers_are_computed_in_bfloat16(
-    towers: TwoTowers, shop: PreparedData, batch: Batch, settings: SamplerSettings
-) -> None:
-    """Draws and counts are made in float32: the counts are those of the dense proposal."""
-    setting = SamplerContext(PreparedStatistics(shop), towers.config.scoring, 0, torch.device("cpu"))
-    sampler = Watched(settings.build(setting))
-    sampler.sampler.refresh(towers.current_vectors(torch.arange(towers.item.item_count)))
-    made = SampledObjective(settings_of(sampled_softmax)(), sampler, 200, mask_seen=False)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert model_loss(made, towers, batch, no_random()).loss.isfinite()
-    draw = sampler.drawn
-    expected = draw.ids.shape[1] * sampler.probability(sampler.query).gather(1, draw.ids)
-    torch.testing.assert_close(draw.log_count.exp(), expected, rtol=1e-4, atol=0)
 
 
 def test_shared_candidates_may_have_counts_of_each_example(
@@ -470,8 +401,3 @@ def test_a_loss_that_corrects_positives_is_refused_where_some_are_out_of_reach()
     for loss in (losses.sampled_softmax_corrected(), losses.nce(), losses.blackout()):
         with pytest.raises(TrainingError, match=r"never draws some items; use 'sampled_softmax'.*'mixed'"):
             Estimator(loss, HalfSettings(), items=N)
-
-
-def test_a_mixed_draw_names_the_parts_that_do_not_reach_every_item() -> None:
-    with pytest.raises(ConfigurationError, match=r"^mined can't draw every item .*add a part that can"):
-        samplers.mixed(parts=[samplers.mined()])

@@ -23,7 +23,6 @@ from turret.training.cli import app
 from turret.training.comparison.compare import compare
 from turret.training.config.experiment import experiment_toml, load_experiment
 from turret.training.errors import TrainingError
-from turret.training.evaluation.evaluation import relevant_items, user_groups
 from turret.training.page.figures import curve, share_figure, training_figures
 from turret.training.page.pages import (
     compare_page,
@@ -202,17 +201,6 @@ def test_the_figures_are_those_of_turret_compare(compare_parts: Page, evaluated:
     value = report["runs"][1]["difference"]["ndcg@10"]
     paired = f"{value['mean']:+.4f} [{value['low']:+.4f}, {value['high']:+.4f}]"
     assert paired in compare_parts.text
-
-
-def test_slices_of_all_users_are_the_comparison(evaluated: Run, other: Run, shop: PreparedData) -> None:
-    """The mean over slices of history lengths, weighted by their users, is that over all users."""
-    groups = user_groups(shop, "test", relevant_items(shop, "test"))
-    report = compare([evaluated.folder, other.folder], "test", groups)
-    slices = [one for name, one in report["slices"].items() if name.startswith("history")]
-    for number, run in enumerate(report["runs"]):
-        for measure in ("metrics", "difference") if number else ("metrics",):
-            means = [one["users"] * one["runs"][number][measure]["ndcg@10"]["mean"] for one in slices]
-            assert sum(means) / report["users"] == pytest.approx(run[measure]["ndcg@10"]["mean"])
 
 
 def test_runs_that_cannot_be_compared_are_refused_in_a_sentence(evaluated: Run, hostile: Run) -> None:

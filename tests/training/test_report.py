@@ -171,32 +171,6 @@ def test_what_an_absolute_score_rules_out_is_said(evaluated: Run, measure_kinds:
     assert "tower.scoring.absolute" in skipped["reason"]
 
 
-def test_more_candidates_than_items_are_no_reason_to_stop(measure_kinds: Measure) -> None:
-    """A unique draw of 500 of 200 items is left out with the sampler's own sentence."""
-    report = measure_kinds("log_uniform", negatives=(500,))
-    assert [row["sampler"] for row in report["samplers"]] == ["log_uniform"]
-    assert [skipped["sampler"] for skipped in report["skipped"]] == ["log_uniform, unique"]
-
-
-def test_large_catalogs_are_measured_on_fewer_queries(
-    shop: PreparedData, monkeypatch: pytest.MonkeyPatch, measure_kinds: Measure
-) -> None:
-    """What is held does not grow with the catalog, down to 8 queries."""
-    for scores, queries in ((30 * len(shop.item_ids), 30), (1, 8)):
-        monkeypatch.setattr("turret.training.report.samplers._MOST_SCORES", scores)
-        report = measure_kinds("uniform", queries=100)
-        assert (report["queries"], report["queries_asked"]) == (queries, 100)
-
-
-def test_large_tables_are_not_built_and_the_reason_has_their_size(
-    monkeypatch: pytest.MonkeyPatch, measure_kinds: Measure
-) -> None:
-    """They are skipped, not tried."""
-    monkeypatch.setattr("turret.training.report.samplers._MOST_FEATURE_BYTES", 1000)
-    (skipped,) = measure_kinds("positive_features")["skipped"]
-    assert skipped["reason"].startswith("256 features of ")
-
-
 class Counted(Objective):
     """The sum of the positives' vectors; keeps the sizes of the batches that it sees."""
 
@@ -232,26 +206,6 @@ def test_the_median_step_counts_and_the_first_does_not(evaluated: Run, shop: Pre
     assert objective.training_towers == [True] * 4
     assert not model.training
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-
-
-@pytest.mark.usefixtures("clock")
-def test_scores_of_all_items_are_timed_on_fewer_examples_and_scaled(
-    evaluated: Run, shop: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A batch that is the whole epoch is timed again and again."""
-    training = evaluated.experiment.training.model_copy(update={"batch_size": 10**6})
-    experiment = evaluated.experiment.model_copy(update={"training": training})
-    model = evaluated.open_model(shop)
-    whole = step_cost(model, shop, experiment, Counted(), dense=False, steps=2)
-    assert whole.timed_examples < 10**6
-    assert whole.milliseconds == pytest.approx(1500.0)
-    monkeypatch.setattr("turret.training.report.steps._MOST_SCORES", 64 * len(shop.item_ids))
-    objective = Counted()
-    cost = step_cost(model, shop, evaluated.experiment, objective, dense=True, steps=3)
-    assert cost.timed_examples == 64
-    assert all(size < 128 for size in objective.sizes)
-    # Steps of 4, 5 and 6 seconds.
-    assert cost.milliseconds == pytest.approx(5000.0 * 256 / 64)
 
 
 def priced(

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,19 +19,17 @@ from turret.training.randomness import stream
 from turret.training.report.measures import (
     divergence,
     effective_share,
-    full_gradient,
     gradient_error,
-    sampled_gradient,
 )
 from turret.training.report.queries import Entry, Examples, Queries, drawer, read_examples
 from turret.training.report.samplers import IN_BATCH_LOSSES
 from turret.training.report.steps import moved_model
 from turret.training.run import Run, build_model
-from turret.training.samplers.core.contract import DrawContext, Encode, Sampler
+from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.draw import Draw, drawn_by_example
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.popularity import UniformConfig
-from turret.training.samplers.from_batch.in_batch import CrossBatchConfig, InBatchConfig
+from turret.training.samplers.from_batch.in_batch import InBatchConfig
 from turret.training.samplers.registry import MixedConfig
 
 FIVE, D, K = 5, 3, 2  # items, numbers of a vector, candidates
@@ -97,29 +94,6 @@ def test_bias_and_variance_are_those_of_all_draws() -> None:
     assert bias > 0.1
     assert 0.0 < error.bias_low < bias < error.bias_high
     assert error.variance == pytest.approx(variance, rel=0.1)
-
-
-@pytest.mark.parametrize("draws", [4, 23])
-def test_the_squared_bias_is_the_mean_product_of_the_errors_of_two_different_draws(draws: int) -> None:
-    """However few they are: with each draw's product with itself, noise would count as bias."""
-    given, vectors = five_items()
-    random = stream(4, "gradients", 0)
-    gradients: list[Tensor] = []
-
-    def draw_once(number: int) -> Draw:
-        draw = draw_of(random.choice(FIVE, p=Q, size=(2, K)), given.positives)
-        gradients.append(sampled_gradient(given, vectors, SHARP, draw)[0])
-        return draw
-
-    error = gradient_error(given, vectors, SHARP, draw_once, draws)
-    exact = full_gradient(given, vectors, SHARP).double()
-    errors = [gradient.double() - exact for gradient in gradients]
-    products = [float((one * other).sum()) for one, other in itertools.permutations(errors, 2)]
-    length = float(exact.square().sum())
-    expected = math.sqrt(max(0.0, sum(products) / len(products)) / length)
-    assert error.bias == pytest.approx(expected, rel=1e-4, abs=1e-6)
-    with_noise = sum(float((one * other).sum()) for one in errors for other in errors) / draws**2
-    assert error.bias != pytest.approx(math.sqrt(with_noise / length), rel=5e-3)
 
 
 def test_the_effective_share_is_that_of_the_formula() -> None:
@@ -232,29 +206,6 @@ def test_every_training_example_can_come_and_none_comes_twice(handmade: Prepared
     assert len(some) > 3
 
 
-def test_user_vectors_are_those_of_the_batch_that_training_makes(evaluated: Run, shop: PreparedData) -> None:
-    """Example by example, from the same newest item to the same positive, without dropout."""
-    model, batches = evaluated.open_model(shop), TrainingBatches.of(evaluated.experiment, shop, 10_000)
-    given = read_examples(model.train(), batches, 10_000, stream(0, "test", 0))
-    assert model.training
-    with torch.no_grad():
-        batch = next(batches.epoch(stream(0, "order", 0)))
-        vectors = model.eval().user_vectors(batch.histories, model.item_vectors(batch.histories.rows))
-    newest = batch.histories.rows[batch.histories.ends - 1]
-
-    def distinct(last: Tensor, target: Tensor, vectors: Tensor) -> set[tuple[float, ...]]:
-        return {
-            (int(one), int(other), *(round(float(x), 3) for x in vector))
-            for one, other, vector in zip(last, target, vectors, strict=True)
-        }
-
-    trained = distinct(newest, batch.targets, vectors)
-    read = distinct(given.last_items, given.positives, given.users)
-    assert len(given) == len(vectors)
-    # Rounding to three places may part two equal numbers now and then.
-    assert len(trained & read) > 0.95 * len(trained)
-
-
 BATCH = 32
 
 
@@ -289,61 +240,6 @@ def test_a_query_sees_the_others_of_a_batch_and_not_itself(
     assert draw.valid.shape == (5, len(draw.ids))
     assert not draw.valid[:, 0].any()
     assert torch.equal(draw.valid[:, 1:], ~own[:, 1:])
-
-
-def test_draws_of_a_queue_share_nothing(
-    queries: Queries, shop: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So many batches pass between two draws that none of the earlier candidates is left."""
-    sampler = made(CrossBatchConfig(kind="cross_batch", batches=2), queries, shop)
-    entry = Entry("some", None, CrossBatchConfig(kind="cross_batch", batches=2))
-    seen: list[Tensor] = []
-    original = sampler.draw
-
-    def watched(query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
-        seen.append(positives)
-        return original(query, positives, context)
-
-    monkeypatch.setattr(sampler, "draw", watched)
-    draw_once = drawer(entry, sampler, queries)
-    first, second = draw_once(0), draw_once(1)
-    assert len(first.ids) == len(second.ids) == 2 * BATCH
-    assert torch.equal(first.ids.sort().values, torch.cat(seen[:2]).sort().values)
-    assert torch.equal(second.ids.sort().values, torch.cat(seen[3:5]).sort().values)
-    assert first.stored is None
-
-
-class Recorder(Sampler):
-    """Keeps the vector that item row 0 had at each refresh and at each advance."""
-
-    def __init__(self) -> None:
-        self.refreshed: list[Tensor] = []
-        self.advanced: list[Tensor] = []
-
-    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
-        raise NotImplementedError
-
-    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
-        raise NotImplementedError
-
-    def refresh(self, item_vectors: Tensor) -> None:
-        self.refreshed.append(item_vectors[0].clone())
-
-    def update(self, encode: Encode) -> None:
-        self.advanced.append(encode(torch.arange(1))[0].clone())
-
-
-def test_each_sampler_is_refreshed_so_many_steps_before_the_end(evaluated: Run, shop: PreparedData) -> None:
-    """The one of 1 step saw the model one step before the end, the one of 4 four, and then every step."""
-    young, old = Recorder(), Recorder()
-    model = moved_model(evaluated, shop, {1: [young], 4: [old]})
-    assert [len(one.refreshed) for one in (young, old)] == [1, 1]
-    assert [len(one.advanced) for one in (young, old)] == [1, 4]
-    states = [old.refreshed[0], *old.advanced]
-    assert all(not torch.equal(a, b) for a, b in pairwise(states))
-    assert torch.equal(young.refreshed[0], states[3])
-    assert torch.equal(young.advanced[0], states[4])
-    assert torch.equal(states[4], model.current_vectors(torch.arange(1))[0])
 
 
 def test_the_run_s_own_model_stays_and_the_way_is_repeated(evaluated: Run, shop: PreparedData) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.contracts.samplers import (
@@ -14,7 +13,6 @@ from tests.contracts.samplers import (
     CPU,
     ITEMS,
     VECTORS,
-    Fixed,
     context_of,
     draw_of,
     query_of,
@@ -36,13 +34,10 @@ from turret.training.samplers.adaptive.dense import (
     softmax_kernel,
 )
 from turret.training.samplers.adaptive.features import (
-    FeatureTables,
     FourierFeaturesSampler,
     PositiveFeaturesSampler,
     orthogonal_directions,
 )
-from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.snapshot import Snapshot
 from turret.training.samplers.fixed.alias import unigram_weights
 
@@ -84,19 +79,6 @@ def test_extreme_products_have_finite_counts(name: str) -> None:
     assert draw.log_count.isfinite().all()
 
 
-@pytest.mark.parametrize(("off", "same"), [(0.0, True), (0.1, False)])
-def test_every_draw_by_the_softmax_without_the_positive_has_the_true_normaliser(
-    off: float, same: bool
-) -> None:
-    """Not on average but in each: all terms exp(s_j - l_j) are the K-th part of the others' sum."""
-    draw, positives = draw_of(dense(softmax_kernel(DOT), exclude_positive=True))
-    scores = query_of(64) @ VECTORS.T / 0.5
-    others = (scores.gather(1, draw.ids) - draw.log_count - off).logsumexp(dim=1)
-    positive = scores.gather(1, positives[:, None])[:, 0]
-    errors = (torch.logaddexp(positive, others) - scores.logsumexp(dim=1)).abs()
-    assert (errors < 1e-5).all() if same else (errors > 1e-3).all()
-
-
 def test_a_closed_form_before_any_draw_of_two_passes_is_refused() -> None:
     """There is no pool yet."""
     with pytest.raises(TrainingError, match="draw before"):
@@ -116,9 +98,6 @@ def features_of(
     sampler = made(negatives, features, sharpness, snapshot, random)
     sampler.refresh(vectors)
     return sampler
-
-
-both_features = pytest.mark.parametrize("kind", ["positive", "fourier"])
 
 
 def test_the_proposal_of_positive_features_is_the_sum_over_features() -> None:
@@ -153,19 +132,6 @@ def test_the_proposal_of_fourier_features_is_the_softened_estimate() -> None:
 def unit(count: int, purpose: str, width: int = 16) -> Tensor:
     drawn = torch.from_numpy(stream(0, purpose, 0).normal(size=(count, width))).float()
     return torch.nn.functional.normalize(drawn, dim=1)
-
-
-@both_features
-def test_many_features_come_near_the_kernel(kind: str) -> None:
-    """With 16,384 features of unit vectors q is within some per cent of the softmax of sharpness 1."""
-    items, query = unit(50, "items"), unit(8, "query")
-    kernel = (query @ items.T).softmax(dim=1)
-    errors = [
-        float((features_of(kind, items, count, 1.0).probability(query) / kernel - 1.0).abs().max())
-        for count in (16_384, 16)
-    ]
-    assert errors[0] < 0.1
-    assert errors[1] > 0.3
 
 
 @pytest.mark.parametrize(
@@ -222,93 +188,6 @@ def test_no_weight_is_lost_to_cancellation() -> None:
     sampler.features = torch.tensor([[-0.01], [0.01]]) * (torch.arange(20_000) < 10_000)
     q = sampler.probability(torch.zeros(1, 100))[0]
     assert float(q[0] / q[1]) == pytest.approx(1 / 8e4, rel=1e-3)
-
-
-@pytest.mark.parametrize("refresh_every", [3, 1000])
-def test_a_restored_sampler_has_the_same_features_to_the_last_bit(refresh_every: int) -> None:
-    """Whether rows were mapped a few at a time, as they were followed, or all of them after a restart."""
-    items, moved = unit(211, "items", 64), unit(211, "moved", 64)
-    followed, restored = (
-        FourierFeaturesSampler(5, 32, 4.0, Snapshot(211, refresh_every, CPU), stream(0, "directions", 0))
-        for _ in range(2)
-    )
-    followed.refresh(items)
-    for _ in range(min(refresh_every, 30)):
-        followed.update(moved.__getitem__)
-    restored.restore(followed.state())
-    assert torch.equal(restored.features, followed.features)
-
-
-@pytest.mark.parametrize("norm", [1.0, 10.0])
-def test_counts_of_steep_proposals_are_those_of_float64(norm: float) -> None:
-    """Far in the tail too, where q itself is no float32: log q by a loop in float64."""
-    items, query = norm * unit(40, "items"), norm * unit(4, "query")
-    sampler, positives = features_of("positive", items, sharpness=20.0, negatives=1), torch.arange(4)
-    directions = sampler.directions.double() / math.sqrt(20.0)
-    x, z = (math.sqrt(20.0) * vectors.double() for vectors in (query, items))
-    logs = [z @ g - z.square().sum(dim=1) / 2 for g in directions]
-    kernel = torch.stack([(x @ g)[:, None] + log for g, log in zip(directions, logs, strict=True)])
-    log_q = kernel.logsumexp(dim=0).log_softmax(dim=1).float()
-    context = DrawContext(stream(0, "draw", 0), positives, items[positives], items.__getitem__)
-    draws = [sampler.draw(query, rows, context) for rows in torch.arange(40).expand(4, -1).T]
-    given = torch.stack([draw.positive_log_count for draw in draws], dim=1)
-    torch.testing.assert_close(given, log_q, rtol=1e-5, atol=1e-4)
-    assert float(log_q.min()) < (-100.0 if norm > 1 else -10.0)
-
-
-def tables_of(log_features: NDArray[np.float32]) -> FeatureTables:
-    made = FeatureTables.empty(*log_features.shape)
-    made.build(log_features.__getitem__)
-    return made
-
-
-def masses(made: FeatureTables, feature: int) -> NDArray[np.float64]:
-    """What the cells of a feature's table give to each item."""
-    keep = made.keep[feature].astype(np.float64)
-    mass = keep.copy()
-    np.add.at(mass, made.other[feature], 1.0 - keep)
-    return np.asarray(mass / len(mass))
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [
-        [1.0],
-        [5.0, 0.1, 3.0, 1e-9],
-        [0.5, 0.5, 3.0],
-        list(range(1, 50)),
-    ],
-    ids=str,
-)
-def test_cells_add_up_to_the_weights(weights: list[float]) -> None:
-    """What the cells give to each item is that item's share, to float32's rounding."""
-    given = np.array(weights)
-    made = tables_of(np.log(given)[None].astype(np.float32))
-    np.testing.assert_allclose(masses(made, 0), given / given.sum(), rtol=1e-5, atol=1e-7)
-    assert made.log_sums[0] == pytest.approx(np.log(given.sum()), rel=1e-5, abs=1e-6)
-
-
-@pytest.mark.parametrize("offset", [-3000.0, 3000.0])
-def test_exponents_can_be_of_any_size(offset: float) -> None:
-    """What would overflow or vanish as a number is right as a logarithm."""
-    logs = np.array([[0.0, 1.0, -2.0, 0.5], [0.0, -2000.0, 1.0, -500.0]], dtype=np.float32)
-    made, moved = tables_of(logs), tables_of(logs + np.float32(offset))
-    np.testing.assert_allclose(moved.log_sums, made.log_sums + offset, rtol=1e-6)
-    np.testing.assert_allclose(masses(moved, 0), masses(made, 0), atol=1e-3)
-    assert masses(moved, 1)[1] == masses(moved, 1)[3] == 0.0
-
-
-def test_draws_follow_each_feature() -> None:
-    """Two features whose favourites differ draw their own."""
-    weights = np.array([[0.7, 0.2, 0.1, 1e-30], [0.05, 0.05, 0.0001, 0.9]])
-    made = tables_of(np.log(weights).astype(np.float32))
-    features = np.tile([0, 1], (2, 20_000))
-    drawn = made.draw(features, stream(3, "draw", 0))
-    assert drawn.shape == features.shape
-    for feature in (0, 1):
-        seen = np.bincount(drawn[features == feature], minlength=4) / 40_000
-        # 5 standard errors of a share of 40,000 draws.
-        np.testing.assert_allclose(seen, weights[feature] / weights[feature].sum(), atol=0.0125)
 
 
 def test_directions_of_a_block_are_orthogonal() -> None:
@@ -412,22 +291,3 @@ def second_pass(
     """p2 of each copy in the pool, by the counts `first` of the first pass; zero for the positive."""
     weights = [0.0 if item == positive else math.exp(scores[item]) / first[item] for item in pool]
     return [weight / sum(weights) for weight in weights]
-
-
-def draw_once(
-    pool: Sequence[int], counts: NDArray[np.int64], scores: Sequence[float], positive: int, size: int
-) -> Draw:
-    """The draw for `size` examples of one query from the given pool."""
-    sampler = TwoPassSampler(unigram_weights(counts, 1.0), len(pool), 2, DOT, CPU)
-    sampler.table = Fixed(pool)
-    vectors = torch.tensor(scores)[:, None] * 0.5
-    positives = torch.full((size,), positive)
-    context = DrawContext(stream(0, "draw", 0), positives, vectors[positives], vectors.__getitem__)
-    return sampler.draw(torch.ones(size, 1), positives, context)
-
-
-def test_a_pool_of_the_positive_alone_leaves_nothing_valid() -> None:
-    """Nothing else can be drawn, so all candidates are masked, and their counts are finite."""
-    draw = draw_once([1, 1, 1], np.array([9, 4, 1, 0]), [0.3, 1.0, -0.5, 1.5], 1, 5)
-    assert not draw.valid.any()
-    assert draw.log_count.isfinite().all()

@@ -1,6 +1,5 @@
 """Samplers from the batch and from earlier batches, and the frequencies that correct them."""
 
-import itertools
 import math
 
 import numpy as np
@@ -54,50 +53,11 @@ def test_a_positive_without_a_count_is_refused() -> None:
 
 # A catalog of five with shares from one half to one sixteenth, which floats hold exactly.
 COUNTS = np.array([8, 4, 2, 1, 1])
-SHARES = [count / 16 for count in COUNTS.tolist()]
-BATCH = 3
 
 
 def example_of(positives: Tensor) -> DrawContext:
     vectors = torch.eye(5)
     return DrawContext(stream(0, "draw", 0), positives, vectors[positives], vectors.__getitem__)
-
-
-def expected_weights(unique: bool, by_example: int | None = None) -> Tensor:
-    """What each item of five weighs in the estimate, in expectation over all batches of three.
-
-    The estimate of sum_i exp(s_i) is a sum over the draw of exp(s_j - l_j); it is right for all scores, and
-    so is its gradient, exactly if each item's expected weight is one. With `by_example`, batches are those
-    whose first example has this positive, and only its valid candidates count.
-    """
-    sampler = InBatchSampler(KnownFrequency(COUNTS, CPU), 5, unique)
-    weights = torch.zeros(5, dtype=torch.float64)
-    for batch in itertools.product(range(5), repeat=BATCH):
-        chance = math.prod(SHARES[item] for item in batch)
-        if by_example is not None:
-            chance = chance / SHARES[by_example] if batch[0] == by_example else 0.0
-        positives = torch.tensor(batch)
-        draw = sampler.draw(torch.zeros(BATCH, 5), positives, example_of(positives))
-        counted = draw.valid[0] if by_example is not None else torch.ones_like(draw.valid[0])
-        weights.index_add_(0, draw.ids, chance * counted * (-draw.log_count.double()).exp())
-    return weights
-
-
-@pytest.mark.parametrize("unique", [False, True])
-def test_the_batch_estimates_every_exp_sum_without_bias(unique: bool) -> None:
-    """Over all 125 batches each item weighs one."""
-    torch.testing.assert_close(
-        expected_weights(unique), torch.ones(5, dtype=torch.float64), atol=1e-6, rtol=0
-    )
-
-
-def test_an_example_meets_the_others_of_its_batch() -> None:
-    """Its own positive weighs nothing, and the others fall short by one part in B, as documented."""
-    weights = expected_weights(unique=False, by_example=1)
-    assert weights[1] == 0.0
-    torch.testing.assert_close(
-        weights[[0, 2, 3, 4]], torch.full((4,), (BATCH - 1) / BATCH, dtype=torch.float64), atol=1e-6, rtol=0
-    )
 
 
 def test_inclusion_probabilities_are_stable() -> None:
@@ -145,26 +105,6 @@ def test_the_queue_holds_the_batches_before_this_one() -> None:
     assert [draw.ids.tolist() for draw in found] == [[], [0, 1, 2], [0, 1, 2, 3], [3, 4, 4]]
     stored = [draw.stored.tolist() for draw in found if draw.stored is not None]
     assert stored[2:] == [[[0, 0], [1, 0], [2, 0], [3, 1]], [[3, 1], [4, 2], [4, 2]]]
-
-
-@pytest.mark.parametrize("joined_first", [False, True])
-def test_the_queue_estimates_exp_sums_without_bias_for_every_example(joined_first: bool) -> None:
-    """Over all queues of two examples each item but the positive weighs one.
-
-    Were the batch to join before the draw, the example would find its own positive there, and the others'
-    count would be one example too high.
-    """
-    shares, weights, positive = [0.5, 0.25, 0.125, 0.0625, 0.0625], torch.zeros(5, dtype=torch.float64), 1
-    for queue in itertools.product(range(5), repeat=2):
-        sampler = known(1)
-        draw_at(sampler, 0, [positive, *queue] if joined_first else list(queue))
-        draw = draw_at(sampler, 1, [positive])
-        counted = math.prod(shares[item] for item in queue) * draw.valid[0]
-        weights.index_add_(0, draw.ids, counted * (-draw.log_count.double()).exp())
-    others = [0, 2, 3, 4]
-    assert weights[positive] == 0.0
-    expected = torch.full((4,), 2 / 3 if joined_first else 1.0, dtype=torch.float64)
-    torch.testing.assert_close(weights[others], expected, atol=1e-6, rtol=0)
 
 
 def streaming(rate: float = 0.01, buckets: int = 4096, hashes: int = 2) -> StreamingFrequency:
@@ -247,16 +187,3 @@ def test_a_mean_restarts_where_the_loop_over_hits_does() -> None:
             assert_equal(frequency, naive_gaps(batches[:number], 0.05))
     assert naive_gaps(batches[:40], 0.05) == naive_gaps(batches[:40], 0.05, restart=False)
     assert naive_gaps(batches, 0.05) != naive_gaps(batches, 0.05, restart=False)
-
-
-def test_a_collision_is_outvoted_by_another_hash() -> None:
-    """In an array so small that everything collides somewhere, two hashes estimate better than one."""
-    random = np.random.default_rng(3)
-    errors = []
-    for hashes in (1, 3):
-        frequency = streaming(rate=0.02, buckets=60, hashes=hashes)
-        for _ in range(300):
-            frequency.observe(torch.from_numpy(random.integers(0, 40, 64)))
-        estimated = frequency.log_share(torch.arange(40)).exp().numpy()
-        errors.append(np.abs(estimated * 40 - 1).mean())
-    assert errors[1] < 0.7 * errors[0]

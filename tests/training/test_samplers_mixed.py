@@ -1,11 +1,9 @@
 """Unions of draws: each candidate is counted by all parts together."""
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
@@ -27,7 +25,6 @@ COUNTS = np.array([8, 4, 3, 1, 0])
 SHARES = [count / 16 for count in COUNTS.tolist()]
 Q = [0.125, 0.0, 0.25, 0.0, 0.625]
 AXIS = torch.tensor([[0.1], [0.9], [0.3], [0.2], [0.4]])
-BATCH = 2
 
 
 class Given(CountingSampler):
@@ -57,15 +54,7 @@ def draw_for(sampler: CountingSampler, rows: Sequence[int]) -> Draw:
     return sampler.draw(query, positives, on_axis(positives))
 
 
-Rows = tuple[int, ...]
-Parts = Callable[[Rows, Rows], list[CountingSampler]]
-
-
-def in_batch() -> InBatchSampler:
-    return InBatchSampler(KnownFrequency(COUNTS, CPU), 5)
-
-
-def queue(rows: Rows) -> CrossBatchSampler:
+def queue(rows: Sequence[int]) -> CrossBatchSampler:
     sampler = CrossBatchSampler(KnownFrequency(COUNTS, CPU), 5, 1, CPU)
     draw_for(sampler, rows)
     return sampler
@@ -75,60 +64,6 @@ def mined() -> MinedSampler:
     sampler = MinedSampler(Snapshot(5, 1, CPU), 2)
     sampler.refresh(AXIS)
     return sampler
-
-
-# Each reaches every item by one part at least, and most items by several.
-UNIONS: dict[str, Parts] = {
-    "in-batch, drawn": lambda drawn, queued: [in_batch(), Given(drawn)],
-    "in-batch, queue, drawn, mined": lambda drawn, queued: [
-        in_batch(),
-        queue(queued),
-        Given(drawn),
-        mined(),
-    ],
-}
-
-
-def all_steps(batches: Sequence[Rows]) -> Iterator[tuple[float, Rows, list[Rows]]]:
-    """Every batch of `batches`, drawn pair and queue, with its probability."""
-    pairs = list(itertools.product(range(5), repeat=2))
-    for batch, drawn, queued in itertools.product(batches, pairs, range(5)):
-        chance = math.prod(SHARES[item] for item in [*batch, queued]) * math.prod(Q[item] for item in drawn)
-        if chance:
-            yield chance, batch, [drawn, (queued,)]
-
-
-def row_weights(draw: Draw) -> Tensor:
-    """exp(-l) of the first example's candidates, added up by item."""
-    ids, log_count = (part if part.dim() == 1 else part[0] for part in (draw.ids, draw.log_count))
-    assert log_count.isfinite().all()
-    return torch.zeros(5, dtype=torch.float64).index_add_(0, ids, (-log_count.double()).exp())
-
-
-def expected_weights(parts: Parts, own_counts: bool = False) -> Tensor:
-    """What each item weighs in the first example's estimate, in expectation over all draws.
-
-    The estimate of sum_i exp(s_i) is a sum over the draw of exp(s_j - l_j). It is right for all scores, with
-    its gradient and also without any one positive, exactly if each item's expected weight is one. With
-    `own_counts`, each candidate is corrected by the count of the part that drew it.
-    """
-    weights = torch.zeros(5, dtype=torch.float64)
-    for chance, batch, (drawn, queued) in all_steps(list(itertools.product(range(5), repeat=BATCH))):
-        made = parts(drawn, queued)
-        draws = [draw_for(part, batch) for part in (made if own_counts else [MixedSampler(made)])]
-        weights += chance * torch.stack([row_weights(draw) for draw in draws]).sum(dim=0)
-    return weights
-
-
-@pytest.mark.parametrize("name", UNIONS)
-def test_a_union_estimates_every_exp_sum_without_bias(name: str) -> None:
-    """Over all batches, draws and queues each item weighs one; by each part's own count it would not.
-
-    Two items have a zero frequency or a zero probability: other parts reach them, and nothing is infinite.
-    """
-    ones = torch.ones(5, dtype=torch.float64)
-    torch.testing.assert_close(expected_weights(UNIONS[name]), ones, atol=1e-5, rtol=0)
-    assert expected_weights(UNIONS[name], own_counts=True)[0] > 1.9
 
 
 def test_what_no_part_can_draw_is_not_expected() -> None:

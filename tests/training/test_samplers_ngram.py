@@ -10,7 +10,6 @@ from torch import Tensor
 from tests.contracts.samplers import (
     COUNTS,
     CPU,
-    Z_OF_ONE_IN_A_MILLION,
     context_of,
     draw_of,
     follows,
@@ -48,16 +47,6 @@ def test_probabilities_of_a_bigram_are_those_of_the_counts() -> None:
     q = proposal(bigram())
     for item in range(12):
         assert q[item].tolist() == pytest.approx(after(item), rel=1e-5)
-
-
-@pytest.mark.parametrize("last", [0, 5, 11], ids=["followed", "never followed", "last and never followed"])
-def test_draws_after_one_item_are_its_own(last: int) -> None:
-    """Also where nothing ever came, which leaves the unigram."""
-    rows = torch.full((3000,), last)
-    draw = bigram().draw(torch.zeros(3000, 4), rows, context_of(rows, step=last))
-    shares = torch.bincount(draw.ids.flatten(), minlength=12).numpy() / draw.ids.numel()
-    q = np.array(after(last))
-    assert (np.abs(shares - q) < Z_OF_ONE_IN_A_MILLION * np.sqrt(q / draw.ids.numel())).all()
 
 
 def test_without_any_pair_the_unigram_is_left() -> None:
@@ -156,36 +145,6 @@ def test_a_step_learns_as_it_is_written_down() -> None:
             position = int(np.searchsorted(learner.tables.pairs, key[0] * 12 + key[1]))
             expected_share = value / sum(row.values())
             assert learner.tables.followers[position] == pytest.approx(expected_share, rel=1e-9)
-
-
-def divergences(rate: float) -> tuple[float, float]:
-    """The mean KL of the softmax of fixed scores from the proposal, before and after 300 steps."""
-    learner = ngram(rate, publish_every=10)
-    scores = torch.from_numpy(stream(2, "model", 0).normal(scale=1.5, size=(12, 12)))
-    p = scores.softmax(dim=1)
-
-    def divergence() -> float:
-        return float((p * (p / proposal(learner)).log()).sum(dim=1).mean())
-
-    before = divergence()
-    for step in range(300):
-        random = stream(3, "examples", step)
-        last = torch.from_numpy(random.integers(12, size=64))
-        positives = torch.multinomial(p[last], 1, generator=torch.manual_seed(step))[:, 0]
-        draw = learner.draw(torch.zeros(64, 4), positives, context_of(last, step=step))
-        learner.observe(draw, scores[last, positives], scores[last[:, None], draw.ids])
-    return before, divergence()
-
-
-def test_the_proposal_comes_near_the_model() -> None:
-    """Half of the divergence goes; at a rate of next to nothing all of it stays.
-
-    Pairs that never occurred keep the bigram from following the model everywhere.
-    """
-    before, after = divergences(rate=0.1)
-    assert after < 0.5 * before
-    unmoved = divergences(rate=1e-9)
-    assert unmoved[1] == pytest.approx(unmoved[0], rel=1e-4)
 
 
 def test_extreme_scores_and_masked_candidates_leave_a_proposal() -> None:

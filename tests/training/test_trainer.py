@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from turret.training.objectives.contract import StepLoss
 from turret.training.randomness import seed_torch, stream
 from turret.training.run import CHECKPOINT, MODEL, Run
 from turret.training.samplers.adaptive.dense import DenseSampler
-from turret.training.samplers.core.contract import Encode
 from turret.training.trainer import Trainer, train
 
 FEW = {"loss": "sampled_softmax", "sampler": {"kind": "uniform", "negatives": 8}}
@@ -143,24 +141,6 @@ def test_what_a_sampler_remembers_is_resumed_with(
 
 def losses_of(lines: list[str]) -> list[float]:
     return [float(line.split("loss ")[1].split(",")[0]) for line in lines if ": loss " in line]
-
-
-@pytest.mark.parametrize(
-    "objective",
-    [
-        {"loss": "full_softmax"},
-        {"loss": {"kind": "hierarchical_softmax", "clusters": 9}},
-        {"loss": {"kind": "nce", "learned_normaliser": True}, "sampler": "unigram"},
-        {"loss": "sampled_softmax", "sampler": {"kind": "mixed", "parts": ["in_batch", "mined"]}},
-    ],
-    ids=str,
-)
-def test_the_loss_of_a_training_falls(shop: PreparedData, tmp_path: Path, objective: dict[str, Any]) -> None:
-    """And masked candidates are counted in its report."""
-    lines = trained(run_of(tmp_path / "run", shop, objective, learning_rate=5e-3), shop)
-    first, second = losses_of(lines)
-    assert second < first
-    assert all("masked an example" in line for line in lines if ": loss " in line)
 
 
 def test_the_same_seed_gives_the_same_model_and_another_or_another_precision_does_not(
@@ -387,33 +367,6 @@ def test_a_step_leaves_a_part_of_the_sampler_with_the_vectors_that_follow_it(
             break
 
 
-def test_a_sampler_is_renewed_as_a_whole_at_the_start_of_every_epoch(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the vectors of that moment, which differ from epoch to epoch."""
-    refreshed: list[tuple[int, Tensor]] = []
-    steps: list[int] = []
-    refresh, update = DenseSampler.refresh, DenseSampler.update
-
-    def refreshing(sampler: DenseSampler, vectors: Tensor) -> None:
-        refreshed.append((len(steps), vectors.clone()))
-        refresh(sampler, vectors)
-
-    def updating(sampler: DenseSampler, encode: Encode) -> None:
-        steps.append(1)
-        update(sampler, encode)
-
-    monkeypatch.setattr(DenseSampler, "refresh", refreshing)
-    monkeypatch.setattr(DenseSampler, "update", updating)
-    progress = train(run_of(tmp_path, shop, SAMPLER, epochs=3, span_length=256), shop, report=lambda _: None)
-    assert progress.epoch == 3
-    assert len(steps) == progress.step
-    starts = [count for count, _ in refreshed]
-    assert starts[0] == 0
-    assert len(set(starts)) == len(starts) == 3
-    assert all(not torch.equal(one, other) for (_, one), (_, other) in pairwise(refreshed))
-
-
 SHOP = SyntheticConfig(users=1200, items=600, events_per_user=30)
 
 
@@ -443,45 +396,6 @@ def test_order_is_learnt_where_there_is_one_and_not_where_it_was_shuffled(tmp_pa
     towers, popularity = hit_rates(tmp_path / "shuffled", shuffled)
     # Two rates of 1,200 users differ by chance by about .01; popularity is all there is to learn.
     assert towers < popularity + 0.03
-
-
-def write_by_the_clock(path: Path) -> None:
-    """Users take one of five items: by whether it is morning or evening, and after a long or a short gap."""
-    random = np.random.default_rng(4)
-    rows = ["user,item,timestamp"]
-    for user in range(300):
-        last = 0
-        for day in np.cumsum(random.choice([1, 8], 20)).tolist():
-            is_evening, is_long = int(random.integers(2)), int(day - last > 4)
-            at = 1_600_041_600 + 86_400 * day + 3600 * (int(random.integers(6)) + 12 * is_evening)
-            rows.append(f"{user},{10 * is_long + 5 * is_evening + int(random.integers(5))},{at}")
-            last = day
-    path.write_text("\n".join(rows) + "\n")
-
-
-@pytest.mark.nightly
-def test_times_are_learnt_by_the_tower_that_reads_them(tmp_path: Path) -> None:
-    """Four groups of five items are told apart by gap and clock alone; the order of items says nothing."""
-    write_by_the_clock(tmp_path / "events.csv")
-    prepare(PrepareConfig(source=tmp_path / "events.csv"), tmp_path / "prepared")
-    data = PreparedData.open(tmp_path / "prepared")
-    found = []
-    for times in ("true", "false"):
-        overrides = [
-            "tower.dimension=16",
-            f'tower.user={{kind="transformer", blocks=1, history_length=20, times={times}}}',
-            "training.epochs=8",
-            "training.batch_size=256",
-            "training.learning_rate=0.02",
-        ]
-        run = Run(tmp_path / times, load_experiment("transformer", overrides), data.folder, data.fingerprint)
-        train(run, data, report=lambda _: None)
-        config = EvaluationConfig(k=(5,), bootstrap=100, exclude_seen=False)
-        found.append(evaluate(run.open_model(data), data, "test", config)["towers"]["hr@5"]["mean"])
-    with_times, without = found
-    assert with_times > 0.9
-    # Five of twenty items by chance; three deviations of 300 users.
-    assert without < 0.33
 
 
 def test_the_parameters_of_an_objective_are_trained(shop: PreparedData, tmp_path: Path) -> None:

@@ -231,15 +231,6 @@ def test_a_study_does_not_go_on_with_other_data(
         replace(softmax_study, data=None).resumed(gone)
 
 
-def test_data_without_a_validation_part_is_refused(softmax_study: StudyRequest, tmp_path: Path) -> None:
-    """There would be nothing to choose by."""
-    rows = [f"u{user},i{(user + step) % 8},{step}" for user in range(9) for step in range(2)]
-    (tmp_path / "events.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
-    prepare(PrepareConfig(source=tmp_path / "events.csv"), tmp_path / "short")
-    with pytest.raises(TrainingError, match="validation part is empty"):
-        replace(softmax_study, data=tmp_path / "short").plan()
-
-
 @pytest.fixture
 def asked(shop: PreparedData, tmp_path: Path) -> StudyRequest:
     (tmp_path / "space.toml").write_text(SPACE)
@@ -307,19 +298,6 @@ def test_the_best_come_first_and_the_earlier_among_equals(asked: StudyRequest) -
                 study.complete(trial, value)
         assert study.best() == [2, 4, 1]
     assert [trial.state for trial in stored(asked.folder)].count(TrialState.PRUNED) == 1
-
-
-def test_a_study_without_a_finished_trial_is_begun_anew_with_other_settings(asked: StudyRequest) -> None:
-    """A first attempt with a mistake in it is no reason to name another folder."""
-    with open_storage(asked.folder) as storage:
-        StoredStudy(storage, asked).ask()
-    other = replace(asked, overrides=(*QUICK, "training.epochs=2"))
-    with open_storage(asked.folder) as storage:
-        study = StoredStudy(storage, other)
-        assert study.plan.experiment == load_experiment("youtubednn", other.overrides)
-        study.complete(study.ask(), 0.5)
-    with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="epochs was 2 and is 4"):
-        StoredStudy(storage, asked)
 
 
 def test_a_study_is_held_by_one_command_alone(asked: StudyRequest) -> None:
