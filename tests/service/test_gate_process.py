@@ -10,14 +10,12 @@ from textwrap import indent
 from typing import Any
 
 import pytest
-import uvloop
 
 from tests.support.service_calls import children
 from tests.support.until import PATIENCE, eventually
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.gate_process import run_gate_in_process
 from turret.tower.engines.access import Access, current_access, set_access
-from turret.tower.format.manifest import manifest_digest
 
 pytestmark = pytest.mark.process
 
@@ -60,18 +58,6 @@ def passed(root: Path, seconds: float = PATIENCE, **more: Any) -> GateReport:
 def others() -> set[int]:
     """The processes that other tests have started."""
     return set(children(os.getpid()))
-
-
-def test_a_sound_version_passes_with_the_digest_of_its_files(bundles: Path, others: set[int]) -> None:
-    """In the loop of a service."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        request = GateRequest(root=bundles, version="v1")
-        report = runner.run(run_gate_in_process(request, PATIENCE))
-        unknown = runner.run(run_gate_in_process(request.model_copy(update={"version": "v9"}), PATIENCE))
-    assert report.passed
-    assert report.manifest == manifest_digest(bundles / "v1")
-    assert (unknown.reason, unknown.manifest) == ("unknown", None)
-    assert not set(children(os.getpid())) - others
 
 
 @pytest.mark.fault(63)

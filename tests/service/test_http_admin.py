@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import contents
-from tests.support.service_app import ADMIN, activate, client_of, ids, post_events, recommended
+from tests.support.service_app import ADMIN, activate, ids, post_events, recommended
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
 from turret.service.versions.folder import activation_lock, without_folder
@@ -102,15 +102,6 @@ def test_a_rollback_makes_the_one_before_live(fresh_client: TestClient, versions
     assert rolled_back(fresh_client).json() == {"version": "v2", "previous": "v1"}
     (versions / "v2").rename(versions / ".gone")
     assert rolled_back(fresh_client).status_code == 200
-
-
-def test_the_first_version_can_be_activated(settings: Settings, versions: Path) -> None:
-    (versions / "current").unlink()
-    client = client_of(settings.model_copy(update={"wait": True}))
-    assert message(activate(client, "v3"), 409).endswith("no version is live yet")
-    assert rolled_back(client).status_code == 409
-    assert activate(client, "v2").json() == {"version": "v2", "previous": None}
-    assert client.get("/readyz").json()["version"] == current(versions) == "v2"
 
 
 def test_with_an_admin_port_the_calls_are_only_there(settings: Settings) -> None:

@@ -137,17 +137,6 @@ def test_ten_thousand_items_fit_into_one_call_and_one_more_does_not(shop: TestCl
     assert "10001 lines; send at most 10000" in refused.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/jsonl", "application/json"])
-def test_the_type_of_the_body_is_that_of_json_or_json_lines(shop: TestClient, kind: str) -> None:
-    assert results(post(shop, {"id": 105, "method": "DELETE"}, kind=kind)) == [(105, 200)]
-    assert post(shop, {"id": 105, "method": "DELETE"}, kind="text/plain").status_code == 415
-
-
-def test_a_body_without_lines_changes_nothing(shop: TestClient) -> None:
-    answer = post(shop, b"\n \n")
-    assert answer.json() == {"version": "v1", "changed": 0, "refused": 0, "results": []}
-
-
 def test_ids_that_the_version_can_not_have_are_unknown(shop: TestClient) -> None:
     methods: list[dict[str, object]] = [{"method": "PATCH", "fields": {"a": 1}}, {"method": "DELETE"}]
     lines = [{"id": "name", **method} for method in methods]
@@ -166,14 +155,3 @@ def test_a_body_may_be_sixteen_megabytes_and_no_longer(shop: TestClient) -> None
     filling = [{"id": 105, "method": "PATCH", "fields": {"text": "x" * 40_000}}] * 390
     assert post(shop, *filling).json()["changed"] == 390
     assert post(shop, *filling, *filling[:12]).status_code == 413
-
-
-def test_a_line_that_the_memory_has_no_room_for_is_refused_alone(tmp_path: Path) -> None:
-    publish(tmp_path, with_item_tower(contents("v1")))
-    with serving(tmp_path, overlay_bytes=6_000) as client:
-        lines = [{"id": 900 + number, "features": HERE, "fields": {"n": number}} for number in range(20)]
-        statuses = [status for _, status in results(post(client, *lines))]
-        assert set(statuses) == {200, 409}
-        assert statuses == sorted(statuses)
-        gone = [{"id": 900 + number, "method": "DELETE"} for number in range(statuses.count(200))]
-        assert results(post(client, *gone, lines[-1]))[-1] == (919, 200)

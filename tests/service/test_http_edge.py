@@ -12,7 +12,6 @@ from fastapi.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.support import virtual_time
-from tests.support.clock import Clock
 from tests.support.service_app import sample
 from turret.service.http.admission import Admission
 from turret.service.http.edge import Edge, request_id
@@ -168,21 +167,6 @@ def test_a_request_that_times_out_is_counted_and_logged_as_the_503_that_its_clie
     assert desk.value('turret_refused_total{reason="time"}') == 1
     (line,) = desk.lines()
     assert (line["level"], line["status"], line["request_id"]) == ("warning", 503, "id-7")
-
-
-def test_an_answer_is_timed_until_it_begins(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that reads slowly, or is refused and held, would else look like a slow service."""
-    clock = Clock()
-    monkeypatch.setattr("turret.service.http.edge.time.perf_counter", clock)
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({**START})
-        clock.now += 1e6
-        await send({"type": "http.response.body", "body": b""})
-
-    desk.around(app).get("/v1/version")
-    monkeypatch.undo()
-    assert desk.value('turret_request_seconds_sum{class="2xx",route="/v1/version"}') < 1
 
 
 def test_probes_are_counted_but_not_logged_while_all_is_well(desk: Desk) -> None:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -40,22 +39,6 @@ def test_an_answer_counts_the_times_that_were_moved_and_the_events_that_are_too_
             event("d"),
         )
         assert post_events(client, *sent) == {"stored": 2, "duplicates": 0, "clamped": 2, "expired": 2}
-
-
-@pytest.mark.parametrize("more", [{}, {"time": None}, {"time": 253402300799}, {"time": "9999-12-31"}])
-def test_the_time_is_now_unless_an_earlier_one_is_given(
-    fresh_client: TestClient, more: dict[str, Any]
-) -> None:
-    before = time.time()
-    post_events(fresh_client, event(1, **more))
-    (stored,) = fresh_client.get("/v1/users/7").json()["events"]
-    assert before - 1 <= datetime.fromisoformat(stored["time"]).timestamp() <= time.time()
-
-
-def test_a_fault_in_one_event_stores_none(fresh_client: TestClient) -> None:
-    answer = fresh_client.post("/v1/events", json={"events": [event(1), event(2, time="never")]})
-    assert answer.status_code == 422
-    assert fresh_client.get("/v1/users/7").json()["total"] == 0
 
 
 def test_of_many_events_the_newest_thousand_are_shown(fresh_client: TestClient) -> None:

@@ -290,17 +290,6 @@ def test_a_fresh_item_is_changed_in_part(shop: TestClient, put: Put) -> None:
     assert patched(shop, 900, fields={"stock": 2})["fields"] == {"title": "New", "colour": None, "stock": 2}
 
 
-def test_an_item_of_a_later_version_is_changed_in_part(shop: TestClient, put: Put) -> None:
-    """The fields of that version are changed, not those that were put before it was exported."""
-    put(fields={"title": "Put", "colour": "red"})
-    make_live(shop, "later")
-    found = state(shop, 900)
-    fields = found["fields"] if found["fields_replaced"] else {"title": "Item 900", "genres": ["drama"]}
-    assert patched(shop, 900, fields={"stock": 1})["fields"] == fields | {"stock": 1}
-    make_live(shop, "v1")
-    assert state(shop, 900)["features"] == placed(HERE), "they stay for versions that encode them"
-
-
 def test_only_an_item_that_is_served_is_changed_in_part(shop: TestClient, put: Put) -> None:
     put()
     for item in (900, 107):

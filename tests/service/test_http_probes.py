@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.support.members import route_in
 from tests.support.service_app import ids, post_events, recommended, serving
-from tests.support.until import until
 from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.ranking.answers import recommend
@@ -20,7 +18,6 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import CHANGES_PAGE, Changes, Event, History, NewChange, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.versions.record import Route, Routes
 
 
 def test_probes_and_metrics_answer(client: TestClient) -> None:
@@ -89,14 +86,6 @@ def test_it_is_not_ready_until_it_has_read_which_items_are_withdrawn(settings: S
 
 
 EVENT = {"event_id": 1, "user_id": 7, "item_id": 101}
-
-
-def test_changes_beside_a_version_are_read_before_the_first_request(settings: Settings) -> None:
-    route_in(settings.bundles, Routes(canary=Route(version="v1", share=0.5)))
-    app = create_app(settings)
-    with TestClient(app):
-        live = app.state.components.model_holder.live.bundle
-        until(lambda: app.state.components.overlay.current(live) is not None, "the changes are read")
 
 
 class Lost(SqliteHistory):

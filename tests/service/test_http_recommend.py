@@ -172,15 +172,6 @@ def test_features_change_the_answer(featured: TestClient) -> None:
     assert ask(likes=["drama"]) != ask(likes=["comedy"])
 
 
-@pytest.mark.parametrize("history", [["i1"], [], ["unknown"]])
-def test_features_are_checked_also_where_popular_items_are_given(
-    featured: TestClient, history: list[str]
-) -> None:
-    answer = featured.post("/v1/recommend", json={"history": history, "features": {"age": "old"}})
-    assert answer.status_code == 422
-    assert answer.json()["error"]["field"] == "features.age"
-
-
 # ---- Pages, minimum scores, diversity, caps and explanations
 
 
@@ -213,24 +204,6 @@ def test_a_cursor_of_another_version_is_refused_in_words(client: TestClient) -> 
     answer = client.post("/v1/recommend", json={"history": [101], "cursor": "v2~0~a~3~3f800000"})
     assert (answer.status_code, answer.json()["error"]["field"]) == (409, "cursor")
     assert "v2" in answer.json()["error"]["message"]
-
-
-def test_a_minimum_score_cuts_the_answers_of_the_towers_off(client: TestClient) -> None:
-    scores = [item["score"] for item in recommended(client, history=[101], k=10)["items"]]
-    answer = recommended(client, history=[101], k=10, min_score=scores[3])
-    assert [item["score"] for item in answer["items"]] == scores[:4]
-    assert answer["exhausted"] is True
-    assert len(recommended(client, k=3, min_score=1e6)["items"]) == 3, "popular items have other scores"
-
-
-def test_a_cap_limits_the_items_of_a_value(client: TestClient) -> None:
-    """Every item of this bundle is a drama."""
-    answer = recommended(client, history=[101], k=5, cap={"genres": 2})
-    assert (len(ids(answer)), answer["exhausted"]) == (2, True)
-    assert ids(answer) == ids(recommended(client, history=[101], k=2))
-    refused = client.post("/v1/recommend", json={"history": [101], "cap": {"brand": 1}})
-    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "cap.brand")
-    assert "genres" in refused.json()["error"]["message"]
 
 
 def test_an_explanation_names_what_pulls_items_up(client: TestClient, published: Path) -> None:

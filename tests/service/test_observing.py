@@ -8,13 +8,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client.multiprocess import mark_process_dead
-from prometheus_client.parser import text_string_to_metric_families
 from starlette.types import Receive, Scope, Send
 
 from tests.support.clock import Clock
@@ -31,45 +28,6 @@ from turret.service.versions.gate import Reason
 from turret.tower.engines.circuit import Circuit
 
 # --- Metrics
-
-
-def samples(text: str | bytes) -> dict[str, float]:
-    """Every sample as `name{label=value,...}`, by the library's own parser."""
-    return {
-        sample.name + json.dumps(sample.labels, sort_keys=True): sample.value
-        for family in text_string_to_metric_families(text if isinstance(text, str) else text.decode())
-        for sample in family.samples
-    }
-
-
-def test_counters_of_dead_workers_stay_and_their_gauges_go(tmp_path: Path) -> None:
-    """Two workers count and die, the first is replaced and dies as well; then the second one's is asked."""
-    for worker, count in ((0, 1000), (1, 200), (0, 30)):
-        metrics = Metrics(tmp_path, worker)
-        metrics.serves(f"v{worker}")
-        metrics.running = 5
-        metrics.refresh()
-        for _ in range(count):
-            metrics.events_stored.inc()
-            metrics.seconds.labels("/v1/events", "2xx").observe(0.004)
-        mark_process_dead(worker, str(tmp_path))  # type: ignore[no-untyped-call]
-    (tmp_path / "counter_2.db").touch()  # as by a worker that is just starting
-    metrics = Metrics(tmp_path, 1)
-    metrics.serves("v9")
-    metrics.running = 1
-    metrics.refresh()
-    found = samples(metrics.export())
-    assert found["turret_events_stored_total{}"] == 1230
-    labels = '{"class": "2xx", "route": "/v1/events"}'
-    assert found[f"turret_request_seconds_count{labels}"] == 1230
-    assert found[f"turret_request_seconds_sum{labels}"] == pytest.approx(1230 * 0.004)
-    assert found["turret_in_flight{}"] == 1
-    assert found["turret_worker_starts_total{}"] == 4
-    assert found["turret_workers{}"] == 1
-    assert 10e6 < found[f'turret_worker_resident_bytes{{"process": "{os.getpid()}"}}'] < 100e9
-    assert [name for name in found if name.startswith("turret_live_version")] == [
-        'turret_live_version{"version": "v9"}'
-    ]
 
 
 def test_every_reason_of_the_gate_is_a_label() -> None:

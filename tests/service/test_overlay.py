@@ -91,15 +91,6 @@ def test_what_was_put_before_the_bundle_was_made_is_in_it(bundle: Bundle) -> Non
     assert shown(fresh) == ([900], {6: b'{"a":1}'}, [], set())
 
 
-def test_another_index_absorbs_nothing(bundle: Bundle) -> None:
-    """It is of a later day, but of the same catalog."""
-    first, later = catalog_time(bundle), copy(bundle)
-    moments = {"created": "2999-01-01T00:00:00.000+00:00", "exported": bundle.manifest.created}
-    later.manifest = bundle.manifest.model_copy(update=moments)
-    assert catalog_time(later) == first
-    assert shown(overlay_of(later, put(1, "105", time=first)))[1] == {5: b'{"a":1}'}
-
-
 def test_step_by_step_is_all_at_once(bundle: Bundle) -> None:
     """Every process ends with the same rows, however it came there."""
     generator = np.random.default_rng(5)
@@ -260,19 +251,6 @@ async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle
     assert overlay.current(bundle) is None
     assert len(await overlay.of(bundle)) == 1
     assert overlay.current(bundle) is not None
-
-
-async def test_another_machine_sees_it_when_it_polls(bundle: Bundle) -> None:
-    store = SqliteItems()
-    here, there = ItemOverlayCache(store), ItemOverlayCache(store)
-    await there.of(bundle)
-    polling = asyncio.create_task(there.watch())
-    await asyncio.sleep(0)
-    await here.changed(bundle, await put_fresh(store, "900"))
-    assert len(await there.of(bundle)) == 0
-    await asyncio.sleep(ItemOverlayCache.POLL_SECONDS + 0.1)
-    assert len(await there.of(bundle)) == 1
-    polling.cancel()
 
 
 async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
@@ -506,14 +484,6 @@ def test_filters_read_changed_fields_as_they_read_the_catalog(bundle: Bundle, co
         fields.put_allowed(filtering, mask)
         wanted = {row for row, item in expected.items() if filtering.matches(item)}
         assert set(np.flatnonzero(mask).tolist()) == wanted, one
-
-
-def test_an_overlay_keeps_no_more_than_as_many_outdated_rows_as_others(bundle: Bundle) -> None:
-    fresh = empty_overlay(bundle)
-    for number in range(1, 60):
-        fresh = apply_changes(fresh, bundle, Changes(number, (put(number, str(900 + number % 3)),)))
-        assert len(fresh.ids) <= 2 * len(fresh)
-    assert shown(fresh)[0] == [900, 901, 902][59 % 3 + 1 :] + [900, 901, 902][: 59 % 3 + 1]
 
 
 def test_a_change_after_the_items_file_was_written_is_newer_than_the_bundle(bundle: Bundle) -> None:

@@ -1,11 +1,8 @@
 """Which version answers: the record that all members share, activations, routes, the shadow."""
 
 import asyncio
-import gc
 import json
 import os
-import threading
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +28,6 @@ from turret.service.versions.activation import RefusedError
 from turret.service.versions.folder import (
     LOG,
     RECORD,
-    activation_lock,
     add_line,
     keep,
     keep_record,
@@ -39,7 +35,7 @@ from turret.service.versions.folder import (
     latest_lines,
     record_of,
 )
-from turret.service.versions.follower import FORGET_SECONDS, SILENT_SECONDS
+from turret.service.versions.follower import SILENT_SECONDS
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.record import (
     Activation,
@@ -47,7 +43,6 @@ from turret.service.versions.record import (
     Route,
     Routes,
     read_record,
-    read_report,
 )
 from turret.service.versions.shadow import Shadow
 from turret.service.versions.start import first_record
@@ -406,35 +401,6 @@ async def test_calls_that_queue_share_no_more_than_their_own_time(three: Path, s
     assert (await member.activate("v3")).version == "v3"
 
 
-def test_a_call_that_is_given_up_while_it_commits_keeps_the_lock_until_that_is_done(
-    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def slowly(root: Path, record: Record) -> None:
-        begun.set()
-        may_end.wait(60)
-        keep_record(root, record)
-
-    monkeypatch.setattr(activation_module, "keep_record", slowly)
-
-    async def give_up() -> Member:
-        member = await joined(three, server)
-        activating = asyncio.create_task(member.activate("v2"))
-        await asyncio.to_thread(begun.wait)
-        activating.cancel()
-        await asyncio.wait([activating], timeout=0)
-        with pytest.raises(BusyError), activation_lock(three, 0.0):
-            pass
-        may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await activating
-        await member.holder.follow()
-        return member
-
-    assert state(asyncio.run(give_up())) == ("v2", "v2", 2)
-
-
 @pytest.mark.fault(62)
 async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_member(
     three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, caplog: pytest.LogCaptureFixture
@@ -454,15 +420,6 @@ async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_m
     with pytest.raises(BundleError, match="activate it by its name"):
         await one.activator.roll_back()
     assert one.version == "v3"
-
-
-async def test_memory_of_replaced_versions_is_given_back(three: Path, server: RecordServer) -> None:
-    """Nothing keeps a bundle once no request answers from it."""
-    member = await joined(three, server)
-    gone = weakref.ref(member.holder.live.bundle)
-    await member.activate("v2")
-    gc.collect()
-    assert gone() is None
 
 
 # --- Several members
@@ -486,28 +443,6 @@ async def test_members_follow_each_other_and_late_ones_are_named(three: Path, se
     begun = asyncio.get_running_loop().time()
     assert (await one.activate("v1")).late == ([1], ["b:8000"])
     assert asyncio.get_running_loop().time() == pytest.approx(begun), "silent ones are not waited for"
-
-
-async def test_a_stopped_worker_opens_only_the_last_of_several_versions(
-    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = await joined(three, server, activation_seconds=1)
-    other = await joined(three, server, "a:8000/1")
-    opened: list[str] = []
-    begin = other.holder._open
-
-    def noting(activation: Activation) -> LoadedModel:
-        opened.append(activation.version)
-        return begin(activation)
-
-    monkeypatch.setattr(other.holder, "_open", noting)
-    other.follower._stops.close()  # as a process that is stopped, it doesn't notice that time passes
-    for version in ("v2", "v1", "v3"):
-        await one.activate(version)
-    assert other.follower.was_stopped
-    await other.follower.refresh()
-    assert not other.follower.was_stopped
-    assert (other.version, opened) == ("v3", ["v3"])
 
 
 async def test_a_worker_that_ended_without_a_word_is_forgotten_by_its_successor(
@@ -655,41 +590,6 @@ async def test_a_lost_or_older_record_gives_way_to_the_live_version(
         await asyncio.gather(one.follow(1), other.follow(1))
         assert stored(server).live.version == one.version == other.version == "v2"
     assert "it says again that version v2 is live" in caplog.text
-
-
-async def test_an_unconfirmed_version_gives_way_to_the_record(three: Path, server: RecordServer) -> None:
-    """Where there is none, it becomes the first one."""
-    one = await joined(three, server)
-    point(three, "v3")
-    late = await joined(three, server, "b:8000/1", record=record_of(three).unconfirmed())
-    await late.follow(1)
-    assert (late.version, one.version, stored(server).live.version) == ("v1", "v1", "v1")
-    server.forget()
-    other = await joined(three, server, "c:8000/1", record=record_of(three).unconfirmed())
-    assert (other.version, stored(server).number, stored(server).live.version) == ("v3", 1, "v3")
-
-
-async def test_a_member_reports_what_it_has_and_counts_the_others(three: Path, server: RecordServer) -> None:
-    one = await joined(three, server, "a:8000/1", is_shared=True, activation_seconds=1)
-    new = await joined(three, server, "c:8000/1", is_shared=True)
-
-    def seen() -> tuple[float | None, float | None]:
-        value = new.metrics.registry.get_sample_value
-        return value("turret_replicas"), value("turret_replicas_behind")
-
-    await one.activate("v2")
-    server.items = 5
-    await asyncio.gather(new.follow(2), one.follow(2))
-    assert (new.version, new.items.value) == ("v2", 5)
-    report = read_report(server.reports["c:8000/1"][1])
-    assert (report.number, report.routes, report.items) == (2, 0, 5)
-    assert (seen(), new.holder.others_serve) == ((2, 0), True)
-    await new.follow(SILENT_SECONDS + 1)
-    assert (seen(), new.holder.others_serve) == ((1, 1), False)
-    await new.follow(FORGET_SECONDS)
-    assert seen() == (1, 0)
-    await new.follower.leave()
-    assert server.reports == {}
 
 
 # --- Routes

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -16,12 +14,12 @@ from turret.data.prepared import PreparedData
 from turret.training.auto import choice as module
 from turret.training.auto.candidates import candidates
 from turret.training.auto.choice import Trial, choose, data_reasons, obstacle, run_trials, trial_reason
-from turret.training.auto.facts import Facts, facts_of, tastes
+from turret.training.auto.facts import Facts
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
-from turret.training.run import CHECKPOINT, CHOSEN, Run
+from turret.training.run import CHOSEN, Run
 from turret.training.trainer import Trainer
 from turret.training.verdict.order import Order
 
@@ -44,21 +42,6 @@ def facts(**others: Any) -> Facts:
     return replace(ORDINARY, **others)
 
 
-def test_the_figures_of_a_shop(shop: PreparedData) -> None:
-    """Its users read series, so the order shows; its items and users have features."""
-    facts = facts_of(shop)
-    lengths = np.asarray(shop.splits[:, 0]) - np.asarray(shop.offsets[:-1])
-    assert facts.examples == sum(max(length - 1, 0) for length in lengths.tolist())
-    assert facts.items == len(shop.item_ids)
-    assert facts.item_features == tuple(feature.name for feature in shop.manifest.item_features)
-    texts = {feature.name for feature in shop.manifest.item_features if feature.kind in ("text", "number")}
-    assert facts.item_tastes
-    assert set(facts.item_features) - set(facts.item_tastes) == texts
-    assert facts.order.ratio is not None
-    assert facts.order.ratio > 1.5
-    assert (facts.has_validation, facts.has_negatives) == (True, False)
-
-
 @pytest.mark.parametrize(("rows", "message"), [(3, "no user has two training events"), (1, "has one item")])
 def test_data_that_nothing_can_be_trained_on_is_refused_before_a_plan(
     rows: int, message: str, tmp_path: Path
@@ -68,57 +51,6 @@ def test_data_that_nothing_can_be_trained_on_is_refused_before_a_plan(
     )
     with pytest.raises(TrainingError, match=message):
         choose(prepare(events, tmp_path / "prepared"), {}, pytest.fail)
-
-
-def small_log(folder: Path, likes: bool, lists: Sequence[str | None] | None = None) -> PreparedData:
-    """A log of 40 users and 24 items of 4 categories; with `likes`, a user has items of one category."""
-    random = np.random.default_rng(0)
-    rows: list[dict[str, Any]] = []
-    for user in range(40):
-        pool = np.arange(24)[np.arange(24) % 4 == user % 4] if likes else np.arange(24)
-        chosen = random.choice(pool, 6)
-        rows += [{"user": user, "item": int(item), "time": place} for place, item in enumerate(chosen)]
-    items = pl.DataFrame(
-        {
-            "item": range(24),
-            "shelf": [f"shelf {item % 4}" if item % 6 else None for item in range(24)],
-            "tags": lists or [["a|b", "a", None, "b|c|d", "c"][item % 5] for item in range(24)],
-        }
-    )
-    settings = {"item_features.category": ["shelf"], "item_features.multi": ["tags"]}
-    return prepare(pl.DataFrame(rows), folder / "prepared", items=items, settings=settings)
-
-
-def enumerated_ratio(data: PreparedData, name: str) -> float:
-    """The ratio over all pairs of items, by the definition."""
-    column = data.item_features.columns[name]
-
-    def alike(one: int, other: int) -> float:
-        first, second = (
-            {code for code in np.atleast_1d(_row(column, item)) if code} for item in (one, other)
-        )
-        return len(first & second) / max(len(first) * len(second), 1)
-
-    starts, ends = data.bounds("train")
-    own = [set(data.event_items[start:end].tolist()) for start, end in zip(starts, ends, strict=True)]
-    within = [alike(*pair) for items in own for pair in combinations(items, 2)]
-    log = [item for items in own for item in items]
-    by_chance = [alike(one, other) for one in log for other in log if one != other]
-    return float(np.mean(within) / np.mean(by_chance))
-
-
-def _row(column: Any, item: int) -> Any:
-    return column.row(item) if hasattr(column, "row") else column[item]
-
-
-@pytest.mark.parametrize("likes", [True, False])
-def test_the_ratios_are_those_of_all_pairs(tmp_path: Path, likes: bool) -> None:
-    """Also with lists, and with items without a value."""
-    data = small_log(tmp_path, likes)
-    found = tastes(data)
-    assert set(found) == {"shelf", "tags"}
-    for name, ratio in found.items():
-        assert ratio == pytest.approx(enumerated_ratio(data, name))
 
 
 def experiments(overrides: Mapping[str, object] | None = None, **others: Any) -> dict[str, ExperimentConfig]:
@@ -286,12 +218,6 @@ def test_a_run_stores_the_choice_and_the_experiment_as_a_file(
     assert set(stored.choice) == {"picked", "reasons", "trials"}
     assert load_experiment(str(tmp_path / CHOSEN)) == run.experiment
     assert run.experiment.training.seed == 7
-
-
-def test_a_run_that_is_there_is_refused_before_the_trials(handmade: PreparedData, tmp_path: Path) -> None:
-    (tmp_path / CHECKPOINT).write_bytes(b"")
-    with pytest.raises(TrainingError, match="there is a run here already"):
-        begin_run(tmp_path, handmade, AUTO, report=pytest.fail)
 
 
 TASTES = {"colour": 1.0, "genre": 23.74, "shelf": 4.9, "tag": 4.8}

@@ -147,23 +147,6 @@ def test_ease_ranks_the_most_popular_items_by_its_weights(
     assert fitted.limits == "the 50 most popular items"
 
 
-def test_ease_predicts_another_use_from_the_first(loyal: PreparedData) -> None:
-    """By a ridge regression of "used again" on "used", of which the scores of used items have their part."""
-    log = histories(loyal, "validation")
-    used = np.array([[float(item in items) for item in range(len(loyal.item_ids))] for items in log])
-    ridge = used.sum() / used.shape[1]
-    weights = oracle.least_squares_columns(used, ridge)
-    for item in range(used.shape[1]):
-        again = [
-            float(loyal.history(user, "validation").tolist().count(item) > 1) for user in range(len(log))
-        ]
-        weights[item, item] = used[:, item] @ again / (used[:, item] @ used[:, item] + ridge)
-    found = item_items.fit_ease(loyal, "test").scores_of(USERS).numpy()
-    for user in USERS.tolist():
-        scores = weights[sorted(histories(loyal, "test")[user])].sum(axis=0)
-        np.testing.assert_allclose(found[user], scores - scores.min(), atol=1e-5)
-
-
 def test_recent_popularity_counts_the_newest_tenth_of_training(shop: PreparedData) -> None:
     times, items = [], []
     for user in range(len(shop.users)):
@@ -211,14 +194,6 @@ def test_without_a_history_the_order_is_popularity(name: str, shop: PreparedData
         assert not torch.equal(scores[0], scores[1])
 
 
-def test_neighbours_are_as_many_as_memory_allows(shop: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(item_items, "MOST_NEIGHBOURS", 2_000)
-    assert item_items.affordable_neighbours(200) == 10
-    assert item_items.fit_co_occurrence(shop, "test").limits == "the nearest 10 neighbours of each item"
-    monkeypatch.undo()
-    assert item_items.fit_co_occurrence(shop, "test").limits == ""
-
-
 @pytest.mark.parametrize(
     ("exclude_seen", "always"), [(True, ["popularity"]), (False, ["popularity", "last_used", "most_used"])]
 )
@@ -248,19 +223,6 @@ def test_a_baseline_that_is_not_there_or_can_not_be_fitted_is_refused(
     monkeypatch.setattr(registry, "find_spec", lambda name: None)
     with pytest.raises(TrainingError, match=r"als: implicit is not installed; run: pip install .*\[b"):
         chosen_baselines(["als"], handmade, True)
-
-
-def test_matrix_factorisation_prefers_items_of_like_users(shop: PreparedData) -> None:
-    """Above popularity in hits, which it can't be by chance alone."""
-    require("implicit")
-    log, hits = histories(shop, "test"), {"als": 0, "popularity": 0}
-    for name in hits:
-        scores = BASELINES[name].fit(shop, "test").scores_of(np.arange(len(log))).numpy()
-        for user, used in enumerate(log):
-            scores[user, sorted(used)] = -np.inf
-            top = set(np.argsort(-scores[user])[:20].tolist())
-            hits[name] += len(top & set(shop.targets(user, "test").tolist()))
-    assert hits["als"] > hits["popularity"]
 
 
 def test_bm25_agrees_with_its_formula(tmp_path: Path) -> None:

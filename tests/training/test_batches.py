@@ -103,14 +103,6 @@ def test_a_process_without_a_share_has_padding_of_weight_zero(shop: PreparedData
     assert examples(padding) == examples(other)
 
 
-def test_batches_hold_about_as_many_examples_as_asked(shop: PreparedData) -> None:
-    """All but the last are within one span of the batch size, and the count is that of the plan."""
-    batches = TrainingBatches(shop, 256, 50, 64)
-    sizes = [len(batch.targets) for batch in batches.epoch(stream(0, "order", 0))]
-    assert all(abs(size - 256) < 64 for size in sizes[:-1])
-    assert batches.steps_per_epoch - 1 <= len(sizes) <= batches.steps_per_epoch
-
-
 def test_an_epoch_can_start_in_its_middle(shop: PreparedData) -> None:
     """What a resumed run sees is the rest of the same epoch."""
     batches = TrainingBatches(shop, 128, 10, 8)
@@ -258,27 +250,6 @@ def makers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("turret-batches")]
 
 
-def test_the_batches_are_those_of_the_epoch(shop: PreparedData) -> None:
-    """All of them, in their order."""
-    found = list(prefetched(shop_epoch(shop), CPU))
-    for ours, plain in zip(found, shop_epoch(shop), strict=True):
-        assert torch.equal(ours.targets, plain.targets)
-        assert torch.equal(ours.histories.rows, plain.histories.rows)
-    assert not makers()
-
-
-def test_an_error_comes_out_where_its_batch_would_have(shop: PreparedData) -> None:
-    def broken() -> Iterator[Batch]:
-        yield next(shop_epoch(shop))
-        raise ValueError("no more")
-
-    batches = prefetched(broken(), CPU)
-    next(batches)
-    with pytest.raises(ValueError, match="no more"):
-        next(batches)
-    assert not makers()
-
-
 def test_batches_are_made_before_they_are_asked_for(shop: PreparedData) -> None:
     """As many as stated, and one in the maker's hands; no more."""
     made: list[int] = []
@@ -295,15 +266,6 @@ def test_batches_are_made_before_they_are_asked_for(shop: PreparedData) -> None:
         assert len(made) <= asked + AHEAD + 1
     batches.close()  # type: ignore[attr-defined] # a generator
     assert not makers()
-
-
-def test_ages_run_from_one_to_zero(shop: PreparedData) -> None:
-    """The oldest training event has age 1 and the newest 0, linearly in time."""
-    batches = TrainingBatches(shop, 10**6, 50, 64)
-    (batch,) = batches.epoch(stream(0, "order", 0))
-    ages = batch.histories.ages.numpy()
-    assert ages.min() == 0.0
-    assert 0.9 < ages.max() <= 1.0
 
 
 def test_queries_of_one_answer_are_seen_by_each_other(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from turret.training.config.experiment import ExperimentConfig
 from turret.training.losses.registry import LOSSES
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives import catalog, sampled
-from turret.training.objectives.blocked import Candidates, blocked_softmax, row_masses_, tensor_masses_
+from turret.training.objectives.blocked import Candidates, blocked_softmax, tensor_masses_
 from turret.training.randomness import stream
 from turret.training.run import build_model
 
@@ -83,17 +83,6 @@ def test_products_in_bfloat16_are_near() -> None:
     for one, other in zip(*slopes, strict=True):
         assert one.dtype == torch.float32
         assert (one - other).norm() < 0.05 * other.norm()
-
-
-def test_an_example_without_a_candidate_has_no_loss_and_no_gradient() -> None:
-    """All its candidates are hits."""
-    users, items, positive = vectors()
-    hits = (torch.zeros(37, dtype=torch.int64), torch.arange(37))
-    weights = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
-    loss = blocked_softmax(users, positive, weights, hits, Candidates(items), SIGNED)
-    assert loss == 0.0
-    for gradient in torch.autograd.grad(loss, (users, items, positive)):
-        assert not gradient.any()
 
 
 CPU = torch.device("cpu")
@@ -175,49 +164,6 @@ def expected_masses(scores: Tensor, counts: Tensor | None, own: Tensor) -> tuple
     tops = np.maximum(held.max(axis=1), own.double().numpy())
     masses = np.exp(held - tops[:, None])
     return tops, masses, masses.sum(axis=1)
-
-
-@pytest.mark.parametrize("scale", [0.0, 1.0, 20.0, 1e4])
-@pytest.mark.parametrize("counted", [False, True])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_masses_are_exponentials_and_sums_are_theirs(scale: float, counted: bool, threads: int) -> None:
-    """Each mass to the eight bits of its type; sums to nearly all of float32."""
-    scores, counts, own = given_rows(scale)
-    tops, masses, sums = expected_masses(scores, counts if counted else None, own)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        found, total = row_masses_(scores, counts if counted else None, own)
-    finally:
-        torch.set_num_threads(before)
-    np.testing.assert_allclose(found.numpy(), tops, rtol=1e-6, atol=1e-6)
-    # A difference of numbers as large as those of the last case has that much of their rounding.
-    exact = 1e-5 if scale < 100.0 else 3e-2
-    np.testing.assert_allclose(total.numpy(), sums, rtol=exact)
-    np.testing.assert_allclose(scores.float().numpy(), masses, rtol=0.005 + exact, atol=1e-37)
-
-
-def test_what_does_not_count_has_no_mass() -> None:
-    """Minus infinity becomes zero, also where a row has nothing else."""
-    scores, _, own = given_rows(1.0)
-    scores[3] = -torch.inf
-    scores[5, ::2] = -torch.inf
-    tops, sums = row_masses_(scores, None, own)
-    assert tops[3] == own[3]
-    assert sums[3] == 0.0
-    assert not scores[3].any()
-    assert not scores[5, ::2].any()
-    assert scores[5, 1::2].all()
-
-
-def test_scores_that_are_no_numbers_do_not_pass_for_some() -> None:
-    """The row's sum shows them, so that a run that diverges ends."""
-    for wrong in (torch.nan, -torch.nan):
-        scores, _, own = given_rows(1.0)
-        scores[7, 11] = wrong
-        _, sums = row_masses_(scores, None, own)
-        assert sums[7].isnan()
-        assert sums[6].isfinite()
 
 
 @pytest.mark.parametrize("scale", [1.0, 20.0])

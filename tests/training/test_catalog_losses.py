@@ -48,7 +48,6 @@ from turret.training.trainer import train
 
 SCORES = torch.tensor([[1.3, -0.4, 2.1, 0.2, -1.7], [0.0, 3.0, -3.0, 0.5, 0.1]], dtype=torch.float64)
 POSITIVES = torch.tensor([4, 0])
-INFINITY = float("inf")
 
 
 @pytest.mark.parametrize("epsilon", [None, 0.01, 1.0])
@@ -82,42 +81,6 @@ def test_extreme_scores_of_clusters_and_trees_stay_finite(size: float) -> None:
 @pytest.fixture
 def model(shop: PreparedData) -> TwoTowers:
     return build_model(ExperimentConfig.model_validate({"tower": {"scoring": MILD}}), shop).eval()
-
-
-# Two examples, three clusters of three, two and three items.
-CLUSTER_SCORES = torch.tensor([[0.3, -1.2, 2.0], [1.0, 0.1, -0.4]], dtype=torch.float64)
-MEMBER_SCORES = torch.tensor(
-    [
-        [[0.5, -2.0, 1.0], [3.0, 0.0, -INFINITY], [0.1, 0.2, 0.3]],
-        [[-1.0, 0.0, 2.5], [0.7, -0.7, -INFINITY], [1.5, -0.5, 0.4]],
-    ],
-    dtype=torch.float64,
-)
-SIZES = (3, 2, 3)
-
-
-def two_stage(
-    cluster_scores: Tensor, member_scores: Tensor, clusters: list[int], positions: list[int]
-) -> Tensor:
-    chosen = torch.tensor(clusters)
-    return hierarchical_softmax(
-        cluster_scores, chosen, member_scores[torch.arange(len(chosen)), chosen], torch.tensor(positions)
-    )
-
-
-def of_two_stages(example: int, cluster: int, position: int) -> float:
-    members = [MEMBER_SCORES[example, c, :size].tolist() for c, size in enumerate(SIZES)]
-    return stages_oracle.probability(CLUSTER_SCORES[example].tolist(), members, cluster, position)
-
-
-def test_two_stages_agree_with_the_formula_written_out() -> None:
-    """The loss of every item of every cluster is minus its log probability."""
-    for cluster, size in enumerate(SIZES):
-        for position in range(size):
-            found = two_stage(CLUSTER_SCORES, MEMBER_SCORES, [cluster] * 2, [position] * 2)
-            for example in range(2):
-                expected = -math.log(of_two_stages(example, cluster, position))
-                assert float(found[example]) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(("items", "clusters"), [(1, 1), (2, 1), (100, 10), (3700, 61)])
@@ -161,39 +124,6 @@ def test_the_objective_of_clusters_is_that_of_plain_loops(
     out = model_loss(made, model, replace(batch, weights=weights), stream(0, "draw", 0))
     assert out.loss.item() == pytest.approx(total / float(weights.sum()), rel=1e-4)
     assert int(out.masked) == 0
-
-
-def test_items_of_clusters_are_ranked_by_log_p(shop: PreparedData, model: TwoTowers, batch: Batch) -> None:
-    """p sums to one over the catalog, and its log at the positives is the loss."""
-    made = clustered(shop, 14)
-    items = model.catalog_vectors()
-    users = model.user_vectors(batch.histories, items[batch.histories.rows])
-    log_p = made.scores(users, items, model.config.scoring)
-    torch.testing.assert_close(log_p.exp().sum(dim=1), torch.ones(len(users)))
-    of_positives = -log_p.gather(1, batch.targets[:, None]).mean()
-    torch.testing.assert_close(of_positives, model_loss(made, model, batch, stream(0, "draw", 0)).loss)
-    products = users @ items.T
-    assert not torch.equal(products.argmax(dim=1), log_p.argmax(dim=1)), "inner products would do as well"
-
-
-def test_only_the_clusters_of_the_positives_get_a_gradient(
-    shop: PreparedData, model: TwoTowers, batch: Batch
-) -> None:
-    """Items of other clusters are not even scored; all clusters are."""
-    made = clustered(shop, 50)
-    chosen = batch.targets[:3]
-    weights = torch.zeros(len(batch.targets))
-    weights[:3] = 1.0
-    few = model_loss(made, model, replace(batch, weights=weights), stream(0, "draw", 0)).loss
-    torch.autograd.backward(few)
-    assert model.item.table is not None
-    assert model.item.table.weight.grad is not None
-    assert made.cluster_vectors.grad is not None
-    moved = set(model.item.table.weight.grad.abs().sum(dim=1).nonzero().flatten().tolist())
-    mates = set(made.members[made.slots[chosen] // made.members.shape[1]].flatten().tolist())
-    assert moved <= mates | set(batch.histories.rows.tolist())
-    assert mates - {-1} <= moved
-    assert (made.cluster_vectors.grad.abs().sum(dim=1) > 0).all()
 
 
 @pytest.fixture(scope="module")
@@ -266,16 +196,6 @@ def test_no_tree_has_shorter_paths(counts: list[int]) -> None:
     nodes = paths.nodes[paths.signs != 0.0]
     assert sorted(set(nodes.tolist())) == list(range(len(counts) - 1))
     assert (paths.nodes[paths.signs == 0.0] == -1).all()
-
-
-def test_a_tree_agrees_with_the_formula_written_out() -> None:
-    """Each leaf's loss is minus the log of its probability, and those sum to one."""
-    paths = huffman_paths(np.array(TREES[-1]))
-    scores = torch.randn(5, generator=torch.manual_seed(0), dtype=torch.float64)
-    expected = [tree_oracle.probability(scores.tolist(), path_of(paths, item)) for item in range(6)]
-    losses = tree_softmax(scores[paths.nodes.clamp(min=0)], paths.signs)
-    np.testing.assert_allclose(losses, [-math.log(p) for p in expected], rtol=1e-12)
-    assert sum(expected) == pytest.approx(1.0)
 
 
 def down_a_tree(shop: PreparedData, model: TwoTowers) -> HuffmanObjective:

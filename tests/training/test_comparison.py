@@ -89,25 +89,6 @@ def test_differences_are_paired_over_the_common_users(pair: tuple[Path, Path, np
     assert found["high"] - found["low"] < (means["high"] - means["low"]) / 2
 
 
-@pytest.mark.parametrize(("last", "is_shared"), [([0.75, np.nan, 1.0], True), ([np.nan, np.nan, 1.0], False)])
-def test_a_metric_of_some_users_is_compared_over_those_that_have_it_in_all_runs(
-    tmp_path: Path, last: list[float], is_shared: bool
-) -> None:
-    """As the AUC, which users without negatives lack; a metric of nobody is left out."""
-    folders = []
-    for name, values in (("one", [0.5, 0.25, np.nan]), ("two", last)):
-        folder = made(tmp_path / name, ["a", "b", "c"], [0.1, 0.2, 0.3], [])
-        table = pl.read_parquet(folder / PER_USER["test"])
-        table.with_columns(pl.Series("towers auc", values)).write_parquet(folder / PER_USER["test"])
-        folders.append(folder)
-    first, second = compare(folders, "test")["runs"]
-    assert "ndcg@10" in second["difference"]
-    assert ("auc" in first["metrics"]) is is_shared
-    if is_shared:
-        assert first["metrics"]["auc"]["mean"] == 0.5
-        assert second["difference"]["auc"]["mean"] == 0.25
-
-
 def test_cost_size_and_the_settings_that_differ_are_told(pair: tuple[Path, Path, np.ndarray]) -> None:
     one, two, _ = pair
     report = compare([one, two, one], "test")
@@ -133,12 +114,6 @@ def test_a_comparison_is_a_table_or_json(
     shown = json.loads(capsys.readouterr().out, parse_float=lambda number: round(float(number), 9))
     assert shown["users"] == 60
     assert shown["runs"][1]["difference"]["ndcg@10"]["mean"] == pytest.approx(differences.mean())
-
-
-def test_other_data_is_told(pair: tuple[Path, Path, np.ndarray], tmp_path: Path, capsys: Capture) -> None:
-    other = made(tmp_path / "other", ["u1", "u2"], [0.5, 0.25], [], fingerprint="g")
-    compare_runs([pair[0], other], "test", "hr@10", as_json=False)
-    assert "trained on different data" in " ".join(capsys.readouterr().out.split())
 
 
 def test_runs_that_can_not_be_compared_are_refused(
@@ -181,12 +156,6 @@ def test_several_seeds_are_compared_as_their_mean(seeds: Path, tmp_path: Path, c
     compare_runs([one, seeds], "test", "ndcg@10", as_json=False)
     assert "(mean of 2 seeds, standard deviation of ndcg@10 0.0000)" in capsys.readouterr().out
     assert compare([one, seeds / "seed-3"], "test")["runs"][1]["seeds"] is None
-
-
-def test_the_deviation_is_that_of_the_seeds_means(seeds: Path) -> None:
-    made(seeds / "seed-3", ["a", "b", "c"], [0.0, 0.0, 0.6], ["training.seed=3"])
-    deviation = compare([seeds, seeds], "test")["runs"][0]["deviation"]["ndcg@10"]
-    assert deviation == pytest.approx(np.std([0.3, 0.2], ddof=1))
 
 
 def test_seeds_that_were_evaluated_on_other_users_are_refused(seeds: Path) -> None:

@@ -3,13 +3,13 @@
 import itertools
 import json
 import re
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from turret.data.errors import ConfigurationError
-from turret.training.config.compatibility import candidates_refusal, refusal
+from turret.training.config.compatibility import refusal
 from turret.training.config.experiment import ExperimentConfig, ObjectiveConfig, load_experiment
 from turret.training.losses.registry import LOSSES
 from turret.training.samplers.registry import SAMPLERS as ALL_SAMPLERS
@@ -57,12 +57,6 @@ def load(settings: dict[str, Any]) -> ExperimentConfig:
 
 def drawing(loss: object, **sampler: object) -> dict[str, object]:
     return {"loss": loss, "sampler": sampler}
-
-
-# Losses of pairs, and losses that need no probabilities.
-PAIRS = {"binary_cross_entropy", "cosine_embedding"}
-COMPARING = PAIRS | {"sampled_softmax", "subset_softmax", "refined_logq", "negative_sampling", "gbce"}
-COMPARING |= {"ranking", "ranking_hinge", "cosine_hinge"}
 
 
 EXCLUDED = {"kind": "uniform", "exclude_positive": True}
@@ -156,9 +150,6 @@ def test_what_makes_no_sense_is_refused_with_the_reason_and_a_remedy_that_works(
     load(remedy)
 
 
-NEGATIVES: dict[Literal["labelled", "given"], set[str]] = {"labelled": PAIRS, "given": COMPARING}
-
-
 def test_every_pair_is_accepted_or_refused_with_a_sentence() -> None:
     """It names both settings and what would work, and that works; `load` refuses with it."""
     assert REFUSED.keys() == LOSSES.keys(), "a new loss has to say what it goes with"
@@ -176,19 +167,3 @@ def test_every_pair_is_accepted_or_refused_with_a_sentence() -> None:
         ObjectiveConfig.model_validate(drawing("sampled_softmax", kind=sampler))
         remedy = {"loss": loss} if loss in CATALOG else drawing(loss, kind="uniform")
         ObjectiveConfig.model_validate(remedy)
-
-
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_a_loss_over_a_draw_needs_a_sampler_or_negatives_of_the_data(loss: str) -> None:
-    """One over the catalog needs none, and one that can't use the data's is refused with one that can."""
-    if loss in CATALOG:
-        assert ObjectiveConfig.model_validate({"loss": loss}).sampler is None
-    else:
-        with pytest.raises(ValidationError, match=rf"'{loss}' needs a sampler; add \[objective.sampler\]"):
-            ObjectiveConfig.model_validate({"loss": loss})
-    for candidates, accepted in NEGATIVES.items():
-        reason = candidates_refusal(LOSSES[loss](kind=loss), None, candidates)
-        assert (reason is None) == (loss in accepted)
-        if reason is not None:
-            assert f"'{loss}'" in reason
-            assert any(f"'{other}'" in reason for other in accepted)

@@ -10,9 +10,7 @@ from turret.training import losses
 from turret.training.config.experiment import (
     ExperimentConfig,
     load_experiment,
-    named_settings,
     shipped_experiments,
-    with_settings,
     write_experiment,
 )
 from turret.training.errors import TrainingError
@@ -111,17 +109,6 @@ def test_a_refusal_says_what_came_from_the_command_line() -> None:
         load_experiment("youtubednn", overrides)
     said = str(refused.value)
     assert "youtubednn.toml with objective.sampler overridden: objective.sampler: a unique" in said
-
-
-def test_every_setting_is_named_as_set_names_it() -> None:
-    """Each name and value can be given back, alone, and changes nothing."""
-    experiment = load_experiment("youtubednn")
-    names = named_settings(experiment)
-    assert names["training.learning_rate"] == 4e-3
-    assert names["objective.sampler.negatives"] == 512
-    assert names["tower.user.hidden"] == [128]
-    for name, value in names.items():
-        assert with_settings(experiment, {name: value}) == experiment, name
 
 
 UNUSUAL = {

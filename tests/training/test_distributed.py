@@ -23,7 +23,7 @@ from tests.support.distributed_jobs import (
 from turret.data.prepared import PreparedData
 from turret.training import optimiser
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed import World, join_world, process_count
+from turret.training.distributed import World
 from turret.training.errors import TrainingError
 from turret.training.model_loss import build_objective
 from turret.training.parallel import check_objective, check_same_run
@@ -50,13 +50,6 @@ def test_two_processes_make_the_step_that_one_makes(
     (alone,) = steps[1]
     for together in steps[2]:
         check_equal(together[scenario], alone[scenario])
-
-
-def test_a_process_without_torchrun_is_a_world_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    world = join_world()
-    assert type(world) is World
-    assert (world.rank, world.size, world.leads, process_count()) == (0, 1, True, 1)
 
 
 RUN = Run(Path("run"), ExperimentConfig(), Path("data"), "0123")
@@ -138,8 +131,3 @@ def test_a_training_that_is_too_large_names_the_settings_that_make_it_smaller(
     sentence = too_large_training(processes)
     assert f"does not fit into the memory of {words};" in sentence
     assert "training.batch_size" in sentence
-
-
-def test_other_errors_stay_as_they_are() -> None:
-    with pytest.raises(RuntimeError, match="shape"), naming_lack_of_memory("too large"):
-        raise RuntimeError("the shape is wrong")

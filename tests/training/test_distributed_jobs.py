@@ -21,12 +21,9 @@ from tests.support.distributed_jobs import (
     BY_ROW,
     FEATURES_OF_ITEMS,
     STEPS,
-    TRAINED,
     Job,
-    Scenario,
     check_equal,
     in_processes,
-    trained,
 )
 from tests.support.ports import free_port
 from tests.support.until import until
@@ -56,7 +53,6 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ans
     """All jobs: a world of one in this process, the others in three processes that stay the same."""
     folder, data = tmp_path_factory.mktemp("distributed"), shop.folder
     features, by_row, whole = folder / "features", folder / "by_row", folder / "whole"
-    trained_by_row = jobs.Scenario(TRAINED, lazy_from=100)
     named: dict[tuple[str, int], tuple[Any, ...]] = {
         ("steps", 3): (jobs.first_steps, folder, STEPS),
         ("saved", 3): (jobs.saved, features, FEATURES_OF_ITEMS),
@@ -65,8 +61,6 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ans
         ("resumed", 2): (jobs.resumed, features, FEATURES_OF_ITEMS),
         ("resumed by row", 2): (jobs.resumed, by_row, BY_ROW),
         ("resumed whole", 2): (jobs.resumed, whole, BY_ROW),
-        ("trained", 2): (jobs.trained, folder / "trained", jobs.Scenario(TRAINED)),
-        ("trained by row", 2): (jobs.trained, folder / "trained by row", trained_by_row),
     }
     large = optimiser.LARGE
     of: dict[tuple[str, int], list[Any]] = {("saved whole", 1): [jobs.saved(World(), data, whole, BY_ROW)]}
@@ -109,33 +103,6 @@ def test_the_best_model_is_that_of_the_checkpoint(answers: Answers, name: str) -
     assert stored.keys() == best.keys()
     for key, tensor in best.items():
         np.testing.assert_array_equal(stored[key], tensor)
-
-
-@pytest.fixture(scope="module")
-def of_seeds(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """The best validation metric of five seeds, each trained in one process."""
-    folder: Path = tmp_path_factory.mktemp("seeds")
-    large = optimiser.LARGE
-    best = []
-    for seed in range(5):
-        settings = {**TRAINED, "training": {**TRAINED["training"], "seed": seed}}
-        validated = trained(World(), shop.folder, folder / str(seed), Scenario(settings))
-        best.append(max(value for _, value in validated))
-    optimiser.LARGE = large
-    return best
-
-
-@pytest.mark.parametrize("name", ["trained", "trained by row"])
-def test_two_processes_end_within_the_noise_of_seeds(
-    answers: Answers, of_seeds: list[float], name: str
-) -> None:
-    """They draw other candidates than one process, so the figure is another one."""
-    first, second = answers[name, 2]
-    assert first == second
-    best = max(value for _, value in first)
-    mean, deviation = np.mean(of_seeds), np.std(of_seeds, ddof=1)
-    assert abs(best - mean) < 4 * deviation
-    assert first[0][1] < 0.8 * best
 
 
 ALONE = """

@@ -15,7 +15,7 @@ from tests.support.plugin import install, run_with
 from tests.test_imports import reached
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
-from turret.training import Estimator, GivenNegatives, losses, samplers
+from turret.training import Estimator, losses, samplers
 from turret.training.errors import TrainingError
 from turret.training.losses.registry import LOSSES
 from turret.training.objectives.contract import LossSettings
@@ -103,29 +103,6 @@ def test_losses_are_those_of_float32_by_the_vectors_that_towers_round(
     # The gradient of each look-up is rounded once, to the eight bits of bfloat16.
     most = float(found[1][1].abs().max())
     torch.testing.assert_close(found[0][1], found[1][1], rtol=2.0**-7, atol=2.0**-7 * most)
-
-
-def test_a_refresh_under_the_same_autocast_leaves_the_tower_its_gradients() -> None:
-    tower = torch.nn.Sequential(torch.nn.Embedding(N, D), torch.nn.Linear(D, D))
-    estimate = typed("sampled_softmax", "quadratic")
-    with torch.autocast("cpu", torch.bfloat16):
-        estimate.refresh(tower)
-        out = estimate(vectors(6, 0), torch.arange(6), tower)
-    torch.autograd.backward(out.loss)
-    assert all(one.grad is not None and one.grad.abs().sum() > 0 for one in tower.parameters())
-
-
-def test_labelled_pairs_in_bfloat16_are_those_of_float32() -> None:
-    estimate = Estimator(losses.cosine_embedding(), GivenNegatives(), items=N, cosine=True)
-    users, items = vectors(4, 0).bfloat16(), vectors(N, 1).bfloat16()
-    rows, labels = torch.arange(4), torch.tensor([1, 0, 0, 1])
-    with torch.autocast("cpu", torch.bfloat16):
-        out = estimate.pairs(users, rows, labels, items.__getitem__, weights=torch.arange(4))
-    expected = estimate.pairs(
-        users.float(), rows, labels, items.float().__getitem__, weights=torch.arange(4.0)
-    )
-    assert out.loss.dtype == torch.float32
-    torch.testing.assert_close(out.loss, expected.loss)
 
 
 def drawn_losses(steps: int, estimate: Estimator) -> list[float]:

@@ -15,35 +15,22 @@ from tests.support.snapshots import check_snapshot
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.data.vocabulary import Vocabulary
-from turret.tower.config import ScoringConfig
-from turret.tower.towers.scoring import served_scores
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import (
-    Evaluated,
     Relevant,
     auc_of_users,
     evaluate,
     measure,
     relevant_items,
-    sample_users,
     users_with_negatives,
     validated_items,
 )
-from turret.training.evaluation.metrics import (
-    bootstrap_interval,
-    metrics_at,
-    popularity_kinds,
-    slices,
-)
 from turret.training.evaluation.per_user import (
     load_per_user,
-    save_per_user,
 )
 from turret.training.evaluation.ranking import (
     Block,
-    ReusedScores,
     mask_seen,
     popularity_scores,
     rank,
@@ -112,34 +99,6 @@ def test_an_empty_part_is_refused(handmade: PreparedData) -> None:
         relevant_items(emptied, "test")
 
 
-def test_a_sample_keeps_users_with_their_own_targets(shop: PreparedData) -> None:
-    """Sampling users takes their rows along."""
-    whole = relevant_items(shop, "test")
-    part = sample_users(whole, 20, np.random.default_rng(0))
-    assert len(part.users) == 20
-    for place, user in enumerate(part.users.tolist()):
-        rows = part.rows[part.offsets[place] : part.offsets[place + 1]]
-        assert rows.tolist() == sorted(set(shop.targets(user, "test").tolist()))
-
-
-@pytest.mark.parametrize("exclude_seen", [True, False])
-def test_towers_rank_what_their_vectors_say(handmade: PreparedData, exclude_seen: bool) -> None:
-    """Each user's ranking is the inner product of vectors computed one by one; nobody gets a seen item."""
-    model = build_model(ExperimentConfig(), handmade).eval()
-    popularity = handmade.item_counts("train")
-    users = np.arange(5)
-    scores_of = tower_scores(model, handmade, "test", popularity)
-    (block,) = rank(scores_of, handmade, users, "test", 3, exclude_seen)
-    items = model.catalog_vectors().detach()
-    for user in range(5):
-        history = handmade.history(user, "test").tolist()
-        read = items[history]
-        served = model.user.served(read[None], torch.tensor([len(history)]), {})
-        vector = torch.nn.functional.normalize(served, dim=1)[0]
-        expected = oracle.ranking((items @ vector).tolist(), set(history) if exclude_seen else set())[:3]
-        assert [row for row in block.rows[user].tolist() if row >= 0] == expected
-
-
 def test_users_without_a_history_get_the_popular_items(handmade: PreparedData) -> None:
     """As the service does: ranked by training events, ties by row."""
     popularity = handmade.item_counts("train")
@@ -175,55 +134,6 @@ def test_long_lines_agree_with_a_stable_sort(k: int) -> None:
     values, columns = scores.sort(dim=1, descending=True, stable=True)
     expected = columns.masked_fill(values.isneginf(), -1)[:, :k]
     assert torch.equal(top_rows(scores, k), expected)
-
-
-def test_views_and_nothing() -> None:
-    """Lines that are not laid out one after the other; no lines; no columns."""
-    scores = torch.randn(300, 40, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(top_rows(scores.T, 5), top_rows(scores.T.contiguous(), 5))
-    assert top_rows(scores[:0], 5).shape == (0, 5)
-    assert top_rows(scores[:, :0], 5).shape == (300, 0)
-
-
-@pytest.mark.parametrize("absolute", [False, True])
-def test_scores_are_those_of_the_service_in_one_memory(absolute: bool) -> None:
-    scores_of, scoring = ReusedScores(), ScoringConfig(temperature=0.5, absolute=absolute)
-    items = torch.randn(300, 8)
-    addresses = set()
-    for count in (5, 5, 3):
-        users = torch.randn(count, 8)
-        scores = scores_of(users, items, scoring)
-        assert torch.equal(scores, served_scores(users, items, scoring))
-        addresses.add(scores.data_ptr())
-    assert len(addresses) == 1
-    wide, catalog = torch.randn(2, 8, dtype=torch.float64), items.double()
-    assert torch.equal(scores_of(wide, catalog, scoring), served_scores(wide, catalog, scoring))
-
-
-def test_every_metric_agrees_with_plain_loops() -> None:
-    """Random rankings of random relevance, every metric at several k."""
-    random = np.random.default_rng(0)
-    ranked = np.stack([random.permutation(30)[:20] for _ in range(50)])
-    relevant = [set(random.choice(30, random.integers(1, 25), replace=False).tolist()) for _ in range(50)]
-    hits = np.array(
-        [[item in wanted for item in line] for line, wanted in zip(ranked, relevant, strict=True)]
-    )
-    counts = np.array([len(wanted) for wanted in relevant])
-    for name, values in metrics_at(hits, counts, (1, 5, 20)).items():
-        expected = [oracle.metric(name, line, wanted) for line, wanted in zip(ranked, relevant, strict=True)]
-        np.testing.assert_allclose(values, expected, atol=1e-12, err_msg=name)
-
-
-def test_the_interval_holds_the_mean_and_narrows_with_users() -> None:
-    """For a share of one half its width is near 2 * 1.96 * sqrt(.25 / U)."""
-    widths = []
-    for users in (100, 10_000):
-        values = np.arange(users, dtype=np.float64) % 2
-        low, high = bootstrap_interval(values, 2000, np.random.default_rng(0))
-        assert low < 0.5 < high
-        widths.append(high - low)
-        assert widths[-1] == pytest.approx(2 * 1.96 * (0.25 / users) ** 0.5, rel=0.1)
-    assert widths[1] < widths[0]
 
 
 # User, item and its negatives, in order. The last event of each user is the test, the one before validation.
@@ -304,35 +214,6 @@ def test_data_without_negatives_has_no_auc(handmade: PreparedData) -> None:
     with pytest.raises(TrainingError, match=r"no validation event of .* has one; set training.metric ="):
         validated_items(handmade, "auc")
     assert len(validated_items(handmade, "ndcg@10").users) == 3
-
-
-def test_head_torso_and_tail_hold_a_third_of_the_events_each() -> None:
-    """Ten items of one event and one of ten: the popular one is the head by itself."""
-    kinds = popularity_kinds(np.array([1] * 10 + [10, 0]))
-    assert kinds[10] == 0
-    assert kinds[11] == 3
-    assert np.bincount(kinds[:10], minlength=3).tolist() == [0, 4, 6]
-
-
-def test_groups_without_members_are_left_out() -> None:
-    """Names tell the bounds, and only groups that exist are named."""
-    groups = slices(np.array([0, 5, 300]), np.array([5, 1]), np.array([0, 0, 1]), np.zeros(3, dtype=bool))
-    assert set(groups) == {"history 0", "history 1-9", "history 200+", "target head", "target tail"}
-    assert groups["history 1-9"].tolist() == [False, True, False]
-
-
-VALUES = {"towers": {"ndcg@5": np.array([0.25, 1 / 3])}, "ease": {"ndcg@5": np.array([0.0, 1.0])}}
-
-
-def test_values_come_back_by_the_ids_of_users(tmp_path: Path) -> None:
-    evaluated = Evaluated({}, np.array([2, 0]), np.array([True, False]), VALUES)
-    save_per_user(tmp_path / "users.parquet", evaluated, Vocabulary(["ann", "bob", "eve"]))
-    loaded = load_per_user(tmp_path / "users.parquet")
-    assert loaded.users == ["eve", "ann"]
-    assert list(loaded.values) == ["towers", "ease"]
-    assert loaded.values["towers"]["ndcg@5"].tolist() == [0.25, 1 / 3]
-    assert loaded.values["ease"]["ndcg@5"].tolist() == [0.0, 1.0]
-    assert loaded.used_before.tolist() == [True, False]
 
 
 def test_a_file_that_is_missing_or_another_is_refused(tmp_path: Path) -> None:

@@ -141,13 +141,6 @@ def test_numbers_are_compared_with_numbers(log: Make, since: str | float) -> Non
     assert first_events(log(lambda step: step, split="99"), since).tolist() == [2, 5, 8]
 
 
-def test_only_the_training_part_is_looked_at(log: Make) -> None:
-    """Events that are held out are newer, but nobody's place leads to them."""
-    data = log(day, split="2024-05-04")
-    assert first_events(data, "2024-05-03").tolist() == [2, 5, 8]
-    assert first_events(data, "2024-05-05").tolist() == data.splits[:, 0].tolist() == [3, 6, 8]
-
-
 @pytest.mark.parametrize("since", [1714737600, 1714737600000.0, "1714737600000000", "20240503", 20240503])
 def test_numbers_of_our_days_are_times(log: Make, since: str | float) -> None:
     """2024-05-03, 12:00, in seconds, milliseconds and microseconds since 1970, and as a date."""

@@ -1,8 +1,6 @@
 """Bundles from runs: what they hold, that they answer as the evaluator does, and what is said."""
 
 import json
-import subprocess
-import sys
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +11,6 @@ import onnx
 import pytest
 import torch
 
-from tests.support.full_disk import small_disk
 from tests.support.trained import trained_shop
 from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features
 from turret.data.prepared import ColdItems, PreparedData
@@ -200,21 +197,6 @@ def test_items_without_an_event_are_in_the_bundle_by_their_features(exported: Ex
     assert {name: values[count:] for name, values in bundle.fields.items()} == cold.fields
 
 
-# More vectors than the disk has room for; no tower is needed.
-WRITE = """
-import sys, types, torch
-from pathlib import Path
-from turret.training.export import export
-export._BLOCK = 1000
-item = types.SimpleNamespace(item_count=8000)
-model = types.SimpleNamespace(item=item, item_vectors=lambda rows: torch.ones(len(rows), 64))
-try:
-    export.mapped_vectors(model, Path(sys.argv[1]) / "item_vectors.npy")
-except OSError as error:
-    print(error.strerror)
-"""
-
-
 @pytest.fixture
 def small_model() -> TwoTowers:
     torch.manual_seed(0)
@@ -230,16 +212,6 @@ def test_the_vectors_of_all_blocks_are_in_the_file(
     expected = small_model.catalog_vectors().detach().numpy()
     np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
     np.testing.assert_array_equal(np.load(tmp_path / "item_vectors.npy"), vectors)
-
-
-@pytest.mark.nightly
-def test_vectors_that_the_disk_can_not_take_do_not_end_the_process(tmp_path: Path) -> None:
-    """A write to a mapped file would, by SIGBUS."""
-    with small_disk(tmp_path / "disk") as disk:
-        done = subprocess.run(
-            [sys.executable, "-c", WRITE, str(disk)], capture_output=True, text=True, check=False
-        )
-    assert (done.returncode, done.stdout) == (0, "No space left on device\n"), done.stderr
 
 
 COSINE = ScoringConfig(kind="cosine", temperature=1.0)

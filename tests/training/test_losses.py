@@ -32,7 +32,6 @@ from turret.training.losses.sampled import (
     sampled_softmax_corrected,
     standard_importance,
 )
-from turret.training.losses.terms import log_sum_exp
 from turret.training.objectives.contract import Loss, LossSettings
 from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.samplers.core.draw import Draw, drawn_with_replacement, without_accidental_hits
@@ -201,21 +200,6 @@ def test_exp_sums_are_unbiased_over_all_draws_and_only_with_the_correction() -> 
     assert expected_sum(UNEQUAL, excluding, 2) > 1.05 * truth
 
 
-def test_the_whole_sum_is_unbiased_if_drawn_positives_count() -> None:
-    """Standard importance sampling over all 125 draws; with hits masked its term is missing."""
-    found = {
-        hits: sum(
-            chance * math.exp(loss_of(standard_importance, draw_of(list(ids), hits=hits)) + SCORES[2])
-            for ids, chance in oracle.all_draws(UNEQUAL.tolist(), 3)
-            if hits or set(ids) != {2}
-        )
-        for hits in (True, False)
-    }
-    truth = float(SCORES.exp().sum())
-    assert found[True] == pytest.approx(truth, rel=1e-9)
-    assert found[False] == pytest.approx(truth - math.exp(2.1), rel=1e-9)
-
-
 def gradient_of(loss: Loss, draw: Draw) -> Tensor:
     scores = SCORES.clone().requires_grad_()
     return torch.autograd.grad(loss_of(loss, draw, scores), scores)[0]
@@ -332,17 +316,3 @@ def test_a_candidate_with_nearly_all_of_the_mass_costs_its_distance_twice_in_bla
     assert loss == pytest.approx(2 * (gap + math.log1p(math.exp(-gap))), rel=1e-5)
     slope = 2 / (1 + math.exp(-gap))
     assert gradient.tolist() == pytest.approx([-slope, slope], rel=1e-3)
-
-
-def test_log_sum_exp_is_that_of_what_is_left() -> None:
-    """Minus infinity counts nothing, large scores do not overflow, and nothing has a gradient of zero.
-
-    torch's own is nan there.
-    """
-    wide = torch.tensor([[0.5, -math.inf, 2.0], [1000.0, 1000.0, -math.inf]], dtype=torch.float64)
-    expected = [math.log(math.exp(0.5) + math.exp(2.0)), 1000.0 + math.log(2.0)]
-    assert log_sum_exp(wide).tolist() == pytest.approx(expected, rel=1e-12)
-    scores = torch.tensor([[-math.inf, -math.inf], [0.0, math.log(3.0)]], requires_grad=True)
-    (gradient,) = torch.autograd.grad(log_sum_exp(scores).sum(), scores)
-    torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.0], [0.25, 0.75]]))
-    assert log_sum_exp(torch.zeros(2, 0)).tolist() == [-math.inf, -math.inf]

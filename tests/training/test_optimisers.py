@@ -1,7 +1,5 @@
 """AdamW over layers, and by the row over large tables."""
 
-import copy
-import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from torch import Tensor, nn
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
-from turret.training.optimiser import Optimiser, RowAdam, learning_rate_factor
+from turret.training.optimiser import Optimiser, RowAdam
 from turret.training.run import Run
 from turret.training.trainer import Trainer
 
@@ -57,31 +55,9 @@ class TableAndLayer(nn.Module):
         return (scores - 3.0).square().sum()
 
 
-def steps(model: TableAndLayer, optimiser: Optimiser, count: int, clip: float = 0.0) -> None:
-    for _ in range(count):
-        optimiser.zero_grad()
-        torch.autograd.backward(model.loss(ROWS))
-        if clip:
-            optimiser.clip(clip)
-        optimiser.step()
-
-
 def made_optimiser(by_row: bool) -> tuple[TableAndLayer, Optimiser]:
     model = TableAndLayer()
     return model, Optimiser([model], [model.table] if by_row else [], 0.01, 0.0)
-
-
-@pytest.mark.parametrize("clip", [0.0, 0.5])
-def test_rows_that_every_step_touches_move_as_by_adamw(clip: float) -> None:
-    """With gradients clipped together with those of the other parameters; all other rows stay."""
-    (one, dense), (other, by_row) = made_optimiser(by_row=False), made_optimiser(by_row=True)
-    steps(one, dense, 5, clip)
-    steps(other, by_row, 5, clip)
-    torch.testing.assert_close(one.layer.weight, other.layer.weight)
-    torch.testing.assert_close(one.table.weight, other.table.weight)
-    still = torch.ones(12, dtype=torch.bool)
-    still[ROWS] = False
-    assert torch.equal(other.table.weight[still], TableAndLayer().table.weight[still])
 
 
 @pytest.mark.parametrize("by_row", [False, True])
@@ -97,19 +73,6 @@ def test_a_clipped_gradient_is_as_long_as_asked_for(by_row: bool) -> None:
         grads = [parameter.grad for parameter in model.parameters()]
         found = torch.cat([grad.to_dense().flatten() for grad in grads if grad is not None])
         torch.testing.assert_close(found, wanted * min(1.0, longest / float(wanted.norm())))
-
-
-@pytest.mark.parametrize("by_row", [False, True])
-def test_restored_moments_make_the_same_next_step(by_row: bool) -> None:
-    model, optimiser = made_optimiser(by_row)
-    steps(model, optimiser, 3)
-    other, restored = made_optimiser(by_row)
-    other.load_state_dict(model.state_dict())
-    restored.restore(copy.deepcopy(optimiser.tensors()))
-    steps(model, optimiser, 2)
-    steps(other, restored, 2)
-    assert torch.equal(model.table.weight, other.table.weight)
-    assert torch.equal(model.layer.weight, other.layer.weight)
 
 
 def run_of(folder: Path, shop: PreparedData, **training: object) -> Run:
@@ -161,13 +124,3 @@ def test_lazy_tables_are_refused_where_all_rows_change(
     ):
         Trainer(run_of(tmp_path, shop, weight_decay=0.1, tables="lazy"), shop)
     assert Trainer(run_of(tmp_path, shop, tables="lazy"), shop).optimiser.rows is not None
-
-
-def test_rises_then_falls_to_the_decay() -> None:
-    """A tenth of warm-up, the top right after it, half-way in the middle of the rest, then the decay."""
-    factors = [learning_rate_factor(step, 100, 0.1, 0.2) for step in range(101)]
-    assert factors[:10] == pytest.approx([(step + 1) / 11 for step in range(10)])
-    assert factors[10] == 1.0
-    assert factors[55] == pytest.approx(0.6)
-    assert factors[100] == pytest.approx(0.2)
-    assert all(a >= b for a, b in itertools.pairwise(factors[10:]))

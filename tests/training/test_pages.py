@@ -7,8 +7,6 @@ import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -23,7 +21,6 @@ from turret.training.cli import app
 from turret.training.comparison.compare import compare
 from turret.training.config.experiment import experiment_toml, load_experiment
 from turret.training.errors import TrainingError
-from turret.training.page.figures import curve, share_figure, training_figures
 from turret.training.page.pages import (
     compare_page,
     evaluated_report,
@@ -37,15 +34,10 @@ from turret.training.page.recommended import (
     NEWEST,
     Rankings,
     examples,
-    gini,
-    item_namer,
     nearest_items,
     rankings_of,
-    spread,
-    title_of,
 )
-from turret.training.records.history import load_history
-from turret.training.run import CHECKPOINT, MODEL, REPORT_PAGE, Run, remove_run
+from turret.training.run import CHECKPOINT, REPORT_PAGE, Run, remove_run
 from turret.training.trainer import train
 
 # Elements that run something, and those that load something.
@@ -155,13 +147,6 @@ def test_the_metrics_are_those_of_evaluate_beside_every_baseline(run_parts: Page
         assert shown in run_parts.text
 
 
-def test_examples_and_nearest_items_have_titles(run_parts: Page, shop: PreparedData) -> None:
-    titles = set(shop.fields["title"])
-    assert sum(text in titles for text in run_parts.texts) > 100
-    assert run_parts.text.count("came next") == 8
-    assert run_parts.text.count("training event") >= 12
-
-
 def test_the_run_can_be_repeated_from_its_page(run_parts: Page, evaluated: Run, shop: PreparedData) -> None:
     settings = experiment_toml(evaluated.experiment, "").split("\n", 1)[1].strip()
     assert settings in "\n".join(run_parts.texts)
@@ -247,28 +232,6 @@ def test_the_command_line_gives_every_option(folder: Path, other: Run, tmp_path:
     assert "ndcg@20 on the test part" in two.read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        (MODEL, None, "no model was saved yet"),
-        (MODEL, "damaged", "train"),
-        ("history.jsonl", "{}", "line 1: it can't be read"),
-        ("metrics.json", "[", "it can't be read"),
-    ],
-)
-def test_a_missing_or_damaged_run_is_said_in_a_sentence(
-    folder: Path, name: str, content: str | None, words: str
-) -> None:
-    """And no page is left behind."""
-    (folder / name).unlink()
-    if content is not None:
-        (folder / name).write_text(content)
-    with pytest.raises(TrainingError, match=words) as refused:
-        report_run(folder)
-    assert str(folder) in str(refused.value)
-    assert not (folder / REPORT_PAGE).exists()
-
-
 def test_the_page_of_an_interrupted_run_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     progress = load_progress(folder / CHECKPOINT)
     progress.finished = False
@@ -310,49 +273,10 @@ def test_a_character_that_html_does_not_allow_is_marked(shop: PreparedData) -> N
     assert "a\ufffdb\ufffdc, half a pair ?, two\nlines" in page
 
 
-def drawn_texts(figure: str | None) -> str:
-    assert figure is not None
-    return " ".join(ElementTree.fromstring(base64.b64decode(figure.partition(",")[2])).itertext())
-
-
-def test_the_curves_are_those_of_the_history(evaluated: Run) -> None:
-    progress, history = evaluated.progress(), load_history(evaluated.folder)
-    assert progress is not None
-    validated = curve(history, "validation/ndcg@10")
-    assert [value for _, value in validated] == [value for _, value in progress.validated]
-    losses = [entry["loss/epoch"] for entry in history if "loss/epoch" in entry]
-    assert [value for _, value in curve(history, "loss/epoch")] == losses
-    long = [{"step": step, "loss": step / 7} for step in range(5001)]
-    thinned = curve(long, "loss")
-    assert 400 <= len(thinned) < 800
-    assert thinned[-1] == (5000, 5000 / 7)
-
-
-def test_the_model_that_was_kept_and_the_shares_are_named(evaluated: Run, tmp_path: Path) -> None:
-    """Labels are text; a run without a history has no curves."""
-    figures, progress = dict(training_figures({"": [evaluated]})), evaluated.progress()
-    assert progress is not None
-    assert f"epoch {progress.best_epoch}: {progress.best:.4f}" in drawn_texts(figures["Validation ndcg@10"])
-    compared = training_figures({"<b>": [evaluated], "2: b": [evaluated, evaluated]})
-    assert [title for title, _ in compared] == ["Training loss, mean of an epoch", "Validation ndcg@10"]
-    assert all("<b>" in drawn_texts(figure) and "step" in drawn_texts(figure) for _, figure in compared)
-    empty = replace(evaluated, folder=tmp_path)
-    assert {figure for _, figure in training_figures({"": [empty]})} == {None}
-    bars = drawn_texts(share_figure(["top 50 %", "50 to 100 %"], {"one": [0.7, 0.3], "two": [1, 0]}))
-    assert all(text in bars for text in ("top 50 %", "50 to 100 %", "one", "two", "80%"))
-
-
 @pytest.fixture(scope="module")
 def rankings(evaluated: Run, shop: PreparedData) -> Rankings:
     """The first ten items of every user of the shop, by its evaluated run."""
     return rankings_of(evaluated, shop, "test", 10)
-
-
-def test_rankings_are_those_that_evaluate_measured(rankings: Rankings, evaluated: Run) -> None:
-    own = evaluated.metrics()["test"]["towers"]
-    assert rankings.hits.any(axis=1).mean() == pytest.approx(own["hr@10"]["mean"])
-    shown = np.unique(rankings.rows[rankings.rows >= 0])
-    assert len(shown) / len(rankings.data.item_ids) == pytest.approx(own["coverage@10"])
 
 
 def test_an_example_is_what_the_data_and_the_model_say(rankings: Rankings) -> None:
@@ -388,53 +312,6 @@ def test_the_nearest_items_are_those_of_the_largest_cosine(rankings: Rankings) -
         )
         assert one["row"] not in rows
         assert one["events"] == popularity[one["row"]]
-
-
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [([1, 1, 1, 1], 0.0), ([0, 0, 0, 8], 0.75), ([0, 0, 0], 0.0), ([1, 3], 0.25), ([5], 0.0)],
-)
-def test_the_gini_coefficient_is_half_the_relative_mean_difference(
-    counts: list[int], expected: float
-) -> None:
-    assert gini(np.array(counts)) == pytest.approx(expected)
-    if sum(counts):
-        pairs = np.abs(np.subtract.outer(counts, counts)).mean()
-        assert gini(np.array(counts)) == pytest.approx(pairs / (2 * np.mean(counts)))
-
-
-def test_shares_go_from_popular_to_rare_items() -> None:
-    """Five items are five groups; the third item, not the first, is the most popular."""
-    found = spread(np.array([0, 2, 6, 2, 0]), np.array([3, 4, 9, 1, 0]))
-    assert found["shares"] == pytest.approx([0.6, 0.2, 0.0, 0.2, 0.0])
-    assert found["coverage"] == pytest.approx(3 / 5)
-    assert found["popularity"] == pytest.approx((2 * 4 + 6 * 9 + 2 * 1) / 10)
-
-
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"genre": list("aabba"), "Title": list("vwxyz")}, "Title"),
-        ({"genre": list("aaaaa"), "headline": list("vwxyz")}, "headline"),
-        ({"genre": list("aaaab"), "price": [1.0, 2.0, 3.0, 4.0, 5.0]}, None),
-        ({"title": [None] * 5}, None),
-        ({}, None),
-    ],
-)
-def test_the_title_is_a_field_of_the_usual_name_or_of_distinct_texts(
-    fields: dict[str, list[Any]], expected: str | None
-) -> None:
-    assert (title_of(fields) or None) == expected
-
-
-def test_an_item_is_named_by_its_title_and_its_first_other_fields(handmade: PreparedData) -> None:
-    fields: dict[str, list[Any]] = {
-        "genre": ["war"] * 5,
-        "title": ["A", "B", "C", "D", "E"],
-        "tags": [["x", "y"]] * 5,
-    }
-    named = item_namer(replace(handmade, fields=fields))(1)
-    assert named == {"id": "q", "title": "B", "details": ["war", "x, y"]}
 
 
 def test_a_stored_report_is_not_measured_again(

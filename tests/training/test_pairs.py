@@ -268,27 +268,6 @@ def test_the_loss_of_a_labelled_log_and_its_gradient_are_those_of_torch(
 
 
 @pytest.mark.parametrize("candidates", ["given", "labelled"])
-def test_batches_without_a_negative_train_on(labelled: PreparedData, candidates: str) -> None:
-    """One example a batch; the one without an alternative has the positive's part alone."""
-    objective = {"loss": "binary_cross_entropy", "candidates": candidates}
-    settings = experiment(objective, cosine=False)
-    settings = settings.model_copy(
-        update={"training": settings.training.model_copy(update={"batch_size": 1})}
-    )
-    towers = build_model(settings, labelled)
-    built = build_objective(settings.objective, settings.tower, labelled, 0, torch.device("cpu"))
-    batches = list(TrainingBatches.of(settings, labelled).epoch(stream(0, "order", 0)))
-    assert sorted(batch.negatives.shape[1] for batch in batches if batch.negatives is not None) == [
-        0,
-        1,
-        1,
-        2,
-    ]
-    for batch in batches:
-        assert model_loss(built, towers, batch, stream(0, "draw", 0)).loss.isfinite()
-
-
-@pytest.mark.parametrize("candidates", ["given", "labelled"])
 def test_data_without_negatives_is_refused(handmade: PreparedData, tmp_path: Path, candidates: str) -> None:
     settings = experiment({"loss": "binary_cross_entropy", "candidates": candidates}, cosine=False)
 

@@ -17,12 +17,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.tools import require
-from tests.training.conftest import QUICK
-from turret.data.prepared import PreparedData
 from turret.training.checkpoint import Progress
-from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
-from turret.training.records import environment as module
 from turret.training.records.environment import (
     ENVIRONMENT,
     environment,
@@ -31,9 +27,8 @@ from turret.training.records.environment import (
     record_environment,
 )
 from turret.training.records.history import HISTORY, Recorder, load_history
-from turret.training.records.loggers import LOGGERS, check_loggers, stored_loggers
+from turret.training.records.loggers import LOGGERS, check_loggers
 from turret.training.run import Run, remove_run
-from turret.training.trainer import Trainer, train
 
 
 def test_a_resumed_training_drops_lines_that_its_checkpoint_does_not_include(tmp_path: Path) -> None:
@@ -103,20 +98,6 @@ def test_versions_and_machine_are_recorded_without_names_of_host_and_user(
     assert "xyzzy" not in text
     assert f'"{getpass.getuser()}"' not in text
     assert socket.gethostname() not in text
-
-
-def test_a_resumed_training_adds_an_environment_only_where_it_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = {"python": "3.11"}
-    monkeypatch.setattr(module, "environment", lambda: now)
-    record_environment(tmp_path, 0)
-    record_environment(tmp_path, 5)
-    now = {"python": "3.12"}
-    record_environment(tmp_path, 9)
-    assert stored(tmp_path) == [{"from_step": 0, "python": "3.11"}, {"from_step": 9, "python": "3.12"}]
-    record_environment(tmp_path, 0)
-    assert stored(tmp_path) == [{"from_step": 0, "python": "3.12"}]
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"environments": []}', '{"environments": [1]}'])
@@ -209,18 +190,6 @@ def test_mlflow_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pyt
     assert [(one.step, one.value) for one in values] == [(2, 0.25), (4, 0.25)]
 
 
-@pytest.mark.nightly
-def test_the_real_wandb_takes_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offline, into the folder of the run."""
-    require("wandb")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    logged(tmp_path, "wandb")
-    (written,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
-    assert b"validation/ndcg@10" in written.read_bytes()
-    assert stored_loggers(tmp_path)["wandb"]
-    logged(tmp_path, "wandb", step=2)
-
-
 class Failing:
     """Fails at one of its calls."""
 
@@ -289,20 +258,6 @@ def test_an_unknown_logger_and_a_missing_library_are_refused(monkeypatch: pytest
             check_loggers([name])
 
 
-def run_of(folder: Path, shop: PreparedData, *more: str) -> Run:
-    return Run(
-        folder, load_experiment("demo", [*QUICK, "training.epochs=2", *more]), shop.folder, shop.fingerprint
-    )
-
-
-def without_times(folder: Path) -> list[dict[str, Any]]:
-    varying = ("seconds", "examples_per_second")
-    return [
-        {name: value for name, value in entry.items() if name not in varying}
-        for entry in load_history(folder)
-    ]
-
-
 def test_a_run_keeps_all_that_was_measured(evaluated: Run, tmp_path: Path) -> None:
     """Loss and learning rate of steps; loss, validation metric and speed of epochs; seconds of all."""
     folder = shutil.copytree(evaluated.folder, tmp_path / "run")
@@ -320,35 +275,3 @@ def test_a_run_keeps_all_that_was_measured(evaluated: Run, tmp_path: Path) -> No
     assert json.loads((folder / "loggers.json").read_text()) == {"tensorboard": None}
     remove_run(folder)
     assert list(folder.iterdir()) == []
-
-
-def test_a_resumed_training_leaves_no_measurement_out_and_none_twice(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed after it measured an epoch and before its checkpoint was written; loggers are those it had.
-
-    Two trainings with TensorBoard, which is loaded here: seconds.
-    """
-    runs = install_wandb(monkeypatch)
-    settings = ("training.batch_size=128", "training.checkpoint_every=9")
-    train(run_of(tmp_path / "whole", shop, *settings), shop, report=lambda _: None)
-    cut = run_of(tmp_path / "cut", shop, *settings)
-    save = Trainer.save
-
-    def killed(self: Trainer) -> None:
-        if self.progress.epoch:
-            raise KeyboardInterrupt
-        save(self)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "save", killed)
-        with pytest.raises(KeyboardInterrupt):
-            train(cut, shop, report=lambda _: None, loggers=["wandb"])
-    assert load_history(cut.folder)[-1]["epoch"] == 1
-    assert [run["exit_code"] for run in runs] == [1]
-    lines: list[str] = []
-    train(cut, shop, resume=True, report=lines.append)
-    assert lines[0].startswith("Resuming at step")
-    assert without_times(cut.folder) == without_times(tmp_path / "whole")
-    assert [(run["resume"], run["exit_code"]) for run in runs] == [(None, 1), ("allow", 0)]
-    assert not (cut.folder / "tensorboard").exists()

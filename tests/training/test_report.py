@@ -2,26 +2,20 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 from tests.support.snapshots import check_snapshot
 from turret.data.prepared import PreparedData
-from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
-from turret.training.objectives.contract import Examples, Objective, StepLoss
 from turret.training.report import commands
 from turret.training.report.commands import report_samplers
-from turret.training.report.queries import Entry, entries
+from turret.training.report.queries import entries
 from turret.training.report.samplers import ReportRequest, SamplerReport
-from turret.training.report.steps import step_cost
 from turret.training.report.table import best_rows, recommendation, report_table
 from turret.training.run import Run, remove_run
 
@@ -129,83 +123,6 @@ def test_old_vectors_are_compared_on_a_model_that_has_moved(report: dict[str, An
     exact = {row["refresh_every"]: row["kl"] for row in rows if row["sampler"] == "softmax"}
     assert exact[1] == pytest.approx(0.0, abs=1e-5)
     assert exact[3] > exact[1]
-
-
-Measure = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture
-def measure_kinds(
-    small_steps: Run, shop: PreparedData, asked: ReportRequest, monkeypatch: pytest.MonkeyPatch
-) -> Measure:
-    """Measure some kinds of samplers alone."""
-
-    def measure(*kinds: str, run: Run = small_steps, **changed: Any) -> dict[str, Any]:
-        def chosen(sizes: Sequence[int], batch_size: int) -> list[Entry]:
-            return [entry for entry in entries(sizes, batch_size) if entry.settings.kind in kinds]
-
-        monkeypatch.setattr("turret.training.report.samplers.entries", chosen)
-        request = replace(asked, refresh_every=(), batch_sizes=(32,), **changed)
-        return SamplerReport(run, shop, request).measure()
-
-    return measure
-
-
-def test_the_same_seed_gives_the_same_figures(report: dict[str, Any], measure_kinds: Measure) -> None:
-    """All but the times; another seed gives others."""
-    first = {row["sampler"]: row for row in report["samplers"]}
-    for seed, same in ((0, True), (1, False)):
-        again = measure_kinds("unigram", "in_batch", "quadratic", seed=seed)
-        assert again["staleness"] == []
-        for row in again["samplers"]:
-            figures = {name: row[name] == first[row["sampler"]][name] for name in ("kl", "bias", "variance")}
-            assert all(figures.values()) is same
-
-
-def test_what_an_absolute_score_rules_out_is_said(evaluated: Run, measure_kinds: Measure) -> None:
-    """With the sentence of the refusal, once for all sizes."""
-    experiment = load_experiment("youtubednn", ["tower.dimension=8", "tower.scoring.absolute=true"])
-    run = replace(evaluated, experiment=experiment)
-    (skipped,) = measure_kinds("uniform", "positive_features", run=run, negatives=(2, 4))["skipped"]
-    assert (skipped["sampler"], skipped["negatives"]) == ("positive_features", "2, 4")
-    assert "tower.scoring.absolute" in skipped["reason"]
-
-
-class Counted(Objective):
-    """The sum of the positives' vectors; keeps the sizes of the batches that it sees."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: list[int] = []
-        self.training_towers: list[bool] = []
-
-    def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
-        assert isinstance(examples.items, TwoTowers)
-        self.sizes.append(len(examples.positives))
-        self.training_towers.append(examples.items.training)
-        return StepLoss(examples.positive_vectors.sum(), torch.zeros(()))
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock by which every step takes as many seconds as steps came before it."""
-    times = iter(x for step in range(1000) for x in (100.0 * step, 101.0 * step))
-    monkeypatch.setattr("turret.training.report.steps._now", lambda device: next(times))
-
-
-@pytest.mark.usefixtures("clock")
-def test_the_median_step_counts_and_the_first_does_not(evaluated: Run, shop: PreparedData) -> None:
-    """Steps of 1, 2 and 3 seconds after the first; the model is as it was, in its evaluating form."""
-    model, objective = evaluated.open_model(shop), Counted()
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    cost = step_cost(model, shop, evaluated.experiment, objective, dense=False, steps=3)
-    assert cost.milliseconds == pytest.approx(2000.0)
-    assert cost.timed_examples == 256
-    assert len(objective.sizes) == 4
-    assert all(abs(size - 256) < 64 for size in objective.sizes)
-    assert objective.training_towers == [True] * 4
-    assert not model.training
-    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
 def priced(

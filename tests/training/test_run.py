@@ -1,7 +1,6 @@
 """The folder of a run: what it stores, and what is refused."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -93,19 +92,6 @@ def test_reports_on_an_earlier_model_do_not_count(tmp_path: Path, handmade: Prep
     assert run.metrics() == {}
     run.save_metrics("validation", {"users": 2})
     assert run.metrics() == {"validation": {"users": 2}}
-
-
-def test_a_model_is_read_for_its_reports_only_where_its_file_is_another(
-    tmp_path: Path, handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = run_in(tmp_path / "run", handmade)
-    run.write()
-    save_tensors(run.folder / MODEL, build_model(run.experiment, handmade).state_dict())
-    run.save_metrics("test", {"users": 1})
-    copied = Run.read(shutil.copytree(run.folder, tmp_path / "copy"))
-    assert copied.metrics() == {"test": {"users": 1}}
-    monkeypatch.delattr("turret.training.run.hash_file")
-    assert run.metrics() == {"test": {"users": 1}}
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,6 @@ from turret.training.samplers.adaptive.dense import (
 from turret.training.samplers.adaptive.features import (
     FourierFeaturesSampler,
     PositiveFeaturesSampler,
-    orthogonal_directions,
 )
 from turret.training.samplers.core.snapshot import Snapshot
 from turret.training.samplers.fixed.alias import unigram_weights
@@ -69,14 +68,6 @@ def test_dense_probabilities_are_those_of_the_kernel(name: str) -> None:
         assert q[example].tolist() == pytest.approx(expected, rel=1e-4)
         assert max(expected) > 3 * min(expected)
     assert torch.allclose(q, opposite) is (name != "softmax")
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_extreme_products_have_finite_counts(name: str) -> None:
-    """Inner products of 1e15, and of zero."""
-    query, rows = torch.tensor([[1e15, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]), torch.tensor([0, 1])
-    draw = dense(KERNELS[name][0]).draw(query, rows, context_of(rows))
-    assert draw.log_count.isfinite().all()
 
 
 def test_a_closed_form_before_any_draw_of_two_passes_is_refused() -> None:
@@ -181,57 +172,11 @@ def test_the_kernel_is_never_sharper_than_the_softmax(kind: str) -> None:
         assert sampler.scale**2 == pytest.approx(sharpness)
 
 
-def test_no_weight_is_lost_to_cancellation() -> None:
-    """The most negative estimate possible, -1, has a weight of 1 / 4F to float32's precision."""
-    sampler = features_of("fourier", torch.zeros(2, 100), features=10_000)
-    assert isinstance(sampler, FourierFeaturesSampler)
-    sampler.features = torch.tensor([[-0.01], [0.01]]) * (torch.arange(20_000) < 10_000)
-    q = sampler.probability(torch.zeros(1, 100))[0]
-    assert float(q[0] / q[1]) == pytest.approx(1 / 8e4, rel=1e-3)
-
-
-def test_directions_of_a_block_are_orthogonal() -> None:
-    """Of 20 directions in 8 dimensions, the first, second and last block each; across blocks they are not."""
-    directions = orthogonal_directions(20, 8, stream(0, "directions", 0))
-    assert directions.shape == (20, 8)
-    for block in (directions[:8], directions[8:16], directions[16:]):
-        products = block @ block.T
-        np.testing.assert_allclose(products - np.diag(np.diagonal(products)), 0.0, atol=1e-10)
-    assert np.abs(directions[:8] @ directions[8:16].T).max() > 1.0
-
-
-def test_each_direction_is_gaussian() -> None:
-    """Mean 0, covariance the identity, and squared lengths that vary like chi-square of D degrees."""
-    drawn = np.concatenate([orthogonal_directions(8, 4, stream(1, "directions", n)) for n in range(4000)])
-    # 32,000 rows, dependent in blocks of 4: 5 standard errors of each moment are below these tolerances.
-    np.testing.assert_allclose(drawn.mean(axis=0), 0.0, atol=0.03)
-    np.testing.assert_allclose(np.cov(drawn.T), np.eye(4), atol=0.05)
-    lengths = (drawn**2).sum(axis=1)
-    assert abs(lengths.mean() - 4.0) < 0.1
-    assert abs(lengths.var() - 8.0) < 0.6
-
-
 def mined(absolute: bool = False) -> MinedSampler:
     """Five of twelve items."""
     sampler = MinedSampler(Snapshot(ITEMS, 3, CPU), 5, absolute)
     sampler.refresh(VECTORS)
     return sampler
-
-
-def test_the_best_are_expected_once_and_the_others_never() -> None:
-    """Asked of shared ids or of each example's own; a positive outside the best has no count."""
-    sampler = mined()
-    draw, positives = draw_of(sampler)
-    counts = sampler.log_expected(query_of(64), positives, torch.arange(ITEMS)).exp()
-    expected = torch.zeros(64, ITEMS).scatter(1, draw.ids, 1.0)
-    assert torch.equal(counts, expected)
-    assert (expected.sum(dim=1) == 5).all()
-    repeated = torch.tensor([3, 9, 3, 0])
-    assert torch.equal(sampler.log_expected(query_of(64), positives, repeated).exp(), expected[:, repeated])
-    assert sampler.log_expected(query_of(64), positives, repeated[:0]).shape == (64, 0)
-    among = (draw.ids == positives[:, None]).any(dim=1)
-    assert 0 < int(among.sum()) < 64
-    assert torch.equal(draw.positive_log_count, torch.where(among, 0.0, -math.inf))
 
 
 def normal(shape: tuple[int, ...], seed: int) -> Tensor:

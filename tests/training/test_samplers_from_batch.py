@@ -51,10 +51,6 @@ def test_a_positive_without_a_count_is_refused() -> None:
     KnownFrequency(np.array([3, 0]), CPU, smoothed=True).observe(torch.tensor([1]))
 
 
-# A catalog of five with shares from one half to one sixteenth, which floats hold exactly.
-COUNTS = np.array([8, 4, 2, 1, 1])
-
-
 def example_of(positives: Tensor) -> DrawContext:
     vectors = torch.eye(5)
     return DrawContext(stream(0, "draw", 0), positives, vectors[positives], vectors.__getitem__)

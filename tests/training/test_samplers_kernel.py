@@ -1,31 +1,19 @@
 """The quadratic kernel: its sums in two forms, draws by rejection and by blocks, and the samplers by it."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.contracts.kernel_sums import ALPHA, KernelSumsContract, drawn, statistic, unequal
 from tests.contracts.samplers import CPU
 from tests.oracles.quadratic_kernel import shares
-from turret.training.errors import TrainingError
-from turret.training.samplers.kernel.coded_vectors import (
-    code_query,
-    empty_coded,
-    encode,
-    inner_with,
-    most_inner,
-    write_high_inner,
-)
 from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
 from turret.training.samplers.kernel.rejection import bounds_of
-from turret.training.samplers.kernel.sums import CodedSums, KernelSums, TensorSums
+from turret.training.samplers.kernel.sums import CodedSums, TensorSums
 
 
 def coded(vectors: NDArray[np.float32], block: int = 4, way: str = "") -> CodedSums:
@@ -70,20 +58,6 @@ def test_what_is_drawn_does_not_depend_on_threads() -> None:
     assert not torch.equal(ids[0], drawn(draws, queries, 9, seed=8))
 
 
-def test_what_is_cheaper_is_chosen() -> None:
-    """Even vectors are drawn by rejection; a query with one strong item among many, by blocks."""
-    even = np.random.default_rng(0).standard_normal((20_000, 8)).astype(np.float32)
-    even /= np.linalg.norm(even, axis=1, keepdims=True)
-    peaked = even * np.float32(1e-3)
-    peaked[123] *= 1e4
-    query = torch.from_numpy(even[123:124])
-    for vectors, way in ((even, "rejection"), (peaked, "blocks")):
-        chosen = drawn(coded(vectors, block=32), query, 50)
-        assert torch.equal(chosen, drawn(coded(vectors, block=32, way=way), query, 50))
-        other = {"blocks": "rejection", "rejection": "blocks"}[way]
-        assert not torch.equal(chosen, drawn(coded(vectors, block=32, way=other), query, 50))
-
-
 class TestTensors(KernelSumsContract):
     """The form on a GPU, but for the device."""
 
@@ -102,44 +76,6 @@ def test_the_device_decides_which_form_is_taken() -> None:
     for device, form in ((torch.device("meta"), TensorSums), (CPU, CodedSums)):
         sampler = QuadraticSampler(QuadraticConfig(), 10, 1.0, device)
         assert isinstance(sampler.snapshot.make_sums(10, 4), form)
-
-
-@pytest.mark.parametrize("make", [coded, tensors])
-@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
-def test_a_vector_that_is_not_finite_is_refused_and_changes_nothing(
-    make: Callable[..., KernelSums], value: float
-) -> None:
-    """NaN, infinity, or a norm beyond float32: the row is named; the sums stay as they were."""
-    vectors, query = unequal(20, 4, 0), torch.from_numpy(unequal(2, 4, 1))
-    sums = make(vectors, 3)
-    before = sums.masses(query)
-    bad = unequal(3, 4, 1)
-    bad[1, 1:3] = value
-    with pytest.raises(TrainingError, match="item row 17"):
-        sums.update(torch.tensor([3, 17, 4]), torch.from_numpy(bad))
-    assert torch.equal(sums.masses(query), before)
-    np.testing.assert_allclose(sums.vectors(torch.tensor([3])), vectors[3:4], atol=1e-6)
-
-
-def scaled(rows: int, width: int, seed: int = 0) -> NDArray[np.float32]:
-    random = np.random.default_rng(seed)
-    scales = 10.0 ** random.uniform(-3, 3, size=(rows, 1))
-    return (random.standard_normal((rows, width)) * scales).astype(np.float32)
-
-
-@given(st.integers(1, 20), st.integers(0, 1000))
-def test_no_inner_product_is_larger_than_its_bound(width: int, seed: int) -> None:
-    """For vectors of any shape, those along the query and along an axis among them."""
-    query = scaled(1, width, seed)[0]
-    vectors = np.concatenate([scaled(5, width, seed + 1), [query], -np.eye(width, dtype=np.float32)])
-    rows = np.arange(len(vectors))
-    coded, products = empty_coded(len(rows), width), np.empty(len(rows), np.int32)
-    encode(vectors, rows, coded)
-    whole = code_query(query)
-    write_high_inner(coded, rows, whole.whole[None], 0, products[None])
-    for row in range(len(rows)):
-        most = most_inner(products[row], whole, coded.norms[row])
-        assert most >= abs(inner_with(coded, row, query))
 
 
 VECTORS = unequal(20, 6, 3)
@@ -170,14 +106,6 @@ def test_each_example_follows_its_own_kernel(draws: CodedSums) -> None:
         assert value < limit
         other, _ = statistic(ids[:, g].flatten(), shares(ALPHA, QUERIES[g - 1].numpy(), VECTORS))
         assert other > limit
-
-
-def test_the_draws_of_an_example_are_independent(draws: CodedSums) -> None:
-    """Pairs of its first two draws have the product of the probabilities."""
-    pairs = many(draws, QUERIES, 2)[:, 1]
-    q = shares(ALPHA, QUERIES[1].numpy(), VECTORS)
-    value, limit = statistic(pairs[:, 0] * 20 + pairs[:, 1], np.outer(q, q).ravel())
-    assert value < limit
 
 
 def bounds_and_kernels(

@@ -66,16 +66,6 @@ def mined() -> MinedSampler:
     return sampler
 
 
-def test_what_no_part_can_draw_is_not_expected() -> None:
-    """Minus infinity and not NaN; no candidate is ever such an item."""
-    sampler = MixedSampler([mined(), Given([2, 0])])
-    draw = draw_for(sampler, [0, 2])
-    counts = sampler.log_expected(AXIS, torch.tensor([0, 2]), torch.arange(5))
-    assert counts[0].tolist()[3] == -math.inf
-    assert not counts.isnan().any()
-    assert draw.log_count.isfinite().all()
-
-
 def test_shared_candidates_come_before_those_of_single_examples() -> None:
     """With the stored ones last among them, so that each kind can be scored in its own way."""
     draw = draw_for(MixedSampler([mined(), queue((0, 1)), Given([4])]), [1, 3])

@@ -11,9 +11,7 @@ from tests.contracts.samplers import (
     COUNTS,
     CPU,
     context_of,
-    draw_of,
     follows,
-    query_of,
 )
 from tests.oracles.ngram import Mixture, redistributed
 from turret.training.errors import TrainingError
@@ -158,28 +156,3 @@ def test_extreme_scores_and_masked_candidates_leave_a_proposal() -> None:
     q = proposal(learner)
     assert (q > 0).all()
     torch.testing.assert_close(q.sum(dim=1), torch.ones(12), atol=1e-5, rtol=0)
-
-
-def test_counts_stay_exact_when_it_has_learned() -> None:
-    """Shares have moved in every step, and tables are drawn from that were published before the last one."""
-    learned = ngram()
-    for step in range(5):
-        draw, positives = draw_of(learned, step)
-        scores = torch.from_numpy(stream(9, "scores", step).normal(size=(64, 11)))
-        learned.observe(draw, scores[:, 0], scores[:, 1:])
-    draw, positives = draw_of(learned, 9)
-    q = learned.probability(query_of(64), context_of(positives))
-    assert not torch.allclose(proposal(learned), proposal(ngram()), rtol=1e-2)
-    torch.testing.assert_close(draw.log_count.exp(), 10 * q.gather(1, draw.ids), rtol=1e-4, atol=0)
-
-
-def test_tables_are_drawn_from_once_they_are_published() -> None:
-    """The first of two steps moves the shares alone."""
-    learner = ngram(publish_every=2)
-    tables = [learner.tables.drawn_unigram.copy()]
-    for _ in range(2):
-        draw = drawn(learner, [0, 1], [2, 3])
-        learner.observe(draw, torch.tensor([2.0, 1.0]), torch.zeros(draw.ids.shape))
-        tables.append(learner.tables.drawn_unigram.copy())
-    assert np.array_equal(tables[0], tables[1])
-    assert not np.allclose(tables[1], tables[2])

@@ -32,7 +32,6 @@ from turret.training.samplers.fixed.complement import (
 from turret.training.samplers.fixed.popularity import (
     ExactHeadSampler,
     PopularitySampler,
-    inclusion_chances,
 )
 
 Floats = NDArray[np.float64]
@@ -97,19 +96,6 @@ def test_counts_of_unique_draws_are_chances_by_the_time_of_the_draw() -> None:
         taus = [after if item in draw.ids.tolist() else before for item in ids.tolist()]
         expected = [1 - math.exp(-q[item] * tau) for item, tau in zip(ids.tolist(), taus, strict=True)]
         assert counts.exp().tolist() == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.parametrize("expected", [1, 2, 5, 11, 12, 500])
-def test_chances_sum_to_the_number_expected(expected: int) -> None:
-    """Those below one are in proportion to the weights, and the heaviest are certain."""
-    weights = COUNTS.astype(np.float64)
-    chances = inclusion_chances(weights, expected)
-    assert chances.sum() == pytest.approx(min(expected, 12))
-    assert (chances <= 1.0).all()
-    factors = (chances / weights)[chances < 1.0]
-    assert len(factors) == 0 or np.ptp(factors) < 1e-12
-    # A certain item has no more than its proportional part would be.
-    assert len(factors) == 0 or (weights[chances == 1.0] * factors[0] >= 1.0).all()
 
 
 HEADED = np.array([2.0, 9.0, 1.0, 30.0, 4.0, 9.0])

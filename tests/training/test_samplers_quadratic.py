@@ -111,14 +111,6 @@ def test_the_snapshot_is_a_copy() -> None:
     assert torch.equal(snapshot.vectors, rows_of())
 
 
-def test_each_step_follows_a_part_and_the_last_the_rest() -> None:
-    """ceil(10 / 4) rows a step, a short part at the end, and from the first row again."""
-    snapshot = refreshed()
-    parts = [snapshot.update(rows_of(1.0).__getitem__) for _ in range(5)]
-    assert parts == [slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 10), slice(0, 3)]
-    assert torch.equal(snapshot.vectors, rows_of(1.0))
-
-
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
     """The first such row is named, with what to do, and the snapshot stays as it was."""
@@ -132,28 +124,6 @@ def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
         snapshot.update(broken.__getitem__)
     assert torch.equal(snapshot.vectors, rows_of())
     assert snapshot.update(rows_of().__getitem__) == slice(3, 6)
-
-
-def test_places_are_items_by_their_shares() -> None:
-    """Shares 1/4, 0 and 3/4: the first quarter is the first item, nothing the second."""
-    log_weights = torch.tensor([[0.0, -math.inf, math.log(3.0)], [0.0, 0.0, -math.inf]])
-    positions = torch.tensor([[0.0, 0.2499, 0.2501, 0.9999], [0.0, 0.4999, 0.5001, 0.9999]]).double()
-    assert draw_by_inversion(relative(log_weights), positions)[0].tolist() == [[0, 0, 2, 2], [0, 0, 1, 1]]
-
-
-def test_the_last_place_is_an_item_with_a_weight() -> None:
-    """The largest number below one, where rounding reaches for what comes after the last weight."""
-    log_weights = torch.cat([torch.linspace(0.0, 3.0, 999), torch.tensor([-math.inf])])[None]
-    position = torch.tensor([[math.nextafter(1.0, 0.0)]]).double()
-    assert draw_by_inversion(relative(log_weights), position)[0].item() == 998
-
-
-def test_log_weights_may_be_of_any_size() -> None:
-    """Only differences matter: neither 1e4 nor -1e4 overflows."""
-    for base in (1e4, -1e4):
-        log_weights = torch.tensor([[base, base, base - 1e4]])
-        positions = torch.tensor([[0.25, 0.75]]).double()
-        assert draw_by_inversion(relative(log_weights), positions)[0].tolist() == [[0, 1]]
 
 
 def test_a_tail_behind_many_items_is_reached() -> None:

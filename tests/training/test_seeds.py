@@ -10,7 +10,7 @@ import pytest
 from turret.data.prepared import PreparedData
 from turret.training import commands
 from turret.training.commands import evaluate_command, train_command
-from turret.training.comparison.seeds import SeedRuns, parse_seeds, spread, training_summary
+from turret.training.comparison.seeds import SeedRuns, parse_seeds, training_summary
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.records.history import load_history
@@ -37,17 +37,6 @@ def test_seeds_are_numbers_and_ranges(text: str, seeds: tuple[int, ...]) -> None
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(TrainingError, match=r"--seeds .* is no seed and no range; .* such as 0-4 or 0,1,5\."):
         parse_seeds(text)
-
-
-def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """With more seeds they are in rising order; a folder without the file is None."""
-    assert SeedRuns.read(tmp_path) is None
-    runs = SeedRuns(tmp_path / "a", (4,)).with_seeds([1, 4, 2])
-    runs.write({"finished": []})
-    assert SeedRuns.read(tmp_path / "a") == runs == SeedRuns(tmp_path / "a", (1, 2, 4))
-    assert (runs.begun(), runs.finished()) == ([], {})
-    with pytest.raises(TrainingError, match="no seed is trained to its end yet"):
-        runs.finished_runs()
 
 
 def test_commands_for_one_run_name_a_run_of_the_folder(tmp_path: Path) -> None:
@@ -97,12 +86,6 @@ def test_each_seed_has_a_run_and_the_summary_their_mean_and_deviation(trained: P
     assert figures["mean"] == pytest.approx(sum(map(float, filter(None, values))) / 2)
     assert figures["deviation"] == pytest.approx(np.std(np.array(values, dtype=float), ddof=1))
     assert set(stored["training"]) == {"validation ndcg@10", "epochs", "seconds"}
-
-
-def test_one_value_has_no_deviation() -> None:
-    assert spread([2.0]) == {"mean": 2.0, "deviation": None, "values": [2.0]}
-    assert spread([1.0, 3.0])["deviation"] == pytest.approx(2**0.5)
-    assert spread([0.485] * 3)["deviation"] == 0.0
 
 
 def test_finished_seeds_are_not_trained_again_and_new_ones_are(
@@ -167,15 +150,6 @@ def test_a_folder_of_seeds_is_neither_replaced_nor_continued_unasked(
     with pytest.raises(TrainingError, match=words):
         train_seeds(shop, trained, seeds, **changed)
     assert (trained / SEEDS).read_bytes() == before
-
-
-def test_folders_of_one_run_and_of_none_are_refused(
-    trained: Path, shop: PreparedData, tmp_path: Path
-) -> None:
-    with pytest.raises(TrainingError, match="holds a run of one seed"):
-        train_seeds(shop, trained / "seed-0", "0-3")
-    with pytest.raises(TrainingError, match="there are no runs of several seeds here"):
-        train_seeds(shop, tmp_path, "0-3", resume=True)
 
 
 def test_seeds_are_replaced_where_that_is_asked_for(

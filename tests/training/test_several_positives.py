@@ -8,11 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from turret.tower.config import ScoringConfig
 from turret.training import Estimator, losses, samplers
 from turret.training.errors import TrainingError
-from turret.training.objectives.contract import Examples
-from turret.training.objectives.several_positives import one_for_each_positive
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 
@@ -149,27 +146,3 @@ def test_hits_of_the_batch_do_not_count_beside_several_positives() -> None:
     estimate = estimator(losses.nce(), samplers.in_batch())
     with pytest.raises(TrainingError, match="remove_accidental_hits = true"):
         estimate(vectors(3, 0), POSITIVES, vectors(N, 1).__getitem__)
-
-
-def test_an_example_of_each_positive_has_the_columns_of_its_user_vector() -> None:
-    """Six positives of three user vectors, of which the second has one."""
-    columns = torch.tensor([7, 5, 6])
-    given = Examples(
-        users=vectors(3, 0),
-        positives=POSITIVES,
-        positive_vectors=vectors(3, 0),
-        items=Estimator(losses.full_softmax(), items=N),  # type: ignore[arg-type]  # not read
-        scoring=ScoringConfig(),
-        weights=torch.tensor([1.0, 2.0, 4.0]),
-        last_items=columns,
-        negatives=columns[:, None] + 20,
-    )
-    examples, owners = one_for_each_positive(given, TARGETS)
-    assert owners.tolist() == [0, 0, 0, 1, 2, 2]
-    assert examples.positives.tolist() == [0, 3, 7, 5, 4, 9]
-    assert torch.equal(examples.users, given.users[owners])
-    assert examples.weights.tolist() == pytest.approx([0.5, 0.3, 0.2, 2.0, 1.0, 3.0])
-    assert examples.last_items is not None
-    assert examples.negatives is not None
-    for found, first in ((examples.last_items, 0), (examples.negatives[:, 0], 20)):
-        assert (found - first).tolist() == [7, 7, 7, 5, 6, 6]

@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -20,19 +18,14 @@ from tests.training.conftest import check_resumed, train_and_keep
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
-from turret.tower.errors import TowerError
 from turret.training import commands
 from turret.training import trainer as module
 from turret.training.batches.batches import Batch
 from turret.training.config.experiment import (
-    EvaluationConfig,
     ExperimentConfig,
-    load_experiment,
     write_experiment,
 )
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import evaluate
 from turret.training.objectives.contract import StepLoss
 from turret.training.randomness import seed_torch, stream
 from turret.training.run import CHECKPOINT, MODEL, Run
@@ -156,15 +149,6 @@ def test_the_same_seed_gives_the_same_model_and_another_or_another_precision_doe
     assert torch.equal(models[0], models[1])
     assert not torch.equal(models[0], models[2])
     assert not torch.equal(models[3], models[4])
-
-
-def test_a_run_that_cannot_begin_leaves_the_old_one(shop: PreparedData, own: Run) -> None:
-    """Replacing a run by one whose features do not exist is refused before anything is deleted."""
-    before = {path.name: path.read_bytes() for path in own.folder.iterdir() if path.is_file()}
-    config = ExperimentConfig.model_validate({"tower": {"user": {"features": ["nope"]}}})
-    with pytest.raises(TowerError, match="nope"):
-        train(replace(own, experiment=config), shop, overwrite=True)
-    assert {path.name: path.read_bytes() for path in own.folder.iterdir() if path.is_file()} == before
 
 
 def test_a_checkpoint_of_another_model_is_refused(shop: PreparedData, own: Run, evaluated: Run) -> None:
@@ -365,37 +349,6 @@ def test_a_step_leaves_a_part_of_the_sampler_with_the_vectors_that_follow_it(
         before = after
         if step == 2:
             break
-
-
-SHOP = SyntheticConfig(users=1200, items=600, events_per_user=30)
-
-
-def hit_rates(folder: Path, events: pl.DataFrame) -> tuple[float, float]:
-    """HR@20 on the test part of towers trained on `events`, and of popularity."""
-    folder.mkdir()
-    events.write_csv(folder / "events.csv")
-    prepare(PrepareConfig(source=folder / "events.csv"), folder / "prepared")
-    data = PreparedData.open(folder / "prepared")
-    overrides = ["training.epochs=8", "training.batch_size=1024", "training.learning_rate=5e-3"]
-    experiment = load_experiment("youtubednn", overrides)
-    run = Run(folder / "run", experiment, data.folder, data.fingerprint)
-    train(run, data, resume=False, report=lambda _: None)
-    report = evaluate(run.open_model(data), data, "test", EvaluationConfig(k=(20,), bootstrap=100))
-    return report["towers"]["hr@20"]["mean"], report["popularity"]["hr@20"]["mean"]
-
-
-@pytest.mark.nightly
-def test_order_is_learnt_where_there_is_one_and_not_where_it_was_shuffled(tmp_path: Path) -> None:
-    """Towers beat popularity clearly on the shop, and not on the same events dealt out in shuffled order."""
-    synthesise(SHOP, tmp_path / "raw")
-    events = pl.read_csv(tmp_path / "raw" / "events.csv")
-    dealt = np.random.default_rng(0).permutation(len(events))
-    shuffled = events.with_columns(events["item_id"][dealt])
-    towers, popularity = hit_rates(tmp_path / "ordered", events)
-    assert towers > 2 * popularity
-    towers, popularity = hit_rates(tmp_path / "shuffled", shuffled)
-    # Two rates of 1,200 users differ by chance by about .01; popularity is all there is to learn.
-    assert towers < popularity + 0.03
 
 
 def test_the_parameters_of_an_objective_are_trained(shop: PreparedData, tmp_path: Path) -> None:

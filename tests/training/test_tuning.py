@@ -9,7 +9,6 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from tests.support.snapshots import check_snapshot
 from tests.support.studies import QUICK, SPACE, stored
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.prepared import PreparedData
@@ -22,7 +21,6 @@ from turret.training.config.experiment import (
     with_settings,
 )
 from turret.training.errors import TrainingError
-from turret.training.tuning.commands import EPOCH, REASON, SECONDS, study_table
 from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space
 from turret.training.tuning.study import Plan, StoredStudy, StudyRequest, open_storage
 
@@ -52,26 +50,6 @@ def test_a_setting_of_whole_numbers_gets_whole_numbers_and_another_any(tmp_path:
     values = suggested(whole_ends)
     assert len(set(values)) > 100
     assert all(isinstance(value, float) and 0 <= value <= 1 for value in values)
-
-
-@pytest.mark.parametrize(
-    ("line", "choices"),
-    [
-        ("training.batch_size = { choices = [256, 512] }", [256, 512]),
-        ("tower.user.last_item = { choices = [true, false] }", [True, False]),
-        ("tower.user.hidden = { choices = [[], [64], [64, 32]] }", [[], [64], [64, 32]]),
-        ('objective.sampler = { choices = [{ kind = "unigram", alpha = 0.5 }, "uniform"] }', None),
-    ],
-)
-def test_choices_are_of_any_kind_and_come_back_as_they_were(
-    line: str, choices: list[object] | None, tmp_path: Path
-) -> None:
-    """Numbers, truth, lists, and whole sections."""
-    (dimension,) = read(tmp_path, line).values()
-    expected = choices if choices is not None else [{"kind": "unigram", "alpha": 0.5}, "uniform"]
-    found = suggested(dimension)
-    assert all(value in expected for value in found)
-    assert all(value in found for value in expected)
 
 
 @pytest.mark.parametrize(
@@ -156,12 +134,6 @@ def begun(softmax_study: StudyRequest) -> Plan:
     return Plan.model_validate_json(softmax_study.plan().model_dump_json())
 
 
-def space_file(folder: Path, high: int) -> Path:
-    path = folder / "space.toml"
-    path.write_text(f"training.patience = {{ low = 1, high = {high} }}\n")
-    return path
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -177,15 +149,6 @@ def test_a_study_goes_on_with_its_own_plan(
 ) -> None:
     """Whether what it was begun with is given again or left out."""
     assert replace(softmax_study, **given).resumed(begun) == begun  # type: ignore[arg-type]
-
-
-def test_a_study_goes_on_with_its_own_space(softmax_study: StudyRequest, tmp_path: Path) -> None:
-    """Given again or left out; another one is refused."""
-    own = replace(softmax_study, space=space_file(tmp_path, 5))
-    begun = own.plan()
-    assert own.resumed(begun) == softmax_study.resumed(begun) == begun
-    with pytest.raises(TrainingError, match="begun with another space"):
-        replace(softmax_study, space=space_file(tmp_path, 6)).resumed(begun)
 
 
 @pytest.mark.parametrize(
@@ -309,37 +272,3 @@ def test_a_study_is_held_by_one_command_alone(asked: StudyRequest) -> None:
     ):
         pass
     assert len(try_some(asked, 1)) == 1
-
-
-VALUES = (0.11, 0.17, None, 0.13, 0.19, 0.12, 0.15, 0.1)
-
-
-LONG_SPACE = """
-tower.scoring.temperature = { low = 0.05, high = 0.3, log = true }
-tower.user.hidden = { choices = [[128], [256, 128]] }
-objective.sampler = { choices = [{ kind = "unigram", alpha = 0.5, negatives = 64 }, "uniform"] }
-"""
-
-
-def test_the_five_best_stand_side_by_side_and_the_others_are_counted(
-    shop: PreparedData, tmp_path: Path
-) -> None:
-    """Eight made-up trials, one stopped and one that could not be trained, on a page of 100 characters."""
-    (tmp_path / "space.toml").write_text(LONG_SPACE)
-    asked = StudyRequest(tmp_path / "study", shop.folder, None, QUICK, tmp_path / "space.toml")
-    with open_storage(asked.folder) as storage:
-        study = StoredStudy(storage, asked)
-        for value in VALUES:
-            trial = study.ask()
-            if value is None:
-                study.prune(trial)
-            else:
-                trial.set_user_attr(EPOCH, 3)
-                trial.set_user_attr(SECONDS, 71.6)
-                study.complete(trial, value)
-        trial = study.ask()
-        trial.set_user_attr(REASON, "no")
-        study.prune(trial)
-        shown = study_table(study)
-    check_snapshot("study.txt", shown)
-    assert all(len(line) <= 100 for line in shown.splitlines())

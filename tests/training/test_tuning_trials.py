@@ -46,34 +46,6 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return begun
 
 
-def hopeless_at(values: dict[int, float], others: list[dict[int, float]], epoch: int) -> bool:
-    """The median rule by hand: the best value so far against the median of at least five at that epoch."""
-    there = [other[epoch] for other in others if epoch in other]
-    best = max(value for step, value in values.items() if step <= epoch)
-    return len(there) >= 5 and best < float(np.median(there))
-
-
-@pytest.mark.usefixtures("trained")
-def test_hopeless_trials_are_stopped_early_and_others_are_not(shop: PreparedData, tmp_path: Path) -> None:
-    """Each trial ends at the first epoch, from the second to the last but one, where the rule says so."""
-    search(tmp_path / "study", shop, 14, DECISIVE)
-    complete: list[dict[int, float]] = []
-    stopped = 0
-    for trial in stored(tmp_path / "study"):
-        values = trial.intermediate_values
-        verdicts = [hopeless_at(values, complete, epoch) for epoch in range(2, EPOCHS) if epoch in values]
-        if trial.state == TrialState.PRUNED:
-            stopped += 1
-            assert max(values) < EPOCHS
-            assert verdicts == [False] * (len(verdicts) - 1) + [True]
-        else:
-            assert list(values) == list(range(1, EPOCHS + 1))
-            assert not any(verdicts)
-            assert trial.values == [max(values.values())]
-            complete.append(values)
-    assert stopped >= 2
-
-
 def test_the_best_trial_is_an_experiment_that_trains_to_its_value(shop: PreparedData, tmp_path: Path) -> None:
     """With the settings of that trial and all others as they were; its own run is there as well.
 
@@ -179,23 +151,6 @@ def test_an_interrupted_trial_begins_again_and_all_ends_as_it_would(
     assert len(stored(tmp_path / "cut")) == 1
     search(tmp_path / "cut", shop, 3)
     assert told(tmp_path / "cut") == told(tmp_path / "whole")
-
-
-@pytest.mark.usefixtures("trained")
-def test_a_study_ends_with_its_best_trials_and_where_they_are(
-    shop: PreparedData, tmp_path: Path, capsys: Output
-) -> None:
-    """A study with enough trials only shows them."""
-    folder = tmp_path / "study"
-    search(folder, shop, 2)
-    lines = capsys.readouterr().out.splitlines()
-    values = [f"{trial.values[0]:.4f}" for trial in stored(folder)]
-    assert lines[0] == "trial 1 of 2: training.learning_rate 0.004, tower.user.hidden [128]"
-    best = int(np.argmax(values)) + 1
-    run = folder / "trials" / f"{best:04d}"
-    assert lines[-1] == f"Best experiment: {folder / 'best.toml'}. Its run: {run}."
-    search(folder, shop, 1)
-    assert capsys.readouterr().out.splitlines() == [f"Continuing {folder} after 2 trials.", *lines[4:]]
 
 
 def scrambled(shop: PreparedData, folder: Path, part: str) -> Path:

@@ -17,15 +17,14 @@ from turret.training.comparison.tables import paragraphs
 from turret.training.config.experiment import TrainingConfig, load_experiment
 from turret.training.run import Run
 from turret.training.trainer import train
-from turret.training.verdict import order
 from turret.training.verdict.findings import (
     baseline_findings,
     comparison_findings,
     left_out_findings,
     too_small,
 )
-from turret.training.verdict.order import Order, unread_features, unread_order
-from turret.training.verdict.verdict import main_metric, repeats, training_end, verdict
+from turret.training.verdict.order import unread_features, unread_order
+from turret.training.verdict.verdict import repeats, training_end, verdict
 
 VALUE = {"mean": 0.5, "low": 0.46, "high": 0.54}
 
@@ -43,23 +42,6 @@ REPORT: dict[str, Any] = {
     "baseline_limits": {},
     "baselines_left_out": {},
 }
-
-
-def test_the_metric_is_that_of_training_where_the_report_has_it() -> None:
-    shared = {"evaluation.k": [50, 20]}
-    same = load_experiment("youtubednn", {**shared, "training.metric": "ndcg@50"})
-    assert main_metric(REPORT, same) == "ndcg@50"
-    other = load_experiment("youtubednn", {**shared, "training.metric": "ndcg@10"})
-    assert main_metric(REPORT, other) == "ndcg@20"
-
-
-def test_findings_that_do_not_hold_are_left_out(handmade: PreparedData) -> None:
-    """A finished training, no features, no order, and repeats that are masked."""
-    experiment = load_experiment("youtubednn", {"evaluation.k": [20, 50], "training.metric": "ndcg@20"})
-    finished = Progress(epoch=3, finished=True)
-    found = verdict({**REPORT, "relevant_used_before": 1}, experiment, handmade, finished)
-    assert [finding["kind"] for finding in found] == ["baseline", "repeats"]
-    assert set(found[0]) == {"kind", "sentence", "figures"}
 
 
 def test_candidates_that_auto_rejected_are_not_recommended(shop: PreparedData) -> None:
@@ -140,14 +122,6 @@ def test_repeats_within_a_visit_are_told_only_where_they_are_masked(distinct: Pr
     assert "set it to true" in other.sentence
 
 
-def test_no_repeats_and_no_mask_is_told(handmade: PreparedData, distinct: PreparedData) -> None:
-    found = repeats({**TARGETS, "exclude_seen": False}, distinct)
-    assert found is not None
-    assert found.sentence.startswith("Only 0.0% of the events repeat an item of their user")
-    assert "set it to true" in found.sentence
-    assert repeats({**TARGETS, "exclude_seen": False}, handmade) is None
-
-
 SETTINGS = TrainingConfig(epochs=8)
 
 
@@ -176,12 +150,6 @@ def test_features_that_nothing_reads_are_told(shop: PreparedData) -> None:
     assert found.figures["experiments"] == ["dssm"]
 
 
-def test_features_that_are_read_are_not_told(shop: PreparedData, handmade: PreparedData) -> None:
-    """By the experiment; or there are none."""
-    assert unread_features(load_experiment("dssm"), shop) is None
-    assert unread_features(load_experiment("youtubednn"), handmade) is None
-
-
 def test_an_order_that_predicts_the_next_item_is_told(shop: PreparedData) -> None:
     """The shop's users read series, so successive items recur."""
     found = unread_order(load_experiment("ids"), shop)
@@ -192,20 +160,6 @@ def test_an_order_that_predicts_the_next_item_is_told(shop: PreparedData) -> Non
     found = unread_order(load_experiment("youtubednn"), shop)
     assert found is not None
     assert "this experiment reads little of that order" in found.sentence
-
-
-def test_an_order_is_not_told_where_it_is_read_or_predicts_nothing(
-    shop: PreparedData, handmade: PreparedData
-) -> None:
-    """By a transformer; of histories in any order; and of files in the order of their rows."""
-    assert unread_order(load_experiment("transformer"), shop) is None
-    assert unread_order(load_experiment("ids"), shuffled(shop)) is None
-    assert unread_order(load_experiment("ids"), handmade) is None
-
-
-def test_a_few_recurrences_are_no_order(shop: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "LEAST_OCCURRENCES", 10**9)
-    assert unread_order(load_experiment("ids"), shop) is None
 
 
 def test_users_who_take_their_last_item_again_show_an_order(loyal: PreparedData) -> None:
@@ -219,23 +173,6 @@ def test_users_who_take_their_last_item_again_show_an_order(loyal: PreparedData)
     assert unread_order(load_experiment("ids"), loyal) is None
     mixed = {"evaluation.exclude_seen": False}
     assert unread_order(load_experiment("ids", mixed), shuffled(loyal)) is None
-
-
-@pytest.mark.parametrize(
-    ("measured", "ratio"),
-    [
-        (Order(None), None),
-        (Order(2.0), 2.0),
-        (Order(1.0, 4.0, 0.25), 1.75),
-        (Order(2.0, 4.0, 0.25), 2.0),
-        (Order(None, 4.0, 0.25), 1.75),
-        (Order(None, 1.2, 0.25), None),
-    ],
-    ids=str,
-)
-def test_the_ratio_of_an_order_is_the_larger_mean_factor(measured: Order, ratio: float | None) -> None:
-    """A quarter of the events is four times as likely, the others are as likely as before."""
-    assert measured.ratio == ratio
 
 
 RISING = [0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.052, 0.055]

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 
 from tests.support.bundle_damage import change_manifest, rewrite
 from tests.training.conftest import Grown, check_resumed, train_and_keep
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
-from turret.tower.format.listing import bundle_folder
 from turret.tower.format.manifest import EXPERIMENT, ITEM_FEATURES, MANIFEST
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.model import TwoTowers
@@ -29,7 +28,6 @@ from turret.training.run import MODEL, Run, build_model
 from turret.training.trainer import train
 from turret.training.warm_start import (
     ParentBundle,
-    new_item_rows,
     warm_start_weights,
 )
 
@@ -254,16 +252,6 @@ def test_a_warm_start_that_can_not_begin_leaves_the_run_that_is_there(
     assert "items keep their vectors" in lines[0]
 
 
-def test_a_model_of_other_parameters_is_refused(grown: Grown, exported: Export, tmp_path: Path) -> None:
-    """Though its settings are those asked for: what another version of the towers has learnt."""
-    bundle = shutil.copytree(exported({}), tmp_path / "old")
-    tensors = load_file(bundle / "model.safetensors")
-    tensors["user.mlp.0.bias"] = tensors["user.mlp.0.bias"][1:].clone()
-    rewrite(bundle, "model.safetensors", save(tensors))
-    with pytest.raises(TrainingError, match=r"its model has no user\.mlp\.0\.bias of \(128,\)"):
-        warm(grown, bundle, {})
-
-
 @pytest.fixture
 def bundle(exported: Export, tmp_path: Path) -> Path:
     """A bundle with features that may be written to."""
@@ -278,14 +266,6 @@ def replace_file(bundle: Path, name: str, content: bytes | None) -> None:
     (bundle / name).unlink()
     files = json.loads((bundle / MANIFEST).read_text())["files"]
     change_manifest(bundle, files={kept: found for kept, found in files.items() if kept != name})
-
-
-def test_a_folder_of_bundles_stands_for_the_current_one(exported: Export, tmp_path: Path) -> None:
-    bundles = exported({}).parent
-    assert bundle_folder(bundles) == bundle_folder(bundles / "old") == bundles / "old"
-    for nothing in (tmp_path, tmp_path / "nothing", bundles / "old" / MANIFEST):
-        with pytest.raises(BundleError, match=r"there is no bundle, and no folder of bundles"):
-            bundle_folder(nothing)
 
 
 def test_settings_are_overridden_one_by_one(exported: Export) -> None:
@@ -323,38 +303,3 @@ def test_what_can_not_be_read_is_said(bundle: Path, name: str, content: bytes) -
     replace_file(bundle, name, content)
     with pytest.raises(TrainingError, match="can't be read"):
         ParentBundle.open(bundle)
-
-
-def test_a_damaged_model_is_not_gone_on_from(bundle: Path) -> None:
-    model = bundle / "model.safetensors"
-    model.write_bytes(model.read_bytes()[:-1] + b"\x00")
-    with pytest.raises(BundleError, match="not the file that was published"):
-        ParentBundle.open(bundle).parameters()
-
-
-def test_features_of_another_kind_or_order_are_refused(exported: Export, grown: Grown) -> None:
-    origin, items = ParentBundle.open(exported(ALL)), grown.before.item_features.features
-    user, towers = grown.before.user_features.features, origin.experiment().tower
-    origin.check(towers, items, user)
-    text = items[0].model_copy(update={"kind": "multi"})
-    for other in (items[::-1], items[:-1], (text, *items[1:])):
-        with pytest.raises(TrainingError, match=r"reads title \(text\), .*=\[\"title\", "):
-            origin.check(towers, other, user)
-    with pytest.raises(TrainingError, match=r"tower\.user\.features: .* experiment none"):
-        origin.check(towers, items, ())
-
-
-def learnt_and_fresh() -> tuple[torch.Tensor, torch.Tensor]:
-    """A learnt table whose mean is (2, -1, ...), and fresh rows of about length 1."""
-    torch.manual_seed(0)
-    mean = torch.tensor([2.0, -1.0]).repeat(32)
-    return mean + torch.randn(5000, 64), torch.randn(40, 64) / 8
-
-
-def test_an_item_that_is_an_id_alone_begins_near_the_mean() -> None:
-    """Each at a place of its own, within a tenth of what a fresh row is away from zero."""
-    learnt, fresh = learnt_and_fresh()
-    rows = new_item_rows(learnt, fresh, has_features=False)
-    distances = (rows - learnt.mean(dim=0)).norm(dim=1)
-    torch.testing.assert_close(distances, fresh.norm(dim=1) / 10, rtol=1e-3, atol=0)
-    assert float(torch.pdist(rows).min()) > 0.05
