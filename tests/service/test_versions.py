@@ -445,6 +445,28 @@ async def test_members_follow_each_other_and_late_ones_are_named(three: Path, se
     assert asyncio.get_running_loop().time() == pytest.approx(begun), "silent ones are not waited for"
 
 
+async def test_a_stopped_worker_opens_only_the_last_of_several_versions(
+    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await joined(three, server, activation_seconds=1)
+    other = await joined(three, server, "a:8000/1")
+    opened: list[str] = []
+    begin = other.holder._open
+
+    def noting(activation: Activation) -> LoadedModel:
+        opened.append(activation.version)
+        return begin(activation)
+
+    monkeypatch.setattr(other.holder, "_open", noting)
+    other.follower._stops.close()  # as a process that is stopped, it doesn't notice that time passes
+    for version in ("v2", "v1", "v3"):
+        await one.activate(version)
+    assert other.follower.was_stopped
+    await other.follower.refresh()
+    assert not other.follower.was_stopped
+    assert (other.version, opened) == ("v3", ["v3"])
+
+
 async def test_a_worker_that_ended_without_a_word_is_forgotten_by_its_successor(
     three: Path, server: RecordServer
 ) -> None:
