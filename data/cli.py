@@ -44,9 +44,9 @@ def fetch(
 
     Example: `turret data fetch movielens-1m --to var/data`
     """
-    from turret.data.datasets import DATASETS
-    from turret.data.datasets import fetch as fetch_dataset
     from turret.data.errors import without_credentials
+    from turret.data.reading.datasets import DATASETS
+    from turret.data.reading.datasets import fetch as fetch_dataset
     from turret.data.stores import fetch_prepared, is_url
 
     if is_url(name):

@@ -1,11 +1,13 @@
 """Kinds of events, and what each means for training, histories and answers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, PositiveFloat, model_validator
+from pydantic import BaseModel, BeforeValidator, PositiveFloat, StrictBool, model_validator
+
+if TYPE_CHECKING:  # a client reads tables of kinds without NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 Role = Literal["target", "signal", "negative", "ignored"]
 _DAY = 86_400_000  # milliseconds
@@ -22,13 +24,20 @@ class Kind(BaseModel, frozen=True, extra="forbid"):
 
     role: Role = "target"
     weight: PositiveFloat = 1.0
-    consume: bool | PositiveFloat = False
+    consume: StrictBool | PositiveFloat = False
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         if self.consume and self.role == "ignored":
             raise ValueError("an ignored kind is not stored, so it can't consume; give it another role")
         return self
+
+
+def text_of_kind(kind: Kind) -> str:
+    """Return a kind as the options give it: ROLE[:WEIGHT][:consume[=DAYS]]."""
+    weight = "" if kind.weight == 1 else f":{kind.weight:g}"
+    days = "" if kind.consume is True else f"={kind.consume:g}"
+    return f"{kind.role}{weight}" + (f":consume{days}" if kind.consume else "")
 
 
 def _parsed(value: object) -> object:
@@ -43,8 +52,30 @@ def _parsed(value: object) -> object:
     return table
 
 
-KindTable = dict[str, Annotated[Kind, BeforeValidator(_parsed)]]
+def _named(value: object) -> object:
+    """Read a list of NAME[=ROLE...] as a table."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    pairs = [str(one).partition("=")[::2] for one in value]
+    names = [name.strip() for name, _ in pairs]
+    if "" in names or len({*names}) < len(names):
+        raise ValueError(
+            "each kind has a name of its own; give NAME=ROLE[:WEIGHT][:consume[=DAYS]] once for each"
+        )
+    return {name: role for name, (_, role) in zip(names, pairs, strict=True)}
+
+
+KindTable = Annotated[dict[str, Annotated[Kind, BeforeValidator(_parsed)]], BeforeValidator(_named)]
 """Kinds by name, in TOML as tables or as texts ROLE[:WEIGHT][:consume[=DAYS]]; empty where all are alike."""
+
+NEGATIVE = -1
+"""The code of the rows of all negative kinds, which are no events."""
+
+
+def row_codes(kinds: Mapping[str, Kind]) -> dict[str, int]:
+    """Return the code of each kind whose rows are events or negatives."""
+    events = {name: code for code, name in enumerate(read_kinds(kinds))}
+    return events | {name: NEGATIVE for name, kind in kinds.items() if kind.role == "negative"}
 
 
 def read_kinds(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
@@ -52,14 +83,18 @@ def read_kinds(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     return tuple(name for name, kind in kinds.items() if kind.role in ("target", "signal"))
 
 
-def kind_codes(kinds: Mapping[str, Kind], names: Sequence[str | None]) -> NDArray[np.int64]:
+def kind_codes(kinds: Mapping[str, Kind], names: Sequence[str | None]) -> "NDArray[np.int64]":
     """Return the codes [T] of these kinds; -1 for none, and for one that histories do not have."""
+    import numpy as np
+
     codes = {name: code for code, name in enumerate(read_kinds(kinds))}
     return np.array([-1 if name is None else codes.get(name, -1) for name in names], dtype=np.int64)
 
 
-def target_codes(kinds: Mapping[str, Kind]) -> NDArray[np.int8]:
+def target_codes(kinds: Mapping[str, Kind]) -> "NDArray[np.int8]":
     """Return the codes of the targets, ascending."""
+    import numpy as np
+
     roles = [kinds[name].role for name in read_kinds(kinds)]
     return np.flatnonzero([role == "target" for role in roles]).astype(np.int8)
 
@@ -71,12 +106,14 @@ kinds that consume, and of all events where there are no kinds."""
 
 def left_out_for(
     kinds: Mapping[str, Kind], seen: Seen, names: Sequence[str] | None = None
-) -> NDArray[np.float64]:
+) -> "NDArray[np.float64]":
     """Return for how many milliseconds the item of an event is left out, by code: 0 not, inf for ever.
 
     The last entry is that of code -1: an event of no known kind, as all are in data without kinds. It is
     left out with all events alone. With `names`, return it for these kinds in place of those of histories.
     """
+    import numpy as np
+
     read = read_kinds(kinds) if names is None else names
     if isinstance(seen, tuple):
         return np.array([*(np.inf if name in seen else 0.0 for name in read), 0.0])

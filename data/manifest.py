@@ -82,11 +82,12 @@ class Time(_Record):
 
 
 class Split(_Record):
-    """The split; number of events, and of users with events, by part."""
+    """The split; by part the number of events, of targets among them, and of users with a target."""
 
     kind: Literal["last", "time", "files", "queries"]
     rule: str
     events: dict[str, int]
+    targets: dict[str, int]
     users: dict[str, int]
 
 
@@ -102,11 +103,12 @@ class Manifest(_Record):
     """The contents of `manifest.json`.
 
     `fingerprint` is a SHA-256 over the names and content hashes of all other files of the folder and the
-    kind of the times: the same events prepared with the same settings have the same fingerprint. `settings`
-    are all those of the preparation, which `turret data append` applies to new events. `negatives` counts the
-    given negatives of all events; None where the source has none. `repeat_share` is the share of events whose
-    user has used the item in an earlier visit, `visit_repeat_share` that of events that repeat an item of the
-    same visit. `catalog_time` is when the items file was written, ISO 8601 in UTC; None without a file.
+    kind of the times and the table of kinds: the same events prepared with the same settings have the same
+    fingerprint. `settings` are all those of the preparation, which `turret data append` applies to new
+    events. `negatives` counts the given negatives of all events; None where the source has none.
+    `repeat_share` is the share of events whose user has used the item in an earlier visit,
+    `visit_repeat_share` that of events that repeat an item of the same visit. `catalog_time` is when the
+    items file was written, ISO 8601 in UTC; None without a file.
     `kinds` has those of the events in the order of their codes (`data.kinds`), and events without a kind have
     `default_kind`; empty where all events are alike.
     """
@@ -181,7 +183,8 @@ def hash_files(folder: Path) -> dict[str, FileHash]:
     return {named[path]: hashed for path, hashed in hashes.items()}
 
 
-def fingerprint(files: dict[str, FileHash], time_kind: str) -> str:
+def fingerprint(files: dict[str, FileHash], time_kind: str, kinds: KindTable) -> str:
     """Return one SHA-256 for the content of a prepared folder; see `Manifest`."""
-    lines = [f"{name} {files[name].sha256}" for name in sorted(files)]
-    return hashlib.sha256("\n".join([f"time {time_kind}", *lines]).encode()).hexdigest()
+    lines = [f"time {time_kind}", *(f"{name} {files[name].sha256}" for name in sorted(files))]
+    lines += [f"kind {name} {kind.model_dump_json()}" for name, kind in kinds.items()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

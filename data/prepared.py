@@ -213,10 +213,15 @@ class PreparedData:
         return text_of(self.users.id(user))
 
     def targets(self, user: int, part: Part) -> NDArray[np.int32]:
-        """Return the item rows of `user` (a row) in `part`, oldest first."""
+        """Return the item rows of the targets of `user` (a row) in `part`, oldest first."""
         bounds = (self.offsets[user], self.splits[user, 0], self.splits[user, 1], self.offsets[user + 1])
         index = PARTS.index(part)
-        return self.event_items[bounds[index] : bounds[index + 1]]
+        events = slice(int(bounds[index]), int(bounds[index + 1]))
+        return (
+            self.event_items[events]
+            if self.kinds is None
+            else self.event_items[events][self.are_targets(events)]
+        )
 
     def bounds(self, part: Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the starts [U] and the ends [U] of `part` in `event_items`, by user row."""

@@ -20,8 +20,9 @@ class Events:
     """E events by rows.
 
     `users` and `items` are int32 [E] rows, `times` int64 or float64 [E], `weights` float32 [E] or None,
-    `parts` int8 [E] (0 train, 1 validation, 2 test) where the source states the part of each event, and
-    `labels` int8 [E] (1, or 0 for a negative) where it has negatives.
+    `parts` int8 [E] (0 train, 1 validation, 2 test) where the source states the part of each event, `labels`
+    int8 [E] (1, or 0 for a negative) where it has negatives, and `kinds` int8 [E] codes (`data.kinds`) where
+    events have kinds with a meaning.
     """
 
     users: NDArray[np.int32]
@@ -30,6 +31,7 @@ class Events:
     weights: NDArray[np.float32] | None = None
     parts: NDArray[np.int8] | None = None
     labels: NDArray[np.int8] | None = None
+    kinds: NDArray[np.int8] | None = None
 
     def __len__(self) -> int:
         return len(self.users)
@@ -38,6 +40,12 @@ class Events:
         """Return the events at `positions` (indices, a mask [E], or a slice)."""
         columns = {name: values for name, values in vars(self).items() if values is not None}
         return Events(**{name: values[positions] for name, values in columns.items()})
+
+    def are_of(self, kinds: NDArray[Any] | None) -> NDArray[np.bool_]:
+        """Tell which events are of the kinds with these codes: bool [E]; all where events are alike."""
+        if self.kinds is None or kinds is None:
+            return np.ones(len(self), dtype=np.bool_)
+        return np.isin(self.kinds, kinds)
 
     def sorted(self) -> "Events":
         """Return the events sorted by user, part and time (stable)."""

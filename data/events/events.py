@@ -22,8 +22,10 @@ from turret.data.events.dropped_rows import (
     WRONG_CLOCK,
 )
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
+from turret.data.events.event_kinds import KIND, KIND_FILTER, kind_code, kind_filters, kind_name, kind_weight
 from turret.data.events.ids import IdInterner, as_keys, float_texts, id_key, id_verdicts
 from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
+from turret.data.kinds import NEGATIVE, KindTable, row_codes
 from turret.data.manifest import BadRows, Columns, Removed
 from turret.data.reading.queries import ORDER
 from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings, nulls_of
@@ -32,10 +34,9 @@ from turret.data.reading.times import TimeReader, choose_reader, read_positions
 from turret.data.vocabulary import ID_LENGTH
 
 PART, VERDICT = "__part", "__verdict"
-KIND_FILTER, WEIGHT_FILTER = "kinds", "min_weight"
+WEIGHT_FILTER = "min_weight"
 _FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
 _IDS = ("user", "item")
-_KINDS = 10  # shown in a message
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,17 @@ class Log:
     """A validated log, as a lazy frame.
 
     `frame` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
-    `time`, `weight` and LABEL (if any), the raw columns as `raw_...`, and VERDICT: null for an event, else
-    the reason why it is not one. `user_dtype` and `item_dtype` are the types of the ids in the source,
-    `is_text` whether the source is untyped, `tables` the table of each part, and `names` the source names of
-    the raw columns.
+    `time`, `weight`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for an event,
+    else the reason why it is not one. `kinds` is the table of kinds. `user_dtype` and `item_dtype` are the
+    types of the ids in the source, `is_text` whether the source is untyped, `tables` the table of each part,
+    and `names` the source names of the raw columns.
     """
 
     frame: pl.LazyFrame
     time: TimeReader
     has_weights: bool
     has_labels: bool
+    kinds: KindTable
     user_dtype: pl.DataType
     item_dtype: pl.DataType
     is_text: bool
@@ -80,6 +82,8 @@ class Log:
             columns["parts"] = np.int8
         if self.has_labels:
             columns["labels"] = np.int8
+        if self.kinds:
+            columns["kinds"] = np.int8
         return columns
 
     def pieces(self, size: int) -> Iterator[pl.DataFrame]:
@@ -89,7 +93,8 @@ class Log:
 
     def rows(self) -> pl.LazyFrame:
         """Return the columns of events, and VERDICT, of all rows in order."""
-        optional = [*(["weight"] if self.has_weights else []), *([LABEL] if self.has_labels else [])]
+        existing = self.frame.collect_schema()
+        optional = [name for name in ("weight", LABEL, KIND) if name in existing]
         return self.frame.select("user", "item", "time", PART, *optional, VERDICT)
 
     def events(self, rows: pl.DataFrame, users: NDArray[np.int32], items: NDArray[np.int32]) -> Events:
@@ -100,8 +105,15 @@ class Log:
             times=rows["time"].to_numpy(),
             weights=rows["weight"].to_numpy() if self.has_weights else None,
             parts=rows[PART].to_numpy() if self.has_parts else None,
-            labels=(rows[LABEL] == 1).cast(pl.Int8).to_numpy() if self.has_labels else None,
+            labels=self._labels(rows).cast(pl.Int8).to_numpy() if self.has_labels else None,
+            kinds=rows[KIND].to_numpy() if self.kinds else None,
         )
+
+    def _labels(self, rows: pl.DataFrame) -> pl.Series:
+        """Whether each row is an event, and no negative by its label or by its kind."""
+        if LABEL not in rows.columns:
+            return rows[KIND] != NEGATIVE
+        return (rows[LABEL] == 1) & (rows[KIND] != NEGATIVE) if self.kinds else rows[LABEL] == 1
 
     def dropped_rows(self, counts: Mapping[str, int]) -> tuple[list[BadRows], list[Removed]]:
         """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict."""
@@ -141,6 +153,7 @@ def validate(
     filters: FilterSettings,
     catalog: pl.Series | None,
     form: FormatSettings = FormatSettings(),  # noqa: B008
+    kinds: KindTable = {},  # noqa: B006
 ) -> Log:
     """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
 
@@ -160,10 +173,12 @@ def validate(
         floats = float_texts(raw, {f"raw_{role}": own for role, own in own_nulls.items()})
     raw = one_row_an_item(raw, columns, own_nulls["item"], form.list_separator or "|")
     schema = raw.collect_schema()
-    kind = _kind(columns, filters, form.nulls)
-    weight = _weight(columns, schema, filters, kind)
+    kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
+    weight = _weight(columns, schema, filters, None if kind is None else kind_weight(kind, kinds))
     label = label_value(columns, schema)
     values = {"time": time.value, "weight": weight, LABEL: label}
+    if kind is not None:
+        values[KIND] = kind_code(kind, kinds)
     if columns.quantity is not None:
         values["quantity"] = _number("raw_quantity", columns.quantity, schema)
     for role, own in own_nulls.items():
@@ -177,10 +192,10 @@ def validate(
         for verdict in id_verdicts(role, f"raw_{role}", types, role, own, f"raw_{role}" in floats)
     ]
     texts = [role for role in _IDS if types[role] == pl.String]
-    verdicts = _bad(columns, filters, weight is not None, ids, texts, time, form.nulls)
-    if filters.kept_kinds:  # before a row can be bad
-        kinds = [(kind.is_null(), NO_KIND), (~kind.is_in(filters.kept_kinds), KIND_FILTER)]
-        verdicts = [*kinds, *verdicts]
+    is_event = pl.lit(True) if kind is None else pl.col(KIND) != NEGATIVE
+    verdicts = _bad(columns, filters, weight is not None, ids, texts, time, form.nulls, is_event)
+    if kind is not None:  # before a row can be bad
+        verdicts = [*kind_filters(kind), *verdicts]
     if catalog is not None:
         known = pl.LazyFrame({"item": as_keys(catalog, types["item"]), "__known": True})
         frame = frame.join(known, on="item", how="left", maintain_order="left")
@@ -190,36 +205,13 @@ def validate(
         frame=frame.with_columns(verdict.alias(VERDICT)),
         time=time,
         has_weights=weight is not None,
-        has_labels=label is not None,
+        has_labels=label is not None or NEGATIVE in row_codes(kinds).values(),
+        kinds=kinds,
         user_dtype=schema["raw_user"],
         item_dtype=schema["raw_item"],
         is_text=all(table.is_text for _, table in parts),
         tables=dict(parts),
         names=names,
-    )
-
-
-def refuse_absent_kinds(
-    parts: Sequence[tuple[int | None, Table]], columns: Columns, filters: FilterSettings
-) -> None:
-    """Raise ColumnError for a kind of the settings that no row has: a misspelt one would remove events."""
-    absent, found = {*filters.kinds, *filters.kind_weights} - {filters.default_kind}, Counter[str]()
-    if columns.kind is None or not absent:
-        return
-    for _, table in parts:
-        kinds = table.frame.select(pl.col(columns.kind).cast(pl.String).str.strip_chars().alias("kind"))
-        with readable(table.path):
-            counts = kinds.drop_nulls().group_by("kind").len().collect(engine="streaming")
-        found.update(dict(counts.iter_rows()))
-    absent -= found.keys()
-    if not absent:
-        return
-    frequent = sorted(found, key=lambda kind: (-found[kind], kind))
-    listed = ", ".join(map(repr, frequent[:_KINDS])) or "none"
-    rest = f" and {len(found) - _KINDS:,} others" if len(found) > _KINDS else ""
-    raise ColumnError(
-        f"no row has the kind {' or '.join(map(repr, sorted(absent)))}: the kinds in column {columns.kind!r} "
-        f"are {listed}{rest}; correct --kind or filters.kind_weights"
     )
 
 
@@ -254,21 +246,13 @@ def _with_points(raw: pl.LazyFrame, decimal: str) -> pl.LazyFrame:
     return raw.with_columns(pl.when(has_mark).then(plain).otherwise(texts))
 
 
-def _kind(columns: Columns, filters: FilterSettings, nulls: Sequence[str]) -> pl.Expr:
-    """The kind of a row, or null: a blank text and those of `nulls` are none."""
-    if filters.kept_kinds and columns.kind is None:
-        raise ColumnError("kinds need a column of kinds; name it with --kind-column")
-    text = pl.col("raw_kind").cast(pl.String).str.strip_chars()
-    kind = pl.when(text.is_in(nulls_of(nulls, columns.kind or "")).not_()).then(text)
-    return pl.coalesce(kind, pl.lit(filters.default_kind, pl.String))
-
-
-def _weight(columns: Columns, schema: pl.Schema, filters: FilterSettings, kind: pl.Expr) -> pl.Expr | None:
+def _weight(
+    columns: Columns, schema: pl.Schema, filters: FilterSettings, by_kind: pl.Expr | None
+) -> pl.Expr | None:
     weight: pl.Expr | None = None
     if columns.weight is not None:
         weight = _number("raw_weight", columns.weight, schema)
-    if filters.kind_weights:
-        by_kind = kind.replace_strict(filters.kind_weights, default=None, return_dtype=pl.Float32)
+    if by_kind is not None:
         weight = by_kind if weight is None else weight * by_kind
     if weight is None and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")
@@ -293,10 +277,12 @@ def _bad(
     texts: Sequence[str],
     time: TimeReader,
     nulls: Sequence[str],
+    is_event: pl.Expr,
 ) -> list[tuple[pl.Expr, str]]:
     """Return the conditions of bad rows with their verdicts; the first condition that holds decides.
 
-    `ids` are those of ids, and `texts` the roles of ids that are texts.
+    `ids` are those of ids, and `texts` the roles of ids that are texts; `is_event` is false for a row
+    of a negative kind.
     """
     verdicts = [*ids]
     if texts:
@@ -317,12 +303,12 @@ def _bad(
             verdicts.append((pl.col("weight") < filters.min_weight, WEIGHT_FILTER))
         verdicts.append((pl.col("weight") <= 0, "weight not above 0"))
     if columns.quantity is not None:
-        # No quantity is no return: in a log of several kinds, views have none.
+        # No quantity is no return: in a log of several kinds, views have none. A kind may say what is one.
         raw = pl.col("raw_quantity").cast(pl.String).str.strip_chars()
         is_unreadable = pl.col("quantity").is_null() & ~raw.is_in(nulls_of(nulls, columns.quantity))
         verdicts += [
             (is_unreadable, UNREADABLE_QUANTITY),
-            (pl.col("quantity") <= 0, "return (quantity not above 0)"),
+            (is_event & (pl.col("quantity") <= 0), "return (quantity not above 0)"),
         ]
     return [*verdicts, *bad_labels(columns)]
 
@@ -342,7 +328,7 @@ def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series,
             if rows[VERDICT].null_count() < rows.height:
                 verdicts.update(dict(rows[VERDICT].drop_nulls().value_counts().iter_rows()))
                 rows = rows.filter(pl.col(VERDICT).is_null())
-            if log.has_labels:
+            if LABEL in rows.columns:
                 labels.update(dict(rows[LABEL].value_counts().iter_rows()))
             futures = [
                 pool.submit(one.numbers, rows[role]) for one, role in zip(interners, _IDS, strict=True)

@@ -217,7 +217,7 @@ def read_by_spark(
     frame = session.read.parquet(str(target.absolute()))
     counts: Counter[str] = Counter()
     labels: Counter[int] = Counter()
-    groups = frame.groupBy(VERDICT, *([LABEL] if log.has_labels else [])).count().collect()
+    groups = frame.groupBy(VERDICT, *([LABEL] if LABEL in frame.columns else [])).count().collect()
     for verdict, *label, count in groups:
         if verdict is not None:
             counts[verdict] += count

@@ -16,6 +16,7 @@ from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
 from turret.data.files import map_ordered
 from turret.data.histories.negatives import NegativeFiles
+from turret.data.kinds import target_codes
 from turret.data.manifest import Removed
 from turret.data.ranges import groups
 from turret.data.reading.schema import Duplicates, FilterSettings
@@ -50,11 +51,13 @@ class Block:
 class Histories:
     """E events sorted by user, part and time.
 
-    `files` hold items, times and, where the log has them, weights and parts. `offsets` int64 [U + 1] are the
-    bounds of the users, each of whom has an event; `first` and `last` are the earliest and the latest time.
+    `files` hold items, times and, where the log has them, weights, parts and kinds. `offsets` int64 [U + 1]
+    are the bounds of the users, each of whom has an event; `first` and `last` are the earliest and the latest
+    time.
     `splits` int64 [U, 2] are as in `data.prepared.PreparedData` if the source states the parts, else None.
     Every item has an event or a negative; `negatives` counts those in the files of
-    `data.histories.negatives`, None for a log without labels.
+    `data.histories.negatives`, None for a log without labels. `targets` are the codes of the kinds of
+    targets, None where all events are alike.
     """
 
     files: EventFiles
@@ -66,6 +69,7 @@ class Histories:
     items: Vocabulary = field(default_factory=lambda: Vocabulary([]))
     removed: tuple[Removed, ...] = ()
     negatives: int | None = None
+    targets: NDArray[np.int8] | None = None
 
     def __len__(self) -> int:
         return len(self.files)
@@ -140,16 +144,17 @@ def build_histories(
         raise ConfigurationError(
             'duplicates = "exact" compares times, but the events are in file order; use "first" or "last"'
         )
-    if filters.duplicates == "strongest" and not log.has_weights:
+    if filters.duplicates == "strongest" and not log.has_weights and not log.kinds:
         raise ConfigurationError(
-            'duplicates = "strongest" compares weights; name their column with --weight, or give '
-            "filters.kind_weights"
+            'duplicates = "strongest" compares weights and kinds; name the column of weights with --weight, '
+            "or kinds with --kind"
         )
 
     def filtered(block: Events) -> Events:
         block = block if change is None else change(block)
-        return block if policy == "keep" else block.take(distinct_events(block, policy))
+        return block if policy == "keep" else block.take(distinct_events(block, policy, targets))
 
+    targets = target_codes(log.kinds) if log.kinds else None
     count, policy = len(events), filters.duplicates
     is_whole = filters.min_user_events == filters.min_item_events == 1 and not log.has_labels
     columns = events.columns if log.has_labels else _without(events.columns, "labels")
@@ -158,7 +163,7 @@ def build_histories(
     blocks = events.by_user(user_rows, item_rows, work, filtered)
     columns = _without(columns, "users", *(["parts"] if is_whole else []))
     whole = write_histories(blocks, folder if is_whole else work / "all", columns, has_positions)
-    histories = whole = replace(whole, users=users, items=items)
+    histories = whole = replace(whole, users=users, items=items, targets=targets)
     if not is_whole:
         histories = _filter_core(whole, filters, folder, has_positions, keep_items)
     if policy == "keep":
@@ -196,13 +201,20 @@ def _filter_core(
     if "labels" not in histories.files.columns:
         kept = write_histories(blocks, folder, columns, has_positions)
         removed = [Removed(filter=name, events=len(histories) - len(kept))]
-        return replace(kept, users=user_ids, items=item_ids, removed=tuple(removed))
-    with NegativeFiles(folder, "weights" in columns) as files:
-        kept = write_histories(files.without(blocks), folder, columns, has_positions)
-    lost = len(histories) - len(kept) - files.count - files.after - files.equal
-    removed = [Removed(filter=name, events=lost)] if lost else []
+        negatives = None
+    else:
+        with NegativeFiles(folder, "weights" in columns, histories.targets) as files:
+            kept = write_histories(files.without(blocks), folder, columns, has_positions)
+        lost = len(histories) - len(kept) - files.count - files.after - files.equal
+        removed = [*([Removed(filter=name, events=lost)] if lost else []), *files.removed()]
+        negatives = files.count
     return replace(
-        kept, users=user_ids, items=item_ids, removed=(*removed, *files.removed()), negatives=files.count
+        kept,
+        users=user_ids,
+        items=item_ids,
+        removed=tuple(removed),
+        negatives=negatives,
+        targets=histories.targets,
     )
 
 
@@ -210,24 +222,26 @@ def _select(ids: Vocabulary, is_kept: Mask) -> Vocabulary:
     return Vocabulary(ids.ids(np.flatnonzero(is_kept)))  # type: ignore[arg-type]
 
 
-def distinct_events(events: Events, policy: Duplicates) -> Mask:
+def distinct_events(events: Events, policy: Duplicates, targets: NDArray[np.int8] | None = None) -> Mask:
     """Mask all but one of a user's events with an item: bool [E], for events that are in order.
 
-    "first" and "last" keep the oldest and the newest event; "strongest" keeps that of the largest weight, the
-    newest of equal ones; "exact" keeps one of those at the same time.
+    "first" and "last" keep the oldest and the newest event; "strongest" keeps that of the largest weight, of
+    equal ones one of the kinds `targets`, the newest of them; "exact" keeps one of those at the same time.
     Negatives are no events, and are kept.
     """
     if events.labels is not None:
         kept: Mask = events.labels == 0
         chosen = np.flatnonzero(~kept)
-        kept[chosen] = distinct_events(replace(events.take(chosen), labels=None), policy)
+        kept[chosen] = distinct_events(replace(events.take(chosen), labels=None), policy, targets)
         return kept
     keys: list[NDArray[Any]] = [events.users, events.items]
     if policy == "exact":
         keys.append(events.times)
-    ranks = []  # of weights: integers are sorted faster
+    ranks: list[NDArray[Any]] = []
     if policy == "strongest" and events.weights is not None:
-        ranks = [np.unique(events.weights, return_inverse=True)[1]]
+        ranks = [np.unique(events.weights, return_inverse=True)[1]]  # integers are sorted faster
+    if policy == "strongest" and targets is not None:
+        ranks.append(events.are_of(targets).astype(np.int8))
     order = stable_order([*keys, *ranks])  # stable: duplicates stay in order of time
     is_new = np.zeros(len(order), dtype=bool)
     is_new[:1] = True

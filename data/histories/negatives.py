@@ -13,23 +13,29 @@ from turret.data.files import ArrayFile
 from turret.data.manifest import Removed
 
 
-def placed(rows: Events) -> tuple[Events, Events, NDArray[np.int64], int, int]:
+def placed(
+    rows: Events, targets: NDArray[np.int8] | None = None
+) -> tuple[Events, Events, NDArray[np.int64], int, int]:
     """Divide sorted `rows` with labels, of which at least one is an event, into events and negatives.
 
-    A negative belongs to an event of its user and part: the next one in order, or the newest one if only that
-    is at the same time. So no event has a negative from a later time.
+    A negative belongs to a target, an event of the kinds `targets` (all without them), of its user and part:
+    the next one in order, or the newest one if only that is at the same time. So no event has a negative from
+    a later time.
 
     Returns:
         the E events; M negatives, sorted by the event that each belongs to; the positions of these events
-        among the E, int64 [M]; the number of other negatives that come after the last event of their user;
+        among the E, int64 [M]; the number of other negatives that come after the last target of their user;
         and the number of those that are the item of their event.
     """
     assert rows.labels is not None
     chosen = rows.labels == 1
     events, negatives = rows.take(chosen), rows.take(~chosen)
-    following = np.cumsum(chosen)[~chosen]
-    before, has_next = following - 1, _same_group(events, following, negatives)
-    has_before = _same_group(events, before, negatives)
+    is_target = chosen & rows.are_of(targets)
+    # The positions of targets among the events, and behind them one of none.
+    places = np.append(np.flatnonzero(is_target[chosen]), len(events))
+    following = np.cumsum(is_target)[~chosen]
+    before, following = np.where(following > 0, places[following - 1], -1), places[following]
+    has_before, has_next = (_same_group(events, place, negatives) for place in (before, following))
     last = len(events) - 1
     times = (events.times[before.clip(0, last)], events.times[following.clip(0, last)])
     at_before = has_before & (times[0] == negatives.times)
@@ -61,10 +67,12 @@ def _same_group(events: Events, positions: NDArray[np.int64], negatives: Events)
 class NegativeFiles:
     """`negatives.npy`, `negative_offsets.npy` and, with weights, `negative_weights.npy` of a prepared folder.
 
-    Write inside the `with` block. `count` is the number of negatives so far.
+    Write inside the `with` block. `targets` are the codes of the kinds of targets, None where all events are
+    alike. `count` is the number of negatives so far.
     """
 
-    def __init__(self, folder: Path, has_weights: bool) -> None:
+    def __init__(self, folder: Path, has_weights: bool, targets: NDArray[np.int8] | None = None) -> None:
+        self._targets = targets
         self.count = self.after = self.equal = 0
         self._items = ArrayFile(folder / "negatives.npy", np.int32)
         self._offsets = ArrayFile(folder / "negative_offsets.npy", np.int64)
@@ -82,7 +90,7 @@ class NegativeFiles:
     def without(self, blocks: Iterable[Events]) -> Iterator[Events]:
         """Yield the events of sorted blocks of rows with labels, and write their negatives."""
         for rows in blocks:
-            events, negatives, positions, after, equal = placed(rows)
+            events, negatives, positions, after, equal = placed(rows, self._targets)
             counts: NDArray[Any] = np.bincount(positions, minlength=len(events))
             self._offsets.write(self.count + np.cumsum(counts, dtype=np.int64))
             self._items.write(negatives.items)

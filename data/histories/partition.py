@@ -19,15 +19,20 @@ from turret.data.reading.times import TimeReader, parse_time
 MINIMUM_EVENTS_TO_SPLIT = 3
 
 
-def last_out(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Hold out each user's last event for the test and the one before it for validation.
+def last_out(offsets: NDArray[np.int64], targets: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Hold out each user's last target for the test and the one before it for validation.
 
-    Users with fewer than three events keep all of them for training, as holding out two would leave
-    nothing to learn from (Kang and McAuley 2018, "Self-attentive sequential recommendation", section IV.A).
+    `targets` are the positions of the targets, ascending; all events without them. Events behind a target are
+    of its part. Users with fewer than three targets keep all events for training, as holding out two would
+    leave nothing to learn from (Kang and McAuley 2018, "Self-attentive sequential recommendation", section
+    IV.A).
     """
-    starts, ends = offsets[:-1], offsets[1:]
-    is_split = ends - starts >= MINIMUM_EVENTS_TO_SPLIT
-    return np.column_stack([np.where(is_split, ends - 2, ends), np.where(is_split, ends - 1, ends)])
+    bounds = offsets if targets is None else np.searchsorted(targets, offsets)
+    is_split = np.diff(bounds) >= MINIMUM_EVENTS_TO_SPLIT
+    last = np.column_stack([bounds[1:] - 2, bounds[1:] - 1])
+    if targets is not None and len(targets):
+        last = targets[last.clip(0)]
+    return np.where(is_split[:, None], last, offsets[1:, None])
 
 
 def by_time(
@@ -71,11 +76,12 @@ def partition(
     remain for training.
     """
     offsets = histories.offsets
+    noun = "event" if histories.targets is None else "target"
     if isinstance(settings, LastSplit):
-        splits = last_out(offsets)
+        splits = _last_out(histories)
         rule = (
-            "each user's last event is the test and the one before it validation; "
-            f"users with fewer than {MINIMUM_EVENTS_TO_SPLIT} events keep all in train"
+            f"each user's last {noun} is the test and the one before it validation; "
+            f"users with fewer than {MINIMUM_EVENTS_TO_SPLIT} {noun}s keep all in train"
         )
     elif isinstance(settings, TimeSplit):
         splits, rule = _by_time(histories, settings, time)
@@ -83,16 +89,40 @@ def partition(
         splits, rule = _stated(histories), "by the text of the query"
     else:
         splits, rule = _by_files(histories, settings)
-    lengths = np.diff(np.column_stack([offsets[:-1], splits, offsets[1:]]), axis=1)
-    if not lengths[:, 0].any():
-        raise EmptyDataError(f"the split leaves no events for training: {rule}; choose another --split")
+    edges = np.column_stack([offsets[:-1], splits, offsets[1:]])
+    lengths = np.diff(edges, axis=1)
+    targets = lengths if histories.targets is None else _count_targets(histories, edges)
+    if not targets[:, 0].any():
+        raise EmptyDataError(f"the split leaves no {noun}s for training: {rule}; choose another --split")
     summary = manifest.Split(
         kind=settings.kind,
         rule=rule,
         events=dict(zip(PARTS, lengths.sum(axis=0).tolist(), strict=True)),
-        users=dict(zip(PARTS, (lengths > 0).sum(axis=0).tolist(), strict=True)),
+        targets=dict(zip(PARTS, targets.sum(axis=0).tolist(), strict=True)),
+        users=dict(zip(PARTS, (targets > 0).sum(axis=0).tolist(), strict=True)),
     )
     return splits, summary
+
+
+def _last_out(histories: Histories) -> NDArray[np.int64]:
+    if histories.targets is None:
+        return last_out(histories.offsets)
+
+    def split(block: Block) -> NDArray[np.int64]:
+        targets = np.flatnonzero(block.events.are_of(histories.targets))
+        return block.start + last_out(block.offsets, targets)
+
+    return np.concatenate(list(histories.by_block(split)))
+
+
+def _count_targets(histories: Histories, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the targets of each user in each part, int64 [U, 3], which are divided at `edges` [U, 4]."""
+
+    def count(block: Block) -> NDArray[np.int64]:
+        targets = np.flatnonzero(block.events.are_of(histories.targets))
+        return np.diff(np.searchsorted(targets, edges[block.users] - block.start), axis=1)
+
+    return np.concatenate(list(histories.by_block(count)))
 
 
 def _by_time(histories: Histories, settings: TimeSplit, time: TimeReader) -> tuple[NDArray[np.int64], str]:

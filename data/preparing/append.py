@@ -67,7 +67,7 @@ def append(source: Place, target: Path, options: Mapping[str, object] | None = N
 
     The result is that of preparing both logs in one, with the settings of the first preparation; `options`
     are settings by their dotted names that differ for `source`, such as the names of columns. Events that the
-    data has already (with equal user, item and time) are left out.
+    data has already (with equal user, item, kind and time) are left out.
 
     Another command that writes `target` is waited for. Raises DataError for data whose filters or split
     depend on rows that it doesn't hold, for labels and negatives, and as `prepare` does.
@@ -157,6 +157,7 @@ def _old_events(old: PreparedData, piece: slice) -> Events:
         items=items,
         times=np.asarray(old.times[piece]),
         weights=None if old.weights is None else np.asarray(old.weights[piece]),
+        kinds=None if old.kinds is None else np.asarray(old.kinds[piece]),
         labels=np.zeros(len(items), dtype=np.int8),
     )
 
@@ -189,9 +190,10 @@ def _known(events: Events) -> NDArray[np.bool_]:
     Of n equal ones as many are known as the data has, up to n.
     """
     assert events.labels is not None
-    order = stable_order([events.users, events.times, events.items, events.labels])
+    columns = [events.users, events.times, events.items, *([] if events.kinds is None else [events.kinds])]
+    order = stable_order([*columns, events.labels])
     is_added = events.labels[order] == 1
-    keys = events.users[order], events.times[order], events.items[order]
+    keys = [column[order] for column in columns]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = np.any([np.diff(key) != 0 for key in keys], axis=0)
     group = np.cumsum(is_first) - 1
@@ -282,7 +284,7 @@ def _columns(
     names = manifest.columns.model_dump()
     if names["kind"] is not None and names["kind"] not in existing and "kind" in existing:
         names["kind"] = "kind"
-    needed = {"weight"} | ({"kind"} if config.filters.kept_kinds else set())
+    needed = {"weight"} | ({"kind"} if config.kinds else set())
     changed: dict[str, Any] = {
         role: name
         for role, name in names.items()

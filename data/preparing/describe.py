@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.events.dropped_rows import bad_row_lines, headline_of
+from turret.data.kinds import read_kinds, text_of_kind
 from turret.data.manifest import FeatureSummary, Manifest, Time
-from turret.data.prepared import PARTS, PreparedData
+from turret.data.prepared import PARTS, Part, PreparedData
 from turret.data.text import text_table
 
 
@@ -28,10 +29,11 @@ def describe(folder: Path) -> str:
         (users, f"{counts.users:,} ({counts.events / counts.users:.1f} events each)"),
         ("items", f"{counts.items:,} ({counts.events / counts.items:.1f} events each)"),
         ("density", f"{counts.events / (counts.users * counts.items):.3%} (events / ({users} x items))"),
+        *([("kinds", _kinds(data))] if manifest.kinds else []),
         *([] if data.has_queries else [("repeats", _repeats(manifest)), ("order", _period(manifest.time))]),
         ("columns", ", ".join(f"{role} {name}" for role, name in manifest.columns if name is not None)),
         ("split", split.rule),
-        *((part, f"{split.events[part]:,} events of {split.users[part]:,} {users}") for part in PARTS),
+        *((part, f"{_size(data, part)} of {split.users[part]:,} {users}") for part in PARTS),
         ("user features", _features(manifest.user_features)),
         ("item features", _features(manifest.item_features)),
         ("fingerprint", manifest.fingerprint),
@@ -49,6 +51,23 @@ def _bins(counts: NDArray[np.int64]) -> list[int]:
     """The numbers of `counts` in the bins 1, 2-3, 4-7, ..."""
     found: list[int] = np.bincount(np.log2(counts[counts > 0]).astype(np.int64)).tolist()
     return found
+
+
+def _size(data: PreparedData, part: Part) -> str:
+    split = data.manifest.split
+    events = f"{split.events[part]:,} events"
+    return events if data.kinds is None else f"{events}, {split.targets[part]:,} of them targets,"
+
+
+def _kinds(data: PreparedData) -> str:
+    """A line for each kind: the number of its events, and what they mean."""
+    assert data.kinds is not None
+    names = read_kinds(data.manifest.kinds)
+    counts = dict(zip(names, np.bincount(data.kinds, minlength=len(names)).tolist(), strict=True))
+    return "\n".join(
+        f"{name}: {f'{counts[name]:,} events, ' if name in counts else ''}{text_of_kind(kind)}"
+        for name, kind in data.manifest.kinds.items()
+    )
 
 
 def _repeats(manifest: Manifest) -> str:

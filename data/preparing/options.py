@@ -16,6 +16,7 @@ _FEATURES = "Columns that towers read, and answers show (repeatable)"
 _PANELS = {
     "format": "Files",
     "columns": "Columns (looked for if not named)",
+    "kinds": "Kinds of events",
     "filters": "Filters",
     "split": "Split",
     "item_features": _FEATURES,
@@ -43,6 +44,7 @@ class _SettingOption:
         subject = {"item_features": "Items: ", "user_features": "Users: "}.get(self.section, "")
         declared = typer.Option(
             f"--{self.name}",
+            *([f"--{self.option.other_name}"] if self.option.other_name else []),
             metavar=self.option.metavar,
             help=subject + self.option.help,
             rich_help_panel=_PANELS.get(self.section),
@@ -110,7 +112,8 @@ def _options() -> tuple[_SettingOption, ...]:
 
 def _walk(model: type[BaseModel], section: str) -> Iterator[_SettingOption]:
     for name, field in model.model_fields.items():
-        path, sections = section + name, section_models(field.annotation)
+        is_table = get_origin(field.annotation) is dict  # which is one option
+        path, sections = section + name, [] if is_table else section_models(field.annotation)
         option = next((entry for entry in field.metadata if isinstance(entry, Option)), None)
         if option is not None and path != "user_features.text":  # only items have texts
             prefix = section.partition("_")[0] + "-" if "_features" in section else ""
@@ -130,7 +133,7 @@ def _walk(model: type[BaseModel], section: str) -> Iterator[_SettingOption]:
 def _type(annotation: Any) -> Any:
     """Return the type of an option's value; texts are converted by the settings class."""
     choices = {annotation, *get_args(annotation)}
-    if any(get_origin(choice) is tuple for choice in choices):
+    if any(get_origin(choice) in (tuple, dict) for choice in choices):
         return list[str]
     # A place stays a text: a path would merge the slashes of a URL.
     return next((kind for kind in (bool, str, float, int) if kind in choices), str)

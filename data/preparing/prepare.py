@@ -32,7 +32,8 @@ from turret.data.events.dropped_rows import (
     refuse_bad_rows,
 )
 from turret.data.events.event_arrays import UnsortedEvents
-from turret.data.events.events import Log, read_events, refuse_absent_kinds, validate
+from turret.data.events.event_kinds import refuse_absent_kinds
+from turret.data.events.events import Log, read_events, validate
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels
 from turret.data.features import Features
@@ -166,12 +167,12 @@ def ingest_source(
         hint = "; if its first line is a row and no header, give --no-header" if has_header else ""
         raise ColumnError(f"{error}{hint}") from None
     if continued is None:
-        refuse_absent_kinds(source.parts, columns, config.filters)
+        refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind)
     nulls = config.format.nulls
     items = read_entity_table(source.items, settings.item_id, columns.item, "item", nulls)
     users = read_entity_table(source.users, settings.user_id, columns.user, "user", nulls)
     catalog = None if items is None else items.ids
-    log = validate(source.parts, columns, settings, config.filters, catalog, config.format)
+    log = validate(source.parts, columns, settings, config.filters, catalog, config.format, config.kinds)
     events: UnsortedEvents
     if session is None:
         events, user_ids, item_ids, verdicts, labels = read_events(log, work)
@@ -208,7 +209,7 @@ def _refuse(ingested: IngestedSource, config: PrepareConfig, labels: Counter[int
         reasons = describe_dropped(bad_rows, ingested.removed)
         lines = [f"no row of {ingested.log.path} is an event: {reasons}", *bad_row_lines(bad_rows), known]
         raise EmptyDataError("\n".join(filter(None, lines)))
-    if ingested.log.has_labels:
+    if columns.label or columns.negatives:
         check_labels(labels, columns)
 
 
@@ -256,7 +257,9 @@ def complete(
     user_features, item_features, notes = write_catalogs(
         folder, config, ingested.source, ingested.items, ingested.users, histories, splits
     )
-    repeats = count_repeats(histories, splits, time.kind == "timestamp", columns.kind is not None)
+    repeats = count_repeats(
+        histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds
+    )
     sources = hash_all(ingested.source.files)
     files = hash_files(folder)
     manifest = Manifest(
@@ -275,13 +278,15 @@ def complete(
         split=split,
         has_weights=ingested.log.has_weights,
         negatives=histories.negatives,
+        kinds=ingested.log.kinds,
+        default_kind=config.filters.default_kind,
         repeat_share=repeats.share,
         visit_repeat_share=repeats.in_visit,
         user_features=_summaries(user_features),
         item_features=_summaries(item_features),
         catalog_time=_catalog_time(ingested.items),
         files=files,
-        fingerprint=fingerprint(files, time.kind),
+        fingerprint=fingerprint(files, time.kind, ingested.log.kinds),
     )
     warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats)
     return PrepareReport(target, manifest, tuple(map(copies.named, (*notes, *warnings))))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from turret.data.events.dropped_rows import names_of
 from turret.data.events.event_arrays import Events
 from turret.data.events.events import Log
 from turret.data.histories.histories import Histories
+from turret.data.kinds import KindTable, left_out_for
 from turret.data.manifest import Columns
 from turret.data.ranges import distinct
 from turret.data.reading.queries import ORDER
@@ -29,8 +31,8 @@ class Repeats:
         share: the share of all events whose user has used the item in an earlier visit.
         in_visit: the share of all other events that repeat an item of their user, such as a purchase after
             a view.
-        targets: the distinct items of each user in the test part.
-        repeated_targets: those that the user has used before it.
+        targets: the distinct items of each user's targets in the test part.
+        repeated_targets: those that the user has used before it, by events whose items answers leave out.
     """
 
     share: float
@@ -40,16 +42,19 @@ class Repeats:
 
 
 def count_repeats(
-    histories: Histories, splits: NDArray[np.int64], has_times: bool, has_kinds: bool
+    histories: Histories, splits: NDArray[np.int64], has_times: bool, has_kinds: bool, kinds: KindTable
 ) -> Repeats:
-    """Count the repeats of a log; `splits` as in `data.prepared.PreparedData`.
+    """Count the repeats of a log; `splits` as in `PreparedData`, `kinds` empty for events alike.
 
     Without times all events count as visits of their own. So they do where hardly any user has a second
     visit, as with sessions for users or with numbers for times, unless kinds of events tell a funnel.
     """
     gap = VISIT_GAP if has_times else -math.inf
+    consumed = np.flatnonzero(left_out_for(kinds, None)) if kinds else None
     counts = histories.by_block(
-        lambda block: repeats_of(block.events, splits[block.users] - block.start, gap)
+        lambda block: repeats_of(
+            block.events, splits[block.users] - block.start, gap, histories.targets, consumed
+        )
     )
     uses, visited, later, targets, repeated = np.sum(list(counts), axis=0).tolist()
     events = len(histories)
@@ -58,25 +63,36 @@ def count_repeats(
     return Repeats((visited - uses) / events, 1.0 - visited / events, targets, repeated)
 
 
-def repeats_of(events: Events, splits: NDArray[np.int64], gap: float) -> tuple[int, int, int, int, int]:
+def repeats_of(
+    events: Events,
+    splits: NDArray[np.int64],
+    gap: float,
+    targets: NDArray[Any] | None = None,
+    consumed: NDArray[Any] | None = None,
+) -> tuple[int, int, int, int, int]:
     """Count the distinct items of each user and of each visit, and the events of later visits than the first.
 
-    Also the distinct items of each user in the test part, and those of them that were used before it. A visit
-    ends where a user has no event for `gap`. `events` are sorted, with `splits` int64 [U, 2].
+    Also the distinct items of each user in the test part, and those of them that were used before it: by
+    events of the kinds `targets` and `consumed`, None where all events are alike. A visit ends where a user
+    has no event for `gap`. `events` are sorted, with `splits` int64 [U, 2].
     """
     is_test = np.arange(len(events)) >= splits[events.users, 1]
     uses = events.users.astype(np.int64) << 32 | events.items.astype(np.int64) << 1 | is_test
+    counted, pair_count = uses, -1
+    if events.kinds is not None:
+        counted = uses[np.where(is_test, events.are_of(targets), events.are_of(consumed))]
+        pair_count = len(distinct(uses >> 1))
     # All uses of an item by a user are now adjacent, those in the test last.
-    uses.sort()
-    pairs = uses >> 1
+    counted.sort()
+    pairs = counted >> 1
     is_first, is_last = np.diff(pairs, prepend=-1) != 0, np.diff(pairs, append=-1) != 0
-    is_used, is_target = uses[is_first] & 1 == 0, uses[is_last] & 1 == 1
+    is_used, is_target = counted[is_first] & 1 == 0, counted[is_last] & 1 == 1
     is_begun = np.diff(events.users, prepend=-1) != 0
     visits = np.cumsum(is_begun | (np.diff(events.times, prepend=0) >= gap))
     first_visits = visits[is_begun][np.cumsum(is_begun) - 1]
     visited = distinct(visits << 32 | events.items)
     return (
-        int(is_first.sum()),
+        int(is_first.sum()) if pair_count < 0 else pair_count,
         len(visited),
         int((visits > first_visits).sum()),
         int(is_target.sum()),
@@ -104,7 +120,8 @@ def prepare_warnings(
     if is_log:
         yield from _odd(histories, columns.user)
     if not repeats.targets:
-        yield "the split leaves no event for the test, so no model can be evaluated; " + (
+        noun = "event" if histories.targets is None else "target"
+        yield f"the split leaves no {noun} for the test, so no model can be evaluated; " + (
             "choose another --split" if is_log else "give more queries, or their parts by --query-split"
         )
     if repeats.in_visit:

@@ -10,15 +10,17 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    PositiveFloat,
     PositiveInt,
     model_validator,
 )
 
 from turret.data.configuration import FeatureKind, Place
+from turret.data.kinds import KindTable, read_kinds, target_codes
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
 NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-", r"\N")
+
+_MOST_KINDS = 127  # codes are int8
 
 Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -50,6 +52,7 @@ class Option:
     help: str
     metavar: str | None = None
     name: str | None = None
+    other_name: str | None = None
 
 
 class _Settings(BaseModel, frozen=True, extra="forbid"):
@@ -152,16 +155,14 @@ class ColumnSettings(_Settings):
 class FilterSettings(_Settings):
     """Which events are kept.
 
-    First, row by row: `kinds` (all if empty), then weights of at least `min_weight`. `kind_weights` gives
-    every listed kind a weight (multiplied with the weight column, if there is one) and drops all other kinds.
-    Both drop events without a kind, unless `default_kind` gives them one. Then, over the whole log:
-    `duplicates` of a user and an item ("first" or "last" by time; "strongest" by weight, the newest of equal
-    ones; "exact" drops repeats of user, item and time). Last, users with fewer than `min_user_events` and
-    items with fewer than `min_item_events` are removed until all that remain have enough (the k-core).
+    First, row by row: the kinds of the table of kinds that are not ignored, then weights of at least
+    `min_weight`. Rows without a kind are dropped, unless `default_kind` gives them one. Then, over the whole
+    log: `duplicates` of a user and an item ("first" or "last" by time; "strongest" by weight, of equal ones a
+    target before a signal, then the newest; "exact" drops repeats of user, item and time). Last, users with
+    fewer than `min_user_events` and items with fewer than `min_item_events` are removed until all that remain
+    have enough (the k-core).
     """
 
-    kinds: Annotated[tuple[str, ...], Option("Keep events of this kind; repeatable.", name="kind")] = ()
-    kind_weights: dict[str, PositiveFloat] = {}
     default_kind: Annotated[str | None, Option("The kind of events that have none.", "KIND")] = None
     min_weight: Annotated[float | None, Option("Keep events of at least this weight.")] = None
     duplicates: Annotated[
@@ -174,14 +175,9 @@ class FilterSettings(_Settings):
         PositiveInt, Option("Keep items with at least this many events, repeatedly (k-core).")
     ] = 1
 
-    @property
-    def kept_kinds(self) -> tuple[str, ...]:
-        """The kinds of the events that stay; empty for all."""
-        return self.kinds or tuple(self.kind_weights)
-
 
 class LastSplit(_Settings):
-    """Each user's last event is the test and the one before it validation, if the user has three or more."""
+    """Each user's last target is the test and the one before it validation, if the user has three or more."""
 
     kind: Literal["last"] = "last"
 
@@ -316,7 +312,8 @@ class PrepareConfig(_Settings):
     to the working directory; a URL such as `s3://bucket/events.parquet` is a place in an object store.
     `on_bad` "error" refuses a log that has bad rows, "drop" drops them unless they are more than half, and
     "drop=any" drops them; all count them. `items_format` and `users_format` are those of files in another
-    form than the events. `fields` are the item columns kept for answers (default: all).
+    form than the events. `kinds` says what the events of each kind mean; without them all events are alike.
+    `fields` are the item columns kept for answers (default: all).
     """
 
     source: Place | None = None
@@ -331,6 +328,15 @@ class PrepareConfig(_Settings):
     items_format: FileFormat | None = None
     users_format: FileFormat | None = None
     columns: ColumnSettings = ColumnSettings()
+    kinds: Annotated[
+        KindTable,
+        Option(
+            "What the events of a kind are: target (the default: a next item), signal (read in histories), "
+            "negative (not chosen) or ignored, as kinds that are not named are; repeatable.",
+            "NAME[=ROLE[:WEIGHT][:consume[=DAYS]]]",
+            "kind",
+        ),
+    ] = {}
     filters: FilterSettings = FilterSettings()
     split: Annotated[Split, Option("last (item of each user out; the default), time, or files.")] = (
         LastSplit()
@@ -348,6 +354,13 @@ class PrepareConfig(_Settings):
                 f"user_features.text = {list(self.user_features.text)}: only items have texts; "
                 "name the column as a category or a list of values"
             )
+        if self.kinds and not len(target_codes(self.kinds)):
+            raise ValueError(
+                f"no kind of {', '.join(self.kinds)} is a target, so there is nothing to train; give one the "
+                "role target"
+            )
+        if len(read_kinds(self.kinds)) > _MOST_KINDS:
+            raise ValueError(f"there are more than {_MOST_KINDS} targets and signals; ignore the rare ones")
         if self.queries is not None and self.split.kind != "queries":
             raise ValueError(
                 f'queries are divided by their text, and split.kind = "{self.split.kind}" divides events; '

@@ -180,7 +180,7 @@ def test_columns_of_other_names_are_found_or_named(tmp_path: Path) -> None:
     assert len(manifest.sources) == 4
 
 
-WEIGHTS: dict[str, object] = {"columns.kind": "event", "filters.kind_weights": {"view": 1, "buy": 5}}
+WEIGHTS: dict[str, object] = {"columns.kind": "event", "kinds": ["view", "buy=target:5"]}
 
 
 def dump(path: Path, *rows: tuple[str, str, int, str | None]) -> Path:

@@ -20,6 +20,7 @@ from tests.support.plugin import install
 from turret.data.configuration import load_configuration, override, parse_overrides
 from turret.data.errors import ConfigurationError
 from turret.data.extras import EXTRA_OF, install_command, install_hint, load, registry
+from turret.data.kinds import Kind
 from turret.data.preparing.options import given_settings
 from turret.data.reading.schema import FilesSplit, PrepareConfig, TimeSplit
 
@@ -30,7 +31,18 @@ from turret.data.reading.schema import FilesSplit, PrepareConfig, TimeSplit
         ({"delimiter": ";"}, {"format.delimiter": ";"}),
         ({"no_header": True}, {"format.has_header": False}),
         ({"null": ["x", "y"]}, {"format.nulls": ("x", "y")}),
-        ({"kind_column": "a", "kind": ["buy"]}, {"columns.kind": "a", "filters.kinds": ("buy",)}),
+        ({"kind_column": "a", "kind": ["buy"]}, {"columns.kind": "a", "kinds": {"buy": Kind()}}),
+        (
+            {"kind": ["buy=target:2.5:consume", "view=signal", "no=negative:1:consume=30", "x=ignored"]},
+            {
+                "kinds": {
+                    "buy": Kind(weight=2.5, consume=True),
+                    "view": Kind(role="signal"),
+                    "no": Kind(role="negative", consume=30),
+                    "x": Kind(role="ignored"),
+                }
+            },
+        ),
         ({"in_file_order": True}, {"columns.in_file_order": True}),
         ({"min_weight": 2.5}, {"filters.min_weight": 2.5}),
         ({"item_text": ["a", "b"]}, {"item_features.text": ("a", "b")}),
@@ -57,10 +69,10 @@ def test_options_win_over_the_file_and_what_is_not_given_is_of_the_file(tmp_path
         'source = "log.csv"\n[columns]\ntime = "when"\n[split]\nkind = "time"\ntest_fraction = 0.2\n'
     )
     overrides = {"columns.time": "t", "split.test_fraction": None, "source": None}
-    given = parse_overrides(["filters.kind_weights={buy = 2.0}"])
+    given = parse_overrides(["kinds={buy = {weight = 2.0}}", "kinds.view=signal"])
     config = load_configuration(PrepareConfig, file, {**overrides, **given})
     assert (config.source, config.columns.time) == (Path("log.csv"), "t")
-    assert config.filters.kind_weights == {"buy": 2.0}
+    assert config.kinds == {"buy": Kind(weight=2), "view": Kind(role="signal")}
     assert isinstance(config.split, TimeSplit)
     assert config.split.test_fraction == 0.2
     files = {"split.kind": "files", "split.train": "a.csv", "split.test": "b.csv"}

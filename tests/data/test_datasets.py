@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from tests.support.full_disk import small_files
-from turret.data.datasets import DATASETS, WORKBOOK, convert_online_retail, fetch
 from turret.data.errors import FetchError
+from turret.data.reading.datasets import DATASETS, WORKBOOK, convert_online_retail, fetch
 
 NAME = "movielens-100k"
 

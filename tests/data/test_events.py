@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,7 @@ from turret.data.events import ids as numbering
 from turret.data.events.event_arrays import EventFiles, Events, stable_order
 from turret.data.events.events import Log, read_events, validate
 from turret.data.events.ids import IdInterner, as_keys, id_key, id_text, vocabulary
+from turret.data.kinds import Kind, KindTable
 from turret.data.manifest import BadRows, Removed
 from turret.data.reading.columns import choose_columns
 from turret.data.reading.readers import scan
@@ -195,6 +196,7 @@ def _validate(
     filters: FilterSettings | None = None,
     catalog: list[str] | None = None,
     nulls: Sequence[str] = NULLS,
+    kinds: KindTable = {},  # noqa: B006
     **settings: object,
 ) -> Log:
     chosen = ColumnSettings.model_validate(settings)
@@ -207,6 +209,7 @@ def _validate(
         filters or FilterSettings(),
         known,
         FormatSettings(nulls=tuple(nulls)),
+        kinds,
     )
 
 
@@ -272,13 +275,13 @@ def test_examples_are_the_first_rows_by_their_numbers_and_the_sources_names() ->
     ("default", "events", "removed"),
     [(None, 1, {"kinds": 1, "missing kind": 4}), ("buy", 5, {"kinds": 1}), ("see", 1, {"kinds": 5})],
 )
-@pytest.mark.parametrize("kept", [{"kinds": ("buy",)}, {"kind_weights": {"buy": 2}}])
+@pytest.mark.parametrize("kinds", [{"buy": Kind()}, {"buy": Kind(weight=2), "see": Kind(role="ignored")}])
 def test_rows_without_a_kind_have_a_count_of_their_own_or_the_default(
-    default: str | None, events: int, removed: dict[str, int], kept: dict[str, Any]
+    default: str | None, events: int, removed: dict[str, int], kinds: KindTable
 ) -> None:
-    kinds: list[object] = ["buy ", "see", None, "", " ", "NULL"]
-    columns: Columns = {"user": [1] * 6, "item": [1] * 6, "time": [*range(6)], "event": kinds}
-    log = _validate(columns, FilterSettings(**kept, default_kind=default), kind="event")
+    values: list[object] = ["buy ", "see", None, "", " ", "NULL"]
+    columns: Columns = {"user": [1] * 6, "item": [1] * 6, "time": [*range(6)], "event": values}
+    log = _validate(columns, FilterSettings(default_kind=default), kinds=kinds, kind="event")
     assert _counts(log) == (events, {}, removed)
 
 
@@ -312,8 +315,8 @@ def test_kinds_and_columns_make_the_weight_and_light_events_go() -> None:
         "event": ["view", "buy", "buy", "other"],
         "n": [1, 1, 2, 9],
     }
-    weights = FilterSettings(kind_weights={"view": 1, "buy": 5}, min_weight=5)
-    log = _validate(columns, weights, kind="event", weight="n")
+    kinds = {"view": Kind(), "buy": Kind(weight=5)}
+    log = _validate(columns, FilterSettings(min_weight=5), kinds=kinds, kind="event", weight="n")
     assert _counts(log) == (2, {}, {"kinds": 1, "min_weight": 1})
     found, events = _read(log)
     assert events.weights is not None

@@ -70,7 +70,7 @@ def _csv(folder: Path, log: pl.DataFrame) -> dict[str, Any]:
 
 CORE = {"min_user_events": 8, "min_item_events": 11}
 BY_TIME = {"kind": "time", "validation_fraction": 0.15, "test_fraction": 0.1}
-KINDS = {"kind_weights": {"buy": 3.5, "view": 0.5}, "min_weight": 1.0}
+KINDS = {"buy": "target:3.5", "view": "target:0.5"}
 STARS = {"weight": "stars", "kind": "event"}
 
 Given = Callable[[Path, pl.DataFrame], dict[str, Any]]
@@ -122,8 +122,8 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
     "weights": (
         lambda log: log,
         None,
-        {"columns": STARS, "filters": KINDS, "on_bad": "drop"},
-        "74b8ec3f38223bc0",
+        {"columns": STARS, "kinds": KINDS, "filters": {"min_weight": 1.0}, "on_bad": "drop"},
+        "feb037759f9b6d81",
     ),
     "order of the file": (
         lambda log: log,
@@ -179,6 +179,13 @@ def test_a_log_is_prepared_as_it_always_was(
     # Measured since then: tests/data/test_preparing.py.
     assert 0 <= stated.pop("repeat_share") + stated.pop("visit_repeat_share") < 1
     stated.pop("catalog_time")
+    # Named otherwise since then.
+    kinds, stated["filters"]["kind_weights"] = stated.pop("kinds"), {}
+    stated["filters"]["kinds"] = []
+    if kinds:
+        stated["filters"]["kind_weights"] = {name: kind["weight"] for name, kind in kinds.items()}
+        assert stated["split"]["targets"] == stated["split"]["events"]
+    del stated["split"]["targets"], stated["default_kind"]
     # Named since then, and absent in these logs.
     assert [stated.pop("negatives"), *map(stated["columns"].pop, ("label", "negatives"))] == [None] * 3
     assert stated["filters"].pop("default_kind") is None

@@ -85,7 +85,9 @@ def test_strongest_keeps_the_newest_event_of_the_largest_weight() -> None:
 
 
 def test_the_strongest_event_needs_weights(prepared: Prepare) -> None:
-    with pytest.raises(ConfigurationError, match="compares weights; name their column with --weight"):
+    with pytest.raises(
+        ConfigurationError, match="compares weights and kinds; name the column of weights with --weight"
+    ):
         prepared(EVENTS, {"filters.duplicates": "strongest"})
 
 

@@ -224,7 +224,7 @@ def test_more_than_half_of_the_rows_are_dropped_on_request_only(prepared: Prepar
 
 def test_later_events_need_not_be_of_every_kind(prepared: Prepare, tmp_path: Path) -> None:
     head = "user_id,item_id,timestamp,event\n"
-    settings = {"columns.kind": "event", "filters.kind_weights": {"view": 1.0, "buy": 2.0}}
+    settings = {"columns.kind": "event", "kinds": ["view", "buy=target:2"]}
     folder = prepared(f"{head}a,x,1,view\na,y,2,buy\n", settings).folder
     (tmp_path / "new.csv").write_text(f"{head}a,z,3,view\na,q,4,other\n")
     report = append(tmp_path / "new.csv", folder)

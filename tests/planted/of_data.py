@@ -38,7 +38,7 @@ def events_of_one_time_lose_the_order_of_the_log(original: Function) -> Function
 
 @planted("turret.data.histories.histories:distinct_events", "data/test_histories.py")
 def exact_duplicates_are_found_without_their_times(original: Function) -> Function:
-    return lambda events, policy: original(events, "first" if policy == "exact" else policy)
+    return lambda events, policy, *kinds: original(events, "first" if policy == "exact" else policy, *kinds)
 
 
 @planted("turret.data.histories.histories:k_core", "data/test_histories.py")
@@ -98,7 +98,7 @@ def overwrite_deletes_a_folder_that_is_no_prepared_data(original: Function) -> F
     return new_prepared_folder
 
 
-@planted("turret.data.datasets:_verify", "data/test_datasets.py")
+@planted("turret.data.reading.datasets:_verify", "data/test_datasets.py")
 def a_data_set_is_unpacked_whatever_its_checksum(original: Function) -> Function:
     return lambda archive, dataset: None
 

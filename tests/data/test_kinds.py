@@ -1,0 +1,207 @@
+"""Kinds of events: targets, signals, negatives and ignored ones, from the log to the prepared folder."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.data.conftest import Prepare
+from turret.data.configuration import load_configuration
+from turret.data.errors import ColumnError, EmptyDataError
+from turret.data.kinds import Kind, left_out_for, read_kinds
+from turret.data.prepared import PARTS, PreparedData
+from turret.data.preparing.append import append
+from turret.data.preparing.describe import describe
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+
+HEADER = "user_id,item_id,timestamp,event\n"
+SHOP = {
+    "columns.kind": "event",
+    "kinds": ["view=signal:0.5", "cart=signal", "buy=target:2:consume", "back=negative", "ping=ignored"],
+}
+ROLES = {"view": "signal", "cart": "signal", "buy": "target"}
+
+
+def csv(rows: Sequence[tuple[Any, ...]]) -> str:
+    return HEADER + "".join(",".join(map(str, row)) + "\n" for row in rows)
+
+
+LOG = csv(
+    [
+        ("a", "x", 1, "view"),
+        ("a", "x", 2, "buy"),
+        ("a", "y", 3, "cart"),
+        ("a", "x", 3, "back"),
+        ("a", "z", 4, "view"),
+        ("a", "z", 5, "buy"),
+        ("a", "y", 6, "view"),
+        ("a", "y", 7, "buy"),
+        ("a", "x", 8, "view"),
+        ("a", "q", 9, "ping"),
+        ("a", "q", 9, "swipe"),
+        ("b", "x", 1, "view"),
+        ("b", "y", 2, "view"),
+        ("b", "x", 3, "view"),
+        ("b", "x", 4, "back"),
+    ]
+)
+
+
+def test_each_role_has_its_place_in_the_folder(prepared: Prepare) -> None:
+    """Signals are read as history of the targets behind them, and users without a target train nothing."""
+    data = prepared(LOG, SHOP)
+    assert data.kinds is not None
+    assert data.weights is not None
+    assert data.negatives is not None
+    assert data.item_ids.ids(data.event_items.tolist()) == list("xxyzzyyx" + "xyx")
+    assert data.kinds.tolist() == [0, 2, 1, 0, 2, 0, 2, 0, *[0] * 3]
+    assert data.weights.tolist() == [0.5, 2, 1, 0.5, 2, 0.5, 2, 0.5] + [0.5] * 3
+    assert read_kinds(data.manifest.kinds) == ("view", "cart", "buy")
+    assert data.manifest.kinds["buy"] == Kind(weight=2, consume=True)
+    assert data.splits.tolist() == [[4, 6], [11, 11]]
+    assert [data.item_ids.ids(data.targets(0, part).tolist()) for part in PARTS] == [["x"], ["z"], ["y"]]
+    # The item that went back was not chosen when z was.
+    assert np.diff(data.negatives.offsets).tolist() == [0, 0, 0, 0, 1, 0, 0, 0, *[0] * 3]
+    split = data.manifest.split
+    assert (split.events, split.targets) == (
+        {"train": 7, "validation": 2, "test": 2},
+        {"train": 1, "validation": 1, "test": 1},
+    )
+    assert split.users == {"train": 1, "validation": 1, "test": 1}
+    removed = {one.filter: one.events for one in data.manifest.removed}
+    assert removed == {"kinds": 2, "negatives after the last event": 1}
+    said = describe(data.folder)
+    for line in (
+        "view: 7 events, signal:0.5",
+        "buy: 3 events, target:2:consume",
+        "back: negative",
+        "7 events, 1 of them targets, of 1 users",
+    ):
+        assert line in said
+
+
+def _naive(rows: list[tuple[str, str, int, str]]) -> dict[str, list[list[tuple[str, str]]]]:
+    """The parts of each user: a loop over the targets."""
+    parts = {}
+    for user in sorted({row[0] for row in rows}):
+        mine = sorted((row for row in rows if row[0] == user), key=lambda row: row[2])
+        events = [(item, kind) for _, item, _, kind in mine]
+        targets = [place for place, (_, kind) in enumerate(events) if ROLES[kind] == "target"]
+        first, second = targets[-2:] if len(targets) > 2 else [len(events)] * 2
+        parts[user] = [events[:first], events[first:second], events[second:]]
+    return parts
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_targets_are_held_out_with_the_signals_behind_them(
+    prepared: Prepare, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turret.data.histories.histories.PIECE", 7)
+    draw = random.Random(seed)
+    rows = [
+        (draw.choice("abcde"), draw.choice("xyz"), number, draw.choice([*ROLES, "view"]))
+        for number in range(60)
+    ]
+    data = prepared(csv(rows), {**SHOP, "kinds": [f"{name}={role}" for name, role in ROLES.items()]})
+    assert (data.weights, data.negatives) == (None, None)
+    found = {}
+    names = read_kinds(data.manifest.kinds)
+    assert data.kinds is not None
+    for row in range(len(data.users)):
+        edges = [data.offsets[row], *data.splits[row], data.offsets[row + 1]]
+        events = [
+            (data.item_ids.id(int(item)), names[kind])
+            for item, kind in zip(data.event_items, data.kinds, strict=True)
+        ]
+        found[data.users.id(row)] = [events[edges[part] : edges[part + 1]] for part in range(3)]
+    naive = _naive(rows)
+    assert found == naive
+    targets = [sum(kind == "buy" for mine in naive.values() for _, kind in mine[part]) for part in range(3)]
+    assert [*data.manifest.split.targets.values()] == targets
+
+
+def test_the_strongest_event_is_that_of_the_largest_weight_then_a_target(prepared: Prepare) -> None:
+    rows = [("a", "x", 1, "buy"), ("a", "x", 2, "view"), ("a", "y", 3, "cart"), ("a", "y", 4, "view")]
+    rows.append(("b", "x", 9, "buy"))
+    for kinds, kept in (
+        (["view=signal", "cart=signal", "buy"], [(1, 2), (4, 0), (9, 2)]),
+        (["view=signal", "cart=signal:3", "buy=target:.5"], [(2, 0), (3, 1), (9, 2)]),
+    ):
+        data = prepared(csv(rows), {**SHOP, "kinds": kinds, "filters.duplicates": "strongest"})
+        assert data.kinds is not None
+        assert list(zip(data.times.tolist(), data.kinds.tolist(), strict=True)) == kept
+
+
+def test_the_table_is_part_of_the_fingerprint(prepared: Prepare) -> None:
+    by_table = {
+        prepared(csv([("a", "x", 1, "buy")]), {"columns.kind": "event", **table}).fingerprint
+        for table in ({}, {"kinds": ["buy"]}, {"kinds": ["buy=target:1:consume"]})
+    }
+    assert len(by_table) == 3
+
+
+def test_a_log_of_signals_alone_trains_nothing_and_a_misspelt_kind_is_named(prepared: Prepare) -> None:
+    with pytest.raises(
+        ColumnError, match=r"no row has the kind 'bye': the kinds in column 'event' are 'buy'"
+    ):
+        prepared(csv([("a", "x", 1, "buy")]), {**SHOP, "kinds": ["buy", "bye"]})
+    with pytest.raises(EmptyDataError, match="leaves no targets for training"):
+        prepared(
+            csv([("a", "x", 1, "view"), ("b", "x", 9, "buy")]),
+            {"columns.kind": "event", "kinds": ["view=signal", "buy"], "split.kind": "time"},
+        )
+
+
+def test_appended_events_have_kinds_and_equal_ones_have_equal_kinds(tmp_path: Path) -> None:
+    rows = [("a", "x", 1, "view"), ("a", "x", 1, "buy"), ("a", "y", 2, "buy"), ("a", "z", 4, "buy")]
+    new = [("a", "x", 1, "view"), ("a", "x", 1, "cart"), ("a", "q", 3, "buy"), ("b", "x", 3, "ping")]
+    settings = {**SHOP, "kinds": ["view=signal", "cart=signal", "buy=target:3", "ping=ignored"]}
+    (tmp_path / "0.csv").write_text(csv([*rows, ("c", "x", 1, "cart"), ("c", "x", 1, "ping")]))
+    (tmp_path / "1.csv").write_text(csv(new))
+    (tmp_path / "all.csv").write_text(csv([*rows, ("c", "x", 1, "cart"), *new[1:]]))
+    for name in ("0", "all"):
+        config = load_configuration(PrepareConfig, overrides={"source": tmp_path / f"{name}.csv", **settings})
+        prepare(config, tmp_path / name)
+    report = append(tmp_path / "1.csv", tmp_path / "0")
+    assert (report.new, report.known) == (2, 1)
+    grown, whole = (PreparedData.open(tmp_path / name) for name in ("0", "all"))
+    assert (grown.fingerprint, grown.manifest.split) == (whole.fingerprint, whole.manifest.split)
+
+
+def test_the_test_targets_that_cannot_be_hit_are_those_that_were_consumed(tmp_path: Path) -> None:
+    """A view before a purchase leaves nothing out, a purchase does where it consumes."""
+    rows = [(user, item, time, kind) for user in "ab" for time, (item, kind) in enumerate(
+        [("x", "view"), ("x", "buy"), ("y", "buy"), ("z", "view"), ("z", "buy"), ("x", "buy")]
+    )]  # fmt: skip
+    (tmp_path / "log.csv").write_text(csv(rows))
+    for kinds, said in ((["view=signal", "buy"], False), (["view=signal", "buy=target:1:consume=9"], True)):
+        overrides = {"source": tmp_path / "log.csv", "columns.kind": "event", "kinds": kinds}
+        report = prepare(
+            load_configuration(PrepareConfig, overrides=overrides), tmp_path / "p", overwrite=True
+        )
+        assert any("2 of 2 test targets were used before" in one for one in report.warnings) == said
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (None, [0.0, np.inf, 30 * 86_400_000.0, 0.0]),
+        (True, [np.inf] * 4),
+        (False, [0.0] * 4),
+        (("view",), [np.inf, 0.0, 0.0, 0.0]),
+    ],
+)
+def test_how_long_answers_leave_out_the_item_of_an_event(seen: Any, expected: list[float]) -> None:
+    kinds = {
+        "view": Kind(role="signal"),
+        "back": Kind(role="negative", consume=True),
+        "buy": Kind(consume=True),
+        "rent": Kind(consume=30),
+    }
+    assert left_out_for(kinds, seen).tolist() == expected
+    if not isinstance(seen, tuple):
+        assert left_out_for({}, seen).tolist() == [0.0 if seen is False else np.inf]
