@@ -20,7 +20,7 @@ from benchmarks.quality_sets import SETS
 from benchmarks.research.estimators import by_setting
 from benchmarks.research.softmax_regression import largest_fall
 from benchmarks.timed_sets import TIMED
-from turret.data.text import duration, rounded_count, size
+from turret.data.text import duration, size
 from turret.plan import Machine, PlanRequest, load_figures, make_plan
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -83,7 +83,6 @@ def _environment() -> jinja2.Environment:
         "bias": bias,
         "by": by,
         "bytes": size,
-        "count_text": rounded_count,
         "exp": math.exp,
         "day": lambda found: found["machine"]["date"][:10],
         "fmt": format,

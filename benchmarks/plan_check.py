@@ -24,7 +24,7 @@ from benchmarks.scale import (
 )
 from benchmarks.scale_training import folder_mb, watched
 from turret.data.prepared import PreparedData
-from turret.plan import EXPERIMENT, Figures, Machine, Planner, PlanRequest, experiment_defaults
+from turret.plan import EXPERIMENT, Figures, Machine, PlanRequest, experiment_defaults, make_plan
 
 USERS, ITEMS, DIMENSION = 30_000, 300_000, 96
 QUICK_USERS, QUICK_ITEMS = 500, 1_000
@@ -42,7 +42,7 @@ def measure(options: Options) -> dict[str, Any]:
     turret_cost("data", "synth", shop, *size)
     with watched(data.parent) as most:
         prepared = turret_cost("data", "prepare", shop, "--to", data)
-    opened, disk = PreparedData.open(data), folder_mb(data)
+    opened = PreparedData.open(data)
     bundles, costs = bundles_of(data, DIMENSION, work, threads=1)
     with loaded_sqlite(data) as store:
         stored = folder_mb(Path(store.removeprefix("sqlite://")).parent)
@@ -58,8 +58,7 @@ def measure(options: Options) -> dict[str, Any]:
         "measured": {
             "preparation": {
                 "memory": MB * prepared.peak_mb,
-                "disk": MB * disk,
-                "passing_disk": MB * max(most[-1], disk),
+                "disk": MB * max(most[-1], folder_mb(data)),
             },
             "training": {
                 "memory": MB * costs["train"].peak_mb,
@@ -71,9 +70,9 @@ def measure(options: Options) -> dict[str, Any]:
                 "seconds": exported.processor_seconds + indexed.processor_seconds,
                 "disk": MB * folder_mb(bundles / INDEXED),
             },
-            "service": {"memory": MB * served["resident_mb"]},
-            "histories": {"disk": MB * stored},
+            "histories in sqlite": {"disk": MB * stored},
         },
+        "service_memory": MB * served["resident_mb"],
         "request_seconds": served["request_ms"] / 1e3,
     }
 
@@ -89,11 +88,12 @@ def ratios(result: Mapping[str, Any], figures: Figures) -> list[float]:
         epochs=1,
         hours=8.0,
     )
-    planner = Planner(request, figures)
+    parts, sizes = make_plan(request, figures).parts, request.sizes()
     return [
-        result["request_seconds"] / planner.at("service.sqlite.request_seconds"),
+        result["request_seconds"] / figures.at("service.sqlite.request_seconds", sizes),
+        result["service_memory"] / figures.at("service.memory", sizes),
         *(
-            value / getattr(planner.parts[part], amount)
+            value / getattr(parts[part], amount)
             for part, amounts in result["measured"].items()
             for amount, value in amounts.items()
         ),

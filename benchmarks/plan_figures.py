@@ -122,9 +122,10 @@ QUANTITIES: dict[str, Measured] = {
         lambda row: MB * row["peak_mb"] if row["events"] >= _LARGE_LOG else None,
         *("users", "items"),
     ),
-    "preparation.disk": _of("preparation", lambda row: MB * row["prepared_mb"], "events", "users", "items"),
-    "preparation.passing_disk": _of(
-        "preparation", lambda row: MB * row["work_mb"], "events", "users", "items"
+    "preparation.disk": _of(
+        "preparation",
+        lambda row: MB * max(row["prepared_mb"], row["work_mb"]),
+        *("events", "users", "items"),
     ),
     **{name: one for experiment in EXPERIMENTS for name, one in _training(experiment).items()},
     "training.validation_seconds": _of(

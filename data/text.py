@@ -86,14 +86,6 @@ def count(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
 
-def rounded_count(value: float) -> str:
-    """A count with two leading digits: 35, 3,500, 350,000."""
-    if value < 100:
-        return f"{value:.0f}"
-    digits = len(str(int(value))) - 2
-    return f"{int(value // 10**digits) * 10**digits:,}"
-
-
 def size(count: float) -> str:
     """Bytes in decimal units: 340 MB, 1.2 GB, 12 TB."""
     unit, one = next(((unit, one) for unit, one in _BYTES if count >= one), _BYTES[-1])

@@ -33,7 +33,6 @@ def test_a_metric_has_four_digits_and_its_interval() -> None:
     [
         ([text.percent(one) for one in (0.0123, 0.5)], ["1.2 %", "50 %"]),
         ([text.count(one) for one in (None, 1234.4)], ["", "1,234"]),
-        ([text.rounded_count(one) for one in (35, 3_549, 351_000)], ["35", "3,500", "350,000"]),
         ([text.size(one) for one in (0.4e6, 340e6, 1.24e9, 12e12)], ["1 MB", "340 MB", "1.2 GB", "12 TB"]),
         ([text.duration(one) for one in (5.4, 29, 300, 11_000)], ["5.4 s", "29 s", "5.0 min", "3.1 h"]),
     ],

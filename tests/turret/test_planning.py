@@ -1,7 +1,6 @@
 """`turret plan`: parts of invented figures, computed by hand, and the command with the shipped figures."""
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -12,8 +11,6 @@ from turret.plan import (
     VALIDATION_USERS,
     Figures,
     Machine,
-    Part,
-    Plan,
     PlanRequest,
     Quantity,
     experiment_defaults,
@@ -34,8 +31,7 @@ def quantity(base: float = 0.0, **rates: float) -> Quantity:
 
 QUANTITIES = {
     "preparation.memory": quantity(4e8, users=200, items=200),
-    "preparation.disk": quantity(events=12, users=30),
-    "preparation.passing_disk": quantity(events=32),
+    "preparation.disk": quantity(events=32),
     "preparation.seconds": quantity(1.0, events=3e-7),
     "training.youtubednn.memory": quantity(6e8, numbers=8),
     "training.youtubednn.disk": quantity(1e6, numbers=6),
@@ -80,30 +76,42 @@ def shop() -> PlanRequest:
     )
 
 
-def part(plan: Plan, name: str) -> Part:
-    (found,) = (one for one in plan.parts if one.name == name)
-    return found
-
-
 def test_each_part_is_computed_from_its_figures(shop: PlanRequest, figures: Figures) -> None:
     plan = make_plan(shop, figures)
-    values = {
-        one.name: (one.memory, one.passing_memory, one.disk, one.passing_disk, one.seconds)
-        for one in plan.parts
-    }
+    values = {name: (one.memory, one.disk, one.seconds) for name, one in plan.parts.items()}
     numbers, bundle = 6.4e6, 1e7 + 9 * 6.4e6
     served = 1.3e8 + 5e6 + 5 * numbers
-    assert values["preparation"] == pytest.approx((4.4e8, None, 1.23e8, 3.2e8, 4.0))
     steps = 10 * (1e7 - 1e5) * 1e-5
     validation = 10 * 20_000 * 4e-11 * numbers
-    assert values["training"] == pytest.approx(
-        (6e8 + 8 * numbers, None, 1e6 + 6 * numbers, None, steps + validation)
-    )
-    assert values["export and index"] == pytest.approx((6e8 + 12 * numbers, None, bundle, None, 22.0))
-    assert values["service"] == pytest.approx((served, served + 1.5 * bundle, None, None, None))
-    assert values["histories"] == pytest.approx((None, None, 1.4e9, None, 200.0))
-    assert not any(one.beyond for one in plan.parts)
-    assert [one.machines for one in plan.parts] == [1] * 5
+    expected = {
+        "preparation": (4.4e8, 3.2e8, 4.0),
+        "training": (6e8 + 8 * numbers, 1e6 + 6 * numbers, steps + validation),
+        "export and index": (6e8 + 12 * numbers, bundle, 22.0),
+        "service": (served + 1.5 * bundle, 0.0, 0.0),
+        "histories in sqlite": (0.0, 1.4e9, 200.0),
+    }
+    assert list(values) == list(expected)
+    for name, needs in expected.items():
+        assert values[name] == pytest.approx(needs), name
+    assert not any(one.beyond for one in plan.parts.values())
+
+
+def test_each_limit_takes_a_share_of_the_machine_and_the_largest_comes_first(
+    shop: PlanRequest, figures: Figures
+) -> None:
+    plan = make_plan(shop, figures)
+    disks = sum(one.disk for one in plan.parts.values())
+    assert plan.shares["disk: all parts"] == pytest.approx(disks / 200e9)
+    assert plan.shares["memory: training"] == pytest.approx((6e8 + 8 * 6.4e6) / 16e9)
+    seconds = plan.parts["training"].seconds
+    assert plan.shares["time: training in 8 h"] == pytest.approx(seconds / 28_800)
+    # A core answers .6 / (.0004 + 1e-9 * sqrt(1e5) * 64) requests/s with SQLite.
+    assert plan.requests == pytest.approx(2 * 0.6 / (4e-4 + 1e-9 * 1e5**0.5 * 64))
+    assert plan.shares["requests/s"] == pytest.approx(100 / plan.requests)
+    assert list(plan.shares.values()) == sorted(plan.shares.values(), reverse=True)
+    slow = make_plan(replace(shop, hours=0.01), figures)
+    assert next(iter(slow.shares)) == "time: training in 0.01 h"
+    assert "First limit: time: training in 0.01 h" in plan_text(slow)
 
 
 def test_histories_shorter_than_the_tower_reads_are_those_of_the_users(shop: PlanRequest) -> None:
@@ -115,45 +123,17 @@ def test_more_requests_than_a_machine_answers_take_several_and_a_redis(
     shop: PlanRequest, figures: Figures
 ) -> None:
     """A core answers .6 / .00042 = 1,428 requests/s with SQLite, and .6 / .00052 = 1,153 with a Redis."""
-    assert part(make_plan(replace(shop, requests=2_850.0), figures), "service").machines == 1
+    assert make_plan(replace(shop, requests=2_840.0), figures).machines == 1
     plan = make_plan(replace(shop, requests=9_000.0), figures)
-    assert part(plan, "service").machines == 4
-    assert part(plan, "histories").memory == pytest.approx(275e7 + 1.1e8)
-    assert any("--store redis://HOST:6379/0" in command for command in plan.commands)
-    plan = make_plan(replace(shop, requests=9_000.0, events=2e8), figures)
-    assert [one.is_exceeded for one in plan.limits if "one Redis" in one.reason] == [True]
+    assert plan.machines == 4
+    assert plan.parts["histories in redis"].memory == pytest.approx(275e7 + 1.1e8)
+    assert plan.shares["memory: histories in redis"] == pytest.approx(286e7 / 16e9)
 
 
 def test_sizes_beyond_the_measured_ones_are_named(shop: PlanRequest, figures: Figures) -> None:
-    plan = make_plan(replace(shop, items=2e6, events=1e9), figures)
-    assert part(plan, "preparation").beyond == {"events": 1e8, "items": 1e6}
-    assert part(plan, "histories").beyond == {"events": 1e8}
-
-
-def test_a_part_that_the_machine_does_not_hold_is_marked(shop: PlanRequest, figures: Figures) -> None:
-    small = replace(shop, machine=Machine(2, 0.7e9, 2e9), items=1e6)
-    shown = plan_text(make_plan(small, figures))
-    assert re.search(r"│ training +│ +1\.1 GB ! │", shown)
-    assert re.search(r"│ preparation +│ +620 MB │", shown)
-
-
-def limits_of(plan: Plan) -> dict[str, float | None]:
-    return {one.reason: one.most for one in plan.limits}
-
-
-def test_the_limits_are_where_the_parts_stop_fitting(shop: PlanRequest, figures: Figures) -> None:
-    found = limits_of(make_plan(shop, figures))
-    assert found["the ids fill the memory of the preparation"] == pytest.approx((16e9 - 4e8) / 200 - 1e5)
-    assert found["preparing them fills the disk"] == pytest.approx(200e9 / 32)
-    assert found["training or export fills the memory"] == pytest.approx((16e9 - 6e8) / 12 / 64)
-    assert found["training takes 8 hours"] == pytest.approx(
-        (28_800 - 10 * 20_000 * 4e-11 * 6.4e6) / 10 / 1e-5 + 1e5
-    )
-    an_item = 50 + 5 * 64 + 1.5 * (100 + 9 * 64)
-    assert found["an activation fills the memory of the service"] == pytest.approx((16e9 - 1.3e8) / an_item)
-    assert found["all cores are busy for 60 % of the time"] == pytest.approx(
-        2 * 0.6 / (4e-4 + 1e-9 * 1e5**0.5 * 64)
-    )
+    parts = make_plan(replace(shop, items=2e6, events=1e9), figures).parts
+    assert parts["preparation"].beyond == {"events": 1e8, "items": 1e6}
+    assert parts["histories in sqlite"].beyond == {"events": 1e8}
 
 
 def test_counts_are_written_in_several_ways() -> None:
@@ -184,24 +164,22 @@ def invoke(*words: str) -> Result:
     return CliRunner().invoke(turret.cli.app, ["plan", *words])
 
 
-def test_a_plan_is_printed_with_limits_commands_and_assumptions() -> None:
+def test_a_plan_is_printed_with_its_first_limit_and_its_source() -> None:
     shown = invoke(*SHOP, *MACHINE, "--requests", "100")
     assert shown.exit_code == 0, shown.output
     for text in (
         "200,000 users, 100,000 items, 10,000,000 events, 100 requests/s; youtubednn, dimension 64",
         "│ preparation",
-        "│ histories",
-        "turret data prepare LOG --to var/prepared",
+        "│ histories in sqlite",
+        "First limit: ",
         "Measured on",
     ):
         assert text in shown.stdout
-    assert "!" not in shown.stdout
 
 
 def test_a_plan_is_json_too() -> None:
     plan = json.loads(invoke(*SHOP, *MACHINE, "--dimension", "32", "--json").stdout)
     assert plan["request"]["dimension"] == 32
     assert plan["request"]["machine"] == {"cores": 2, "memory": 16e9, "disk": 200e9}
-    parts = {part["name"]: part for part in plan["parts"]}
-    assert set(parts) >= {"preparation", "training", "export and index", "service", "histories"}
-    assert parts["preparation"]["seconds"] > 1
+    assert set(plan["parts"]) >= {"preparation", "training", "export and index", "service"}
+    assert plan["parts"]["preparation"]["seconds"] > 1
