@@ -268,7 +268,8 @@ def plan_text(plan: Plan) -> str:
             f"One machine of {machine.cores} cores, {size(machine.memory)} of memory and "
             f"{size(machine.disk)} of disk, which answers {plan.requests:,.0f} requests/s:",
             text_table(("limit", "taken"), [(name, percent(taken)) for name, taken in plan.shares.items()]),
-            f"First limit: {first}, {percent(share)} of it taken. Machines for the requests: {plan.machines:,}.",
+            f"First limit: {first}, {percent(share)} of it taken.",
+            f"Machines for the requests: {plan.machines:,}.",
             "docs/scale.md says what to turn to at each limit, and what is assumed.",
             f"Measured on {plan.measured_on}; times are those of one of its cores.",
         ]
