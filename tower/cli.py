@@ -34,8 +34,7 @@ def publish(
     """Load a bundle's items into a running vector engine, and publish a new version that searches there.
 
     The engine's search effort is tuned and its recall measured on user vectors; a version that misses the
-    recall is not published. The served version does not change: `turret activate` makes the new one live and
-    moves the engine's alias. docs/engines.md explains the engines.
+    recall is not published. The served version does not change. docs/engines.md explains the engines.
 
     Example: `turret publish var/bundles/spring --engine redis://127.0.0.1:6379`
     """

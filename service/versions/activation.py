@@ -18,8 +18,8 @@ from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.service.versions.record import Activation, Record, Route, Routes, new_activation, now
 from turret.service.versions.rules import RuleSet
 from turret.tower.engines.access import current_access
-from turret.tower.engines.collections import check_loaded, move_alias
-from turret.tower.errors import BundleError, EngineError
+from turret.tower.engines.collections import check_loaded
+from turret.tower.errors import BundleError
 from turret.tower.format.manifest import Manifest
 
 _LEASE_SECONDS = 10.0
@@ -37,7 +37,7 @@ class RefusedError(BundleError):
 class Swap(NamedTuple):
     """The new live version, the previous one, and the members that are late.
 
-    `warning` says that the version's engine doesn't hold it, or kept its alias.
+    `warning` says that the version's engine doesn't hold it.
     """
 
     version: str
@@ -251,7 +251,7 @@ class Activator:
         await self._commit(turn, after)
         await self._holder.take(after, live)
         # Last: an engine that doesn't answer delays no answer of the new version.
-        return after, await asyncio.to_thread(switch_engine, live.bundle.manifest)
+        return after, await asyncio.to_thread(missing_collection, live.bundle.manifest)
 
     async def _commit(self, turn: _Turn, after: Record) -> None:
         """Replace the record within the lock: a cancellation takes effect after it."""
@@ -282,24 +282,20 @@ class Activator:
         return await self._follower.late(lambda report: report.has(after), self._settings.activation_seconds)
 
 
-def switch_engine(live: Manifest) -> str | None:
-    """Move the alias in the engine of `live` to its collection; return a warning where that is impossible.
+def missing_collection(live: Manifest) -> str | None:
+    """A warning where the engine of `live` doesn't hold its whole collection.
 
     An activation is refused by the gate for an incomplete collection, a rollback is not: the version that it
-    leaves is worse than the fallback, which answers as long as the engine doesn't. Nothing but other programs
-    reads the alias: searches of the service name the collection.
+    leaves is worse than the fallback, which answers as long as the engine doesn't.
     """
     try:
         check_loaded(live)
-        move_alias(live)
         return None
     except BundleError as error:
         fallback = current_access().fallback
         warning = (
             f"the fallback ({fallback}) answers for {live.version}, which its engine doesn't hold: {error}"
         )
-    except EngineError as error:
-        warning = f"the engine's alias names another version than {live.version}: {error}"
     _log.warning("%s", warning)
     return warning
 

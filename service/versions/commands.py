@@ -10,10 +10,8 @@ from turret.service.errors import ServiceError
 from turret.service.versions.folder import activation_lock
 from turret.service.versions.gate import GateReport, GateRequest, checked_versions, run_gate
 from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
-from turret.tower.engines.collections import move_alias
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current, point
-from turret.tower.format.manifest import read_manifest
 
 _WIDTH = 110
 
@@ -53,7 +51,6 @@ def activate_in_folder(version: str, bundles: Path, force: bool = False) -> str:
     _pass_gate(version, bundles, force)
     with activation_lock(bundles):
         point(bundles, version)
-        move_alias(read_manifest(bundles / version))
     return (
         f"{version} is current in {bundles}; a running service keeps its version "
         "until `turret activate` is given its --url."

@@ -229,7 +229,7 @@ def test_a_version_needs_a_multiple_of_its_files(published: Path) -> None:
     sizes = {name: (published / "v1" / name).stat().st_size for name in manifest.files}
     assert needed_bytes(manifest, 1.5) == 1.5 * sum(sizes.values())
     effort = EngineEffort(rows=1, k=1, breadth=1, recall=1.0)
-    settings = EngineSettings(engine="redis", url="redis://e", collection="c", alias="a", efforts=(effort,))
+    settings = EngineSettings(engine="redis", url="redis://e", collection="c", efforts=(effort,))
     mapped = sizes["item_vectors.npy"] + sizes.get("model.safetensors", 0)
     on_engine = manifest.model_copy(update={"index": settings})
     assert needed_bytes(on_engine, 1.5) == 1.5 * (sum(sizes.values()) - mapped)

@@ -28,7 +28,7 @@ _pauses = count(1)
 
 
 class Server:
-    """The state that connections share: collections, aliases, and the fault to simulate.
+    """The state that connections share: collections, and the fault to simulate.
 
     `fault`: `down` refuses every call, `short` answers with too few rows, `wrong` with rows that aren't
     allowed or don't exist, `odd` with none that can be read, `load` dies within a load, `lost` has no
@@ -37,7 +37,6 @@ class Server:
 
     def __init__(self) -> None:
         self.items: dict[str, EngineItems] = {}
-        self.aliases: dict[str, str] = {}
         self.fault: str | None = None
         self.searches: list[tuple[str, int, int, Condition | None]] = []
 
@@ -74,7 +73,7 @@ class MemoryEngine(Engine):
         if self.server.fault == "lost":
             raise EngineError(f"the engine at {self.url} holds no collection {collection}")
         self.server.searches.append((collection, k, breadth, where))
-        items = self.server.items[self.server.aliases.get(collection, collection)]
+        items = self.server.items[collection]
         allowed = np.arange(len(items)) if where is None else np.flatnonzero(met(where, items))
         rows = allowed[np.argsort(-(items.vectors[allowed] @ vector), kind="stable")][: k + 1]
         if self.server.fault == "odd":
@@ -100,16 +99,6 @@ class MemoryEngine(Engine):
     def drop(self, collection: str) -> None:
         self.check()
         self.server.items.pop(collection, None)
-        aliases = self.server.aliases
-        self.server.aliases = {alias: name for alias, name in aliases.items() if name != collection}
-
-    def point(self, alias: str, collection: str) -> None:
-        self.check()
-        self.server.aliases[alias] = collection
-
-    def pointed(self, alias: str) -> str | None:
-        self.check()
-        return self.server.aliases.get(alias)
 
     def close(self) -> None:
         pass

@@ -3,7 +3,6 @@
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,26 +23,12 @@ NO_CODES: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 COUNT, WIDTH = 3000, 16
 
 
-class EmbeddedMilvus(EngineServer):
-    """No server but a file, which this process holds open."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.url = f"milvus:///{folder / 'items.db'}"
-
-    def kill(self) -> None:
-        from milvus_lite.server_manager import server_manager_instance
-
-        server_manager_instance.release_server(str(self.folder / "items.db"))
-
-
 @pytest.fixture(
     scope="module",
     params=[
         "memory",
         pytest.param("redis", marks=pytest.mark.nightly),
         pytest.param("milvus", marks=pytest.mark.nightly),
-        pytest.param("embedded_milvus", marks=pytest.mark.nightly),
     ],
 )
 def server(
@@ -52,11 +37,6 @@ def server(
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "memory":
         yield None
-    elif request.param == "embedded_milvus":
-        require("milvus", "milvus_lite")
-        embedded = EmbeddedMilvus(folder)
-        yield embedded
-        embedded.kill()
     else:
         with running(request.param, folder) as started:
             yield started
@@ -181,39 +161,11 @@ def test_bounds_are_exact_to_the_last_digit(engine: Engine) -> None:
     engine.drop("turret_numbers")
 
 
-def test_an_alias_moves_under_searches(engine: Engine, loaded: str) -> None:
-    """No search by the alias fails, and each answers from one of the two collections."""
+def test_a_collection_is_dropped_once(engine: Engine) -> None:
     engine.load("turret_few", FEW)
-    query = QUERIES[0]
-    best = {int(np.argmax(items.vectors @ query)) for items in (FEW, ITEMS)}
-    assert len(best) == 2
-    assert engine.pointed("turret_live") is None
-    engine.point("turret_live", "turret_few")
-    answers: list[int | BaseException] = []
-    is_over = threading.Event()
-
-    def ask() -> None:
-        while not is_over.is_set():
-            try:
-                answers.extend(engine.search("turret_live", query, 1, 200).tolist())
-            except BaseException as error:
-                answers.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    for number in range(6):
-        name = (loaded, "turret_few")[number % 2]
-        engine.point("turret_live", name)
-        assert engine.pointed("turret_live") == name
-        enough = len(answers) + 3
-        until(lambda enough=enough: len(answers) >= enough, "more answers")  # type: ignore[misc]
-    is_over.set()
-    asking.join()
-    assert set(answers) == best
     engine.drop("turret_few")
     engine.drop("turret_few")
     assert engine.count("turret_few") is None
-    assert engine.pointed("turret_live") is None
 
 
 @pytest.mark.parametrize("scheme", ["redis", pytest.param("milvus", marks=pytest.mark.nightly)])

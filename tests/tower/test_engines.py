@@ -44,7 +44,6 @@ from turret.tower.engines.access import (
 from turret.tower.engines.circuit import Circuit
 from turret.tower.engines.collections import (
     NAMESPACE_FILE,
-    alias_name,
     collection_name,
     namespace,
 )
@@ -257,7 +256,7 @@ def test_a_reply_that_no_redis_search_gives_is_an_engine_error(
     engine = open_engine("redis://engine:6379", Limits())
     for client in ("_search_client", "_client"):
         monkeypatch.setattr(getattr(engine, client), "execute_command", lambda *_: reply)
-    for method, *given in (("search", "c", QUERIES[0], 3, 9), ("count", "c"), ("pointed", "c"), ("check",)):
+    for method, *given in (("search", "c", QUERIES[0], 3, 9), ("count", "c"), ("check",)):
         with pytest.raises(EngineError, match="can't be read"):
             getattr(engine, str(method))(*given)
 
@@ -286,7 +285,7 @@ def test_a_failure_of_redis_is_told_with_its_remedy(
         engine.search("c", QUERIES[0], 3, 9)
     assert "secret" not in str(told.value)
     if "no such index" in words:
-        assert (engine.count("c"), engine.pointed("a")) == (None, None)
+        assert engine.count("c") is None
 
 
 # --- Publication
@@ -302,7 +301,7 @@ def test_a_version_is_loaded_tuned_and_measured(shop: Path, server: Server) -> N
     told: list[str] = []
     target = publish_to_engine(shop / "v1", URL, report=told.append)
     assert target == shop / "v1-redis"
-    assert (current(shop), server.aliases) == ("v1", {}), "only an activation moves pointer and alias"
+    assert current(shop) == "v1", "only an activation moves the pointer"
     manifest, settings = read_manifest(target), settings_of(target)
     assert settings.url == "redis://engine:6379"
     assert b"secret" not in b"".join(path.read_bytes() for path in target.iterdir())
@@ -412,9 +411,8 @@ def test_an_engine_that_misses_items_is_refused(
 
 
 def test_a_publication_that_died_is_cleared_away_by_the_next(shop: Path, server: Server) -> None:
-    """The live collection, and those of other folders on this engine, stay."""
+    """The collections of other versions, and those of other folders on this engine, stay."""
     live = settings_of(publish_to_engine(shop / "v1", URL, version="one"))
-    server.aliases[live.alias] = live.collection
     of_others = server.items["turret_0123456789ab_v1_0"] = server.items[live.collection]
     server.fault = "load"
     drop = MemoryEngine.drop
@@ -422,7 +420,6 @@ def test_a_publication_that_died_is_cleared_away_by_the_next(shop: Path, server:
         patch.setattr(MemoryEngine, "drop", lambda self, name: self.server.items["dead"] or drop(self, name))
         with pytest.raises((EngineError, KeyError)):
             publish_to_engine(shop / "v1", URL, version="two")
-    assert server.aliases == {live.alias: live.collection}
     assert len(server.items) == 3
     server.fault = None
     told: list[str] = []
@@ -432,11 +429,9 @@ def test_a_publication_that_died_is_cleared_away_by_the_next(shop: Path, server:
     assert sum("dropped the collection" in line for line in told) == 1
 
 
-def test_collections_of_deleted_versions_are_dropped_but_for_the_live_one(shop: Path, server: Server) -> None:
+def test_collections_of_deleted_versions_are_dropped(shop: Path, server: Server) -> None:
     one, _ = (settings_of(publish_to_engine(shop / "v1", URL, version=name)) for name in ("one", "two"))
-    server.aliases[one.alias] = one.collection
-    for name in ("one", "two"):
-        (shop / name).rename(shop.parent / name)
+    (shop / "two").rename(shop.parent / "two")
     three = settings_of(publish_to_engine(shop / "v1", URL, version="three"))
     assert set(server.items) == {one.collection, three.collection}
 
@@ -484,7 +479,7 @@ def test_a_folder_keeps_its_names_and_no_other_has_them(tmp_path: Path) -> None:
     effort = {"rows": 1, "k": 1, "breadth": 1, "recall": 1.0}
     fields = {"engine": "redis", "url": URL, "efforts": (effort,)}
     longest = collection_name(folders[0], "v" * 64)
-    EngineSettings.model_validate({**fields, "collection": longest, "alias": alias_name(folders[0])})
+    EngineSettings.model_validate({**fields, "collection": longest})
     (folders[0] / NAMESPACE_FILE).write_text("*")
     with pytest.raises(BundleError, match="names no collections; write back its content"):
         namespace(folders[0])

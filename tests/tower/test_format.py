@@ -351,7 +351,6 @@ ENGINE = EngineSettings(
     engine="redis",
     url="redis://engine",
     collection="turret_items",
-    alias="turret_live",
     efforts=tuple(
         EngineEffort(rows=rows, k=k, breadth=breadth, recall=0.99 if breadth else 0.5)
         for rows, by_k in MEASURED.items()

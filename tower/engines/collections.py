@@ -1,4 +1,4 @@
-"""Collections of a folder's versions: their names, whether one is complete, the alias of the live one."""
+"""Collections of a folder's versions: their names, and whether one is complete."""
 
 import re
 import uuid
@@ -41,20 +41,14 @@ def collection_name(bundles: Path, version: str) -> str:
     return f"{namespace(bundles)}_{readable}_{uuid.uuid4().hex[:8]}"
 
 
-def alias_name(bundles: Path) -> str:
-    """The alias of the live version."""
-    return f"{namespace(bundles)}_live"
-
-
 def clear(bundles: Path, engine: Engine) -> list[str]:
     """Drop the collections of deleted versions and of publications that died, and return their names.
 
-    The one that the alias names stays. The caller holds the folder's publication lock, so that none is being
-    loaded. Raises BundleError where a manifest can't be read, since its version may need any of them.
+    The caller holds the folder's publication lock, so that none is being loaded. Raises BundleError where a
+    manifest can't be read, since its version may need any of them.
     """
     indexes = [read_manifest(bundles / one.version).index for one in versions(bundles)]
     kept = {one.collection for one in indexes if isinstance(one, EngineSettings)}
-    kept.add(engine.pointed(alias_name(bundles)) or "")
     dropped = [name for name in engine.collections(f"{namespace(bundles)}_") if name not in kept]
     for name in dropped:
         engine.drop(name)
@@ -81,11 +75,3 @@ def check_loaded(manifest: Manifest) -> None:
             f"{without_credentials(engine_url(settings.url))} holds {held} {settings.collection}, where "
             f"{manifest.item_count:,} items are needed; publish it there with `turret publish --engine URL`"
         )
-
-
-def move_alias(manifest: Manifest) -> None:
-    """Make the alias of a version's folder name its collection, where it has one. Raises EngineError."""
-    settings = manifest.index
-    if isinstance(settings, EngineSettings):
-        with closing(open_engine(engine_url(settings.url), _LIMITS)) as engine:
-            engine.point(settings.alias, settings.collection)

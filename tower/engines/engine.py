@@ -57,7 +57,7 @@ class Engine(ABC):
     Every method raises EngineError, with the engine's address and the remedy, when the engine can't be
     reached, doesn't answer within its time limit, or refuses: `refusal` gives the sentence for an error of
     the client. An answer of another form, which a client fails to read, ends in one too. Names of collections
-    and aliases consist of letters, digits and underscores, and begin with a letter.
+    consist of letters, digits and underscores, and begin with a letter.
     """
 
     # The largest k and the largest effort of a search.
@@ -105,14 +105,6 @@ class Engine(ABC):
     @abstractmethod
     def drop(self, collection: str) -> None:
         """Delete a collection with all that belongs to it; nothing happens where there is none."""
-
-    @abstractmethod
-    def point(self, alias: str, collection: str) -> None:
-        """Make `alias` name the collection, atomically: a search by the alias fails at no time."""
-
-    @abstractmethod
-    def pointed(self, alias: str) -> str | None:
-        """The collection that an alias names, or None."""
 
     @abstractmethod
     def close(self) -> None:
@@ -171,7 +163,7 @@ def engine_name(url: str) -> str:
     if scheme not in _SCHEMES:
         raise EngineError(
             f"{without_credentials(url)!r} names no engine; write milvus://HOST:19530 (milvus+https:// with "
-            "TLS, milvus:///FOLDER/FILE.db for the embedded one) or redis://HOST:6379 (rediss:// with TLS)"
+            "TLS) or redis://HOST:6379 (rediss:// with TLS)"
         )
     return _SCHEMES[scheme]
 

@@ -18,7 +18,6 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.engines.access import Connection, current_access
 from turret.tower.engines.collections import (
     NAMESPACE_FILE,
-    alias_name,
     clear,
     collection_name,
     namespace,
@@ -149,8 +148,7 @@ def publish_to_engine(
 
     The collection holds vectors and filter fields; the search efforts are those that reach `recall` at each k
     and selectivity. Collections of deleted versions and of publications that died are dropped. `version` is
-    by default the old one with the engine's name behind it. Neither the `current` pointer nor the engine's
-    alias moves.
+    by default the old one with the engine's name behind it. The `current` pointer doesn't move.
 
     Raises BundleError when the bundle fails a check or has too few items, the version exists, or the engine
     misses the recall; EngineError when the engine fails. Both leave no collection behind if the engine still
@@ -206,7 +204,6 @@ def _loaded(
                 "engine": name,
                 "url": address,
                 "collection": collection,
-                "alias": alias_name(target.parent),
                 "efforts": tuple(tuner.efforts),
                 "subset_rows": tuner.subset_rows,
             }

@@ -185,7 +185,6 @@ class EngineSettings(IndexSettings):
         engine: the product, `milvus` or `redis`.
         url: the engine's address without credentials; `TURRET_ENGINE` names another one.
         collection: the collection of this version; searches name it, so that towers and vectors match.
-        alias: the name that an activation of this version moves to its collection.
         efforts: the measured efforts, by rows and k; a search that they don't cover is exact.
         subset_rows: the largest number of allowed rows that are scored exactly in this process.
     """
@@ -195,7 +194,6 @@ class EngineSettings(IndexSettings):
     engine: Literal["milvus", "redis"]
     url: str = Field(min_length=1, max_length=2000)
     collection: str = Field(pattern="^[A-Za-z][A-Za-z0-9_]{0,199}$")
-    alias: str = Field(pattern="^[A-Za-z][A-Za-z0-9_]{0,199}$")
     efforts: tuple[EngineEffort, ...] = Field(min_length=1)
     subset_rows: int = Field(default=0, ge=0)
 

@@ -1,11 +1,10 @@
-"""Milvus as an engine, standalone, as a cluster or embedded."""
+"""Milvus as an engine, standalone or as a cluster."""
 
 import logging
 import math
 import sys
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -55,8 +54,7 @@ def _compared(field: str, sign: str, is_open: bool, bound: float) -> str:
     return f"f{field} {sign}= {largest!r}" if is_open else _ALL
 
 
-# The embedded one misses items in its graph where a filter leaves few; at its sizes a scan costs little.
-_GRAPHS: dict[str, dict[str, int]] = {"HNSW": {"M": 16, "efConstruction": 200}, "FLAT": {}}
+_GRAPH = {"M": 16, "efConstruction": 200}
 _BLOCK = 2_000
 _MOST_CODES = 4096  # of an ARRAY field
 _LOOK_SECONDS = 0.2
@@ -64,11 +62,7 @@ _PORT = 19530
 
 
 class MilvusEngine(Engine):
-    """A Milvus; item n has the primary key n in the field `row`.
-
-    `milvus:///PATH.db` (relative, or absolute with a further slash) is the embedded one. Its file belongs to
-    one process until that ends, so it is for trials: publish, then serve with one worker.
-    """
+    """A Milvus; item n has the primary key n in the field `row`."""
 
     most = 16_384
     most_effort = 32_768
@@ -76,38 +70,20 @@ class MilvusEngine(Engine):
     def __init__(self, url: str, limits: Limits) -> None:
         self._address = without_credentials(url)
         self._limits = limits
-        self._index = "HNSW"
-        self._remedy = "start it, or name another with --engine or TURRET_ENGINE"
-        timeout = min(limits.search, limits.load)
         parts = urlsplit(url)
         try:
-            if not parts.netloc:
-                self._client = self._embedded(unquote(parts.path.removeprefix("/")), timeout)
-                return
             scheme = "https" if parts.scheme.endswith("https") else "http"
             self._client = _client_class()(
                 f"{scheme}://{parts.hostname or '127.0.0.1'}:{parts.port or _PORT}",
                 user=unquote(parts.username or ""),
                 password=unquote(parts.password or ""),
                 db_name=parts.path.strip("/"),
-                timeout=timeout,
+                timeout=min(limits.search, limits.load),
             )
         except EngineError:
             raise
         except Exception as error:
             raise EngineError(self.refusal(error)) from None
-
-    def _embedded(self, path: str, timeout: float) -> Any:
-        if not path.endswith(".db"):
-            raise EngineError(
-                f"{self._address}: the file of an embedded Milvus ends in .db: milvus:///items.db"
-            )
-        self._index = "FLAT"
-        self._remedy = "its folder has to exist, and no other process may have it open"
-        made = _client_class()
-        if find_spec("milvus_lite") is None:
-            raise EngineError(f"{self._address} needs the embedded Milvus: pip install milvus-lite")
-        return made(path, timeout=timeout)
 
     def check(self) -> None:
         self._names()
@@ -120,7 +96,7 @@ class MilvusEngine(Engine):
             self._client.insert(collection, _rows(items, rows), timeout=self._limits.load)
         self._client.flush(collection, timeout=self._limits.load)
         parameters = self._client.prepare_index_params()
-        parameters.add_index("v", self._index, "v", metric_type="IP", params=_GRAPHS[self._index])
+        parameters.add_index("v", "HNSW", "v", metric_type="IP", params=_GRAPH)
         self._client.create_index(collection, parameters, timeout=self._limits.load)
         self._wait(collection, len(items))
         self._client.load_collection(collection, timeout=self._limits.load)
@@ -155,22 +131,8 @@ class MilvusEngine(Engine):
         return [name for name in self._names() if name.startswith(prefix)]
 
     def drop(self, collection: str) -> None:
-        """An alias of the collection goes with it."""
-        if collection not in self._names():
-            return
-        for alias in self._aliases(collection):
-            self._client.drop_alias(alias, timeout=self._limits.load)
-        self._client.drop_collection(collection, timeout=self._limits.load)
-
-    def point(self, alias: str, collection: str) -> None:
-        pointed = self.pointed(alias)
-        if pointed is None:
-            self._client.create_alias(collection, alias, timeout=self._limits.load)
-        elif pointed != collection:
-            self._client.alter_alias(collection, alias, timeout=self._limits.load)
-
-    def pointed(self, alias: str) -> str | None:
-        return next((name for name in self._names() if alias in self._aliases(name)), None)
+        if collection in self._names():
+            self._client.drop_collection(collection, timeout=self._limits.load)
 
     def close(self) -> None:
         self._client.close()
@@ -180,16 +142,12 @@ class MilvusEngine(Engine):
         reason = " ".join(str(getattr(error, "message", "") or error).split())[:300]
         return (
             f"the Milvus at {self._address} can't be reached, is too slow, or refuses ({reason}); "
-            f"{self._remedy}"
+            "start it, or name another with --engine or TURRET_ENGINE"
         )
 
     def _names(self) -> list[str]:
         names: list[str] = self._client.list_collections(timeout=self._limits.load)
         return names
-
-    def _aliases(self, collection: str) -> list[str]:
-        aliases: list[str] = self._client.list_aliases(collection, timeout=self._limits.load)["aliases"]
-        return aliases
 
     def _wait(self, collection: str, count: int) -> None:
         end = time.monotonic() + self._limits.load
@@ -214,9 +172,8 @@ def _client_class() -> Any:
             f"pymilvus can't be imported ({error}); run: {install_command('milvus')}, or name "
             "a redis://HOST:6379"
         ) from None
-    # Both log each failure with its traceback; it is raised as EngineError.
-    for name in ("pymilvus.decorators", "milvus_lite"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    # It logs each failure with its traceback; it is raised as EngineError.
+    logging.getLogger("pymilvus.decorators").setLevel(logging.CRITICAL)
     return MilvusClient
 
 

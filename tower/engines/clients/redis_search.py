@@ -171,13 +171,6 @@ class RedisEngine(Engine):
                 break
         self._call("SREM", _DROPPED, collection)
 
-    def point(self, alias: str, collection: str) -> None:
-        self._call("FT.ALIASUPDATE", alias, collection)
-
-    def pointed(self, alias: str) -> str | None:
-        info = self._info(alias)
-        return None if info is None else info[b"index_name"].decode()
-
     def close(self) -> None:
         self._search_client.close()
         self._client.close()
@@ -200,7 +193,7 @@ class RedisEngine(Engine):
         return [name.decode() for name in self._call("FT._LIST")]
 
     def _info(self, name: str) -> dict[bytes, Any] | None:
-        """The description of a collection, or of the one that an alias names; None where there is none."""
+        """The description of a collection; None where there is none."""
         try:
             parts = self._call("FT.INFO", name)
         except ResponseError as error:
@@ -243,7 +236,7 @@ _NO_CLUSTER = (
 
 
 def _is_unknown(error: ResponseError) -> bool:
-    """Whether it says that there is no such collection or alias."""
+    """Whether it says that there is no such collection."""
     reason = str(error).lower()
     return any(words in reason for words in ("no such index", "unknown index", "not found"))
 
