@@ -53,10 +53,6 @@ def index(
         typer.Option(help="flat, sq8, hnsw, ivf, ivf_pq, rabitq; auto measures and chooses."),
     ] = "auto",
     recall: Annotated[float, typer.Option(help="The minimum recall at every k and selectivity.")] = 0.99,
-    latency: Annotated[
-        float | None,
-        typer.Option(metavar="MS", help="Keep exact search if it takes at most so many milliseconds."),
-    ] = None,
     version: Annotated[
         str | None, typer.Option(help="The new bundle's name (the old one's and the kind).")
     ] = None,
@@ -71,4 +67,4 @@ def index(
     """
     from turret.tower.commands import index_bundle
 
-    index_bundle(bundle, kind, recall, latency, version, as_json)
+    index_bundle(bundle, kind, recall, version, as_json)

@@ -21,11 +21,9 @@ def print_note(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def index_bundle(
-    bundle: Path, kind: str, recall: float, milliseconds: float | None, version: str | None, as_json: bool
-) -> None:
+def index_bundle(bundle: Path, kind: str, recall: float, version: str | None, as_json: bool) -> None:
     """Publish a version of `bundle` (a bundle, or a folder whose current one is meant) with another index."""
-    request = IndexRequest(kind, recall, milliseconds)
+    request = IndexRequest(kind, recall)
     print_version(reindex(bundle_folder(bundle), request, version, print_note), as_json)
 
 

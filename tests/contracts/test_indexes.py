@@ -64,7 +64,6 @@ KINDS |= {
         engine=engine,
         url=f"{engine}://engine",
         collection="turret_items",
-        alias="turret_live",
         efforts=tuple(EngineEffort(rows=rows, k=200, breadth=400, recall=1.0) for rows in (1500, 21)),
         subset_rows=20,
     )

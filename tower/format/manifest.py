@@ -50,35 +50,17 @@ class MeasuredRecall(Settings):
         return "all items" if self.selectivity == 1 else f"{self.selectivity:.4g} of the items"
 
 
-class Tried(Settings):
-    """A kind that was tried, at the cheapest search that reaches the recall.
-
-    `recall`: the lowest of its table; `milliseconds`: the median of single searches for the 10 best, on the
-    machine that built the index; both None where no search was faster than the exact one or than a kind tried
-    before. `megabytes`: of its file, beside the item vectors.
-    """
-
-    kind: str
-    lists: int | None = None
-    recall: float | None = None
-    milliseconds: float | None = None
-    megabytes: float
-    reached: bool
-
-
 class IndexChoice(Settings):
     """The request for an index, and the reasons (`words`) for the chosen one.
 
-    `recall`: the least of every row of the measured table; `milliseconds`: the limit of the median search, if
-    one was requested. `queries`: the number of user vectors that measured it.
+    `recall`: the least of every row of the measured table. `queries`: the number of user vectors that
+    measured it.
     """
 
     asked: str = "flat"
     recall: float = Field(default=1.0, gt=0, le=1)
-    milliseconds: float | None = Field(default=None, gt=0)
     queries: int = 0
     words: tuple[str, ...] = ()
-    tried: tuple[Tried, ...] = ()
 
 
 class Manifest(Settings):

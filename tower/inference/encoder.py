@@ -1,10 +1,9 @@
 """Both towers by ONNX Runtime: from histories, and from the features of untrained items, to vectors."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,6 @@ from turret.tower.hostile import check_onnx
 from turret.tower.inference.feature_inputs import FeatureInputs, read_features
 from turret.tower.times import TIME_INPUTS, UNKNOWN, Times
 
-# The working memory of all towers of a process beside their weights: a thousand times that of one with short
-# histories, and enough for attention over ten thousand steps.
-WORKING_BYTES = 1 << 30
 # Of a tower's file: far above any exported one, and far below the memory of a machine.
 TOWER_BYTES = 2_000_000_000
 _OPTIONS = {
@@ -29,11 +25,7 @@ _OPTIONS = {
     # working directory.
     "session.model_external_initializers_file_folder_path": "/dev/null",
     "session.load_model_format": "ONNX",
-    # Memory comes from the one pool that is bounded; weights do not count in it.
-    "session.use_env_allocators": "1",
-    "session.use_device_allocator_for_initializers": "1",
 }
-_BOUNDING = Lock()
 
 
 class Session:
@@ -46,8 +38,6 @@ class Session:
     def __init__(self, model: bytes, name: str, output: str) -> None:
         self._name, self._output = name, output
         check_onnx(model, name)
-        with _BOUNDING:
-            _bound_memory()
         options = onnxruntime.SessionOptions()
         # One query is far too small to share between threads; many queries run beside each other.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -85,16 +75,6 @@ class Session:
         if vectors.shape != shape:
             raise BundleError(f"{self._name} gives vectors of shape {vectors.shape}; export the bundle again")
         return vectors
-
-
-@cache
-def _bound_memory() -> None:
-    """Give ONNX Runtime, once a process, the pool that its sessions take working memory from."""
-    kind, purpose = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, onnxruntime.OrtMemType.DEFAULT
-    memory = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, purpose)
-    as_asked = 1  # rather than doubling
-    settings = onnxruntime.OrtArenaCfg({"max_mem": WORKING_BYTES, "arena_extend_strategy": as_asked})
-    onnxruntime.create_and_register_allocator(memory, settings)
 
 
 def _first_line(error: Exception) -> str:

@@ -20,7 +20,7 @@ from turret.tower.format.index_settings import (
     ScalarSettings,
     SearchParams,
 )
-from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Tried
+from turret.tower.format.manifest import IndexChoice, MeasuredRecall
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.index import ExactIndex, Index
@@ -61,11 +61,10 @@ Report = Callable[[str], None]
 
 
 class IndexRequest(NamedTuple):
-    """The request for an index: a kind or `auto`, a recall, perhaps the milliseconds of a search."""
+    """The request for an index: a kind or `auto`, and a recall."""
 
     kind: str = "auto"
     recall: float = 0.99
-    milliseconds: float | None = None
 
 
 class Chosen(NamedTuple):
@@ -90,9 +89,9 @@ def choose(
 ) -> Chosen:
     """Build the index that `request` describes for vectors [N, D], measured on user vectors [Q, D].
 
-    `auto` takes the fastest that reaches the recall at each k and selectivity; small catalogs stay exact,
-    and so do those that exact search answers within the requested milliseconds. Raises BundleError for an
-    unknown kind, a recall that isn't between 0 and 1, and a named kind that misses the recall.
+    `auto` takes the fastest that reaches the recall at each k and selectivity; small catalogs stay exact.
+    Raises BundleError for an unknown kind, a recall that isn't between 0 and 1, and a named kind that misses
+    the recall.
     """
     _check(request)
     threads = faiss.omp_get_max_threads()
@@ -109,10 +108,8 @@ def choose(
     described = IndexChoice(
         asked=request.kind,
         recall=request.recall,
-        milliseconds=request.milliseconds,
         queries=len(measured),
         words=tuple(choice.reasons),
-        tried=tuple(choice.tried),
     )
     return Chosen(made, recall, described)
 
@@ -155,13 +152,12 @@ def _product_codes(vectors: NDArray[np.float32], biased: bool, unequal: bool) ->
 
 
 class _Choice:
-    """The state of one choice: the reasons so far, the kinds that were tried, and the best of them."""
+    """The state of one choice: the reasons so far, and the best of the kinds that were tried."""
 
     def __init__(self, task: Task, request: IndexRequest, report: Report) -> None:
         self._task, self._request, self._report = task, request, report
         self._spread = spread(task.vectors)
         self.reasons: list[str] = []
-        self.tried: list[Tried] = []
         self._best: ApproximateIndex | None = None
         self._milliseconds = inf
         self._recall: tuple[MeasuredRecall, ...] = ()
@@ -184,19 +180,12 @@ class _Choice:
             return self._exact(f"exact search of at most {SMALL:,} items takes some microseconds: flat")
         exact_milliseconds = 1000 * task.exact_seconds[task.truth.ks[0]]
         self.reasons.append(f"an exact search takes {exact_milliseconds:.3g} ms")
-        limit = request.milliseconds
-        if is_auto and limit is not None and exact_milliseconds <= limit:
-            return self._exact(f"that is within the requested {limit:g} ms, and misses nothing: flat")
         self._try_all()
         if self._best is None or (is_auto and self._milliseconds * _WORTH > exact_milliseconds):
             return self._exact("no kind is enough faster than the exact search to be worth its misses: flat")
         settings = self._best.settings
         why = "the fastest that reaches it" if is_auto else "requested"
         self.reasons.append(f"{settings.label} was {why}: {settings.kind}")
-        if limit is not None and self._milliseconds > limit:
-            self.reasons.append(
-                f"none reaches the requested {limit:g} ms; lower --recall for a faster search"
-            )
         return self._best, self._recall
 
     def _try_all(self) -> None:
@@ -222,35 +211,22 @@ class _Choice:
         start = time.perf_counter()
         built = ApproximateIndex.build(task.vectors, settings, task.learnt)
         self._report(f"{settings.label} was built in {time.perf_counter() - start:.0f} s; tuning it ...")
-        result = Tried(
-            kind=settings.kind,
-            lists=getattr(settings, "lists", None),
-            megabytes=built.file_bytes() / 1e6,
-            reached=False,
-        )
         # The seconds that it has to beat.
         rival = self._milliseconds / 1000 if self._best and serves_usual(self._best) else inf
         index = tuned(built, task, rival)
         if index is None:
-            # The recall of its broadest search is not known: it was never faster than its rival.
-            self.tried.append(result)
             name = self._best.settings.label if self._best else "the exact search"
             self.reasons.append(f"{settings.label} reaches {wanted:g} with no search faster than {name}")
             return ()
         planner = Planner(index, task.scoring)
         measured = measure_recall(planner, task.vectors, task.queries, absolute=task.scoring.absolute)
-        recall, milliseconds = (
-            min(cell.recall for cell in measured),
-            1000 * task.seconds(planner, task.truth.ks[0]),
-        )
-        is_reached = recall >= wanted
-        figures = {"recall": recall, "milliseconds": milliseconds, "reached": is_reached}
-        self.tried.append(result.model_copy(update=figures))
+        recall = min(cell.recall for cell in measured)
+        milliseconds = 1000 * task.seconds(planner, task.truth.ks[0])
         self.reasons.append(
-            f"{settings.label} {'reaches' if is_reached else 'misses'} {wanted:g}: at least {recall:.4f} at "
-            f"every k and selectivity, {milliseconds:.3g} ms, {result.megabytes:.1f} MB"
+            f"{settings.label} {'reaches' if recall >= wanted else 'misses'} {wanted:g}: at least "
+            f"{recall:.4f} at every k and selectivity, {milliseconds:.3g} ms, {built.file_bytes() / 1e6:.1f} MB"
         )
-        if not is_reached:
+        if recall < wanted:
             return measured
         if self._is_better(index, milliseconds):
             self._best, self._recall, self._milliseconds = index, measured, milliseconds
@@ -275,5 +251,3 @@ def _check(request: IndexRequest) -> None:
     if request.kind not in ("auto", *KINDS):
         raise BundleError(f"--kind {request.kind}: there is no such index; name auto, {', '.join(KINDS)}")
     check_requested(request.recall)
-    if request.milliseconds is not None and not request.milliseconds > 0:
-        raise BundleError(f"--latency {request.milliseconds:g}: give milliseconds above 0, such as 0.2")

@@ -344,7 +344,7 @@ def _index_request(settings: RetrainSettings, live: str | None) -> IndexRequest:
     choice = manifest.index_choice
     if choice is None:
         return IndexRequest(FLAT if manifest.index.is_exact else manifest.index.kind)
-    return IndexRequest(choice.asked, choice.recall, choice.milliseconds)
+    return IndexRequest(choice.asked, choice.recall)
 
 
 STEPS: dict[str, Step] = {
