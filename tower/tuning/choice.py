@@ -224,7 +224,8 @@ class _Choice:
         milliseconds = 1000 * task.seconds(planner, task.truth.ks[0])
         self.reasons.append(
             f"{settings.label} {'reaches' if recall >= wanted else 'misses'} {wanted:g}: at least "
-            f"{recall:.4f} at every k and selectivity, {milliseconds:.3g} ms, {built.file_bytes() / 1e6:.1f} MB"
+            f"{recall:.4f} at every k and selectivity, {milliseconds:.3g} ms, "
+            f"{built.file_bytes() / 1e6:.1f} MB"
         )
         if recall < wanted:
             return measured
