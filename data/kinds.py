@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, PositiveFloat, StrictBool, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, StrictBool, model_validator
 
 if TYPE_CHECKING:  # a client reads tables of kinds without NumPy
     import numpy as np
     from numpy.typing import NDArray
 
 Role = Literal["target", "signal", "negative", "ignored"]
+Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _DAY = 86_400_000  # milliseconds
 
 
@@ -23,8 +24,8 @@ class Kind(BaseModel, frozen=True, extra="forbid"):
     """
 
     role: Role = "target"
-    weight: PositiveFloat = 1.0
-    consume: StrictBool | PositiveFloat = False
+    weight: Finite = 1.0
+    consume: StrictBool | Finite = False
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -46,9 +47,14 @@ def _parsed(value: object) -> object:
         return value
     role, *rest = value.split(":")
     table: dict[str, Any] = {"role": role.strip() or "target"}
-    for part in map(str.strip, rest):
-        name, has_days, days = part.partition("=")
-        table |= {"consume": days if has_days else True} if name == "consume" else {"weight": part}
+    for part in rest:
+        name, has_days, days = map(str.strip, part.partition("="))
+        key, given = (
+            ("consume", days if has_days else True) if name == "consume" else ("weight", part.strip())
+        )
+        if key in table:
+            raise ValueError(f"{value!r} has two of {key}; give ROLE[:WEIGHT][:consume[=DAYS]]")
+        table[key] = given
     return table
 
 
