@@ -16,13 +16,8 @@ from turret.service.overlay import searching
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.explaining import explain
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import (
-    CountedHistory,
-    Query,
-    ResolvedQuery,
-    at_position,
-    count_history,
-)
+from turret.service.ranking.kinds import check_kinds
+from turret.service.ranking.query import CountedHistory, Query, ResolvedQuery, count_history
 from turret.service.ranking.selecting import select
 from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
 from turret.service.schemas.requests import RecommendRequest
@@ -58,10 +53,7 @@ def recommend(
     stages = {} if stages is None else stages
     begun = perf_counter()
     view = ItemView(model.bundle, fresh)
-    counted = []
-    for position, query in enumerate(queries):
-        with at_position(position):
-            counted.append(count_history(query, model.bundle.manifest))
+    counted = [count_history(query, model.bundle.manifest) for query in queries]
     known = view.known_rows_of_each([history.items for history in counted])
     resolved = [
         _resolve(view, position, query, counted[position], *known[position])
@@ -123,6 +115,8 @@ def _in_rows(
         version = query.after.version
         message = f"this cursor is of version {version}, which is no longer live; request the first page"
         raise ConflictError("cursor", None, message)
+    if manifest.kinds:
+        check_kinds(request, manifest)
     by_rules = conditions_of(query.rules, view.bundle.catalog, manifest.version) if query.rules else []
     for name in request.cap:
         view.check_field(name, f"cap.{name}")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from turret.service.errors import HistoryUnavailableError, InvalidFieldError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.kinds import CountedKinds, check_kinds
+from turret.service.ranking.kinds import CountedKinds
 from turret.service.schemas.fields import Cursor, Id, KindedIds, read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
@@ -114,14 +114,13 @@ class CountedHistory(NamedTuple):
 
 
 def count_history(query: Query, manifest: Manifest) -> CountedHistory:
-    """Choose the events that count for a version. Raises InvalidFieldError for kinds that it doesn't have."""
+    """Choose the events that count for a version."""
     seen = query.request.seen(manifest.exclude_seen)
     if not manifest.kinds:
         left_out: Sequence[Id] | None = () if seen is False else None
         if isinstance(seen, tuple):
             left_out = [item for item, kind in zip(query.history, query.kinds, strict=False) if kind in seen]
         return CountedHistory(query.history, query.times, None, left_out)
-    check_kinds(query.request, manifest)
     counted = CountedKinds(manifest, seen)
     codes = counted.codes(query.kinds, len(query.history))
     ages = 0.0 if query.times is None else query.request_time - np.array(query.times, dtype=np.float64)
