@@ -3,15 +3,18 @@
 import asyncio
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from tests.contracts.stores import ADDRESSES
 from tests.support.redis_server import sweep
 from tests.turret.conftest import Prepare, stored
+from turret.data.kinds import Kind
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import FilesSplit, PrepareConfig
@@ -160,6 +163,38 @@ def test_a_dump_has_the_stored_events(address: str, tmp_path: Path) -> None:
     ]
     assert stat.S_IMODE((tmp_path / "new" / "events.parquet").stat().st_mode) == 0o600
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["events.parquet"]
+
+
+def test_strangers_are_dumped_as_sessions(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However their events are divided, and whatever the ids of users look like."""
+    monkeypatch.setattr(dumping, "PART_EVENTS", 1)
+    given = [("session:a#2", "view"), ("session:7", "buy"), ("7", None)]
+    append(address, *(Event("e", user, 1, MOMENT, kind) for user, kind in given))
+    report = dump_histories(Settings(store=address), TimeRange(0, NOW), tmp_path / "e.parquet")
+    assert (report.events, report.users, report.sessions) == (3, 3, 2)
+    assert "; 2 of the users are sessions (--session session_id); the next" in report.sentence(tmp_path)
+    frame = pl.read_parquet(tmp_path / "e.parquet").sort("session_id")
+    assert frame.select("user_id", "session_id", "kind").rows() == [
+        (7, None, None),
+        (None, "7", "buy"),
+        (None, "a#2", "view"),
+    ]
+
+
+def test_loaded_events_have_their_kinds(address: str, prepared: Prepare) -> None:
+    """An event that came from the store is known by its kind, too; one without has the default one."""
+    own = [Event("v", "a", "x", 1000 * START, "view"), Event("n", "b", "x", 1000 * START)]
+    append(address, *own)
+    data = prepared(HEAD + f"a,x,{START}\na,x,{START}\na,y,{START}\nb,x,{START}\n")
+    kinds = {"view": Kind(role="signal"), "no": Kind(role="ignored"), "buy": Kind()}
+    manifest = data.manifest.model_copy(update={"kinds": kinds, "default_kind": "view"})
+    data = replace(data, manifest=manifest, kinds=np.array([1, 0, 1, 0], dtype=np.int8))
+    assert load_histories(data, Settings(store=address)).stored == 2
+    found = {(event.user, event.item, event.kind) for event in stored(address, "a") + stored(address, "b")}
+    assert found == {("a", "x", "view"), ("a", "x", "buy"), ("a", "y", "buy"), ("b", "x", None)}
+    assert load_histories(data, Settings(store=address)).stored == 0
 
 
 def test_a_dump_has_the_events_of_a_range_of_times(address: str, tmp_path: Path) -> None:

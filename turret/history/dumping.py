@@ -16,7 +16,7 @@ from turret.data.moments import FORMS, parse_moment
 from turret.data.progress import progress
 from turret.data.vocabulary import is_canonical_integer
 from turret.service.errors import ServiceError
-from turret.service.schemas.fields import show_time
+from turret.service.schemas.fields import STRANGER, show_time
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event
 from turret.service.stores.registry import open_stores
@@ -24,6 +24,7 @@ from turret.service.stores.registry import open_stores
 PART_EVENTS = 500_000  # events in memory at a time
 _SCHEMA = {
     "user_id": pl.String(),
+    "session_id": pl.String(),
     "item_id": pl.String(),
     "timestamp": pl.Int64(),
     "kind": pl.String(),
@@ -60,19 +61,25 @@ class TimeRange:
 
 @dataclass
 class DumpReport:
-    """The counts of dumped events and their users, the first and the last time, and the end of the range."""
+    """The counts of dumped events and their users, the first and the last time, and the end of the range.
+
+    `sessions` of the users are strangers' sessions.
+    """
 
     until: int
     events: int = 0
     users: int = 0
+    sessions: int = 0
     first: int = 2**63 - 1
     last: int = -(2**63)
 
     def sentence(self, path: Path) -> str:
         """Describe the dump, for people."""
+        sessions = f"; {self.sessions:,} of the users are sessions (--session session_id)"
         return (
             f"{self.events:,} events of {self.users:,} users, {_text(self.first)} to {_text(self.last)}, are "
-            f"in {path}; the next dump goes on with --since {_text(self.until)}"
+            f"in {path}{sessions if self.sessions else ''}; the next dump goes on with --since "
+            f"{_text(self.until)}"
         )
 
 
@@ -80,7 +87,8 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
     """Write the stored events of a range of times to the Parquet file `target`, atomically.
 
     Memory holds a portion of the events; parts of the file lie beside it until it is complete. User and item
-    ids are integers if all of them print as integers, as they do in a log read from CSV.
+    ids are integers if all of them print as integers, as they do in a log read from CSV. Events of a session
+    have its id in a column of its own and no user; without any, the file has no such column.
 
     Raises EmptyRangeError when the store has no such events, ServiceError when it is unavailable, OSError
     when the file can't be written.
@@ -132,22 +140,32 @@ class _Dump:
         """Write all parts as one file."""
         integers = [pl.col(name).cast(pl.Int64) for name, are in self._are_integers.items() if are]
         times = pl.col("timestamp").cast(pl.Datetime("ms", "UTC"))
-        pl.scan_parquet(self._parts).with_columns(*integers, times).sink_parquet(path)
+        events = pl.scan_parquet(self._parts).with_columns(*integers, times)
+        (events if self.report.sessions else events.drop("session_id")).sink_parquet(path)
 
     def _write(self, events: Sequence[Event]) -> None:
         """Write a part and count it; the events of a user may go on from part to part."""
         event_ids, users, items, times, kinds = zip(*events, strict=True)
-        columns = (users, map(str, items), times, kinds, event_ids)
+        columns = (users, users, map(str, items), times, kinds, event_ids)
         frame = pl.DataFrame(dict(zip(_SCHEMA, map(list, columns), strict=True)), schema=_SCHEMA)
+        runs, is_stranger = (
+            frame["user_id"].rle().struct.field("value"),
+            pl.col("user_id").str.starts_with(STRANGER),
+        )
+        frame = frame.with_columns(
+            pl.when(~is_stranger).then("user_id"),
+            pl.when(is_stranger).then(pl.col("session_id").str.strip_prefix(STRANGER)),
+        )
         self._parts.append(self._folder / f"part-{len(self._parts):05}.parquet")
         frame.write_parquet(self._parts[-1])
-        report, runs = self.report, frame["user_id"].rle().struct.field("value")
+        report, new = self.report, runs[int(runs[0] == self._last_user) :]
         report.events += frame.height
-        report.users += len(runs) - (runs[0] == self._last_user)
+        report.users += len(new)
+        report.sessions += new.str.starts_with(STRANGER).sum()
         report.first, report.last = min(report.first, *times), max(report.last, *times)
         self._last_user = runs[-1]
         for name in self._are_integers:
-            self._are_integers[name] &= all(map(is_canonical_integer, frame[name].unique()))
+            self._are_integers[name] &= all(map(is_canonical_integer, frame[name].drop_nulls().unique()))
 
 
 def _milliseconds(option: str, text: str) -> int:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from turret.data.configuration import load_configuration
 from turret.data.errors import without_credentials
 from turret.data.events.event_arrays import stable_order
+from turret.data.kinds import read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups, ranges
@@ -27,6 +28,7 @@ from turret.service.stores.contract import CLOCK_SKEW, Event, HistoryStore, olde
 from turret.service.stores.registry import open_stores, store_kind
 
 Rows = NDArray[np.int64]
+_Key = tuple[str, int, str | None]  # item, time and kind of an event
 
 PORTION = 1 << 17  # events in memory at a time
 WRITE_EVENTS = 2_000  # of one write: SQLite locks its file for about 10 ms, and a Redis is as busy
@@ -77,7 +79,7 @@ def load_histories(data: PreparedData, settings: Settings) -> LoadReport:
     portions = logged_events(data, settings.stored_history_limit, oldest_kept(settings.keep_days, now), now)
     report, begun = LoadReport(), time.monotonic()
     with progress("Loading", data.manifest.counts.events) as advance:
-        asyncio.run(_load(portions, settings, report, advance))
+        asyncio.run(_load(portions, settings, report, advance, data.manifest.default_kind))
     report.seconds = time.monotonic() - begun
     return report
 
@@ -87,6 +89,7 @@ async def _load(
     settings: Settings,
     report: LoadReport,
     advance: Callable[[int], None],
+    default_kind: str | None,
 ) -> None:
     stores = open_stores(settings)
     try:
@@ -94,7 +97,7 @@ async def _load(
             report.read += read
             sizes = np.cumsum([0, *map(len, users)])
             for first, last in pairwise(groups(sizes, WRITE_EVENTS)):
-                await _load_users(stores.histories, users[first:last], report)
+                await _load_users(stores.histories, users[first:last], report, default_kind)
             advance(read)
     except HistoryDamagedError:
         raise
@@ -106,9 +109,11 @@ async def _load(
         await stores.close()
 
 
-async def _load_users(store: HistoryStore, users: Sequence[list[Event]], report: LoadReport) -> None:
+async def _load_users(
+    store: HistoryStore, users: Sequence[list[Event]], report: LoadReport, default_kind: str | None
+) -> None:
     """Store the events of a few users."""
-    new = await _new_events(store, users)
+    new = await _new_events(store, users, default_kind)
     for first in range(0, len(new), WRITE_EVENTS):
         begun = time.monotonic()
         report.stored += await store.append(new[first : first + WRITE_EVENTS])
@@ -117,19 +122,26 @@ async def _load_users(store: HistoryStore, users: Sequence[list[Event]], report:
     report.kept += sum(map(len, users))
 
 
-async def _new_events(store: HistoryStore, users: Sequence[list[Event]]) -> list[Event]:
+async def _new_events(
+    store: HistoryStore, users: Sequence[list[Event]], default_kind: str | None
+) -> list[Event]:
     """Return the events that the store doesn't hold.
 
     An event of the log may be stored under an id of its own, if the service received it and it came into the
-    log from there. So of equal events, with one user, item and time, as many are new as the store has fewer.
+    log from there. So of equal events, with one user, item, time and kind (if the log has kinds), as many are
+    new as the store has fewer.
     """
     logged = {events[0].user: events for events in users}
-    counts: dict[str, Counter[tuple[str, int]]] = {}
+    has_kinds = any(event.kind is not None for events in users for event in events)
+    counts: dict[str, Counter[_Key]] = {}
     limit = max(map(len, users)) + _MARGIN
     waiting = list(logged)
     while waiting:
         for user, history in (await store.recent(waiting, limit)).items():
-            counts[user] = Counter(zip(map(str, history.items), history.times, strict=True))
+            kinds: Iterable[str | None] = repeat(None)
+            if has_kinds:
+                kinds = (kind or default_kind for kind in history.kinds or repeat(None, len(history.items)))
+            counts[user] = Counter(zip(map(str, history.items), history.times, kinds, strict=False))
             # The oldest event that was read may have older equals.
             if len(history.items) < limit or history.times[0] < logged[user][0].time:
                 waiting.remove(user)
@@ -137,9 +149,9 @@ async def _new_events(store: HistoryStore, users: Sequence[list[Event]]) -> list
     return [event for user, events in logged.items() for event in _missing(events, counts[user])]
 
 
-def _missing(events: list[Event], stored: Counter[tuple[str, int]]) -> Iterator[Event]:
+def _missing(events: list[Event], stored: Counter[_Key]) -> Iterator[Event]:
     for event in events:
-        equal = (str(event.item), event.time)
+        equal = (str(event.item), event.time, event.kind)
         if stored[equal]:
             stored[equal] -= 1
         else:
@@ -190,19 +202,24 @@ def _portion(data: PreparedData, users: Rows, newest: int, oldest: int, now: int
     numbers = _numbers(owners, items, times)
     stored_times = np.where(times > now + CLOCK_SKEW, now, np.maximum(times, 0))
     is_kept = (from_end <= newest) & (stored_times >= oldest)
+    kinds: Sequence[str | None] = [None] * int(is_kept.sum())
+    if data.kinds is not None:
+        names = read_kinds(data.manifest.kinds)
+        kinds = [names[code] for code in data.kinds[positions[is_kept]].tolist()]
     rows = zip(
         data.item_ids.ids(items[is_kept]),
         times[is_kept].tolist(),
         stored_times[is_kept].tolist(),
         numbers[is_kept].tolist(),
+        kinds,
         strict=True,
     )
     counts = np.bincount(owners[is_kept], minlength=len(users)).tolist()
     for user, count in zip(map(str, data.users.ids(users)), counts, strict=True):
         if count:
             yield [
-                Event(f"log:{time}:{number}:{item}", user, item, stored)
-                for item, time, stored, number in islice(rows, count)
+                Event(f"log:{time}:{number}:{item}", user, item, stored, kind)
+                for item, time, stored, number, kind in islice(rows, count)
             ]
 
 
