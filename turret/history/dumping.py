@@ -161,7 +161,7 @@ class _Dump:
         report, new = self.report, runs[int(runs[0] == self._last_user) :]
         report.events += frame.height
         report.users += len(new)
-        report.sessions += new.str.starts_with(STRANGER).sum()
+        report.sessions += len(new.filter(new.str.starts_with(STRANGER)))
         report.first, report.last = min(report.first, *times), max(report.last, *times)
         self._last_user = runs[-1]
         for name in self._are_integers:
