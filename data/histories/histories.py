@@ -19,7 +19,7 @@ from turret.data.histories.negatives import NegativeFiles
 from turret.data.kinds import target_codes
 from turret.data.manifest import Removed
 from turret.data.ranges import groups
-from turret.data.reading.schema import Duplicates, FilterSettings
+from turret.data.reading.schema import Duplicates, FilterSettings, milliseconds_of
 from turret.data.vocabulary import Vocabulary
 
 Result = TypeVar("Result")
@@ -152,11 +152,18 @@ def build_histories(
 
     def filtered(block: Events) -> Events:
         block = block if change is None else change(block)
-        return block if policy == "keep" else block.take(distinct_events(block, policy, targets))
+        return block if policy == "keep" else block.take(distinct_events(block, policy, targets, gap))
 
+    gap = None if filters.session_gap is None else milliseconds_of(filters.session_gap)
+    if gap is not None and log.time.kind != "timestamp":
+        raise ConfigurationError(
+            f"session_gap needs timestamps, and the times of {log.path} are of the kind {log.time.kind!r} "
+            f"({log.time.note}); name their column with --time, or leave --session-gap out"
+        )
     targets = target_codes(log.kinds) if log.kinds else None
     count, policy = len(events), filters.duplicates
     is_whole = filters.min_user_events == filters.min_item_events == 1 and not log.has_labels
+    is_whole = is_whole and filters.max_user_events is None
     columns = events.columns if log.has_labels else _without(events.columns, "labels")
     users, user_rows = vocabulary(user_ids, log.user_dtype, log.is_text)
     items, item_rows = vocabulary(item_ids, log.item_dtype, log.is_text)
@@ -181,12 +188,18 @@ def _filter_core(
     histories: Histories, filters: FilterSettings, folder: Path, has_positions: bool, keep_items: bool
 ) -> Histories:
     """Write the histories of the users and items that have enough events into `folder`."""
-    core = k_core(histories, len(histories.items), filters.min_user_events, filters.min_item_events)
+    everyone = np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(len(histories.items), dtype=bool)
+    most, removed = filters.max_user_events, []
+    if most is not None:
+        everyone = _count(histories, everyone, True)[0] <= most, everyone[1]
+        removed = [(f"max_user_events = {most}", int(np.diff(histories.offsets)[~everyone[0]].sum()))]
+    core = k_core(histories, everyone, filters.min_user_events, filters.min_item_events)
     name = f"min_user_events = {filters.min_user_events}, min_item_events = {filters.min_item_events}"
     if filters.min_user_events == filters.min_item_events == 1:
         name = "users without an event"  # they have negatives alone
     if not core[0].any():
-        raise EmptyDataError(f"the filter {name} leaves none of {len(histories):,} events; loosen it")
+        names = " and ".join([*(name for name, count in removed if count), name])
+        raise EmptyDataError(f"the filter {names} leaves none of {len(histories):,} events; loosen it")
     if keep_items:
         core = (core[0], np.ones_like(core[1]))
     users, items = (np.cumsum(is_kept, dtype=np.int32) - 1 for is_kept in core)
@@ -198,21 +211,20 @@ def _filter_core(
     blocks = (events for events in histories.by_block(cut) if len(events))
     columns = _without(histories.files.columns, "parts", "labels")
     user_ids, item_ids = _select(histories.users, core[0]), _select(histories.items, core[1])
+    negatives, unplaced = None, []
     if "labels" not in histories.files.columns:
         kept = write_histories(blocks, folder, columns, has_positions)
-        removed = [Removed(filter=name, events=len(histories) - len(kept))]
-        negatives = None
     else:
         with NegativeFiles(folder, "weights" in columns, histories.targets) as files:
             kept = write_histories(files.without(blocks), folder, columns, has_positions)
-        lost = len(histories) - len(kept) - files.count - files.after - files.equal
-        removed = [*([Removed(filter=name, events=lost)] if lost else []), *files.removed()]
-        negatives = files.count
+        negatives, unplaced = files.count, files.removed()
+    lost = len(histories) - len(kept) - (negatives or 0) - sum(count for _, count in (*removed, *unplaced))
+    removed = [*removed, (name, lost), *unplaced]
     return replace(
         kept,
         users=user_ids,
         items=item_ids,
-        removed=tuple(removed),
+        removed=tuple(Removed(filter=name, events=count) for name, count in removed if count),
         negatives=negatives,
         targets=histories.targets,
     )
@@ -222,19 +234,26 @@ def _select(ids: Vocabulary, is_kept: Mask) -> Vocabulary:
     return Vocabulary(ids.ids(np.flatnonzero(is_kept)))  # type: ignore[arg-type]
 
 
-def distinct_events(events: Events, policy: Duplicates, targets: NDArray[np.int8] | None = None) -> Mask:
+def distinct_events(
+    events: Events, policy: Duplicates, targets: NDArray[np.int8] | None = None, gap: float | None = None
+) -> Mask:
     """Mask all but one of a user's events with an item: bool [E], for events that are in order.
 
     "first" and "last" keep the oldest and the newest event; "strongest" keeps that of the largest weight, of
-    equal ones one of the kinds `targets`, the newest of them; "exact" keeps one of those at the same time.
+    equal ones one of the kinds `targets`, the newest of them, within each session if a `gap` ends one;
+    "exact" keeps one of those at the same time.
     Negatives are no events, and are kept.
     """
     if events.labels is not None:
         kept: Mask = events.labels == 0
         chosen = np.flatnonzero(~kept)
-        kept[chosen] = distinct_events(replace(events.take(chosen), labels=None), policy, targets)
+        kept[chosen] = distinct_events(replace(events.take(chosen), labels=None), policy, targets, gap)
         return kept
     keys: list[NDArray[Any]] = [events.users, events.items]
+    if policy == "strongest" and gap is not None:
+        keys[0] = np.cumsum(
+            (np.diff(events.users, prepend=-1) != 0) | (np.diff(events.times, prepend=0) > gap)
+        )
     if policy == "exact":
         keys.append(events.times)
     ranks: list[NDArray[Any]] = []
@@ -252,14 +271,13 @@ def distinct_events(events: Events, policy: Duplicates, targets: NDArray[np.int8
     return is_kept
 
 
-def k_core(histories: Histories, item_count: int, min_user_events: int, min_item_events: int) -> Core:
-    """Return the users and items with enough events, filtered repeatedly until all have enough.
+def k_core(histories: Histories, core: Core, min_user_events: int, min_item_events: int) -> Core:
+    """Return the users and items of `core` with enough events, filtered repeatedly until all have enough.
 
     Dropping an item shortens histories and dropping a user makes items rarer; the largest set that meets both
     conditions does not depend on the order of application. The minima are one or more. Negatives count as
     events of neither, but an item that has no event stays where one is enough.
     """
-    core = np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(item_count, dtype=bool)
     while True:
         users, items = _count(histories, core, min_item_events > 1)
         # Dropped events are not counted, so the core only shrinks.

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from turret.data.events.event_arrays import Events
 from turret.data.files import ArrayFile
-from turret.data.manifest import Removed
 
 
 def placed(
@@ -101,7 +100,9 @@ class NegativeFiles:
             self.equal += equal
             yield events
 
-    def removed(self) -> list[Removed]:
-        """Return the rows that are negatives of no event."""
-        named = {"negatives after the last event": self.after, "negatives equal to their event": self.equal}
-        return [Removed(filter=name, events=count) for name, count in named.items() if count]
+    def removed(self) -> list[tuple[str, int]]:
+        """Return the numbers of the rows that are negatives of no event, by reason."""
+        return [
+            ("negatives after the last event", self.after),
+            ("negatives equal to their event", self.equal),
+        ]

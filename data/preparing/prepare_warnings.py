@@ -14,6 +14,7 @@ from turret.data.events.events import Log
 from turret.data.histories.histories import Histories
 from turret.data.kinds import KindTable, left_out_for
 from turret.data.manifest import Columns
+from turret.data.progress import counted
 from turret.data.ranges import distinct
 from turret.data.reading.queries import ORDER
 from turret.data.reading.tables import Source
@@ -102,6 +103,9 @@ def repeats_of(
 
 # The share of the events, and its ratio to that of the mean user, of one who may be nobody.
 _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
+# Events within a day that no person has: one a minute for 17 hours.
+_FAST, _DAY = 1_000, 86_400_000
+_SHOWN = 3
 
 
 def prepare_warnings(
@@ -119,6 +123,8 @@ def prepare_warnings(
         yield f"not read: {names_of(source.unread)}"
     if is_log:
         yield from _odd(histories, columns.user)
+        if log.time.kind == "timestamp":
+            yield from _too_fast(histories)
     if not repeats.targets:
         noun = "event" if histories.targets is None else "target"
         yield f"the split leaves no {noun} for the test, so no model can be evaluated; " + (
@@ -161,3 +167,26 @@ def _odd(histories: Histories, user_column: str) -> Iterator[str]:
             f"user {user!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
             f"--null {user_column}={user} --on-bad drop"
         )
+
+
+def _too_fast(histories: Histories) -> Iterator[str]:
+    """Accounts that can't be people, by the pace of their events."""
+    counts = np.diff(histories.offsets)
+    fast = [user for user in np.flatnonzero(counts >= _FAST).tolist() if _is_fast(histories, user)]
+    if not fast:
+        return
+    total, others = int(counts[fast].sum()), np.delete(counts, fast)
+    limit = min(int(others.max(initial=1)), int(counts[fast].min()) - 1)
+    named = ", ".join(
+        [repr(histories.users.id(user)) for user in fast[:_SHOWN]] + ["..."] * (len(fast) > _SHOWN)
+    )
+    yield (
+        f"{total / len(histories):.1%} of the events are of {counted(len(fast), 'account')} ({named}) with "
+        f"{_FAST:,} events and more within a day, which no person has: --max-user-events {limit} leaves out "
+        f"users with more than {limit:,} events"
+    )
+
+
+def _is_fast(histories: Histories, user: int) -> bool:
+    times = np.sort(histories.files.read(*histories.offsets[user : user + 2].tolist(), "times")["times"])
+    return bool((times[_FAST - 1 :] - times[: 1 - _FAST]).min() < _DAY)

@@ -1,5 +1,6 @@
 """The settings of `turret data prepare`, from TOML and from the command line."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -35,6 +37,25 @@ def nulls_of(nulls: Sequence[str], column: str) -> tuple[str, ...]:
     everywhere = tuple(entry for entry, is_named, _ in named if not is_named)
     own = (text for name, is_named, text in named if is_named and name == column)
     return ("", *(everywhere or (NULLS if nulls else ())), *own)
+
+
+_MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def milliseconds_of(pause: str) -> float:
+    """Read a number with a unit: s, m, h or d. Raises ValueError for other texts."""
+    try:
+        found = float(pause[:-1]) * _MILLISECONDS[pause[-1:]]
+    except (KeyError, ValueError):
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise ValueError(f"{pause!r} is no pause; give a number and a unit, such as 90s, 30m, 12h or 1d")
+    return found
+
+
+def _is_pause(pause: str) -> str:
+    milliseconds_of(pause)
+    return pause
 
 
 def _to_text(time: object) -> object:
@@ -158,9 +179,11 @@ class FilterSettings(_Settings):
     First, row by row: the kinds of the table of kinds that are not ignored, then weights of at least
     `min_weight`. Rows without a kind are dropped, unless `default_kind` gives them one. Then, over the whole
     log: `duplicates` of a user and an item ("first" or "last" by time; "strongest" by weight, of equal ones a
-    target before a signal, then the newest; "exact" drops repeats of user, item and time). Last, users with
-    fewer than `min_user_events` and items with fewer than `min_item_events` are removed until all that remain
-    have enough (the k-core).
+    target before a signal, then the newest; "exact" drops repeats of user, item and time). With
+    `session_gap`, such as "30m", the strongest is that of a session, which ends where the user has
+    no event for so long. Then users with more than `max_user_events` are removed. Last, users with fewer than
+    `min_user_events` and items with fewer than `min_item_events` are removed until all that remain have
+    enough (the k-core).
     """
 
     default_kind: Annotated[str | None, Option("The kind of events that have none.", "KIND")] = None
@@ -168,6 +191,17 @@ class FilterSettings(_Settings):
     duplicates: Annotated[
         Duplicates, Option("Of a user and an item: keep (the default), exact, first, last or strongest.")
     ] = "keep"
+    session_gap: Annotated[
+        Annotated[str, AfterValidator(_is_pause)] | None,
+        Option(
+            "The pause that ends a session, as 90s, 30m, 12h or 1d: of strangers' --session ids, and of the "
+            "events among which --duplicates strongest chooses.",
+            "PAUSE",
+        ),
+    ] = None
+    max_user_events: Annotated[
+        PositiveInt | None, Option("Leave out users with more events than this, who are no people.")
+    ] = None
     min_user_events: Annotated[
         PositiveInt, Option("Keep users with at least this many events, repeatedly (k-core).")
     ] = 1
@@ -353,6 +387,11 @@ class PrepareConfig(_Settings):
             raise ValueError(
                 f"user_features.text = {list(self.user_features.text)}: only items have texts; "
                 "name the column as a category or a list of values"
+            )
+        if self.filters.session_gap is not None and self.filters.duplicates != "strongest":
+            raise ValueError(
+                'filters.session_gap divides the events among which duplicates = "strongest" chooses, and '
+                "strangers' sessions; give --duplicates strongest or --session, or leave it out"
             )
         if self.kinds and not len(target_codes(self.kinds)):
             raise ValueError(

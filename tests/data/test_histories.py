@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare
-from turret.data.errors import ConfigurationError
+from turret.data.errors import ConfigurationError, EmptyDataError
 from turret.data.events.event_arrays import Events
 from turret.data.histories.histories import Histories, by_part, distinct_events, k_core, write_histories
 from turret.data.histories.partition import by_time, hold_out_tail, last_out, partition, time_cuts
@@ -31,6 +31,18 @@ def test_users_and_items_without_events_left_are_gone_and_the_rest_numbered_anew
     assert opened.item_ids.ids(range(len(opened.item_ids))) == ["x", "y"]
     assert opened.manifest.removed[0].events == 1
     assert opened.event_items.tolist() == [0, 1, 0, 0, 1]
+
+
+def test_users_with_more_events_than_people_have_are_left_out_and_counted(prepared: Prepare) -> None:
+    opened = prepared(EVENTS, {"filters.max_user_events": 2})
+    assert opened.users.ids(range(len(opened.users))) == ["b", "c"]
+    assert opened.item_ids.ids(opened.event_items.tolist()) == ["x", "y", "z"]
+    assert [(one.filter, one.events) for one in opened.manifest.removed] == [("max_user_events = 2", 3)]
+    with pytest.raises(EmptyDataError, match="the filter max_user_events = 1 and min_user_events = 2"):
+        prepared(
+            "user_id,item_id,timestamp\na,x,1\na,y,2\nb,x,1\n",
+            {"filters.max_user_events": 1, "filters.min_user_events": 2},
+        )
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3)), max_size=40)
@@ -57,7 +69,8 @@ def _core(events: Events, min_user_events: int, min_item_events: int) -> list[Ro
     """The events between kept users and items."""
     users, items = np.unique(events.users), np.unique(events.items)
     with _histories(events) as histories:
-        core = k_core(histories, len(items), min_user_events, min_item_events)
+        everything = np.ones(len(users), dtype=bool), np.ones(len(items), dtype=bool)
+        core = k_core(histories, everything, min_user_events, min_item_events)
     kept_users, kept_items = set(users[core[0]].tolist()), set(items[core[1]].tolist())
     return [row for row in _rows(events) if row[0] in kept_users and row[1] in kept_items]
 

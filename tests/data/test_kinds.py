@@ -10,7 +10,7 @@ import pytest
 
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
-from turret.data.errors import ColumnError, EmptyDataError
+from turret.data.errors import ColumnError, ConfigurationError, EmptyDataError
 from turret.data.kinds import Kind, left_out_for, read_kinds
 from turret.data.prepared import PARTS, PreparedData
 from turret.data.preparing.append import append
@@ -134,6 +134,31 @@ def test_the_strongest_event_is_that_of_the_largest_weight_then_a_target(prepare
         data = prepared(csv(rows), {**SHOP, "kinds": kinds, "filters.duplicates": "strongest"})
         assert data.kinds is not None
         assert list(zip(data.times.tolist(), data.kinds.tolist(), strict=True)) == kept
+
+
+def test_with_a_gap_the_strongest_is_that_of_a_session(prepared: Prepare) -> None:
+    """A funnel is one event, and the next visit another, with times in seconds."""
+    start = 1_700_000_000
+    rows = [
+        ("a", "x", 0, "view"),
+        ("a", "x", 60, "buy"),
+        ("a", "y", 1_859, "view"),
+        ("a", "x", 1_860, "view"),
+    ]
+    rows += [("a", "x", 3_661, "view"), ("b", "x", 3_661, "cart"), ("b", "x", 3_662, "view")]
+    text = csv([(user, item, start + time, kind) for user, item, time, kind in rows])
+    kinds = {"columns.kind": "event", "kinds": ["view=signal", "cart=signal:2", "buy=target:3"]}
+    for gap, kept in (
+        ("30m", [60, 1_859, 3_661, 3_661]),
+        ("1d", [60, 1_859, 3_661]),
+        (None, [60, 1_859, 3_661]),
+    ):
+        data = prepared(text, {**kinds, "filters.duplicates": "strongest", "filters.session_gap": gap})
+        assert (data.times // 1000 - start).tolist() == kept, gap
+    with pytest.raises(
+        ConfigurationError, match=r"session_gap needs timestamps, and the times of .* 'number'"
+    ):
+        prepared(LOG, {**SHOP, "filters.duplicates": "strongest", "filters.session_gap": "1h"})
 
 
 def test_the_table_is_part_of_the_fingerprint(prepared: Prepare) -> None:

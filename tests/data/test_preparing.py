@@ -311,6 +311,22 @@ def test_a_stated_decimal_mark_is_that_of_weights_and_quantities(
     assert data.weights.tolist() == [1299.5]
 
 
+def test_accounts_that_are_too_fast_for_people_are_said_with_the_way_to_leave_them_out(warn: Warn) -> None:
+    """One event every 80 seconds all day, or 1,000 events in three days."""
+    rows = [
+        (name, step, 1_700_000_000 + pace * step)
+        for name, pace in (("bot", 80), ("fan", 250))
+        for step in range(1_100)
+    ]
+    rows += [("person", 1, 1_700_000_000)] * 40
+    said = warn(HEADER + "".join(f"{user},{item},{time}\n" for user, item, time in rows))
+    (sentence,) = (one for one in said if "no person" in one)
+    assert sentence == (
+        "49.1% of the events are of 1 account ('bot') with 1,000 events and more within a day, which no "
+        "person has: --max-user-events 1099 leaves out users with more than 1,099 events"
+    )
+
+
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [

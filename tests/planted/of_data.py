@@ -43,8 +43,7 @@ def exact_duplicates_are_found_without_their_times(original: Function) -> Functi
 
 @planted("turret.data.histories.histories:k_core", "data/test_histories.py")
 def the_k_core_is_filtered_once(original: Function) -> Function:
-    def k_core(histories: Any, item_count: int, min_user_events: int, min_item_events: int) -> Any:
-        everything = np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(item_count, dtype=bool)
+    def k_core(histories: Any, everything: Any, min_user_events: int, min_item_events: int) -> Any:
         users, items = original.__globals__["_count"](histories, everything, min_item_events > 1)
         return users >= min_user_events, items >= min_item_events
 
