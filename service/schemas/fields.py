@@ -94,10 +94,7 @@ def check_used(value: object) -> int | str | tuple[int | str, str | None]:
         or not isinstance(kind, str | None)
         or len(kind or "") > KIND_LENGTH
     ):
-        raise PydanticCustomError(
-            "used",
-            'send an id, or an object like {"item": 7, "kind": "view"}'.replace("{", "{{").replace("}", "}}"),
-        )
+        raise PydanticCustomError("used", 'send an id, or an object like {"item": 7, "kind": "view"}')
     return check_id(value.get("item")), (kind or "").strip() or None
 
 

@@ -219,3 +219,14 @@ def test_an_event_is_of_a_user_or_of_a_session(
     answer = client.post("/v1/events", json={"events": [event(1, 101, **whose)]})
     assert answer.status_code == 422
     assert answer.json()["error"] | {"value": None} == {"field": field, "value": None, "message": message}
+
+
+def test_an_object_of_a_history_that_is_none_is_refused_with_an_example(client: TestClient) -> None:
+    answer = client.post("/v1/recommend", json={"history": [{"item": 1, "kin": "view"}]})
+    assert answer.status_code == 422
+    message = 'send an id, or an object like {"item": 7, "kind": "view"}'
+    assert answer.json()["error"] | {"value": None} == {
+        "field": "history.0",
+        "value": None,
+        "message": message,
+    }
