@@ -10,9 +10,8 @@ import pytest
 from tests.support.places import ROOT
 
 DEPLOY = ROOT / "deploy"
-# Replicas are files, each with the identity of its image; one of the image `broken` restarts.
-# The file `plain` selects the profile without a Redis, `full` fills the volumes, `torn` cuts the output of
-# containers, and with `crowded` none can start.
+# Replicas are files, each with the identity of its image.
+# The file `plain` selects the profile without a Redis, and `full` fills the volumes.
 DOCKER = r"""#!/usr/bin/env bash
 cd "$STATE"
 last="${*: -1}"
@@ -23,28 +22,22 @@ case "$*" in
   "compose ps -q service") ls replicas ;;
   "compose ps -q nightly") [ ! -e nightly ] || echo nightly ;;
   "compose up"*scale*)
-    if [ -e crowded ]; then echo "no memory for another container" >&2; exit 1; fi
     echo "up ${TURRET_TAG}" >>log
     cp "images/$TURRET_TAG" "replicas/r$(date +%N)" ;;
-  *.State.Health.Status*) if grep -q broken "replicas/$last"; then echo starting; else echo healthy; fi ;;
-  *.RestartCount*) if grep -q broken "replicas/$last"; then echo 3; else echo 0; fi ;;
+  *.State.Health.Status*) echo healthy ;;
+  *.RestartCount*) echo 0 ;;
   *"{{.Image}}"*) cat "replicas/$last" ;;
   *.Config.Image*) echo "turret:$(cat "replicas/$last")" ;;
   *"{{.Name}}"*) echo "/$last" ;;
   "stop "*) echo "stop $(cat "replicas/$last") of $(ls replicas | wc -l)" >>log ;;
   "rm "*) rm "replicas/$last" ;;
-  "logs "*) echo "setting port can't be 'nowhere'" ;;
   *" config --services") echo service; [ -e plain ] || echo admin ;;
   *"redis true") [ ! -e plain ] ;;
-  *"cli --rdb -")
-    if [ -e torn ]; then printf 'REDIS0011da'; else printf 'REDIS0011data\xff12345678'; fi
-    [ ! -e diskless ] || printf '0123456789abcdef0123456789abcdef01234567' ;;
+  *"cli --rdb -") printf 'REDIS0011data\xff12345678' ;;
   *" state" | *" bundles")
     printf tar
-    [ ! -e torn ] || printf '\0'
     echo "sha256 $(printf tar | sha256sum | cut -d ' ' -f 1)" >&2 ;;
-  *" empty")
-    [ ! -e full ] || exit 3 ;;
+  *" empty") [ ! -e full ] || exit 3 ;;
   *) echo "$1 $2 $last" >>log; cat >/dev/null ;;
 esac
 """
@@ -88,11 +81,11 @@ class Engine:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    """Two replicas of the image `old`, and the images `new` and `broken`."""
+    """Two replicas of the image `old`, and the image `new`."""
     state = tmp_path / "state"
     for folder in ("images", "replicas"):
         (state / folder).mkdir(parents=True)
-    for name in ("old", "new", "broken"):
+    for name in ("old", "new"):
         (state / "images" / name).write_text(name)
     for name in ("a", "b"):
         (state / "replicas" / name).write_text("old")
