@@ -58,15 +58,6 @@ class KernelSumsContract:
         value, limit = statistic(ids, np.full(60, 1 / 60))
         assert value > 100 * limit
 
-    def test_draws_of_an_example_are_independent(self) -> None:
-        """Pairs of draws follow the product of the shares."""
-        vectors = unequal(6, 3, 5, spread=0.3)
-        query = torch.from_numpy(unequal(1, 3, 6))
-        ids = drawn(self.make(vectors, block=1), query.repeat(30_000, 1), 2)
-        q = shares(ALPHA, query[0].numpy(), vectors)
-        value, limit = statistic(ids[:, 0] * 6 + ids[:, 1], np.outer(q, q).ravel())
-        assert value < limit
-
     @pytest.mark.parametrize("excluded", [0, 3, 4, 7, 38, 39])
     def test_just_that_row_is_left_out(self, excluded: int) -> None:
         """At either end of a block and of the catalog; its neighbours are drawn as often as q says.
@@ -84,19 +75,6 @@ class KernelSumsContract:
         ids = drawn(self.make(vectors), query.repeat(4, 1), 1000, excluded=excluded)
         assert not (ids == excluded).any()
         value, limit = statistic(ids, q / q.sum())
-        assert value < limit
-
-    def test_no_row_is_left_out_where_none_is_named(self) -> None:
-        """Beside an example that leaves out the first row, one that leaves out none draws all."""
-        vectors = unequal(10, 3, 23, spread=0.3)
-        query = torch.from_numpy(unequal(1, 3, 24)).repeat(2, 1)
-        sums, counts = self.make(vectors), torch.tensor([5000, 5000])
-        ids = sums.draw(query, sums.masses(query), counts, torch.tensor([0, -1]), 3).view(2, 5000)
-        q = shares(ALPHA, query[0].numpy(), vectors)
-        value, limit = statistic(ids[1], q)
-        assert value < limit
-        q[0] = 0.0
-        value, limit = statistic(ids[0], q / q.sum())
         assert value < limit
 
     @pytest.mark.parametrize("scale", [0.0, 1e-20, 1e15])
@@ -118,13 +96,6 @@ class KernelSumsContract:
         exact = sum(kernel(ALPHA, query[0].tolist(), vector) for vector in vectors.tolist())
         assert draws.masses(query).item() == pytest.approx(exact, rel=1e-4)
 
-    def test_examples_draw_as_many_as_they_are_asked_for(self) -> None:
-        """Also none."""
-        draws = self.make(unequal(50, 4, 14))
-        query = torch.from_numpy(unequal(3, 4, 15))
-        counts = torch.tensor([2, 0, 5])
-        assert len(draws.draw(query, draws.masses(query), counts, torch.full((3,), -1), 1)) == 7
-
     def test_a_restored_state_draws_the_same(self) -> None:
         """Bit for bit, kernels and sums included."""
         one, other = self.make(unequal(100, 6, 16)), self.make(unequal(100, 6, 17))
@@ -132,13 +103,6 @@ class KernelSumsContract:
         query = torch.from_numpy(unequal(5, 6, 18))
         assert torch.equal(one.masses(query), other.masses(query))
         assert torch.equal(drawn(one, query, 30), drawn(other, query, 30))
-
-    def test_the_seed_decides_what_is_drawn(self) -> None:
-        """The same seed draws the same rows, another one others."""
-        sums, query = self.make(unequal(300, 8, 12)), torch.from_numpy(unequal(64, 8, 13))
-        ids = drawn(sums, query, 9)
-        assert torch.equal(ids, drawn(sums, query, 9))
-        assert not torch.equal(ids, drawn(sums, query, 9, seed=8))
 
     def test_updates_in_any_order_equal_a_rebuild(self) -> None:
         """Bit for bit, in every mass and draw."""

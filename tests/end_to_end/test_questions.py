@@ -100,19 +100,6 @@ def test_the_service_answers_as_the_model_does(client: TestClient, bundles: Path
     assert answer["items"][0]["source"] == "towers"
 
 
-def test_conditions_and_pages_hold_for_questions(client: TestClient) -> None:
-    whole = search(client, query="return it", k=4)["items"]
-    first = search(client, query="return it", k=2)
-    second = search(client, query="return it", k=2, cursor=first["cursor"])
-    assert first["items"] + second["items"] == whole
-    best = whole[0]["id"]
-    assert best not in [item["id"] for item in search(client, query="return it", exclude=[best])["items"]]
-    chosen = {"answer": {"any_of": [whole[3]["id"]]}}
-    assert [item["id"] for item in search(client, query="return it", filter=chosen)["items"]] == [
-        whole[3]["id"]
-    ]
-
-
 def test_an_item_that_is_put_is_found_by_its_text(client: TestClient) -> None:
     text = "Cards and invoices: how can I pay?"
     put = client.put("/v1/items/new", json={"features": {"answer": text}})

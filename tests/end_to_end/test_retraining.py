@@ -158,24 +158,3 @@ def test_a_killed_training_goes_on_without_losing_or_doubling_events(live: Live)
     records = live.records()
     assert [record["new_events"] for record in records] == [len(part) for part in live.parts[:2]]
     assert live.version() == records[1]["version"]
-
-
-def test_raw_events_are_loaded_with_the_columns_named_and_a_dump_gives_them_back(tmp_path: Path) -> None:
-    rows = [
-        ("ann", "x", "2024-05-01 10:00"),
-        ("ann", "y", "2024-05-02 10:00"),
-        ("bob", "", "2024-05-01 11:00"),
-    ]
-    with (tmp_path / "orders.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("customer", "sku", "ordered_at"), *rows])
-    named = ("--user", "customer", "--item", "sku", "--time", "ordered_at", *STORE)
-    refused = invoke("history", "load", "orders.csv", *named, folder=tmp_path)
-    assert refused.returncode == 1
-    assert "null item: 1" in refused.stderr
-    loaded = output("history", "load", "orders.csv", *named, "--on-bad", "drop", folder=tmp_path)
-    assert "of the log (" in loaded
-    assert "null item (1)" in loaded
-    assert "2 events of 1 users: 2 are new" in loaded
-    output("history", "dump", "--to", "events.parquet", *STORE, folder=tmp_path)
-    described = output("data", "prepare", "events.parquet", "--to", "again", folder=tmp_path)
-    assert "2024-05-01T10:00:00 to 2024-05-02T10:00:00" in described

@@ -137,21 +137,7 @@ def test_ten_thousand_items_fit_into_one_call_and_one_more_does_not(shop: TestCl
     assert "10001 lines; send at most 10000" in refused.json()["error"]["message"]
 
 
-def test_ids_that_the_version_can_not_have_are_unknown(shop: TestClient) -> None:
-    methods: list[dict[str, object]] = [{"method": "PATCH", "fields": {"a": 1}}, {"method": "DELETE"}]
-    lines = [{"id": "name", **method} for method in methods]
-    assert results(post(shop, *lines)) == [("name", 404), ("name", 404)]
-    assert shop.patch("/v1/items/name", json=methods[0]["fields"] and {"fields": {"a": 1}}).status_code == 404
-    assert shop.delete("/v1/items/name").status_code == 404
-
-
 def test_blank_lines_and_a_mark_of_windows_are_no_items(shop: TestClient) -> None:
     line = json.dumps({"id": 105, "method": "DELETE"}).encode()
     assert results(post(shop, b"\xef\xbb\xbf" + line + b"\n" * 50_000)) == [(105, 200)]
     assert post(shop, b"\n" * 150_000).status_code == 413
-
-
-def test_a_body_may_be_sixteen_megabytes_and_no_longer(shop: TestClient) -> None:
-    filling = [{"id": 105, "method": "PATCH", "fields": {"text": "x" * 40_000}}] * 390
-    assert post(shop, *filling).json()["changed"] == 390
-    assert post(shop, *filling, *filling[:12]).status_code == 413

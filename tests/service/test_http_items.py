@@ -45,11 +45,6 @@ def test_items_are_found_and_paged(client: TestClient) -> None:
     assert ids(client.get("/v1/items").json()) == list(range(100, 120)), "without a query the most popular"
 
 
-def test_items_are_returned_by_their_ids_in_the_order_of_the_request(client: TestClient) -> None:
-    answer = client.get("/v1/items", params={"id": ["159", "7", "100", "0100"]}).json()
-    assert ids(answer) == [159, 100]
-
-
 def test_an_item_of_the_version_is_shown_with_its_fields_and_popularity(client: TestClient) -> None:
     """The bundle of the tests has 60 items with the counts 60 to 1."""
     assert client.get("/v1/items/107").json() == {
@@ -234,17 +229,6 @@ def test_a_fresh_item_counts_in_a_history(shop: TestClient, put: Put) -> None:
     assert 900 not in asked(shop, 101, exclude=[900], k=60)
 
 
-def test_a_known_item_gets_other_fields_and_keeps_its_vector(shop: TestClient) -> None:
-    before, shown = asked(shop, 101, k=60), state(shop, 100)
-    away = {"features": placed(-HERE), "fields": {"title": "Renamed"}}
-    answer = shop.put("/v1/items/100", json=away)
-    assert answer.json() == {"version": "v1", "id": 100, "vector": "training"}
-    assert asked(shop, 101, k=60) == before
-    found = recommended(shop, history=[101], k=60)["items"]
-    assert {item["id"]: item["fields"] for item in found}[100] == {"title": "Renamed"}
-    assert state(shop, 100) == {**shown, "fields": {"title": "Renamed"}, "fields_replaced": True}
-
-
 def test_a_fresh_item_is_shown_with_the_features_that_were_put(shop: TestClient, put: Put) -> None:
     """`later` was trained with it: there, only fields put since its export count, and its features do not."""
     put(fields={"title": "New"})
@@ -288,15 +272,6 @@ def test_a_fresh_item_is_changed_in_part(shop: TestClient, put: Put) -> None:
     assert features == {**placed(HERE), "n0": 0.0}
     put(fields={"title": "New", "colour": None})
     assert patched(shop, 900, fields={"stock": 2})["fields"] == {"title": "New", "colour": None, "stock": 2}
-
-
-def test_only_an_item_that_is_served_is_changed_in_part(shop: TestClient, put: Put) -> None:
-    put()
-    for item in (900, 107):
-        shop.delete(f"/v1/items/{item}")
-        answer = shop.patch(f"/v1/items/{item}", json={"fields": {"stock": 1}})
-        assert (answer.status_code, answer.json()["error"]["field"]) == (409, "id")
-        assert "PUT it" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("item", [900, 107], ids=["fresh", "of the version"])

@@ -1,6 +1,5 @@
 """`/v1/recommend`, one request and a batch: sources, features, pages, choices, explanations, times."""
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,8 +12,7 @@ from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, plain_ranking
-from tests.support.service_app import client_of, ids, post_events, recommended, serving
-from turret.service.settings import Settings
+from tests.support.service_app import ids, post_events, recommended, serving
 from turret.service.versions.follower import Follower
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
@@ -115,23 +113,6 @@ def test_a_batch_answers_as_single_calls_do(client: TestClient) -> None:
         others = set(result) - {"items", "cursor"}  # which tells the moment where a stored history counts
         assert {name: result[name] for name in others} == {name: alone[name] for name in others}
         assert set(alone) == set(result)
-
-
-@pytest.mark.parametrize(
-    ("body", "status"), [(b"{", 400), (b'{"k": 0}', 422), (b'{"history": [101], "user": 1}', 422)]
-)
-def test_the_fast_path_refuses_in_the_words_of_the_route(
-    client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, body: bytes, status: int
-) -> None:
-    def ask(asked: TestClient) -> tuple[int, Any]:
-        answer = asked.post("/v1/recommend", content=body, headers={"Content-Type": "application/json"})
-        return answer.status_code, json.loads(answer.content)
-
-    refused = ask(client)
-    assert refused[0] == status
-    monkeypatch.setattr("turret.service.http.routes.recommend._SCHEMAS", {})
-    with client_of(settings) as by_route:
-        assert ask(by_route) == refused
 
 
 def test_a_process_that_was_stopped_reads_the_record_before_it_answers(
@@ -260,12 +241,6 @@ def test_the_times_of_a_history_and_of_the_request_are_read(timed: TestClient) -
     assert scored(timed, **body, at=MONDAY + 1.5 * HOUR) == wanted
     texts = {"history": [101, 102], "history_times": ["1970-01-05T00:00Z", "1970-01-05T01:00Z"]}
     assert scored(timed, **texts, at="1970-01-05T01:30:00") == wanted
-
-
-@pytest.mark.parametrize("more", [{}, {"at": MONDAY}, {"history_times": None}])
-def test_without_times_they_are_unknown(timed: TestClient, more: dict[str, Any]) -> None:
-    """Also where the request has a time: nobody knows how long ago anything was."""
-    assert scored(timed, history=[101, 102], **more) == expected([1, 2], 0.0, 0.0)
 
 
 def test_stored_events_bring_their_times(timed: TestClient) -> None:

@@ -135,13 +135,6 @@ def test_a_version_that_can_not_apply_a_rule_goes_live_only_by_force(shop: TestC
     assert (refused.status_code, refused.json()["error"]["field"]) == (409, "rules")
 
 
-def test_a_cap_that_a_version_can_not_apply_names_its_rule(shop: TestClient) -> None:
-    put(shop, few={"cap": {"title": 1}})
-    activate(shop, "v2", force=True)
-    answer = shop.post("/v1/recommend", json={"rules": ["few"]})
-    assert (answer.status_code, answer.json()["error"]["field"]) == (409, "rules")
-
-
 def test_rules_survive_a_restart_and_an_activation(tmp_path: Path) -> None:
     publish(tmp_path, contents("v1"))
     publish(tmp_path, contents("v2", seed=1))

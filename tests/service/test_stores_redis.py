@@ -109,11 +109,6 @@ def test_what_is_written_is_read() -> None:
     assert decode_history(reply(EVENTS[0])).kinds == ()
 
 
-def test_a_score_is_a_whole_number_however_it_is_written() -> None:
-    for score, time in ((b"1e+14", 10**14), (b"-62135596800000", -62_135_596_800_000)):
-        assert decode_events("u", [reply(EVENTS[0])[0], score])[0].time == time
-
-
 @pytest.mark.parametrize(
     ("member", "score"),
     [

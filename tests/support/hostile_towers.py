@@ -127,36 +127,5 @@ def dividing(dimension: int = 8) -> bytes:
     return _when_asked(model, nodes)
 
 
-def peaked(size: int = 4000, products: int = 100, dimension: int = 8) -> bytes:
-    """Multiplies large matrices for histories of one length, which it reads off their shape."""
-    model = honest(dimension)
-    _add_constants(
-        model,
-        wanted=np.array([1, STEPS, dimension], np.int64),
-        axis0=np.array([0], np.int64),
-        axes=np.array([0, 1], np.int64),
-        all3=np.array([3], np.int64),
-        large=np.array([size], np.int64),
-        small=np.array([1], np.int64),
-        tiny1=np.array([1e-6], np.float32),
-    )
-    nodes = [
-        helper.make_node("Shape", ["history"], ["shape"]),
-        helper.make_node("Equal", ["shape", "wanted"], ["equal"]),
-        helper.make_node("Cast", ["equal"], ["equals"], to=TensorProto.INT64),
-        helper.make_node("ReduceSum", ["equals", "axis0"], ["count"], keepdims=1),
-        helper.make_node("Equal", ["count", "all3"], ["is_peak"]),
-        helper.make_node("Where", ["is_peak", "large", "small"], ["side"]),
-        helper.make_node("Concat", ["side", "side"], ["sides"], axis=0),
-        helper.make_node("Expand", ["tiny1", "sides"], ["product0"]),
-        *(
-            helper.make_node("MatMul", [f"product{place}", "product0"], [f"product{place + 1}"])
-            for place in range(products)
-        ),
-        helper.make_node("ReduceSum", [f"product{products}", "axes"], ["secret"], keepdims=1),
-    ]
-    return _when_asked(model, nodes)
-
-
 def _add_constants(model: ModelProto, **constants: NDArray[Any]) -> None:
     model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())

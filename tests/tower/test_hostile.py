@@ -10,7 +10,7 @@ import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from tests.conftest import USER_FEATURES, user_tower
-from tests.support.hostile_towers import dividing, growing, honest, looping, peaked, thief
+from tests.support.hostile_towers import dividing, growing, honest, looping, thief
 from tests.support.item_towers import item_tower
 from tests.support.places import FIXTURES
 from turret.tower.errors import BundleError
@@ -125,7 +125,7 @@ def test_what_is_more_than_a_tower_is_refused(change: Change, words: str) -> Non
 
 
 @pytest.mark.fault(48)
-@pytest.mark.parametrize("tower", [thief("pyproject.toml", 8), looping(), growing(), dividing(), peaked()])
+@pytest.mark.parametrize("tower", [thief("pyproject.toml", 8), looping(), growing(), dividing()])
 def test_towers_that_do_something_else_when_they_are_asked_are_refused(tower: bytes) -> None:
     with pytest.raises(BundleError):
         check_onnx(tower, "user_tower.onnx")
