@@ -145,9 +145,7 @@ def same(one: Draw, other: Draw) -> bool:
     return torch.equal(one.ids, other.ids) and torch.equal(one.log_count, other.log_count)
 
 
-def of_every_sampler(
-    condition: Callable[[SamplerSettings], bool] = lambda _: True,
-) -> pytest.MarkDecorator:
+def of_every_sampler(condition: Callable[[SamplerSettings], bool] = lambda _: True) -> pytest.MarkDecorator:
     fitting = [settings for settings in EVERY_SAMPLER if condition(settings)]
     trials = [Trial(settings) for settings in fitting]
     return pytest.mark.parametrize("trial", trials, ids=[str(one)[5:60] for one in fitting])

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.service_calls import (
-    activate,
-)
+from tests.support.service_calls import activate
 from tests.support.service_process import Start, plain_client
 from tests.support.until import until
 

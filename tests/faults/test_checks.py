@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.service_calls import (
-    admin,
-    answered_versions,
-    children,
-    client_of,
-    kill_workers,
-)
+from tests.support.service_calls import admin, answered_versions, children, client_of, kill_workers
 from tests.support.service_process import FIRST, Start
 
 pytestmark = pytest.mark.nightly

@@ -12,13 +12,7 @@ import httpx2
 import pytest
 
 from tests.support.full_disk import small_disk
-from tests.support.service_calls import (
-    acknowledged,
-    children,
-    event,
-    recommended,
-    stored,
-)
+from tests.support.service_calls import acknowledged, children, event, recommended, stored
 from tests.support.service_process import Process, Start, plain_client
 from tests.support.until import until
 

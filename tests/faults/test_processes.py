@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import contents
-from tests.support.service_calls import (
-    activate,
-    address,
-    anew,
-    answered_versions,
-    children,
-    listeners,
-)
+from tests.support.service_calls import activate, address, anew, answered_versions, children, listeners
 from tests.support.service_process import Start
 from tests.support.until import until
 from turret.tower.bundle.publish import publish

@@ -31,9 +31,7 @@ class Mixture:
 
 
 def redistributed(
-    table: dict[tuple[int, int], float],
-    lines: Sequence[Sequence[tuple[tuple[int, int], float]]],
-    rate: float,
+    table: dict[tuple[int, int], float], lines: Sequence[Sequence[tuple[tuple[int, int], float]]], rate: float
 ) -> dict[tuple[int, int], float]:
     """The table after lines of keys with scores; keys that it lacks are left alone."""
     wanted: dict[tuple[int, int], list[float]] = defaultdict(list)

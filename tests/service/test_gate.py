@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 
 from turret.service.versions import gate
-from turret.service.versions.gate import (
-    GateRequest,
-    checked_versions,
-    overlap_between,
-    read_report,
-    run_gate,
-)
+from turret.service.versions.gate import GateRequest, checked_versions, overlap_between, read_report, run_gate
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.publish import BundleContents, publish

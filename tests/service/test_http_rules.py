@@ -108,10 +108,7 @@ def test_a_rule_has_to_fit_the_live_version(shop: TestClient, rule: Any, field: 
 
 def test_rules_need_a_key_of_their_own(shop: TestClient) -> None:
     """Also while reading and writing need none."""
-    for answer in (
-        shop.put("/v1/rules", json={"rules": {"late": LATE}}),
-        shop.post("/v1/rules/rollback"),
-    ):
+    for answer in (shop.put("/v1/rules", json={"rules": {"late": LATE}}), shop.post("/v1/rules/rollback")):
         assert answer.status_code == 401
         assert "a key of the scope rules" in answer.json()["error"]["message"]
     assert shop.get("/v1/rules").status_code == 200

@@ -63,10 +63,7 @@ def test_a_complaint_names_only_options_that_there_are() -> None:
 
 
 def test_a_service_and_a_folder_ask_the_same_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, usual in (
-        ("overlap_minimum", OVERLAP_MINIMUM),
-        ("recall_minimum", RECALL_MINIMUM),
-    ):
+    for name, usual in (("overlap_minimum", OVERLAP_MINIMUM), ("recall_minimum", RECALL_MINIMUM)):
         variable = f"TURRET_{name.upper()}"
         assert getattr(Settings(), name) == _from_environment(variable, usual) == usual
         monkeypatch.setenv(variable, "0.25")

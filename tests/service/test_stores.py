@@ -8,11 +8,7 @@ import pytest
 
 from tests.contracts.stores import ADDRESSES
 from tests.support.service_app import post_events, recommended, serving
-from turret.service.errors import (
-    HistoryDamagedError,
-    HistoryUnavailableError,
-    ServiceError,
-)
+from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import (
     Event,

@@ -11,10 +11,7 @@ import pytest
 from tests.support.redis_server import RedisServer, own_redis
 from tests.support.redis_work import EVENT, history, refused
 from tests.support.until import eventually
-from turret.service.errors import (
-    HistoryDamagedError,
-    ReplicasUnavailableError,
-)
+from turret.service.errors import HistoryDamagedError, ReplicasUnavailableError
 from turret.service.overlay.fresh import is_valid
 from turret.service.stores.contract import Change, Event, History, NewChange
 from turret.service.stores.redis.items import RedisItems

@@ -9,17 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from turret.service.errors import (
-    HistoryUnavailableError,
-    ReplicasUnavailableError,
-    ServiceError,
-)
+from turret.service.errors import HistoryUnavailableError, ReplicasUnavailableError, ServiceError
 from turret.service.stores.contract import Event, History, NewChange
 from turret.service.stores.sqlite import histories
-from turret.service.stores.sqlite.file import (
-    connect,
-    make_private,
-)
+from turret.service.stores.sqlite.file import connect, make_private
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.stores.sqlite.records import SqliteRecords

@@ -37,13 +37,7 @@ from turret.service.versions.folder import (
 )
 from turret.service.versions.follower import SILENT_SECONDS
 from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.record import (
-    Activation,
-    Record,
-    Route,
-    Routes,
-    read_record,
-)
+from turret.service.versions.record import Activation, Record, Route, Routes, read_record
 from turret.service.versions.shadow import Shadow
 from turret.service.versions.start import first_record
 from turret.tower.bundle.publish import BundleContents, publish

@@ -13,12 +13,7 @@ from turret.training.tuning.commands import tune
 from turret.training.tuning.study import StudyRequest
 
 EPOCHS = 4
-QUICK = (
-    "tower.dimension=8",
-    "training.batch_size=512",
-    f"training.epochs={EPOCHS}",
-    "training.device=cpu",
-)
+QUICK = ("tower.dimension=8", "training.batch_size=512", f"training.epochs={EPOCHS}", "training.device=cpu")
 SPACE = """
 training.learning_rate = { low = 1e-4, high = 3e-2, log = true }
 tower.user.hidden = { choices = [[128], [16]] }

@@ -23,11 +23,7 @@ from turret.training.batches.batches import Batch
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import evaluate
-from turret.training.losses.catalog import (
-    BucketedObjective,
-    ScalableCrossEntropyConfig,
-    full_softmax,
-)
+from turret.training.losses.catalog import BucketedObjective, ScalableCrossEntropyConfig, full_softmax
 from turret.training.losses.hierarchical import (
     HierarchicalObjective,
     HierarchicalSoftmaxConfig,
@@ -245,11 +241,7 @@ def gradients(made: Objective, either: TwoTowers, batch: Batch) -> tuple[float, 
     either.zero_grad()
     out = model_loss(made, either, batch, stream(0, "draw", 0))
     torch.autograd.backward(out.loss)
-    return (
-        out.loss.item(),
-        int(out.masked),
-        [p.grad for p in either.parameters() if p.grad is not None],
-    )
+    return (out.loss.item(), int(out.masked), [p.grad for p in either.parameters() if p.grad is not None])
 
 
 @pytest.mark.parametrize("mask_known", [False, True], ids=["all", "known masked"])
@@ -294,11 +286,6 @@ def test_buckets_hold_what_lies_furthest_along_mixtures_of_users(either: TwoTowe
         if value is not None
     ]
     assert 7 < len(placed) < len(batch.targets), "some examples must be in no bucket, some in several"
-    out = model_loss(
-        of_buckets(either, FEW),
-        either,
-        replace(batch, weights=weights),
-        stream(0, "draw", 0),
-    )
+    out = model_loss(of_buckets(either, FEW), either, replace(batch, weights=weights), stream(0, "draw", 0))
     mean = sum(w * value for w, value in placed) / sum(w for w, _ in placed)
     assert out.loss.item() == pytest.approx(mean, rel=1e-4)

@@ -17,14 +17,7 @@ from safetensors.numpy import load_file
 
 import turret
 from tests.support import distributed_jobs as jobs
-from tests.support.distributed_jobs import (
-    BY_ROW,
-    FEATURES_OF_ITEMS,
-    STEPS,
-    Job,
-    check_equal,
-    in_processes,
-)
+from tests.support.distributed_jobs import BY_ROW, FEATURES_OF_ITEMS, STEPS, Job, check_equal, in_processes
 from tests.support.ports import free_port
 from tests.support.until import until
 from turret.data.prepared import PreparedData

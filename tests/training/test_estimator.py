@@ -185,12 +185,7 @@ def test_values_outside_of_their_range_are_refused(arguments: dict[str, Any], se
         ),
         *(({"loss": "full_softmax", "temperature": odd}, "above 0") for odd in (0, math.nan)),
         (
-            {
-                "loss": "sampled_softmax",
-                "sampler": "bigram",
-                "counts": [1] * N,
-                "following": ([0], [N]),
-            },
+            {"loss": "sampled_softmax", "sampler": "bigram", "counts": [1] * N, "following": ([0], [N])},
             "rows from 0 to 50; give two .* 0 to 49",
         ),
         ({"loss": "hierarchical_softmax"}, "use another loss"),

@@ -26,9 +26,7 @@ from turret.training.evaluation.evaluation import (
     users_with_negatives,
     validated_items,
 )
-from turret.training.evaluation.per_user import (
-    load_per_user,
-)
+from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.ranking import (
     Block,
     mask_seen,

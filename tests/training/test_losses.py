@@ -118,8 +118,7 @@ FORMULAS = [
     Formula(losses.ranking(delta=0.8), lambda one: estimators.ranking(one, delta=0.8)),
     Formula(losses.ranking(delta=0.0), lambda one: estimators.ranking(one, delta=0.0)),
     Formula(
-        losses.ranking(delta="complementary_sum"),
-        lambda one: estimators.ranking(one, delta=math.log(39)),
+        losses.ranking(delta="complementary_sum"), lambda one: estimators.ranking(one, delta=math.log(39))
     ),
     Formula(losses.ranking_hinge(delta=0.8), lambda one: estimators.ranking_hinge(one, delta=0.8)),
     Formula(losses.cosine_hinge(margin=0.3), lambda one: estimators.ranking_hinge(one, delta=0.3)),

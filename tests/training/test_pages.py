@@ -21,13 +21,7 @@ from turret.training.cli import app
 from turret.training.comparison.compare import compare
 from turret.training.config.experiment import experiment_toml, load_experiment
 from turret.training.errors import TrainingError
-from turret.training.page.pages import (
-    compare_page,
-    evaluated_report,
-    render,
-    run_page,
-    write_page,
-)
+from turret.training.page.pages import compare_page, evaluated_report, render, run_page, write_page
 from turret.training.page.recommended import (
     ITEMS,
     NEAREST,

@@ -14,9 +14,7 @@ from turret.tower.config import ScoringConfig
 from turret.training.batches.batches import PreparedStatistics, TrainingBatches
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.report.measures import (
-    gradient_error,
-)
+from turret.training.report.measures import gradient_error
 from turret.training.report.queries import Examples, Queries, read_examples
 from turret.training.report.steps import moved_model
 from turret.training.run import Run

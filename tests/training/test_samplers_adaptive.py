@@ -8,16 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import (
-    COUNTS,
-    CPU,
-    ITEMS,
-    VECTORS,
-    context_of,
-    draw_of,
-    query_of,
-    sampler_of,
-)
+from tests.contracts.samplers import COUNTS, CPU, ITEMS, VECTORS, context_of, draw_of, query_of, sampler_of
 from tests.oracles.features import fourier_kernel, positive_proposal, shares
 from turret.tower.config import ScoringConfig
 from turret.training import samplers
@@ -33,10 +24,7 @@ from turret.training.samplers.adaptive.dense import (
     quartic_kernel,
     softmax_kernel,
 )
-from turret.training.samplers.adaptive.features import (
-    FourierFeaturesSampler,
-    PositiveFeaturesSampler,
-)
+from turret.training.samplers.adaptive.features import FourierFeaturesSampler, PositiveFeaturesSampler
 from turret.training.samplers.core.snapshot import Snapshot
 from turret.training.samplers.fixed.alias import unigram_weights
 
@@ -77,11 +65,7 @@ def test_a_closed_form_before_any_draw_of_two_passes_is_refused() -> None:
 
 
 def features_of(
-    kind: str,
-    vectors: Tensor,
-    features: int = 24,
-    sharpness: float = 2.0,
-    negatives: int = 50,
+    kind: str, vectors: Tensor, features: int = 24, sharpness: float = 2.0, negatives: int = 50
 ) -> PositiveFeaturesSampler | FourierFeaturesSampler:
     """A sampler by random features that follows these vectors."""
     made = PositiveFeaturesSampler if kind == "positive" else FourierFeaturesSampler

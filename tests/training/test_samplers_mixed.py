@@ -7,9 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import (
-    CPU,
-)
+from tests.contracts.samplers import CPU
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import MinedSampler
 from turret.training.samplers.core.contract import CountingSampler, DrawContext

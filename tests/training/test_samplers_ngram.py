@@ -7,12 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import (
-    COUNTS,
-    CPU,
-    context_of,
-    follows,
-)
+from tests.contracts.samplers import COUNTS, CPU, context_of, follows
 from tests.oracles.ngram import Mixture, redistributed
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream

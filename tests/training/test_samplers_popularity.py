@@ -8,13 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tests.contracts.samplers import (
-    COUNTS,
-    CPU,
-    Fixed,
-    draw_of,
-    sampler_of,
-)
+from tests.contracts.samplers import COUNTS, CPU, Fixed, draw_of, sampler_of
 from turret.tower.config import ScoringConfig
 from turret.training import samplers
 from turret.training.errors import TrainingError
@@ -29,10 +23,7 @@ from turret.training.samplers.fixed.complement import (
     SharedComplementSampler,
     UniqueSampler,
 )
-from turret.training.samplers.fixed.popularity import (
-    ExactHeadSampler,
-    PopularitySampler,
-)
+from turret.training.samplers.fixed.popularity import ExactHeadSampler, PopularitySampler
 
 Floats = NDArray[np.float64]
 

@@ -8,12 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import (
-    CPU,
-    VECTORS,
-    query_of,
-    sampler_of,
-)
+from tests.contracts.samplers import CPU, VECTORS, query_of, sampler_of
 from tests.oracles.quadratic_kernel import shares
 from turret.tower.config import ScoringConfig
 from turret.training.errors import TrainingError
@@ -21,11 +16,7 @@ from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import draw_by_inversion, relative
 from turret.training.samplers.core.snapshot import Snapshot
-from turret.training.samplers.kernel.quadratic import (
-    BatchQuadraticSampler,
-    QuadraticConfig,
-    QuadraticSampler,
-)
+from turret.training.samplers.kernel.quadratic import BatchQuadraticSampler, QuadraticConfig, QuadraticSampler
 
 ALPHA = 5.0
 

@@ -135,10 +135,7 @@ def test_seen_items_are_masked_for_each_positive() -> None:
 def test_targets_that_are_none_are_refused(positives: Any, targets: Any, sentence: str) -> None:
     with pytest.raises(TrainingError, match=sentence):
         estimator(losses.full_softmax())(
-            vectors(1, 0),
-            torch.tensor(positives),
-            vectors(N, 1).__getitem__,
-            targets=torch.tensor(targets),
+            vectors(1, 0), torch.tensor(positives), vectors(N, 1).__getitem__, targets=torch.tensor(targets)
         )
 
 

@@ -21,10 +21,7 @@ from turret.data.reading.schema import PrepareConfig
 from turret.training import commands
 from turret.training import trainer as module
 from turret.training.batches.batches import Batch
-from turret.training.config.experiment import (
-    ExperimentConfig,
-    write_experiment,
-)
+from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.objectives.contract import StepLoss
 from turret.training.randomness import seed_torch, stream
@@ -193,11 +190,7 @@ def validations(lines: list[str]) -> list[str]:
 def test_validation_settings_are_followed(shop: PreparedData, tmp_path: Path) -> None:
     """By which metric, and for how many users."""
     reports = []
-    changes: list[dict[str, Any]] = [
-        {},
-        {"metric": "hr@5"},
-        {"validation_users": 30},
-    ]
+    changes: list[dict[str, Any]] = [{}, {"metric": "hr@5"}, {"validation_users": 30}]
     for place, changed in enumerate(changes):
         lines: list[str] = []
         run = run_of(tmp_path / str(place), shop, **{"epochs": 2, **changed})

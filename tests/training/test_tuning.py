@@ -15,11 +15,7 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
-from turret.training.config.experiment import (
-    load_experiment,
-    shipped_experiments,
-    with_settings,
-)
+from turret.training.config.experiment import load_experiment, shipped_experiments, with_settings
 from turret.training.errors import TrainingError
 from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space
 from turret.training.tuning.study import Plan, StoredStudy, StudyRequest, open_storage
@@ -136,12 +132,7 @@ def begun(softmax_study: StudyRequest) -> Plan:
 
 @pytest.mark.parametrize(
     "given",
-    [
-        {},
-        {"experiment": None, "overrides": (), "data": None},
-        {"experiment": None},
-        {"data": None},
-    ],
+    [{}, {"experiment": None, "overrides": (), "data": None}, {"experiment": None}, {"data": None}],
     ids=["all of it", "nothing", "only --set", "without --data"],
 )
 def test_a_study_goes_on_with_its_own_plan(

@@ -26,10 +26,7 @@ from turret.training.errors import TrainingError
 from turret.training.export.export import export
 from turret.training.run import MODEL, Run, build_model
 from turret.training.trainer import train
-from turret.training.warm_start import (
-    ParentBundle,
-    warm_start_weights,
-)
+from turret.training.warm_start import ParentBundle, warm_start_weights
 
 ALL: dict[str, Any] = {
     "user": {"features": "all"},
