@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -191,13 +192,42 @@ class PreparedData:
         """Tell which events at `positions` [P] may be a next item: bool [P]."""
         if self.kinds is None:
             return np.ones(len(self.event_items[positions]), dtype=np.bool_)
-        return np.isin(self.kinds[positions], target_codes(self.manifest.kinds))
+        is_target = np.zeros(len(self.manifest.kinds) + 1, dtype=np.bool_)
+        is_target[target_codes(self.manifest.kinds)] = True
+        return is_target[self.kinds[positions]]
+
+    def only_targets(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those of the events at `positions` [P] that may be a next item."""
+        return positions if self.kinds is None else positions[self.are_targets(positions)]
 
     def history_ends(self, until: HistoryEnd) -> NDArray[np.int64]:
-        """Return the end [U] of each user's history in `event_items`; a query has none."""
+        """Return the end [U] of each user's history in `event_items`; a query has none.
+
+        That of a part's targets ends with the first of them: signals before it are read.
+        """
         if self.has_queries:
             return self.offsets[:-1]
-        return {"validation": self.splits[:, 0], "test": self.splits[:, 1], "end": self.offsets[1:]}[until]
+        if until == "end":
+            return self.offsets[1:]
+        return self._first_targets[until] if self.kinds is not None else self.bounds(until)[0]
+
+    @cached_property
+    def _first_targets(self) -> dict[Part, NDArray[np.int64]]:
+        """The first target [U] of each part after training, or the first event where the part has none."""
+        result: dict[Part, NDArray[np.int64]] = {}
+        for part in PARTS[1:]:
+            starts, ends = self.bounds(part)
+            found = self.first_targets(starts, ends)
+            result[part] = np.where(found < ends, found, starts)
+        return result
+
+    def first_targets(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the position of the first target from `starts` [U] before `ends` [U]; `ends` for none."""
+        if self.kinds is None:
+            return np.minimum(starts, ends)
+        targets = np.append(np.flatnonzero(self.are_targets(slice(None))), len(self.event_items))
+        found: NDArray[np.int64] = np.minimum(targets[np.searchsorted(targets, starts)], ends)
+        return found
 
     def history(self, user: int, until: HistoryEnd) -> NDArray[np.int32]:
         """Return the item rows [T] of `user` (a row) before `until`, oldest first; "end" gives all."""
@@ -216,12 +246,7 @@ class PreparedData:
         """Return the item rows of the targets of `user` (a row) in `part`, oldest first."""
         bounds = (self.offsets[user], self.splits[user, 0], self.splits[user, 1], self.offsets[user + 1])
         index = PARTS.index(part)
-        events = slice(int(bounds[index]), int(bounds[index + 1]))
-        return (
-            self.event_items[events]
-            if self.kinds is None
-            else self.event_items[events][self.are_targets(events)]
-        )
+        return self.event_items[self.only_targets(np.arange(bounds[index], bounds[index + 1]))]
 
     def bounds(self, part: Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the starts [U] and the ends [U] of `part` in `event_items`, by user row."""
@@ -230,14 +255,13 @@ class PreparedData:
         return edges[index], edges[index + 1]
 
     def item_counts(self, part: Part = "train") -> NDArray[np.int64]:
-        """Return the number of events of each item in `part`, int64 [N]."""
+        """Return the number of targets of each item in `part`, int64 [N]: its popularity."""
         counts = np.zeros(len(self.item_ids), dtype=np.int64)
         starts, ends = self.bounds(part)
         for first in range(0, len(self.users), _USERS_PER_BLOCK):
             block = slice(first, first + _USERS_PER_BLOCK)
-            counts += np.bincount(
-                self.event_items[ranges(starts[block], ends[block] - starts[block])], minlength=len(counts)
-            )
+            events = self.only_targets(ranges(starts[block], ends[block] - starts[block]))
+            counts += np.bincount(self.event_items[events], minlength=len(counts))
         return counts
 
     def cold_items(self) -> ColdItems:

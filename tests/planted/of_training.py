@@ -115,7 +115,7 @@ def coverage_is_that_of_the_largest_k(original: Function) -> Function:
     return measure
 
 
-@planted("turret.training.evaluation.ranking:seen_pairs", "training/test_evaluation.py")
+@planted("turret.training.evaluation.seen:seen_pairs", "training/test_evaluation.py")
 def evaluation_masks_the_newest_fifty_of_the_seen_items_alone(original: Function) -> Function:
     bounds = original.__globals__["history_bounds"]
 

@@ -218,7 +218,7 @@ def test_a_baseline_that_is_not_there_or_can_not_be_fitted_is_refused(
         chosen_baselines(["bm25"], handmade, True)
     with pytest.raises(TrainingError, match=r"recent_popularity: the events of .* have no timestamps"):
         chosen_baselines(["recent_popularity"], handmade, True)
-    with pytest.raises(TrainingError, match=r"last_used: the run has evaluation\.exclude_seen = true, which"):
+    with pytest.raises(TrainingError, match=r"last_used: the run leaves out all used items"):
         chosen_baselines(["last_used"], handmade, True)
     monkeypatch.setattr(registry, "find_spec", lambda name: None)
     with pytest.raises(TrainingError, match=r"als: implicit is not installed; run: pip install .*\[b"):

@@ -17,24 +17,23 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
+from turret.training.evaluation.auc import auc_of_users, users_with_negatives
 from turret.training.evaluation.evaluation import (
     Relevant,
-    auc_of_users,
     evaluate,
     measure,
     relevant_items,
-    users_with_negatives,
     validated_items,
 )
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.ranking import (
     Block,
-    mask_seen,
     popularity_scores,
     rank,
     tower_scores,
     user_scores,
 )
+from turret.training.evaluation.seen import mask, seen_pairs
 from turret.training.evaluation.table import metrics_table
 from turret.training.evaluation.top_rows import top_rows
 from turret.training.run import PER_USER, Run, build_model
@@ -119,7 +118,7 @@ def test_the_oldest_of_many_seen_items_is_masked(handmade: PreparedData) -> None
         "splits": np.array([[300, 301]]),
     }
     scores = torch.ones(1, len(handmade.item_ids))
-    mask_seen(scores, PreparedData(**fields), np.arange(1), "validation")
+    mask(scores, seen_pairs(PreparedData(**fields), np.arange(1), "validation"))
     assert torch.isinf(scores[0]).nonzero().flatten().tolist() == [0, 2]
 
 
@@ -240,6 +239,7 @@ def shown_report() -> dict[str, Any]:
         "exclude_seen": True,
         "relevant_items": 13000,
         "relevant_used_before": 1300,
+        "relevant_masked": 1300,
         "towers": {**figures(0.5), "coverage@5": 0.25},
         "popularity": {**figures(0.1), "coverage@5": 0.0625},
         "slices": {

@@ -299,9 +299,9 @@ def test_features_and_times_of_the_data_are_read(
     asked: list[Any] = []
     encode = bundle.encoder.encode
 
-    def recording(*arguments: Any) -> Any:
+    def recording(*arguments: Any, **kinds: Any) -> Any:
         asked.append(arguments)
-        return encode(*arguments)
+        return encode(*arguments, **kinds)
 
     monkeypatch.setattr(bundle.encoder, "encode", recording)
     targets = HeldOut(np.arange(2), np.asarray(data.offsets[1:]) - 1, np.asarray(data.offsets[1:]), "")

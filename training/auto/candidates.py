@@ -6,7 +6,6 @@ from turret.data.errors import ConfigurationError
 from turret.training.auto.facts import Facts
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.verdict.order import ORDERED_RATIO
-from turret.training.verdict.verdict import MANY
 
 # Pairs of successive items that recur less often than this, relative to shuffled histories, show no order;
 # from ORDERED on, the order is certain. Between the two, trials decide.
@@ -49,7 +48,7 @@ def _training(facts: Facts, base: ExperimentConfig) -> Settings:
         "training.epochs": epochs,
         "training.patience": max(PATIENCE, epochs // PATIENCE_SHARE),
         "training.metric": "ndcg@10",
-        "evaluation.exclude_seen": facts.repeat_share < MANY,
+        "evaluation.exclude_seen": facts.exclude_seen,
     }
 
 

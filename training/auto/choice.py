@@ -34,7 +34,6 @@ from turret.training.errors import DivergenceError, TrainingError
 from turret.training.run import Run
 from turret.training.trainer import Trainer, train
 from turret.training.verdict.findings import Finding, listing
-from turret.training.verdict.verdict import MANY
 
 Report = Callable[[str], None]
 # A larger log has no trials: an epoch of it is longer than all of them should be.
@@ -159,7 +158,7 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
         yield _features(facts)
     if facts.item_tastes and (ratio is None or ratio < ORDERED):
         yield _tastes(facts)
-    if facts.repeat_share >= MANY and not experiment.evaluation.exclude_seen:
+    if facts.ranks_repeats and not experiment.evaluation.exclude_seen:
         yield _repeats(facts)
     if facts.items > (MOST_ENCODED if facts.item_features else MOST_SCORED):
         yield _large_catalog(facts)
@@ -197,8 +196,10 @@ def _order(facts: Facts) -> Finding:
 
 def _repeats(facts: Facts) -> Finding:
     sentence = (
-        f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked too "
-        "(evaluation.exclude_seen = false)"
+        "Used items are ranked too, but those of the kinds that consume"
+        if facts.kinds
+        else f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked "
+        "too (evaluation.exclude_seen = false)"
     )
     if facts.own_use:
         beaten = listing(

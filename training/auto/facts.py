@@ -1,16 +1,17 @@
 """Figures of prepared data that decide between experiments."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
 
 from turret.data.features import Bag, Column
+from turret.data.kinds import Seen, read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.ranges import ranges
 from turret.training.baselines.registry import BASELINES
-from turret.training.batches.batches import check_trainable
+from turret.training.batches.batches import check_trainable, target_counts
 from turret.training.evaluation.evaluation import (
     first_targets,
     measure,
@@ -19,6 +20,7 @@ from turret.training.evaluation.evaluation import (
     used_before,
 )
 from turret.training.evaluation.ranking import rank
+from turret.training.evaluation.seen import leaves_out_all
 from turret.training.randomness import stream
 from turret.training.verdict.order import Order, order_of
 from turret.training.verdict.verdict import MANY
@@ -43,10 +45,12 @@ class Facts:
         order: what the order of the histories tells.
         in_file_order: whether the events have the order of their file, for want of times.
         repeat_share: the share of all events that repeat an item of an earlier visit of their user.
+        kinds: the number of kinds of events in histories.
+        consumes_all: whether all of these consume their items for ever.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
-        own_use: of data with many repeats, the validation NDCG@10 of the baselines of the user's own use, by
-            their names, where used items are ranked.
+        own_use: where used items are ranked, the validation NDCG@10 of the baselines of the user's own use,
+            by their names.
         used_before: the share of validation users whose first target is an item that they had used before.
     """
 
@@ -62,6 +66,18 @@ class Facts:
     has_negatives: bool
     own_use: Mapping[str, float] = field(default_factory=dict)
     used_before: float = 0.0
+    kinds: int = 0
+    consumes_all: bool = False
+
+    @property
+    def ranks_repeats(self) -> bool:
+        """Whether used items are ranked: there are many repeats, or kinds that don't consume."""
+        return not self.consumes_all if self.kinds else self.repeat_share >= MANY
+
+    @property
+    def exclude_seen(self) -> Seen:
+        """The setting of `evaluation.exclude_seen`: kinds tell by themselves."""
+        return None if self.kinds else not self.ranks_repeats
 
 
 def facts_of(data: PreparedData) -> Facts:
@@ -71,35 +87,39 @@ def facts_of(data: PreparedData) -> Facts:
         TrainingError: nothing can be trained on the data.
     """
     check_trainable(data, "causal_window")
-    starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
     validation_starts, validation_ends = data.bounds("validation")
     has_validation = bool((validation_ends > validation_starts).any())
     share = data.manifest.repeat_share
-    own_use, used = _own_use(data) if has_validation and share >= MANY else ({}, 0.0)
-    return Facts(
+    kinds = len(read_kinds(data.manifest.kinds))
+    facts = Facts(
         items=len(data.item_ids),
-        examples=int(np.maximum(ends - starts - 1, 0).sum()),
+        examples=int(target_counts(data).sum()),
         item_features=tuple(feature.name for feature in data.manifest.item_features),
         item_tastes=tastes(data),
         user_features=tuple(feature.name for feature in data.manifest.user_features),
-        order=order_of(data, repeats=share >= MANY),
+        order=Order(None),
         in_file_order=data.manifest.time.kind == "position",
         repeat_share=share,
         has_validation=has_validation,
         has_negatives=data.negatives is not None,
-        own_use=own_use,
-        used_before=used,
+        kinds=kinds,
+        consumes_all=kinds > 0 and leaves_out_all(data, None),
     )
+    facts = replace(facts, order=order_of(data, repeats=facts.ranks_repeats))
+    if not (has_validation and facts.ranks_repeats):
+        return facts
+    own_use, used = _own_use(data, facts.exclude_seen)
+    return replace(facts, own_use=own_use, used_before=used)
 
 
-def _own_use(data: PreparedData) -> tuple[dict[str, float], float]:
+def _own_use(data: PreparedData, exclude_seen: Seen) -> tuple[dict[str, float], float]:
     """The validation NDCG of each baseline of own use, and the share of users who take an item again."""
     relevant = sample_users(relevant_items(data, "validation"), _USERS, stream(0, "validation users", 0))
     found = {}
     for name, baseline in BASELINES.items():
         if baseline.of_own_use:
             scores_of = baseline.fit(data, "validation").scores_of
-            ranked = rank(scores_of, data, relevant.users, "validation", _K, exclude_seen=False)
+            ranked = rank(scores_of, data, relevant.users, "validation", _K, exclude_seen)
             values, _ = measure(ranked, relevant, [_K], len(data.item_ids), f"ranking by {name}")
             found[name] = float(values[f"ndcg@{_K}"].mean())
     first = first_targets(data, "validation", relevant.users)

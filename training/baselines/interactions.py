@@ -12,7 +12,8 @@ from torch import Tensor
 
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import groups, ranges
-from turret.training.evaluation.ranking import ScoresOf, history_bounds, popularity_order
+from turret.training.evaluation.ranking import ScoresOf, popularity_order
+from turret.training.evaluation.seen import history_bounds
 
 Offsets = NDArray[np.int64]
 Rows = NDArray[np.int32]

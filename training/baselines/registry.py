@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.data.extras import install_command
+from turret.data.kinds import Seen
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.training.baselines.interactions import (
     Baseline,
@@ -30,6 +31,7 @@ from turret.training.baselines.item_items import CO_OCCURRENCE, EASE, ITEM_KNN
 from turret.training.baselines.texts import BM25
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf, popularity_order, popularity_scores
+from turret.training.evaluation.seen import leaves_out_all
 
 RECENT_SHARE = 0.1
 # Events that estimate the time from which on an event is recent.
@@ -146,15 +148,15 @@ BASELINES = {
     )
 }
 
-_MASKED = "the run has evaluation.exclude_seen = true, which masks the items that it ranks"
+_MASKED = "the run leaves out all used items (evaluation.exclude_seen), which are those that it ranks"
 
 
 def chosen_baselines(
-    names: Sequence[str], data: PreparedData, exclude_seen: bool
+    names: Sequence[str], data: PreparedData, exclude_seen: Seen
 ) -> tuple[list[Baseline], dict[str, str]]:
     """The named baselines in the order of the registry.
 
-    Popularity is always one, and so are those of the user's own use unless `exclude_seen` masks used items.
+    Popularity is always one, and so are those of the user's own use unless `exclude_seen` masks all of that.
     Queries, which have no histories, have BM25 and popularity alone.
 
     Returns:
@@ -168,10 +170,10 @@ def chosen_baselines(
             raise TrainingError(
                 f"--baselines {name}: there is no such baseline; there are {', '.join(BASELINES)}, and all."
             )
-    chosen, left_out = [], {}
+    chosen, left_out, masks_all = [], {}, leaves_out_all(data, exclude_seen)
     for name, baseline in BASELINES.items():
         fits = baseline is POPULARITY or baseline.of_queries == data.has_queries
-        is_masked = baseline.of_own_use and exclude_seen
+        is_masked = baseline.of_own_use and masks_all
         is_usual = baseline is POPULARITY or baseline.of_own_use or baseline.of_queries
         if name not in names and (not fits or is_masked or not (ALL in names or is_usual)):
             continue

@@ -150,15 +150,18 @@ class TrainingBatches:
             self.spans = cut_sets(begins, ends, longest, history_length)
         else:
             self.spans = cut_spans(begins, ends, longest, history_length)
+        limit = None if context in (*_SETS, "none") else history_length
         if start_time is not None:
-            self.spans = self.spans.starting_at(
-                first_events(data, start_time), None if context in _SETS else history_length
-            )
-        self.example_count = int((self.spans.ends - self.spans.firsts).sum())
+            self.spans = self.spans.starting_at(first_events(data, start_time), limit)
+        if data.kinds is not None:
+            self.spans = self.spans.of_targets(np.flatnonzero(data.are_targets(slice(None))), limit)
+        self.example_count = int(self.spans.counts.sum())
         if not self.example_count:
+            since = "" if start_time is None else f"training.since = {start_time!r}: "
+            what = "an event" if data.kinds is None else "an event of a target kind"
             raise TrainingError(
-                f"training.since = {start_time!r}: no user has an event from then on and an earlier one "
-                f"in the training part of {data.folder}; give an earlier time, or newer data."
+                f"{since}no user has {what}{' from then on' if since else ''} and an earlier one in the "
+                f"training part of {data.folder}; give an earlier time, or newer data."
             )
         self.last_time, self.period = _training_period(data)
 
@@ -195,7 +198,7 @@ class TrainingBatches:
         of each batch cut into n, which have nearly as many examples each.
         """
         spans = self.spans.take(order.permutation(len(self.spans)))
-        lengths = spans.ends - spans.firsts
+        lengths = spans.counts
         numbers = (np.cumsum(lengths) - lengths) // self.batch_size
         cuts = np.flatnonzero(np.diff(numbers)) + 1
         for indices in np.split(np.arange(len(spans)), cuts)[first:]:
@@ -212,8 +215,8 @@ class TrainingBatches:
     def collate(self, spans: Spans) -> Batch:
         """Pack the events that the spans read, with a window for each target."""
         read = spans.stops - spans.contexts
-        lengths = spans.ends - spans.firsts
-        targets = ranges(spans.firsts, lengths)
+        lengths = spans.counts
+        targets = self.data.only_targets(ranges(spans.firsts, spans.ends - spans.firsts))
         weights = self.data.weights
         negatives, negative_weights = None, None
         if self.negatives is not None:
@@ -290,19 +293,18 @@ def target_counts(
 ) -> Positions:
     """How often each item is a training target in that context: int64 [N].
 
-    Events without a context (a user's first, or only one) and events before `start_time` are no targets.
+    Events without a context (a user's first, or only one), events before `start_time`, and signals are none.
     """
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
     if context == "none":
         return data.item_counts("train")
     if start_time is None:
         alone = ends - begins == 1 if context in _SETS else ends > begins
-        return data.item_counts("train") - np.bincount(
-            data.event_items[begins[alone]], minlength=len(data.item_ids)
-        )
+        events = data.only_targets(begins[alone])
+        return data.item_counts("train") - np.bincount(data.event_items[events], minlength=len(data.item_ids))
     targets = np.where(ends - begins > 1, begins, ends) if context in _SETS else begins + 1
     targets = np.maximum(targets, first_events(data, start_time))
-    positions = ranges(targets, np.maximum(ends - targets, 0))
+    positions = data.only_targets(ranges(targets, np.maximum(ends - targets, 0)))
     return np.bincount(data.event_items[positions], minlength=len(data.item_ids))
 
 
@@ -353,7 +355,7 @@ class PreparedStatistics:
         return len(self.data.item_ids)
 
     def item_counts(self) -> Positions:
-        """How many training events each item has: int64 [N]."""
+        """How many training events of target kinds each item has: int64 [N]."""
         return self.data.item_counts()
 
     def target_counts(self) -> Positions:

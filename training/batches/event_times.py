@@ -25,12 +25,17 @@ def seconds(data: PreparedData, positions: Positions) -> Seconds:
 
 
 def request_times(data: PreparedData, users: Positions, ends: Positions) -> Seconds:
-    """The assumed times of requests by `users` [S] after their events up to `ends` [S]: float64 [S].
+    """The assumed times of requests by `users` [S] after their events up to `ends` [S]: float64 [S]."""
+    return request_moments(data, users, ends) / 1000.0
+
+
+def request_moments(data: PreparedData, users: Positions, ends: Positions) -> NDArray[np.float64]:
+    """The same in the unit of `data.times`.
 
     It is the time of the user's next event; after the last one, the end of the log.
     """
-    following = seconds(data, np.minimum(ends, len(data.times) - 1))
-    return np.where(ends < data.offsets[users + 1], following, float(data.manifest.time.last) / 1000.0)
+    following = data.times[np.minimum(ends, len(data.times) - 1)].astype(np.float64)
+    return np.where(ends < data.offsets[users + 1], following, float(data.manifest.time.last))
 
 
 def packed_times(

@@ -10,7 +10,7 @@ from turret.training.batches.event_times import Positions
 
 @dataclass(frozen=True)
 class Spans:
-    """Runs of consecutive targets of one user each, as positions among all events.
+    """Runs of targets of one user each, as positions among all events.
 
     Attributes:
         users: int64 [S], the user row.
@@ -18,6 +18,7 @@ class Spans:
         stops: int64 [S], one past the last event that they may read.
         firsts: int64 [S], the first target.
         ends: int64 [S], one past the last target.
+        counts: int64 [S], the number of targets: all events between the two, but those of signals.
     """
 
     users: Positions
@@ -25,6 +26,7 @@ class Spans:
     stops: Positions
     firsts: Positions
     ends: Positions
+    counts: Positions
 
     def __len__(self) -> int:
         return len(self.users)
@@ -38,9 +40,8 @@ class Spans:
 
         A span belongs to the part that its middle target lies in; a part may be empty.
         """
-        lengths = self.ends - self.firsts
-        middles = np.cumsum(lengths) - (lengths + 1) // 2
-        first, last = np.searchsorted(middles * parts, np.array([part, part + 1]) * lengths.sum())
+        middles = np.cumsum(self.counts) - (self.counts + 1) // 2
+        first, last = np.searchsorted(middles * parts, np.array([part, part + 1]) * self.counts.sum())
         return np.arange(first, last)
 
     def starting_at(self, firsts: Positions, history_length: int | None) -> "Spans":
@@ -49,10 +50,25 @@ class Spans:
         `history_length` limits the context before the first target; None keeps the context.
         """
         firsts = np.maximum(self.firsts, firsts[self.users])
-        spans = replace(self, firsts=firsts)
+        spans = replace(self, firsts=firsts, counts=self.ends - firsts)
         if history_length is not None:
             spans = replace(spans, contexts=np.maximum(self.contexts, firsts - history_length))
         return spans.take(np.flatnonzero(self.ends > firsts))
+
+    def of_targets(self, targets: Positions, history_length: int | None) -> "Spans":
+        """Keep the events at `targets` (ascending) as targets; the others are only read as history.
+
+        `history_length` limits the context before the first target, and targets read nothing after the last
+        one; None keeps the context.
+        """
+        low, high = np.searchsorted(targets, self.firsts), np.searchsorted(targets, self.ends)
+        some = np.flatnonzero(high > low)
+        low, high, spans = low[some], high[some], self.take(some)
+        spans = replace(spans, firsts=targets[low], ends=targets[high - 1] + 1, counts=high - low)
+        if history_length is None:
+            return spans
+        contexts = np.maximum(spans.contexts, spans.firsts - history_length)
+        return replace(spans, contexts=contexts, stops=spans.ends - 1)
 
 
 def cut_spans(begins: Positions, ends: Positions, longest: int, history_length: int) -> Spans:
@@ -71,7 +87,7 @@ def cut_spans(begins: Positions, ends: Positions, longest: int, history_length: 
     firsts = begins[users] + 1 + nth * longest
     span_ends = np.minimum(firsts + longest, ends[users])
     contexts = np.maximum(begins[users], firsts - history_length)
-    return Spans(users=users, contexts=contexts, stops=span_ends - 1, firsts=firsts, ends=span_ends)
+    return _spans(users, contexts, span_ends - 1, firsts, span_ends)
 
 
 def cut_segments(begins: Positions, ends: Positions, history_length: int) -> Spans:
@@ -83,7 +99,7 @@ def cut_segments(begins: Positions, ends: Positions, history_length: int) -> Spa
     users, nth, pieces = _pieces(np.maximum(ends - begins - 1, 0), history_length)
     span_ends = ends[users] - (pieces[users] - 1 - nth) * history_length
     firsts = np.maximum(begins[users] + 1, span_ends - history_length)
-    return Spans(users=users, contexts=firsts - 1, stops=span_ends - 1, firsts=firsts, ends=span_ends)
+    return _spans(users, firsts - 1, span_ends - 1, firsts, span_ends)
 
 
 def cut_sets(begins: Positions, ends: Positions, longest: int, history_length: int) -> Spans:
@@ -94,13 +110,8 @@ def cut_sets(begins: Positions, ends: Positions, longest: int, history_length: i
     events = ends - begins
     users, nth, _ = _pieces(np.where(events > 1, events, 0), longest)
     firsts = begins[users] + nth * longest
-    return Spans(
-        users=users,
-        contexts=np.maximum(begins[users], ends[users] - history_length),
-        stops=ends[users],
-        firsts=firsts,
-        ends=np.minimum(firsts + longest, ends[users]),
-    )
+    contexts = np.maximum(begins[users], ends[users] - history_length)
+    return _spans(users, contexts, ends[users], firsts, np.minimum(firsts + longest, ends[users]))
 
 
 def cut_queries(begins: Positions, ends: Positions, longest: int) -> Spans:
@@ -108,7 +119,14 @@ def cut_queries(begins: Positions, ends: Positions, longest: int) -> Spans:
     users, nth, _ = _pieces(ends - begins, longest)
     firsts = begins[users] + nth * longest
     span_ends = np.minimum(firsts + longest, ends[users])
-    return Spans(users=users, contexts=firsts, stops=firsts, firsts=firsts, ends=span_ends)
+    return _spans(users, firsts, firsts, firsts, span_ends)
+
+
+def _spans(
+    users: Positions, contexts: Positions, stops: Positions, firsts: Positions, ends: Positions
+) -> Spans:
+    """Spans in which every event is a target."""
+    return Spans(users, contexts, stops, firsts, ends, ends - firsts)
 
 
 def _pieces(targets: Positions, longest: int) -> tuple[Positions, Positions, Positions]:

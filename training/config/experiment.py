@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from turret.data.configuration import load_configuration, parse_overrides
 from turret.data.files import new_file
+from turret.data.kinds import Seen
 from turret.data.reading.schema import EventTime
 from turret.tower.config import Settings
 from turret.tower.towers.config import TowerConfig
@@ -92,8 +93,10 @@ class TrainingConfig(Settings):
 
 
 class EvaluationConfig(Settings):
-    """The ranking: its k, and whether a user's seen items are masked.
+    """The ranking: its k, and the items that are not ranked because the user has used them.
 
+    `exclude_seen`: all of them, none, those of events of some kinds, or by default those of the kinds that
+    consume, in data without kinds all.
     `candidates` "labelled" ranks only the items that a query has a label for, as published figures of
     labelled pairs do, in place of the whole catalog.
     """
@@ -103,7 +106,7 @@ class EvaluationConfig(Settings):
         20,
         50,
     )
-    exclude_seen: bool = True
+    exclude_seen: Seen = None
     candidates: Literal["catalog", "labelled"] = "catalog"
     bootstrap: Annotated[int, Field(strict=True, ge=100, le=100_000)] = 1000
 

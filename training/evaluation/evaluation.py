@@ -7,12 +7,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.prepared import HistoryEnd, Part, PreparedData
+from turret.data.kinds import Seen, read_kinds, target_codes
+from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import distinct, ranges
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import EvaluationConfig
 from turret.training.errors import TrainingError
+from turret.training.evaluation.auc import auc_of_users, users_with_negatives
 from turret.training.evaluation.metrics import (
     AUC,
     Values,
@@ -25,11 +27,17 @@ from turret.training.evaluation.ranking import (
     Block,
     CatalogScores,
     ScoresOf,
-    history_bounds,
     popularity_scores,
     rank,
-    seen_pairs,
     tower_scores,
+)
+from turret.training.evaluation.seen import (
+    Pairs,
+    consuming_kinds,
+    history_bounds,
+    leaves_out_all,
+    left_out_pairs,
+    seen_pairs,
 )
 from turret.training.randomness import stream
 
@@ -74,23 +82,52 @@ class Evaluated:
 
 
 def relevant_items(data: PreparedData, part: EvaluatedPart) -> Relevant:
-    """The users with a target in `part`, and their distinct targets.
+    """The users with a target in `part`, and their distinct targets: items of events of target kinds.
 
     Raises:
         TrainingError: the part is empty.
     """
     starts, ends = (np.asarray(bound) for bound in data.bounds(part))
-    users = np.flatnonzero(ends > starts)
+    users = np.flatnonzero(data.first_targets(starts, ends) < ends)
     if not len(users):
         raise TrainingError(
             f"{data.folder}: the {part} part is empty, so evaluation has no targets; "
             "prepare the data with another split."
         )
-    lengths = (ends - starts)[users]
-    keys = np.repeat(np.arange(len(users)), lengths) * len(data.item_ids)
-    keys = distinct(keys + data.event_items[ranges(starts[users], lengths)])
+    return _items_of(data, part, users, data.are_targets)
+
+
+def _items_of(
+    data: PreparedData,
+    part: EvaluatedPart,
+    users: NDArray[np.int64],
+    chosen: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
+) -> Relevant:
+    """The distinct items of the events of `users` [U] in `part` that are `chosen` by their positions."""
+    starts, ends = (np.asarray(bound)[users] for bound in data.bounds(part))
+    positions = ranges(starts, ends - starts)
+    are_chosen = chosen(positions)
+    owners = np.repeat(np.arange(len(users)), ends - starts)[are_chosen]
+    keys = distinct(owners * len(data.item_ids) + data.event_items[positions[are_chosen]])
     counts = np.bincount(keys // len(data.item_ids), minlength=len(users))
     return Relevant(users, keys % len(data.item_ids), np.concatenate([[0], np.cumsum(counts)]))
+
+
+def relevant_by_kind(data: PreparedData, part: EvaluatedPart, relevant: Relevant) -> dict[str, Relevant]:
+    """The relevant items of each target kind, such as "kind purchase", of the users of `relevant`.
+
+    Some of the users have none. Empty for data with fewer than two target kinds.
+    """
+    codes, names = target_codes(data.manifest.kinds), read_kinds(data.manifest.kinds)
+    if data.kinds is None or len(codes) < 2:
+        return {}
+    kinds = data.kinds
+
+    def are_of(code: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+        return lambda positions: kinds[positions] == code
+
+    users = relevant.users
+    return {f"kind {names[code]}": _items_of(data, part, users, are_of(code)) for code in codes.tolist()}
 
 
 def validated_items(data: PreparedData, metric: str) -> Relevant:
@@ -124,61 +161,35 @@ def hits_of(ranked: NDArray[np.int64], relevant: Relevant, first: int, item_coun
 
 def first_targets(data: PreparedData, part: EvaluatedPart, users: NDArray[np.int64]) -> Relevant:
     """The first target of each of `users` [U], who have one in `part`."""
-    rows = data.event_items[np.asarray(data.bounds(part)[0])[users]].astype(np.int64)
+    starts, ends = (np.asarray(bound)[users] for bound in data.bounds(part))
+    rows = data.event_items[data.first_targets(starts, ends)].astype(np.int64)
     return Relevant(users, rows, np.arange(len(users) + 1))
 
 
 def used_before(data: PreparedData, relevant: Relevant, until: HistoryEnd) -> NDArray[np.bool_]:
-    """Which relevant items are in their user's history: bool [P]. Masked, these can't be hit."""
+    """Which relevant items are in their user's history: bool [P]."""
+    return _among(data, relevant, lambda users: seen_pairs(data, users, until))
+
+
+def masked(data: PreparedData, relevant: Relevant, until: HistoryEnd, seen: Seen) -> NDArray[np.bool_]:
+    """Which relevant items are not ranked, so that they can't be hit: bool [P]."""
+    return _among(data, relevant, lambda users: left_out_pairs(data, users, until, seen))
+
+
+def _among(
+    data: PreparedData, relevant: Relevant, pairs_of: Callable[[NDArray[np.int64]], Pairs]
+) -> NDArray[np.bool_]:
+    """Which relevant items are among the pairs of their user: bool [P]."""
     found, item_count = [], len(data.item_ids)
     for first in range(0, len(relevant.users), USERS_A_BLOCK):
         users = relevant.users[first : first + USERS_A_BLOCK]
-        owners, used = seen_pairs(data, users, until)
+        owners, used = pairs_of(users)
         bounds = relevant.offsets[first : first + len(users) + 1]
         indices = np.repeat(np.arange(len(users)), np.diff(bounds))
         found.append(
             np.isin(indices * item_count + relevant.rows[bounds[0] : bounds[-1]], owners * item_count + used)
         )
     return np.concatenate(found)
-
-
-def users_with_negatives(data: PreparedData, part: Part) -> NDArray[np.int64]:
-    """The rows of users with an event in `part` that has a negative: int64, ascending."""
-    if data.negatives is None:
-        return np.empty(0, dtype=np.int64)
-    starts, ends = data.bounds(part)
-    return np.flatnonzero(data.negatives.offsets[ends] > data.negatives.offsets[starts])
-
-
-def auc_of_users(scores_of: ScoresOf, data: PreparedData, part: Part, users: NDArray[np.int64]) -> Values:
-    """The AUC of each of `users` [U], of `users_with_negatives`: float64 [U].
-
-    The share of the pairs of an event in `part` and one of its negatives in which the event has the higher
-    score; a tie counts a half. Without the other pairs, it is the AUC of the offered items.
-
-    Source: Zhu et al. 2017 (GAUC), with the same weight for each user.
-    """
-    values = [np.empty(0)]
-    for first in range(0, len(users), USERS_A_BLOCK):
-        block = users[first : first + USERS_A_BLOCK]
-        owners, events, negatives = _pairs(data, part, block)
-        scores = scores_of(block).numpy()
-        higher, lower = scores[owners, events], scores[owners, negatives]
-        points = (higher > lower) + 0.5 * (higher == lower)
-        values.append(np.bincount(owners, points, len(block)) / np.bincount(owners, minlength=len(block)))
-    return np.concatenate(values)
-
-
-def _pairs(data: PreparedData, part: Part, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """Index among `users`, item of the event and item of the negative, of all pairs: three int64 [P]."""
-    assert data.negatives is not None
-    starts, ends = (np.asarray(bound[users]) for bound in data.bounds(part))
-    positions = ranges(starts, ends - starts)
-    firsts = np.asarray(data.negatives.offsets[positions])
-    counts = np.asarray(data.negatives.offsets[positions + 1]) - firsts
-    owners = np.repeat(np.repeat(np.arange(len(users)), ends - starts), counts)
-    events = np.repeat(data.event_items[positions].astype(np.int64), counts)
-    return owners, events, data.negatives.items[ranges(firsts, counts)].astype(np.int64)
 
 
 def measure(
@@ -257,23 +268,27 @@ def evaluate_rankers(
     Returns:
         The values of each user, and a JSON-ready report: for each ranker `{mean, low, high}` a metric (95 %
         bootstrap intervals over users) and coverage; `differences` with the same for towers minus each other
-        ranker, paired by user; and `slices` with those of `SLICED` for groups of users. Where events of the
-        part have negatives, `auc` is a metric too, over the users of these events.
+        ranker, paired by user; and `slices` with those of `SLICED` for groups of users, and for the targets
+        of each kind where there are several. Where events of the part have negatives, `auc` is a metric too,
+        over the users of these events.
     """
     relevant = relevant_items(data, part)
-    groups = user_groups(data, part, relevant)
+    groups, by_kind = user_groups(data, part, relevant), relevant_by_kind(data, part, relevant)
     report: dict[str, Any] = {
         **_description(data, part, relevant, config),
         "slices": {name: {"users": int(members.sum())} for name, members in groups.items()},
     }
+    report["slices"] |= {name: {"users": int((one.counts > 0).sum())} for name, one in by_kind.items()}
     all_values: dict[str, dict[str, Values]] = {}
     for name, make_scores in rankers.items():
-        values, coverage = _measure_ranker(name, make_scores, data, part, relevant, config)
+        values, coverage, of_kinds = _measure_ranker(name, make_scores, data, part, relevant, by_kind, config)
         all_values[name] = values
         report[name] = {**summarise(values, config.bootstrap, seed), **coverage}
         for group, members in groups.items() if name in SLICED else ():
             subset = {metric: value[members] for metric, value in values.items()}
             report["slices"][group][name] = summarise(subset, config.bootstrap, seed)
+        for kind, own in of_kinds.items() if name in SLICED else ():
+            report["slices"][kind][name] = summarise(own, config.bootstrap, seed)
     report["differences"] = differences(all_values, config.bootstrap, seed)
     first = first_targets(data, part, relevant.users)
     return Evaluated(report, relevant.users, used_before(data, first, part), all_values)
@@ -285,20 +300,38 @@ def _measure_ranker(
     data: PreparedData,
     part: EvaluatedPart,
     relevant: Relevant,
+    by_kind: Mapping[str, Relevant],
     config: EvaluationConfig,
-) -> tuple[dict[str, Values], dict[str, float]]:
-    """As `measure`, with the AUC [U] where events have negatives; NaN for users without one."""
+) -> tuple[dict[str, Values], dict[str, float], dict[str, dict[str, Values]]]:
+    """As `measure`, with the AUC [U] where events have negatives; NaN for users without one.
+
+    The third are the metrics of the targets of each kind alone, of the users who have some.
+    """
+    hits = {kind: list[NDArray[np.bool_]]() for kind in by_kind}
+
+    def noted(ranked: Iterable[Block]) -> Iterable[Block]:
+        done = 0
+        for block in ranked:
+            for kind, own in by_kind.items():
+                hits[kind].append(hits_of(block.rows, own, done, len(data.item_ids)))
+            done += len(block.users)
+            yield block
+
     with progress(f"preparing {name}"):
         scores_of = make_scores()
     labelled = config.candidates == "labelled"
     ranked = rank(scores_of, data, relevant.users, part, max(config.k), config.exclude_seen, labelled)
-    values, coverage = measure(ranked, relevant, config.k, len(data.item_ids), f"ranking by {name}")
+    values, coverage = measure(noted(ranked), relevant, config.k, len(data.item_ids), f"ranking by {name}")
+    of_kinds = {}
+    for kind, own in by_kind.items():
+        have = own.counts > 0
+        of_kinds[kind] = metrics_at(np.concatenate(hits[kind])[have], own.counts[have], config.k)
     offered = users_with_negatives(data, part)
     if len(offered):
         values[AUC] = np.full(len(relevant.users), np.nan)
         indices = np.searchsorted(relevant.users, offered)
         values[AUC][indices] = auc_of_users(scores_of, data, part, offered)
-    return values, coverage
+    return values, coverage, of_kinds
 
 
 def _description(
@@ -318,7 +351,9 @@ def _description(
         "relevant_items": len(relevant.rows),
         "relevant_used_before": int(used.sum()),
         "relevant_cold": int((~used & (data.item_counts("train")[relevant.rows] == 0)).sum()),
-        "exclude_seen": config.exclude_seen,
+        "exclude_seen": leaves_out_all(data, config.exclude_seen),
+        "relevant_masked": int(masked(data, relevant, part, config.exclude_seen).sum()),
+        **({} if data.kinds is None else {"consuming_kinds": consuming_kinds(data, config.exclude_seen)}),
         **({"candidates": "labelled"} if config.candidates == "labelled" else {}),
         "ties": "ascending item row",
     }

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from turret.data.kinds import Seen
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import ranges
 from turret.tower.config import ScoringConfig
@@ -17,6 +18,7 @@ from turret.tower.towers.scoring import served_scores
 from turret.training.batches.batches import packed_kinds
 from turret.training.batches.event_times import packed_times
 from turret.training.errors import TrainingError
+from turret.training.evaluation.seen import history_bounds, left_out_pairs, mask
 from turret.training.evaluation.top_rows import top_rows
 
 # Users ranked and scores held at once: few enough for their memory to be reused.
@@ -63,28 +65,6 @@ def histories_of(
         clocks=clocks,
         kinds=packed_kinds(data, events) if kinds else None,
     )
-
-
-def history_bounds(
-    data: PreparedData, users: NDArray[np.int64], until: HistoryEnd
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first and one past the last position of the events of `users` [U] before `until`: two [U]."""
-    return np.asarray(data.offsets[users]), np.asarray(data.history_ends(until)[users])
-
-
-def mask_seen(scores: Tensor, data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> None:
-    """Set the scores [U, N] of items in the history of their user to minus infinity, in place."""
-    indices, rows = map(torch.from_numpy, seen_pairs(data, users, until))
-    scores[indices, rows] = float("-inf")
-
-
-def seen_pairs(
-    data: PreparedData, users: NDArray[np.int64], until: HistoryEnd
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The events before `until` of `users` [U], as the index in [U] and the item row: two int64 [M]."""
-    starts, ends = history_bounds(data, users, until)
-    indices = np.repeat(np.arange(len(users)), ends - starts)
-    return indices, data.event_items[ranges(starts, ends - starts)].astype(np.int64)
 
 
 def labelled_pairs(
@@ -214,10 +194,10 @@ def rank(
     users: NDArray[np.int64],
     until: HistoryEnd,
     k: int,
-    exclude_seen: bool,
+    exclude_seen: Seen,
     labelled: bool = False,
 ) -> Iterator[Block]:
-    """Rank the catalog for `users` [U] in blocks; `exclude_seen` leaves out items used before `until`.
+    """Rank the catalog for `users` [U] in blocks, without the items that `exclude_seen` leaves out.
 
     `labelled` leaves out all items but the events of the user's part `until` and their given negatives.
     """
@@ -225,8 +205,8 @@ def rank(
     for first in range(0, len(users), size):
         block = users[first : first + size]
         scores = scores_of(block)
-        if exclude_seen:
-            mask_seen(scores, data, block, until)
+        if exclude_seen is not False:
+            mask(scores, left_out_pairs(data, block, until, exclude_seen))
         if labelled:
             indices, rows = map(torch.from_numpy, labelled_pairs(data, block, until))
             candidates = torch.full_like(scores, float("-inf"))

@@ -14,9 +14,9 @@ def metrics_table(report: dict[str, Any]) -> str:
     rankers = ("towers", "popularity")
     asked = "queries" if report.get("queries") else "users"
     caption = f"mean over {asked} [95 % bootstrap interval]"
-    if report["exclude_seen"] and report["relevant_used_before"]:
+    if report["relevant_masked"]:
         caption += (
-            f"\n{report['relevant_used_before']:,} of {report['relevant_items']:,} targets were used before "
+            f"\n{report['relevant_masked']:,} of {report['relevant_items']:,} targets were used before "
             "and are masked, so they are no hits; evaluation.exclude_seen = false ranks them too"
         )
     overall = text_table(

@@ -25,7 +25,8 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.batches.event_times import request_times, seconds
 from turret.training.checkpoint import save_tensors
 from turret.training.errors import TrainingError
-from turret.training.evaluation.ranking import mask_seen, user_scores, user_vectors
+from turret.training.evaluation.ranking import user_scores, user_vectors
+from turret.training.evaluation.seen import mask, seen_pairs
 from turret.training.evaluation.top_rows import top_rows
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
 from turret.training.randomness import stream
@@ -176,7 +177,7 @@ def _expected(
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """The answers of the torch model to the golden queries: the best unseen rows and their scores."""
     scores = user_scores(model, items, data, users, "end")
-    mask_seen(scores, data, users, "end")
+    mask(scores, seen_pairs(data, users, "end"))
     rows = top_rows(scores, GOLDEN_K)
     best = scores.gather(1, rows.clamp(min=0))
     valid = (rows >= 0).numpy()

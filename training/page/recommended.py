@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from turret.data.kinds import Seen
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.towers.model import TwoTowers
@@ -41,7 +42,7 @@ class Rankings:
 
     data: PreparedData
     part: EvaluatedPart
-    exclude_seen: bool
+    exclude_seen: Seen
     model: TwoTowers
     relevant: Relevant
     rows: NDArray[np.int64]

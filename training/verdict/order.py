@@ -12,6 +12,7 @@ from turret.data.manifest import FeatureSummary
 from turret.data.prepared import PreparedData
 from turret.tower.config import FeatureNames
 from turret.training.config.experiment import ExperimentConfig, load_experiment, shipped_experiments
+from turret.training.evaluation.seen import leaves_out_all
 from turret.training.randomness import stream
 from turret.training.verdict.findings import Finding, listing
 
@@ -138,7 +139,7 @@ def unread_order(
     readers = _shipped(_reads_order, data)
     if _reads_order(experiment) or data.manifest.time.kind == "position" or not readers:
         return None
-    order = order_of(data, repeats=not experiment.evaluation.exclude_seen)
+    order = order_of(data, repeats=not leaves_out_all(data, experiment.evaluation.exclude_seen))
     is_window = experiment.tower.user.context == "causal_window"
     # A window reads its newest item by itself.
     ratio = order.pairs if is_window else order.ratio

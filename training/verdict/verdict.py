@@ -9,7 +9,7 @@ from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, TrainingConfig
 from turret.training.evaluation.evaluation import TOWERS
 from turret.training.evaluation.metrics import NEW, USED
-from turret.training.verdict.findings import Finding, comparison_findings, left_out_findings
+from turret.training.verdict.findings import Finding, comparison_findings, left_out_findings, listing
 from turret.training.verdict.order import unread_features, unread_order
 
 # Shares of events that repeat an item of their user: worth a sentence from MANY on, and below FEW.
@@ -65,6 +65,8 @@ def main_metric(report: dict[str, Any], experiment: ExperimentConfig) -> str:
 
 def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
     """Many repeats that are masked, or hardly any and no mask."""
+    if data.kinds is not None:
+        return _consumed(report)
     share, in_visit = data.manifest.repeat_share, data.manifest.visit_repeat_share
     masked = report["exclude_seen"]
     figures = {"share": share, "exclude_seen": masked, "targets_masked": report["relevant_used_before"]}
@@ -92,6 +94,19 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
         )
         return Finding("repeats", sentence, figures)
     return None
+
+
+def _consumed(report: dict[str, Any]) -> Finding | None:
+    """Many targets of items that kinds consume."""
+    masked, targets, kinds = (report[n] for n in ("relevant_masked", "relevant_items", "consuming_kinds"))
+    if masked < MANY * targets:
+        return None
+    sentence = (
+        f"{masked:,} of {targets:,} targets can't be hit, as events of the kind{'s' * (len(kinds) > 1)} "
+        f"{listing(kinds)} consume their item. If users come back for the same items, prepare with "
+        "consume = DAYS for these kinds, or set evaluation.exclude_seen to the kinds that do consume."
+    )
+    return Finding("repeats", sentence, {"kinds": kinds, "targets_masked": masked, "targets": targets})
 
 
 def repeat_targets(report: dict[str, Any], metric: str) -> Finding | None:

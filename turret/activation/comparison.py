@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError, TurretError
+from turret.data.kinds import kind_codes, left_out_for, read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups
@@ -151,6 +152,7 @@ class Comparison:
 class HeldOut:
     """The targets of `users` [U], rows of prepared data: their events at `starts[u]:ends[u]`, all int64 [U].
 
+    Where the data has kinds, the event at the start is of a target kind, and only such ones are targets.
     Earlier events of a user are the history. `rule` describes the events. `warning` says that the older
     version may have been trained on some of them.
     """
@@ -204,7 +206,8 @@ def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
     users = _users(data, starts)
     if len(users) > MOST_USERS:
         users = np.sort(np.random.default_rng(0).choice(users, MOST_USERS, replace=False))
-    return HeldOut(users, starts[users], np.asarray(data.offsets[users + 1]), " and ".join(rules), warning)
+    ends = np.asarray(data.offsets[users + 1])
+    return HeldOut(users, data.first_targets(starts[users], ends), ends, " and ".join(rules), warning)
 
 
 def _limit(data: PreparedData, manifest: Manifest) -> float | None:
@@ -227,53 +230,90 @@ def _first_after(data: PreparedData, limit: float) -> Positions:
 
 
 def _users(data: PreparedData, starts: Positions) -> Positions:
-    return np.flatnonzero(starts < data.offsets[1:])
+    """The users with a target from `starts` [U] on."""
+    return np.flatnonzero(data.first_targets(starts, data.offsets[1:]) < data.offsets[1:])
 
 
 # ---- Rankings
 
 
 class _Query(NamedTuple):
+    """`kinds` are the codes of the bundle; `excluded` are the rows of the items that answers leave out."""
+
     rows: Positions
     features: dict[str, Any]
     times: Times | None
+    kinds: Positions
+    excluded: Positions
 
 
 def metric_of_users(bundle: Bundle, data: PreparedData, held: HeldOut, metric: str, k: int) -> Values:
     """The values of a metric at `k` for each user of `held`: float64 [U].
 
-    A target that the bundle doesn't know is a miss. Items of the history are left out if the bundle's
-    `exclude_seen` says so, and users without a known item get popular items.
+    A target that the bundle doesn't know is a miss. Items of the history are left out as the bundle says, and
+    users without a known item get popular items. Events of a kind that its histories don't have are not read.
     """
-    retriever = Retriever(bundle)
-    found = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
-    rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    retriever, reader = Retriever(bundle), _Reader.of(bundle, data)
     hits = np.zeros((len(held.users), k), dtype=bool)
     relevant = np.empty(len(held.users), dtype=np.int64)
     with progress(f"ranking by {bundle.manifest.version}", len(held.users)) as advance:
         for first in range(0, len(held.users), _USERS_A_BLOCK):
             indices = range(first, min(first + _USERS_A_BLOCK, len(held.users)))
-            queries = [_query(bundle, data, rows, held, index) for index in indices]
+            queries = [reader.query(int(held.users[index]), int(held.starts[index])) for index in indices]
             for index, ranked in zip(indices, _ranked(retriever, bundle, queries, k), strict=True):
-                targets = np.unique(data.event_items[held.starts[index] : held.ends[index]])
-                hits[index, : len(ranked)] = np.isin(ranked, rows[targets])
+                events = data.only_targets(np.arange(held.starts[index], held.ends[index]))
+                targets = np.unique(data.event_items[events])
+                hits[index, : len(ranked)] = np.isin(ranked, reader.rows[targets])
                 relevant[index] = len(targets)
             advance(len(indices))
     return metrics_at(hits, relevant, [k])[metric]
 
 
-def _query(bundle: Bundle, data: PreparedData, rows: Positions, held: HeldOut, index: int) -> _Query:
-    """The history of a user as rows of the bundle, features, and times, asked at that of the first target."""
-    user, end = int(held.users[index]), int(held.starts[index])
-    positions = np.arange(end if data.has_queries else data.offsets[user], end)
-    positions = positions[rows[data.event_items[positions]] >= 0]
-    values = data.user_values(user) if bundle.user_features else {}
-    features = {one.name: values[one.name] for one in bundle.user_features if one.name in values}
-    times = None
-    if bundle.manifest.reads_times and data.manifest.time.kind == "timestamp":
-        seconds = np.asarray(data.times[positions], dtype=np.float64) / 1000.0
-        times = Times(seconds, float(data.times[end]) / 1000.0)
-    return _Query(rows[data.event_items[positions]], features, times)
+@dataclass(frozen=True)
+class _Reader:
+    """Reads histories of prepared data as a bundle has them.
+
+    Attributes:
+        rows: int64 [N], the bundle's row of each item of the data, -1 for none.
+        codes: the bundle's code of each kind of the data.
+        spans: for how long items are left out, by the bundle's codes (`data.kinds.left_out_for`).
+    """
+
+    bundle: Bundle
+    data: PreparedData
+    rows: Positions
+    codes: Positions
+    spans: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, bundle: Bundle, data: PreparedData) -> "_Reader":
+        kinds = bundle.manifest.kinds
+        found = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
+        return cls(
+            bundle,
+            data,
+            np.array([-1 if row is None else row for row in found], dtype=np.int64),
+            kind_codes(kinds, read_kinds(data.manifest.kinds)),
+            left_out_for(kinds, bundle.manifest.exclude_seen),
+        )
+
+    def query(self, user: int, end: int) -> _Query:
+        """The history of `user` before the event at `end`, as rows of the bundle, asked at its time."""
+        data, bundle = self.data, self.bundle
+        positions = np.arange(end if data.has_queries else data.offsets[user], end)
+        positions = positions[self.rows[data.event_items[positions]] >= 0]
+        kinds, ages, times = np.full(len(positions), -1), np.zeros(len(positions)), None
+        if data.kinds is not None and bundle.manifest.kinds:
+            kinds = self.codes[data.kinds[positions]]
+            positions, kinds = positions[kinds >= 0], kinds[kinds >= 0]
+        values = data.user_values(user) if bundle.user_features else {}
+        features = {one.name: values[one.name] for one in bundle.user_features if one.name in values}
+        if data.manifest.time.kind == "timestamp":
+            moments, asked = np.asarray(data.times[positions], dtype=np.float64), float(data.times[end])
+            ages = asked - moments
+            times = Times(moments / 1000.0, asked / 1000.0) if bundle.manifest.reads_times else None
+        rows = self.rows[data.event_items[positions]]
+        return _Query(rows, features, times, kinds, rows[ages < self.spans[kinds]])
 
 
 def _ranked(retriever: Retriever, bundle: Bundle, queries: list[_Query], k: int) -> list[Positions]:
@@ -281,10 +321,8 @@ def _ranked(retriever: Retriever, bundle: Bundle, queries: list[_Query], k: int)
     result = [retriever.popular(k).rows] * len(queries)
     known = [index for index, one in enumerate(queries) if bundle.encoder.can_encode(one.rows, one.features)]
     if known:
-        histories, features, times = zip(*(queries[index] for index in known), strict=True)
-        nothing = np.empty(0, dtype=np.int64)
-        excluded = histories if bundle.manifest.exclude_seen else [nothing] * len(known)
-        vectors = retriever.encode(histories, features, times)
+        histories, features, times, kinds, excluded = zip(*(queries[index] for index in known), strict=True)
+        vectors = retriever.encode(histories, features, times, kinds=kinds)
         rankings = retriever.nearest_of_each(vectors, [k] * len(known), excluded)
         for index, ranking in zip(known, rankings, strict=True):
             result[index] = ranking.rows

@@ -1,0 +1,89 @@
+"""The items that answers leave out, because of what the user did before."""
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, from_numpy
+
+from turret.data.kinds import Seen, left_out_for, read_kinds
+from turret.data.prepared import HistoryEnd, PreparedData
+from turret.data.ranges import ranges
+from turret.training.batches.event_times import request_moments
+from turret.training.errors import TrainingError
+
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Users and items: the index in [U] and the item row, int64 [M] each."""
+
+
+def history_bounds(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> Pairs:
+    """The first and one past the last position of the events of `users` [U] before `until`: two [U]."""
+    return np.asarray(data.offsets[users]), np.asarray(data.history_ends(until)[users])
+
+
+def seen_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> Pairs:
+    """The items of the events before `until` of `users` [U]."""
+    starts, ends = history_bounds(data, users, until)
+    indices = np.repeat(np.arange(len(users)), ends - starts)
+    return indices, data.event_items[ranges(starts, ends - starts)].astype(np.int64)
+
+
+def left_out_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd, seen: Seen) -> Pairs:
+    """The items that answers to `users` [U] leave out when the first target of the part `until` comes.
+
+    Those are items of events before it whose kinds say so (`data.kinds.left_out_for`), and where negative
+    kinds do, the negatives given until then. In data without timestamps they are left out for ever.
+    """
+    spans = kind_spans(data, seen)
+    starts, ends = history_bounds(data, users, until)
+    owners, events = np.repeat(np.arange(len(users)), ends - starts), ranges(starts, ends - starts)
+    if data.kinds is None:
+        are_left_out = np.full(len(events), spans[-1] > 0)
+    elif np.isin(spans[:-1], [0.0, np.inf]).all() or data.manifest.time.kind != "timestamp":
+        are_left_out = spans[data.kinds[events]] > 0
+    else:
+        asked = request_moments(data, users, ends)
+        are_left_out = asked[owners] - data.times[events] < spans[data.kinds[events]]
+    indices, rows = owners[are_left_out], data.event_items[events[are_left_out]].astype(np.int64)
+    if data.negatives is None or not leaves_out_negatives(data, seen):
+        return indices, rows
+    firsts = data.negatives.offsets[starts]
+    counts = data.negatives.offsets[np.minimum(ends + 1, data.offsets[users + 1])] - firsts
+    given = data.negatives.items[ranges(firsts, counts)].astype(np.int64)
+    return np.append(indices, np.repeat(np.arange(len(users)), counts)), np.append(rows, given)
+
+
+def mask(scores: Tensor, pairs: Pairs) -> None:
+    """Set the scores [U, N] of these pairs to minus infinity, in place."""
+    indices, rows = map(from_numpy, pairs)
+    scores[indices, rows] = float("-inf")
+
+
+def leaves_out_all(data: PreparedData, seen: Seen) -> bool:
+    """Whether all used items are left out for ever, so that no repeat is ranked."""
+    spans = kind_spans(data, seen)
+    return bool(np.isinf(spans if data.kinds is None else spans[:-1]).all())
+
+
+def consuming_kinds(data: PreparedData, seen: Seen) -> list[str]:
+    """The kinds whose items are left out, for ever or for some days."""
+    spans = kind_spans(data, seen)[:-1]
+    return [name for name, span in zip(read_kinds(data.manifest.kinds), spans, strict=True) if span]
+
+
+def leaves_out_negatives(data: PreparedData, seen: Seen) -> bool:
+    """Whether items of a negative kind are left out."""
+    names = [name for name, kind in data.manifest.kinds.items() if kind.role == "negative"]
+    return bool((left_out_for(data.manifest.kinds, seen, names)[:-1] > 0).any())
+
+
+def kind_spans(data: PreparedData, seen: Seen) -> NDArray[np.float64]:
+    """As `data.kinds.left_out_for`. Raises TrainingError for a kind that the data doesn't have."""
+    kinds = data.manifest.kinds
+    names = seen if isinstance(seen, tuple) else ()
+    for name in names:
+        if name not in kinds or kinds[name].role == "ignored":
+            known = ", ".join(read_kinds(kinds)) or "no kinds"
+            raise TrainingError(
+                f"evaluation.exclude_seen = {[*names]} names {name!r}, and {data.folder} has {known}; name "
+                "some of these, or give true or false."
+            )
+    return left_out_for(kinds, seen)
