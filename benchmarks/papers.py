@@ -1,8 +1,8 @@
 """The figures of the papers behind the estimators: docs/papers.md.
 
-    python -m benchmarks.papers --json                      all figures, under an hour
+    python -m benchmarks.papers --json                      all figures, half an hour
     python -m benchmarks.papers --json --resume             those that an interrupted run has left
-    python -m benchmarks.papers --json --figure botev_2b    one figure again; the option may be repeated
+    python -m benchmarks.papers --json --figure botev_3    one figure again; the option may be repeated
 
 Every training is kept in `results/papers.json` as soon as it has ended.
 """
@@ -16,13 +16,11 @@ from typing import Any
 import torch
 
 from benchmarks.harness import RESULTS, Options, finish, result, run
-from benchmarks.research import probability, softmax_regression, word_samplers
+from benchmarks.research import probability, word_samplers
 from benchmarks.research.estimators import PaperFigure, Result
 
 FIGURES: dict[str, PaperFigure] = {
     "botev_1": probability.FIGURE,
-    "botev_2a": softmax_regression.BY_ESTIMATOR,
-    "botev_2b": softmax_regression.BY_DELTA,
     "botev_3": word_samplers.BY_ESTIMATOR,
     "blanc_rendle_2": word_samplers.BY_SAMPLER,
 }

@@ -104,10 +104,6 @@ def _of(part: str, value: Callable[[Any], float | None], *grows_with: str) -> Me
     return Measured(f"scale_{part}", ("points",), value, grows_with)
 
 
-def _load(store: str) -> Measured:
-    return Measured("history_load", (), lambda row: row["stores"][store]["load"]["seconds"], ("events",))
-
-
 def _worker(row: Any) -> float:
     one, two = (float(row["service"][name]["resident_mb"]) for name in ("sqlite", "two_workers"))
     return MB * max(1.0, two - one)
@@ -147,7 +143,6 @@ QUANTITIES: dict[str, Measured] = {
     "histories.sqlite.disk": _of("histories", lambda row: MB * row["sqlite_mb"], "users", "events"),
     "histories.redis.memory": _of("histories", lambda row: MB * row["redis"]["memory_mb"], "users", "events"),
     "histories.redis.disk": _of("histories", lambda row: MB * row["redis"]["disk_mb"], "users", "events"),
-    **{f"histories.{store}.seconds": _load(store) for store in ("sqlite", "redis")},
 }
 
 

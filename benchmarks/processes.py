@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -235,20 +235,11 @@ class CommandCost(NamedTuple):
     peak_mb: float
 
 
-def turret_cost(*words: object, threads: int | None = None) -> CommandCost:
-    """Run a command of Turret until it ends. Raises CalledProcessError if it fails.
-
-    `threads` limits those of its libraries.
-    """
+def turret_cost(*words: object) -> CommandCost:
+    """Run a command of Turret until it ends. Raises CalledProcessError if it fails."""
     command = [sys.executable, "-m", "benchmarks.processes", sys.executable, "-m", "turret", *map(str, words)]
-    environment = os.environ | ({} if threads is None else _threads(threads))
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return CommandCost(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def _threads(count: int) -> Mapping[str, str]:
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
-    return dict.fromkeys((*names, "NUMBA_NUM_THREADS"), str(count))
 
 
 def main() -> None:

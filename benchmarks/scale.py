@@ -67,15 +67,13 @@ def shop_of(items: int, users: int, folder: Path) -> Path:
     return target
 
 
-def bundles_of(
-    data: Path, dimension: int, folder: Path, threads: int | None = None
-) -> tuple[Path, dict[str, CommandCost]]:
-    """Train for one epoch with so many threads, export and index: the folder of the bundles, and costs."""
+def bundles_of(data: Path, dimension: int, folder: Path) -> tuple[Path, dict[str, CommandCost]]:
+    """Train for one epoch, export and index: the folder of the bundles, and the costs of both commands."""
     run, bundles = folder / "run", folder / f"bundles_{data.name}_{dimension}"
     shutil.rmtree(bundles, ignore_errors=True)
     settings = ("--set", "training.epochs=1", "--set", f"tower.dimension={dimension}", "--overwrite")
+    turret_cost("train", "--data", data, "--run", run, *settings)
     costs = {
-        "train": turret_cost("train", "--data", data, "--run", run, *settings, threads=threads),
         "export": turret_cost("export", run, "--bundles", bundles, "--version", "exact"),
         "index": turret_cost("index", bundles / "exact", "--kind", "auto", "--version", INDEXED),
     }

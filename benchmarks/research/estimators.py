@@ -62,12 +62,11 @@ class Estimate(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """A loss and its proposal, by frequency^alpha."""
+    """A loss and its proposal."""
 
     loss: Loss
     sampler: Callable[[Weights, int, torch.device], Sampler]
     keeps_hits: bool = False
-    alpha: float = 1.0
 
 
 def estimators(class_count: int) -> dict[str, Estimator]:

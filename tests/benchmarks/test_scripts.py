@@ -12,7 +12,6 @@ from tests.support.places import ROOT
 
 SCRIPTS = (
     "first_week",
-    "history_load",
     "operations proxy",
     "operations replicas",
     "preparation",
