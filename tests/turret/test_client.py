@@ -146,9 +146,8 @@ def test_the_asynchronous_client_has_the_same_calls(service: TestClient) -> None
     asyncio.run(ask())
 
 
-@pytest.mark.parametrize("page", ["serving.md", "client.md"])
-def test_the_examples_of_the_documents_run(
-    page: str, make_contents: Callable[..., BundleContents], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_examples_of_the_page_run(
+    make_contents: Callable[..., BundleContents], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [f"i{number:04}" for number in range(60)]
     shop = make_contents(ids=ids, features=USER_FEATURES, times=True)
@@ -158,9 +157,11 @@ def test_the_examples_of_the_documents_run(
         monkeypatch.setattr("turret.client.client.httpx2.Client", lambda **_: service)
         monkeypatch.setattr("turret.client.client.httpx2.AsyncClient", lambda **_: http)
         monkeypatch.setattr(service, "close", lambda: None)
-        examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.M | re.S)
+        examples = re.findall(
+            r"^```python\n(.*?)^```$", (ROOT / "docs" / "client.md").read_text(), re.M | re.S
+        )
         assert examples
-        exec("\n".join(examples), {"__name__": page})
+        exec("\n".join(examples), {"__name__": "client.md"})
 
 
 # ---- Retries
