@@ -30,7 +30,10 @@ class Counts(_Record):
 
 
 class Columns(_Record):
-    """The source columns by role, None for none; time is None for file order."""
+    """The source columns by role, None for none; time is None for file order.
+
+    A log without users has the column of the sessions as that of the users too.
+    """
 
     user: str
     item: str
@@ -40,6 +43,7 @@ class Columns(_Record):
     kind: str | None = None
     label: str | None = None
     negatives: str | None = None
+    session: str | None = None
 
 
 class FileHash(_Record):

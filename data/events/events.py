@@ -23,12 +23,19 @@ from turret.data.events.dropped_rows import (
 )
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
 from turret.data.events.event_kinds import KIND, KIND_FILTER, kind_code, kind_filters, kind_name, kind_weight
-from turret.data.events.ids import IdInterner, as_keys, float_texts, id_key, id_verdicts
+from turret.data.events.ids import IdInterner, as_keys, float_texts, id_key, id_text, id_verdicts
 from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
+from turret.data.events.sessions import with_strangers
 from turret.data.kinds import NEGATIVE, KindTable, row_codes
 from turret.data.manifest import BadRows, Columns, Removed
 from turret.data.reading.queries import ORDER
-from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings, nulls_of
+from turret.data.reading.schema import (
+    ColumnSettings,
+    FilterSettings,
+    FormatSettings,
+    milliseconds_of,
+    nulls_of,
+)
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
 from turret.data.reading.times import TimeReader, choose_reader, read_positions
 from turret.data.vocabulary import ID_LENGTH
@@ -45,9 +52,9 @@ class Log:
 
     `frame` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
     `time`, `weight`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for an event,
-    else the reason why it is not one. `kinds` is the table of kinds. `user_dtype` and `item_dtype` are the
-    types of the ids in the source, `is_text` whether the source is untyped, `tables` the table of each part,
-    and `names` the source names of the raw columns.
+    else the reason why it is not one. `kinds` is the table of kinds, and `notes` are sentences for
+    people. `user_dtype` and `item_dtype` are the types of the ids in the source, `is_text` whether the source
+    is untyped, `tables` the table of each part, and `names` the source names of the raw columns.
     """
 
     frame: pl.LazyFrame
@@ -55,6 +62,7 @@ class Log:
     has_weights: bool
     has_labels: bool
     kinds: KindTable
+    notes: tuple[str, ...]
     user_dtype: pl.DataType
     item_dtype: pl.DataType
     is_text: bool
@@ -170,7 +178,16 @@ def validate(
             if columns.time is None
             else choose_reader(raw, "raw_time", columns.time, settings)
         )
-        floats = float_texts(raw, {f"raw_{role}": own for role, own in own_nulls.items()})
+        ids_of = (
+            own_nulls
+            if columns.session is None
+            else own_nulls | {"session": nulls_of(form.nulls, columns.session)}
+        )
+        floats = float_texts(raw, {f"raw_{role}": own for role, own in ids_of.items()})
+    user_type, notes = raw.collect_schema()["raw_user"], []
+    if columns.session is not None:
+        raw, note = _with_strangers(raw, columns, floats, time, filters.session_gap, form.nulls)
+        floats, notes = floats - {"raw_user"}, [note]
     raw = one_row_an_item(raw, columns, own_nulls["item"], form.list_separator or "|")
     schema = raw.collect_schema()
     kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
@@ -207,7 +224,8 @@ def validate(
         has_weights=weight is not None,
         has_labels=label is not None or NEGATIVE in row_codes(kinds).values(),
         kinds=kinds,
-        user_dtype=schema["raw_user"],
+        notes=tuple(notes),
+        user_dtype=user_type,
         item_dtype=schema["raw_item"],
         is_text=all(table.is_text for _, table in parts),
         tables=dict(parts),
@@ -232,6 +250,30 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl
         ) from None
     # Some writers store missing floats as NaN.
     return frame.with_columns(cs.float().fill_nan(None))
+
+
+def _with_strangers(
+    raw: pl.LazyFrame,
+    columns: Columns,
+    floats: set[str],
+    time: TimeReader,
+    gap: str | None,
+    nulls: Sequence[str],
+) -> tuple[pl.LazyFrame, str]:
+    """Give rows without a user one by their session; see `data.events.sessions`."""
+    schema = raw.collect_schema()
+
+    def text(role: str, name: str) -> pl.Expr:
+        raw_name = f"raw_{role}"
+        if schema[raw_name] == pl.Null:
+            return pl.lit(None, pl.String)
+        return id_text(raw_name, schema[raw_name], name, nulls_of(nulls, name), raw_name in floats)
+
+    session = text("session", columns.session or "")
+    # A log without users names the sessions twice.
+    user = pl.lit(None, pl.String) if columns.user == columns.session else text("user", columns.user)
+    pause = None if gap is None else milliseconds_of(gap)
+    return with_strangers(raw, PART, user, session, time.value, pause)
 
 
 def _with_points(raw: pl.LazyFrame, decimal: str) -> pl.LazyFrame:

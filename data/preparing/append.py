@@ -216,7 +216,7 @@ def _configuration(old: PreparedData, source: Place, given: Mapping[str, object]
         "users": users,
         "columns": before.columns.model_dump(),
     }
-    for role in ("user", "item", "time", "weight", "quantity", "kind"):
+    for role in ("user", "item", "time", "weight", "quantity", "kind", "session"):
         moved["columns"][role] = None
     others = {name: value for name, value in given.items() if name not in ("items", "users")}
     return override(PrepareConfig, {**settings, **moved}, others)
@@ -278,12 +278,13 @@ def _columns(
 ) -> ColumnSettings:
     """Return column settings: as given, else the names of the first log where the new one has them.
 
-    A file that `turret history dump` wrote has its own names: usual ones, and "kind" for kinds.
+    A file that `turret history dump` wrote has its own names: usual ones, "kind" for kinds and "session_id".
     """
     existing, schema = shared_columns(source), source.parts[0][1].frame.collect_schema()
     names = manifest.columns.model_dump()
-    if names["kind"] is not None and names["kind"] not in existing and "kind" in existing:
-        names["kind"] = "kind"
+    for role, dumped in (("kind", "kind"), ("session", "session_id")):
+        if names[role] is not None and names[role] not in existing and dumped in existing:
+            names[role] = dumped
     needed = {"weight"} | ({"kind"} if config.kinds else set())
     changed: dict[str, Any] = {
         role: name

@@ -115,6 +115,7 @@ def prepare_warnings(
     is_log = columns.time != ORDER
     if is_log:
         yield f"time: {log.time.note}"
+    yield from log.notes
     for _, table in source.parts:
         if len(table.files) > 1:
             first, *_, last = (file.relative_to(table.path).as_posix() for file in table.files)

@@ -22,9 +22,15 @@ def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str
     """Choose the columns of the events: the named ones, or the first existing common name of each role.
 
     `where` is the file, for messages. Raises ColumnError when a named column does not exist, when a user,
-    item or time column is neither named nor found, and when one column is two of these.
+    item or time column is neither named nor found, and when one column is two of these. A log with sessions
+    needs no user column: all its events are strangers'.
     """
-    user = choose("user", settings.user, _USUAL["user"], existing, where)
+    session = settings.session
+    usual = [name for name in _USUAL["user"] if name != session]
+    if session is not None and settings.user is None and not {*usual} & {*existing}:
+        user = require(session, existing, where, "session (--session)")
+    else:
+        user = choose("user", settings.user, usual, existing, where)
     item = choose("item", settings.item, _USUAL["item"], existing, where)
     time = None
     if not settings.in_file_order:
@@ -34,7 +40,10 @@ def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str
             f"the user ({user}), item ({item}) and time ({time}) of {where} have to be different columns; "
             "name them with --user, --item and --time"
         )
-    named = {role: getattr(settings, role) for role in ("weight", "quantity", "kind", "label", "negatives")}
+    named = {
+        role: getattr(settings, role)
+        for role in ("weight", "quantity", "kind", "label", "negatives", "session")
+    }
     optional = {
         role: require(name, existing, where, role) for role, name in named.items() if name is not None
     }

@@ -145,6 +145,9 @@ class ColumnSettings(_Settings):
     negatives: Annotated[
         str | None, Option("Of the items that were not chosen instead: an id or a list.", "COLUMN")
     ] = None
+    session: Annotated[
+        str | None, Option("Of session ids, which are the users of events without one, or of all.", "COLUMN")
+    ] = None
     item_id: Annotated[str | None, Option("Of ids in the items file.", "COLUMN")] = None
     user_id: Annotated[str | None, Option("Of ids in the users file.", "COLUMN")] = None
     time_unit: Annotated[
@@ -388,7 +391,8 @@ class PrepareConfig(_Settings):
                 f"user_features.text = {list(self.user_features.text)}: only items have texts; "
                 "name the column as a category or a list of values"
             )
-        if self.filters.session_gap is not None and self.filters.duplicates != "strongest":
+        divides = self.filters.duplicates == "strongest" or self.columns.session is not None
+        if self.filters.session_gap is not None and not divides:
             raise ValueError(
                 'filters.session_gap divides the events among which duplicates = "strongest" chooses, and '
                 "strangers' sessions; give --duplicates strongest or --session, or leave it out"

@@ -187,7 +187,9 @@ def test_a_log_is_prepared_as_it_always_was(
         assert stated["split"]["targets"] == stated["split"]["events"]
     del stated["split"]["targets"], stated["default_kind"]
     # Named since then, and absent in these logs.
-    assert [stated.pop("negatives"), *map(stated["columns"].pop, ("label", "negatives"))] == [None] * 3
+    assert [stated.pop("negatives"), *map(stated["columns"].pop, ("label", "negatives", "session"))] == [
+        None
+    ] * 4
     absent = ("default_kind", "session_gap", "max_user_events")
     assert [*map(stated["filters"].pop, absent)] == [None] * 3
     content = json.dumps(stated, sort_keys=True)

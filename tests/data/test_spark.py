@@ -32,6 +32,22 @@ def test_logs_are_prepared_alike(tmp_path: Path, both_ways: BothWays, case: str)
     assert by_spark == by_polars
 
 
+@pytest.mark.process
+def test_kinds_and_strangers_are_prepared_alike(tmp_path: Path, both_ways: BothWays) -> None:
+    session = pl.col("item_id") % 13
+    user = pl.when(pl.int_range(pl.len()) % 3 == 0).then(pl.col("user_id"))
+    tied_log().with_columns(session=session, user_id=user).write_parquet(tmp_path / "events.parquet")
+    by_polars, by_spark = both_ways(
+        source=tmp_path / "events.parquet",
+        columns={"kind": "event", "session": "session"},
+        kinds={"view": "signal", "buy": "target:2:consume", "look": "negative"},
+        filters={"duplicates": "strongest", "session_gap": "90d", "max_user_events": 200},
+    )
+    assert by_spark == by_polars
+    assert by_polars["negatives"]
+    assert len(by_polars["removed"]) > 1
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES)
 def test_every_log_is_prepared_alike(tmp_path: Path, both_ways: BothWays, case: str) -> None:

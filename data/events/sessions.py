@@ -1,0 +1,53 @@
+"""Users of the rows without one: who logs in later in the session, else the session as a stranger."""
+
+import polars as pl
+
+from turret.data.progress import counted
+from turret.data.reading.tables import ROW
+
+STRANGER = "session:"
+"""How the user id of a stranger begins, before the id of the session."""
+_USER, _SESSION, _NUMBER, _NAME = "__user", "__session", "__number", "__name"
+
+
+def with_strangers(
+    raw: pl.LazyFrame, part: str, user: pl.Expr, session: pl.Expr, time: pl.Expr, gap: float | None
+) -> tuple[pl.LazyFrame, str]:
+    """Give each row of a session that has no user one, in `raw_user` as text; and a sentence about them.
+
+    `user` and `session` are the ids as texts, null for none, and rows are told by ROW and the column `part`.
+    A row has the first user of its session who is known, else `session:ID`. After a pause of more than `gap`
+    milliseconds an id is another session, `session:ID#2` and so on. Memory holds the rows of all sessions
+    with a row without a user.
+    """
+    rows = raw.select(
+        ROW, part, user.alias(_USER), session.alias(_SESSION), time.cast(pl.Float64).alias("time")
+    ).filter(pl.col(_SESSION).is_not_null())
+    strange = rows.filter(pl.col(_USER).is_null()).select(pl.col(_SESSION).unique())
+    found = rows.join(strange, on=_SESSION, how="semi").collect(engine="streaming")
+    found = found.sort(_SESSION, "time", part, ROW, nulls_last=True)
+    is_new = pl.lit(False) if gap is None else pl.col("time").diff().over(_SESSION) > gap
+    found = found.with_columns(is_new.fill_null(False).cum_sum().over(_SESSION).alias(_NUMBER))
+    known = pl.col(_USER).drop_nulls().first().over(_SESSION, _NUMBER)
+    number = pl.when(pl.col(_NUMBER) > 0).then(pl.format("#{}", pl.col(_NUMBER) + 1)).otherwise(pl.lit(""))
+    stranger = pl.concat_str(pl.lit(STRANGER), _SESSION, number)
+    named = found.with_columns(known.alias(_USER), pl.col(_USER).is_null().alias("__is_missing"))
+    named = named.filter("__is_missing").with_columns(pl.coalesce(_USER, stranger).alias(_NAME))
+    joined = raw.join(
+        named.lazy().select(ROW, part, _NAME),
+        on=[ROW, part],
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return joined.with_columns(pl.coalesce(user, _NAME).alias("raw_user")).drop(_NAME), _sentence(named)
+
+
+def _sentence(named: pl.DataFrame) -> str:
+    """Say how many rows without a user are of strangers, and of users who log in."""
+    strangers = named.filter(pl.col(_USER).is_null())
+    people = counted(strangers[_NAME].n_unique(), "stranger")
+    return (
+        f"sessions: of {counted(len(named), 'event')} without a user {len(strangers):,} are of {people} "
+        f"(users {STRANGER}...), and {len(named) - len(strangers):,} of users who log in during their session"
+    )

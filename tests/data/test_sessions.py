@@ -1,0 +1,124 @@
+"""Users of events without one: who logs in during the session, else the session."""
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.data.conftest import Prepare
+from turret.data.configuration import load_configuration
+from turret.data.errors import ColumnError, DataError
+from turret.data.prepared import PreparedData
+from turret.data.preparing.append import append
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+
+START = 1_700_000_000
+HEADER = "user_id,sid,item_id,timestamp\n"
+Row = tuple[str, str, str, int]
+
+
+def csv(rows: list[Row]) -> str:
+    return HEADER + "".join(f"{user},{session},{item},{time}\n" for user, session, item, time in rows)
+
+
+def naive(rows: list[Row], gap: float) -> dict[str, list[str]]:
+    """Items of each user in order of time: a loop over the sessions."""
+    users: dict[str, list[tuple[int, int, str]]] = {}
+    for session in {row[1] for row in rows}:
+        mine = sorted(
+            (time, place, user, item) for place, (user, sid, item, time) in enumerate(rows) if sid == session
+        )
+        visits = [mine[:1]]
+        for before, after in pairwise(mine):
+            if after[0] - before[0] > gap:
+                visits.append([])
+            visits[-1].append(after)
+        for number, visit in enumerate(visits, 1):
+            known = next((user for _, _, user, _ in visit if user), None) if session else None
+            stranger = f"session:{session}" + f"#{number}" * (number > 1) if session else None
+            for time, place, user, item in visit:
+                if name := user or known or stranger:
+                    users.setdefault(name, []).append((time, place, item))
+    return {user: [item for *_, item in sorted(events)] for user, events in users.items()}
+
+
+@pytest.mark.parametrize(("seed", "gap"), [(0, None), (1, "2m"), (2, "1h"), (3, "90s")])
+def test_events_without_a_user_are_of_who_logs_in_or_of_a_stranger(
+    prepared: Prepare, seed: int, gap: str | None
+) -> None:
+    draw = random.Random(seed)
+    rows = [
+        (
+            draw.choice(["", "", "u1", "u2"]),
+            draw.choice(["", *"abcd"]),
+            draw.choice("xyz"),
+            START + draw.randrange(900),
+        )
+        for _ in range(60)
+    ]
+    data = prepared(csv(rows), {"columns.session": "sid", "filters.session_gap": gap, "on_bad": "drop=any"})
+    found = {
+        data.users.id(user): data.item_ids.ids(data.history(user, "end").tolist())
+        for user in range(len(data.users))
+    }
+    assert found == naive(rows, {None: 9e9, "2m": 120, "1h": 3600, "90s": 90}[gap])
+    homeless = sum(not user and not session for user, session, *_ in rows)
+    assert [(bad.kind, bad.count) for bad in data.manifest.bad_rows] == [("null user", homeless)]
+
+
+@pytest.mark.parametrize("name", ["sid", "session_id"])
+def test_a_log_may_have_sessions_alone(prepared: Prepare, name: str) -> None:
+    text = f"{name},item_id,timestamp\n7,x,1\n7,y,2\n8,x,1\n,y,4\n"
+    data = prepared(text, {"columns.session": name, "on_bad": "drop"})
+    assert data.users.ids(range(2)) == ["session:7", "session:8"]
+    assert (data.manifest.columns.user, data.manifest.columns.session) == (name, name)
+
+
+def test_ids_of_users_keep_their_type(tmp_path: Path) -> None:
+    """Integers beside strangers are texts, as their ids are; without a stranger they stay integers."""
+    for sessions, users in ((["a", "b"], ["7", "session:b"]), (["a", "a"], [7])):
+        frame = pl.DataFrame({"user_id": [7, None], "s": sessions, "item_id": [1, 2], "timestamp": [5, 4]})
+        frame.write_parquet(tmp_path / "log.parquet")
+        overrides: dict[str, object] = {"source": tmp_path / "log.parquet", "columns.session": "s"}
+        report = prepare(
+            load_configuration(PrepareConfig, overrides=overrides), tmp_path / "p", overwrite=True
+        )
+        opened = PreparedData.open(tmp_path / "p")
+        assert opened.users.ids(range(len(opened.users))) == users
+        people = (
+            ("1 are of 1 stranger", "0 of users")
+            if len(users) > 1
+            else ("0 are of 0 strangers", "1 of users")
+        )
+        said = "sessions: of 1 event without a user {} (users session:...), and {} who log in during"
+        assert f"{said.format(*people)} their session" in report.warnings
+
+
+def test_a_missing_column_and_a_log_without_users_are_named(prepared: Prepare) -> None:
+    with pytest.raises(ColumnError, match="no column 'sid' for the session"):
+        prepared("user_id,item_id,timestamp\na,x,1\n", {"columns.session": "sid"})
+    with pytest.raises(DataError, match="usual columns for the user"):
+        prepared("sid,item_id,timestamp\na,x,1\n")
+
+
+def test_later_events_have_the_sessions_of_a_log_or_of_a_dump(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(csv([("", "a", "x", START), ("u", "b", "x", START)]))
+    overrides: dict[str, object] = {"source": tmp_path / "log.csv", "columns.session": "sid"}
+    prepare(load_configuration(PrepareConfig, overrides=overrides), tmp_path / "p")
+    for name in ("sid", "session_id"):
+        later = pl.DataFrame(
+            {
+                "user_id": [None, None, "v"],
+                name: ["a", "c", None],
+                "item_id": ["y"] * 3,
+                "timestamp": [START + 5] * 3,
+            }
+        )
+        later.write_parquet(tmp_path / "later.parquet")
+        append(tmp_path / "later.parquet", tmp_path / "p")
+        data = PreparedData.open(tmp_path / "p")
+        assert data.users.ids(range(4)) == ["session:a", "session:c", "u", "v"]
+        assert data.item_ids.ids(data.history(0, "end").tolist()) == ["x", "y"]
