@@ -13,7 +13,9 @@ from turret.tower.bundle.bundle import load as load_bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import bundle_folder
-from turret.tower.retrieval import Retriever
+from turret.tower.inference.encoder import Kinds
+from turret.tower.kinds import CountedKinds
+from turret.tower.retrieval import Retriever, Rows
 
 Id = int | str
 
@@ -45,12 +47,12 @@ class Model:
 
     def recommend(
         self,
-        history: Iterable[Id],
+        history: Iterable[Id | Mapping[str, Any]],
         k: int = 10,
         *,
         features: Mapping[str, object] | None = None,
         exclude: Iterable[Id] = (),
-        exclude_seen: bool | None = None,
+        exclude_seen: bool | Sequence[str] | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 (its name over HTTP)
     ) -> list[Recommendation]:
         """Return the k best next items, best first; fewer only if no more are allowed.
@@ -58,30 +60,34 @@ class Model:
         Unknown ids are ignored. A history without a known id is answered by popularity.
 
         Args:
-            history: the ids of the items used, oldest first.
+            history: the ids of the items used, oldest first, or `{"item": id, "kind": name}` with the kind
+                of an event.
             k: the number of items.
             features: the user's features, for a user tower that reads some.
             exclude: ids that are not to be recommended.
-            exclude_seen: leave out the items of the history; by default as the bundle says.
+            exclude_seen: leave out the items of the history, or of events of some kinds; by default as the
+                bundle says.
             filter: a condition on the items' fields; see docs/filters.md.
 
         Raises:
             EncodingError: the user tower has no such feature, or the value does not fit it.
             FilterError: the catalog has no such field, or the condition does not fit it.
-            ValueError: `k` is not positive, or `history` or `exclude` is one text.
+            ValueError: `k` is not positive, `history` or `exclude` is one text, or the bundle doesn't have a
+                kind.
         """
         if k < 1:
             raise ValueError(f"k = {k}: it must be at least 1")
         for name, ids in (("history", history), ("exclude", exclude)):
             if isinstance(ids, str):  # else its letters would be ids
                 raise ValueError(f"{name} = {ids!r}: it must be a list of ids, such as [{ids!r}]")
-        rows, _ = self.bundle.vocabulary.known_rows(list(history))
+        rows, codes, seen = self._counted(list(history), exclude_seen)
         excluded, _ = self.bundle.vocabulary.known_rows(list(exclude))
-        if self.bundle.manifest.exclude_seen if exclude_seen is None else exclude_seen:
-            excluded = np.concatenate([excluded, rows])
+        excluded = np.concatenate([excluded, seen])
         allowed = None if filter is None else compile_filter(filter, self.bundle.catalog).allowed()
         if self.bundle.encoder.can_encode(rows, features or {}):
-            (ranking,) = self._retriever.recommend([rows], [features or {}], k, [excluded], allowed=allowed)
+            (ranking,) = self._retriever.recommend(
+                [rows], [features or {}], k, [excluded], allowed=allowed, kinds=[codes]
+            )
             return self._items(ranking.rows, ranking.scores, "towers")
         ranking = self._retriever.popular(k, excluded, allowed)
         return self._items(ranking.rows, ranking.scores, "popular")
@@ -120,6 +126,25 @@ class Model:
             raise BundleError(f"version {self.version} has no item {item!r}")
         ranking = self._retriever.similar(row, k)
         return self._items(ranking.rows, ranking.scores, "towers")
+
+    def _counted(
+        self, history: Sequence[Id | Mapping[str, Any]], exclude_seen: bool | Sequence[str] | None
+    ) -> tuple[Rows, Kinds, Rows]:
+        """The rows and kinds of the events that the user tower reads, and the rows that it leaves out."""
+        manifest = self.bundle.manifest
+        events = [one if isinstance(one, Mapping) else {"item": one} for one in history]
+        kinds = [one.get("kind") for one in events]
+        seen = manifest.exclude_seen if exclude_seen is None else exclude_seen
+        seen = seen if isinstance(seen, bool | None) else tuple(seen)
+        unknown = {*kinds, *(seen if isinstance(seen, tuple) else ())} - {None, *manifest.kinds}
+        if manifest.kinds and unknown:
+            known = ", ".join(manifest.kinds)
+            raise ValueError(f"version {self.version} has no kind {min(unknown)!r}; give one of {known}")
+        counted = CountedKinds(manifest, seen).count(kinds, np.zeros(len(events)))
+        found = [self.bundle.vocabulary.row(one["item"]) for one in events]
+        rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+        are_read, are_left_out = counted.are_read & (rows >= 0), counted.are_left_out & (rows >= 0)
+        return rows[are_read], counted.codes[are_read], rows[are_left_out]
 
     def _items(
         self, rows: Sequence[int] | Any, scores: Any, source: Literal["towers", "popular"]

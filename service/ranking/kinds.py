@@ -1,44 +1,11 @@
-"""What the kinds of events mean to a version: which it reads, and for how long each leaves out its items."""
+"""Refuses kinds of events that a version doesn't have."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from turret.data.kinds import Seen, left_out_for, read_kinds
 from turret.service.errors import InvalidFieldError
 from turret.service.schemas.fields import KindedIds
 from turret.service.schemas.requests import RecommendRequest
 from turret.tower.format.manifest import Manifest
-
-
-class CountedKinds:
-    """How the kinds of a version count, by code.
-
-    Codes are those of histories (`data.kinds`), then those of the negative kinds, then one for events without
-    a kind in a version without a default one, then one for all others: ignored kinds, and those that the
-    version doesn't have. `spans` [C] are the milliseconds for which an event leaves out its item, 0 for none,
-    inf for ever. `are_read` [C]: whether histories have such events, and `read` [C] as which kind.
-    """
-
-    def __init__(self, manifest: Manifest, seen: Seen) -> None:
-        table = manifest.kinds
-        read = read_kinds(table)
-        names = [*read, *(name for name, kind in table.items() if kind.role == "negative")]
-        self.spans = np.append(left_out_for(table, seen, names), 0.0)
-        self.read = np.arange(len(self.spans))
-        self.read[-2] = -1
-        self.are_read = self.read < len(read)
-        self._codes: dict[str | None, int] = {name: code for code, name in enumerate([*names, None])}
-        self._codes[None] = self._code(manifest.default_kind)
-
-    def codes(self, kinds: Sequence[str | None], count: int) -> NDArray[np.int64]:
-        """The codes of `count` events; no `kinds` are none of any event."""
-        found = map(self._code, kinds) if kinds else [self._codes[None]] * count
-        return np.fromiter(found, np.int64, count)
-
-    def _code(self, kind: str | None) -> int:
-        return self._codes.get(kind or None, len(self.spans) - 1)
 
 
 def unknown_kind(field: str, kind: str, manifest: Manifest, known: Iterable[str]) -> InvalidFieldError:

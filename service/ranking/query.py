@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from turret.service.errors import HistoryUnavailableError, InvalidFieldError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.kinds import CountedKinds
 from turret.service.schemas.fields import Cursor, Id, KindedIds, read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
@@ -25,6 +24,7 @@ from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.rules import Rule, RuleSet, lowest_caps
 from turret.tower.catalog.filters import Filter
 from turret.tower.format.manifest import Manifest
+from turret.tower.kinds import CountedKinds
 from turret.tower.times import Times
 
 NO_HISTORY = History((), ())
@@ -115,24 +115,16 @@ class CountedHistory(NamedTuple):
 
 def count_history(query: Query, manifest: Manifest) -> CountedHistory:
     """Choose the events that count for a version."""
-    seen = query.request.seen(manifest.exclude_seen)
-    if not manifest.kinds:
-        left_out: Sequence[Id] | None = () if seen is False else None
-        if isinstance(seen, tuple):
-            left_out = [item for item, kind in zip(query.history, query.kinds, strict=False) if kind in seen]
-        return CountedHistory(query.history, query.times, None, left_out)
-    counted = CountedKinds(manifest, seen)
-    codes = counted.codes(query.kinds, len(query.history))
-    ages = 0.0 if query.times is None else query.request_time - np.array(query.times, dtype=np.float64)
-    spans = counted.spans[codes]
-    are_left_out = (spans > 0) & (ages < spans)
-    are_read = counted.are_read[codes]
-    return CountedHistory(
-        list(compress(query.history, are_read)),
-        None if query.times is None else list(compress(query.times, are_read)),
-        counted.read[codes[are_read]],
-        list(compress(query.history, are_left_out)),
-    )
+    history, seen = query.history, query.request.seen(manifest.exclude_seen)
+    if not manifest.kinds and not isinstance(seen, tuple):
+        return CountedHistory(history, query.times, None, () if seen is False else None)
+    ages = np.zeros(len(history))  # an event without a time is of now
+    if query.times is not None:
+        ages = query.request_time - np.array(query.times, dtype=np.float64)
+    are_read, are_left_out, codes = CountedKinds(manifest, seen).count(query.kinds, ages)
+    times = None if query.times is None else list(compress(query.times, are_read))
+    left_out = list(compress(history, are_left_out))
+    return CountedHistory(list(compress(history, are_read)), times, codes[are_read], left_out)
 
 
 def with_rules(query: Query, rules: RuleSet) -> Query:
@@ -236,14 +228,10 @@ def _is_enough(
     manifest = model.bundle.manifest
     items = newest.items
     for request in requests:
-        seen = request.seen(manifest.exclude_seen)
-        counted = CountedKinds(manifest, seen) if manifest.kinds else None
-        span = counted.spans.max() if counted else 0.0 if seen is False else np.inf
-        oldest = (now if request.at is None else request.at) - span
-        if request.cursor is not None or (span > 0 and newest.times[0] > oldest):
+        kinds = CountedKinds(manifest, request.seen(manifest.exclude_seen))
+        oldest = (now if request.at is None else request.at) - kinds.span
+        if request.cursor is not None or (kinds.span > 0 and newest.times[0] > oldest):
             return False
-        if counted:
-            are_read = counted.are_read[counted.codes(newest.kinds, len(newest.items))]
-            items = list(compress(newest.items, are_read))
+        items = list(compress(newest.items, kinds.count(newest.kinds, np.zeros(len(newest.items))).are_read))
     rows, _ = fresh.known_rows(items)
     return len(rows) >= manifest.history_length

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+import turret
 from tests.conftest import contents
 from tests.support.service_app import ids, post_events, recommended, serving
 from turret.data.kinds import Kind
@@ -85,6 +86,16 @@ def test_a_tower_reads_the_events_of_targets_and_signals(shop: TestClient) -> No
     one = {"history": [{"item": 106, "kind": "return"}], "k": 60}
     assert {item["source"] for item in recommended(shop, **one)["items"]} == {"popular"}
     assert 106 not in ids(recommended(shop, **one))
+
+
+@pytest.mark.parametrize("seen", [None, True, False, ["refill", "return"]])
+def test_the_python_api_answers_as_the_service(shop: TestClient, tmp_path: Path, seen: Any) -> None:
+    model = turret.load(tmp_path)
+    answer = recommended(shop, history=[1, *HISTORY["history"]], exclude_seen=seen, k=60)
+    found = model.recommend([1, *HISTORY["history"]], k=60, exclude_seen=seen)
+    assert [(one.id, one.score) for one in found] == [(one["id"], one["score"]) for one in answer["items"]]
+    with pytest.raises(ValueError, match="version v1 has no kind 'x'; give one of view, buy"):
+        model.recommend([{"item": 101, "kind": "x"}])
 
 
 @pytest.mark.parametrize(
