@@ -132,7 +132,9 @@ class Model:
     ) -> tuple[Rows, Kinds, Rows]:
         """The rows and kinds of the events that the user tower reads, and the rows that it leaves out."""
         manifest = self.bundle.manifest
-        events = [one if isinstance(one, Mapping) else {"item": one} for one in history]
+        events: list[Mapping[str, Any]] = [
+            one if isinstance(one, Mapping) else {"item": one} for one in history
+        ]
         kinds = [one.get("kind") for one in events]
         seen = manifest.exclude_seen if exclude_seen is None else exclude_seen
         seen = seen if isinstance(seen, bool | None) else tuple(seen)
