@@ -15,6 +15,7 @@ from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events, U
 from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
 from turret.data.files import map_ordered
+from turret.data.histories.accounts import Accounts
 from turret.data.histories.negatives import NegativeFiles
 from turret.data.kinds import target_codes
 from turret.data.manifest import Removed
@@ -57,7 +58,7 @@ class Histories:
     `splits` int64 [U, 2] are as in `data.prepared.PreparedData` if the source states the parts, else None.
     Every item has an event or a negative; `negatives` counts those in the files of
     `data.histories.negatives`, None for a log without labels. `targets` are the codes of the kinds of
-    targets, None where all events are alike.
+    targets, None where all events are alike. `accounts` tells which users can't be people.
     """
 
     files: EventFiles
@@ -70,6 +71,7 @@ class Histories:
     removed: tuple[Removed, ...] = ()
     negatives: int | None = None
     targets: NDArray[np.int8] | None = None
+    accounts: Accounts | None = None
 
     def __len__(self) -> int:
         return len(self.files)
@@ -151,7 +153,7 @@ def build_histories(
         )
 
     def filtered(block: Events) -> Events:
-        block = block if change is None else change(block)
+        block = accounts.people(block if change is None else change(block))
         return block if policy == "keep" else block.take(distinct_events(block, policy, targets, gap))
 
     gap = None if filters.session_gap is None else milliseconds_of(filters.session_gap)
@@ -166,18 +168,37 @@ def build_histories(
     is_whole = is_whole and filters.max_user_events is None
     columns = events.columns if log.has_labels else _without(events.columns, "labels")
     users, user_rows = vocabulary(user_ids, log.user_dtype, log.is_text)
+    accounts = Accounts(filters.max_user_events, log.time.kind == "timestamp", users)
     items, item_rows = vocabulary(item_ids, log.item_dtype, log.is_text)
     blocks = events.by_user(user_rows, item_rows, work, filtered)
+    if accounts.most is not None:
+        blocks = _of_people(blocks, accounts, count)
     columns = _without(columns, "users", *(["parts"] if is_whole else []))
     whole = write_histories(blocks, folder if is_whole else work / "all", columns, has_positions)
-    histories = whole = replace(whole, users=users, items=items, targets=targets)
+    if accounts.most is not None:
+        users = _at(users, np.concatenate(accounts.kept))
+    histories = whole = replace(whole, users=users, items=items, targets=targets, accounts=accounts)
     if not is_whole:
         histories = _filter_core(whole, filters, folder, has_positions, keep_items)
-    if policy == "keep":
-        return histories
     # Negatives are rows of the sorted events too, which are divided after the filters.
-    duplicates = Removed(filter=f"duplicates = {policy}", events=count - len(whole))
-    return replace(histories, removed=(duplicates, *histories.removed))
+    counts = {
+        f"max_user_events = {filters.max_user_events}": accounts.left_out,
+        f"duplicates = {policy}": count - accounts.left_out - len(whole),
+    }
+    removed = [Removed(filter=name, events=lost) for name, lost in counts.items() if lost]
+    return replace(histories, removed=(*removed, *histories.removed))
+
+
+def _of_people(blocks: Iterable[Events], accounts: Accounts, count: int) -> Iterator[Events]:
+    """Renumber the users who stay, and note their rows in `accounts`."""
+    for block in filter(len, blocks):
+        rows, users = np.unique(block.users, return_inverse=True)
+        accounts.kept.append(rows)
+        yield replace(block, users=users.astype(np.int32))
+    if not accounts.kept:
+        raise EmptyDataError(
+            f"the filter max_user_events = {accounts.most} leaves none of {count:,} events; loosen it"
+        )
 
 
 def _without(columns: dict[str, DTypeLike], *names: str) -> dict[str, DTypeLike]:
@@ -189,17 +210,12 @@ def _filter_core(
 ) -> Histories:
     """Write the histories of the users and items that have enough events into `folder`."""
     everyone = np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(len(histories.items), dtype=bool)
-    most, removed = filters.max_user_events, []
-    if most is not None:
-        everyone = _count(histories, everyone, True)[0] <= most, everyone[1]
-        removed = [(f"max_user_events = {most}", int(np.diff(histories.offsets)[~everyone[0]].sum()))]
     core = k_core(histories, everyone, filters.min_user_events, filters.min_item_events)
     name = f"min_user_events = {filters.min_user_events}, min_item_events = {filters.min_item_events}"
     if filters.min_user_events == filters.min_item_events == 1:
         name = "users without an event"  # they have negatives alone
     if not core[0].any():
-        names = " and ".join([*(name for name, count in removed if count), name])
-        raise EmptyDataError(f"the filter {names} leaves none of {len(histories):,} events; loosen it")
+        raise EmptyDataError(f"the filter {name} leaves none of {len(histories):,} events; loosen it")
     if keep_items:
         core = (core[0], np.ones_like(core[1]))
     users, items = (np.cumsum(is_kept, dtype=np.int32) - 1 for is_kept in core)
@@ -210,7 +226,8 @@ def _filter_core(
 
     blocks = (events for events in histories.by_block(cut) if len(events))
     columns = _without(histories.files.columns, "parts", "labels")
-    user_ids, item_ids = _select(histories.users, core[0]), _select(histories.items, core[1])
+    user_ids = _at(histories.users, np.flatnonzero(core[0]))
+    item_ids = _at(histories.items, np.flatnonzero(core[1]))
     negatives, unplaced = None, []
     if "labels" not in histories.files.columns:
         kept = write_histories(blocks, folder, columns, has_positions)
@@ -218,20 +235,22 @@ def _filter_core(
         with NegativeFiles(folder, "weights" in columns, histories.targets) as files:
             kept = write_histories(files.without(blocks), folder, columns, has_positions)
         negatives, unplaced = files.count, files.removed()
-    lost = len(histories) - len(kept) - (negatives or 0) - sum(count for _, count in (*removed, *unplaced))
-    removed = [*removed, (name, lost), *unplaced]
+    lost = len(histories) - len(kept) - (negatives or 0) - sum(count for _, count in unplaced)
     return replace(
         kept,
         users=user_ids,
         items=item_ids,
-        removed=tuple(Removed(filter=name, events=count) for name, count in removed if count),
+        removed=tuple(
+            Removed(filter=name, events=count) for name, count in [(name, lost), *unplaced] if count
+        ),
         negatives=negatives,
         targets=histories.targets,
+        accounts=histories.accounts,
     )
 
 
-def _select(ids: Vocabulary, is_kept: Mask) -> Vocabulary:
-    return Vocabulary(ids.ids(np.flatnonzero(is_kept)))  # type: ignore[arg-type]
+def _at(ids: Vocabulary, rows: NDArray[np.integer[Any]]) -> Vocabulary:
+    return Vocabulary(ids.ids(rows))  # type: ignore[arg-type]
 
 
 def distinct_events(

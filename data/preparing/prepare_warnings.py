@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from turret.data.events.dropped_rows import names_of
 from turret.data.events.event_arrays import Events
 from turret.data.events.events import Log
+from turret.data.histories.accounts import FAST, Accounts
 from turret.data.histories.histories import Histories
 from turret.data.kinds import KindTable, left_out_for
 from turret.data.manifest import Columns
@@ -103,8 +104,6 @@ def repeats_of(
 
 # The share of the events, and its ratio to that of the mean user, of one who may be nobody.
 _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
-# Events within a day that no person has: one a minute for 17 hours.
-_FAST, _DAY = 1_000, 86_400_000
 _SHOWN = 3
 
 
@@ -124,8 +123,8 @@ def prepare_warnings(
         yield f"not read: {names_of(source.unread)}"
     if is_log:
         yield from _odd(histories, columns.user)
-        if log.time.kind == "timestamp":
-            yield from _too_fast(histories)
+        if histories.accounts is not None:
+            yield from _too_fast(histories.accounts)
     if not repeats.targets:
         noun = "event" if histories.targets is None else "target"
         yield f"the split leaves no {noun} for the test, so no model can be evaluated; " + (
@@ -170,24 +169,15 @@ def _odd(histories: Histories, user_column: str) -> Iterator[str]:
         )
 
 
-def _too_fast(histories: Histories) -> Iterator[str]:
+def _too_fast(accounts: Accounts) -> Iterator[str]:
     """Accounts that can't be people, by the pace of their events."""
-    counts = np.diff(histories.offsets)
-    fast = [user for user in np.flatnonzero(counts >= _FAST).tolist() if _is_fast(histories, user)]
-    if not fast:
+    if not accounts.fast:
         return
-    total, others = int(counts[fast].sum()), np.delete(counts, fast)
-    limit = min(int(others.max(initial=1)), int(counts[fast].min()) - 1)
-    named = ", ".join(
-        [repr(histories.users.id(user)) for user in fast[:_SHOWN]] + ["..."] * (len(fast) > _SHOWN)
-    )
+    sizes = accounts.fast.values()
+    limit = min(round(math.sqrt(accounts.others * min(sizes))), min(sizes) - 1)
+    named = ", ".join([*map(repr, sorted(accounts.fast)[:_SHOWN]), *["..."] * (len(sizes) > _SHOWN)])
     yield (
-        f"{total / len(histories):.1%} of the events are of {counted(len(fast), 'account')} ({named}) with "
-        f"{_FAST:,} events and more within a day, which no person has: --max-user-events {limit} leaves out "
-        f"users with more than {limit:,} events"
+        f"{sum(sizes) / accounts.events:.1%} of the events are of {counted(len(sizes), 'account')} ({named}) "
+        f"with {FAST:,} events and more within a day, which no person has: --max-user-events {limit} leaves "
+        f"out users with more than {limit:,} events; the most of another user are {accounts.others:,}"
     )
-
-
-def _is_fast(histories: Histories, user: int) -> bool:
-    times = np.sort(histories.files.read(*histories.offsets[user : user + 2].tolist(), "times")["times"])
-    return bool((times[_FAST - 1 :] - times[: 1 - _FAST]).min() < _DAY)
