@@ -18,6 +18,7 @@ from turret.data.errors import DataError
 
 Id = int | str
 ID_LENGTH = 512  # characters: the longest id that data may hold and a request may name
+STRANGER = "session:"  # begins the id of a user who is known by a session alone, before that of the session
 
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 

@@ -4,9 +4,8 @@ import polars as pl
 
 from turret.data.progress import counted
 from turret.data.reading.tables import ROW
+from turret.data.vocabulary import STRANGER
 
-STRANGER = "session:"
-"""How the user id of a stranger begins, before the id of the session."""
 _USER, _SESSION, _NUMBER, _NAME = "__user", "__session", "__number", "__name"
 
 

@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
-from turret.data.vocabulary import ID_LENGTH
+from turret.data.vocabulary import ID_LENGTH, STRANGER
 from turret.service.errors import InvalidFieldError
 from turret.tower.format.listing import is_version
 
@@ -26,7 +26,6 @@ CAPS = 10
 FEATURES = 100
 TEXT_LENGTH = 2_000
 KIND_LENGTH, KINDS = 100, 100
-STRANGER = "session:"  # begins the id of the user that has the events of a session
 SESSION_LENGTH = ID_LENGTH - len(STRANGER)
 
 

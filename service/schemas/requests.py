@@ -8,10 +8,10 @@ from pydantic_core import PydanticCustomError
 
 from turret.data.features import QUERY
 from turret.data.kinds import Seen
+from turret.data.vocabulary import STRANGER
 from turret.service.schemas.fields import (
     HISTORY_LIMIT,
     KIND_LENGTH,
-    STRANGER,
     TEXT_LENGTH,
     Caps,
     Count,

@@ -14,9 +14,9 @@ from turret.data.errors import ConfigurationError
 from turret.data.files import new_file, temporary_folder
 from turret.data.moments import FORMS, parse_moment
 from turret.data.progress import progress
-from turret.data.vocabulary import is_canonical_integer
+from turret.data.vocabulary import STRANGER, is_canonical_integer
 from turret.service.errors import ServiceError
-from turret.service.schemas.fields import STRANGER, show_time
+from turret.service.schemas.fields import show_time
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event
 from turret.service.stores.registry import open_stores
