@@ -216,7 +216,7 @@ def _configuration(old: PreparedData, source: Place, given: Mapping[str, object]
         "users": users,
         "columns": before.columns.model_dump(),
     }
-    for role in ("user", "item", "time", "weight", "quantity", "kind", "session"):
+    for role in ("user", "item", "time", "weight", "quantity", "kind"):  # `_columns` finds all by name
         moved["columns"][role] = None
     others = {name: value for name, value in given.items() if name not in ("items", "users")}
     return override(PrepareConfig, {**settings, **moved}, others)
@@ -285,12 +285,16 @@ def _columns(
     for role, dumped in (("kind", "kind"), ("session", "session_id")):
         if names[role] is not None and names[role] not in existing and dumped in existing:
             names[role] = dumped
+    if names["user"] == names["session"]:  # the first log has no users; the new one may have some
+        names["user"] = None
     needed = {"weight"} | ({"kind"} if config.kinds else set())
     changed: dict[str, Any] = {
         role: name
         for role, name in names.items()
         if f"columns.{role}" not in given and name is not None and (name in existing or role in needed)
     }
+    if "columns.session" not in given:
+        changed.setdefault("session", None)
     for role, table in (("item", source.items), ("user", source.users)):
         # The id in the items file is called as in the first log.
         if table and getattr(config.columns, f"{role}_id") is None and names[role] in table.columns():

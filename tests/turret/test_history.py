@@ -16,8 +16,9 @@ from tests.support.redis_server import sweep
 from tests.turret.conftest import Prepare, stored
 from turret.data.kinds import Kind
 from turret.data.prepared import PreparedData
+from turret.data.preparing.append import append as append_events
 from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import FilesSplit, PrepareConfig
+from turret.data.reading.schema import ColumnSettings, FilesSplit, FilterSettings, PrepareConfig
 from turret.history import dumping, loading
 from turret.history.dumping import TimeRange, dump_histories
 from turret.history.loading import load_histories, logged_events
@@ -233,6 +234,42 @@ def test_a_loaded_log_is_dumped_as_a_log_that_prepares_to_the_same(
     dump_histories(Settings(store=address), ALL, tmp_path / "e.parquet")
     prepare(PrepareConfig(source=tmp_path / "e.parquet"), tmp_path / "again")
     assert PreparedData.open(tmp_path / "again").fingerprint == data.fingerprint
+
+
+@pytest.mark.parametrize("has_users", [True, False])
+def test_strangers_come_back_as_strangers(tmp_path: Path, has_users: bool) -> None:
+    """Those of the log, after a pause too, and new ones; one who has logged in since is a user."""
+    address = f"sqlite:///{tmp_path}/h.sqlite"
+    head, users = ("user_id,visit", ["u,,", ",a,"]) if has_users else ("visit", ["a,", "b,"])
+    lines = [
+        f"{user}i{place % 4},{START + 9_000 * (place > 4) + place},view"
+        for user in users
+        for place in range(9)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join([f"{head},item_id,timestamp,kind", *lines]))
+    columns = ColumnSettings(session="visit", kind="kind")
+    settings: dict[str, Any] = {"columns": columns, "kinds": {"view": Kind(), "buy": Kind()}}
+    config = PrepareConfig(
+        source=tmp_path / "log.csv", filters=FilterSettings(session_gap="30m", default_kind="buy"), **settings
+    )
+    prepare(config, tmp_path / "data")
+    data = PreparedData.open(tmp_path / "data")
+    before = data.users.ids(range(len(data.users)))
+    assert "session:a#2" in before
+    load_histories(data, Settings(store=address))
+    dump_histories(Settings(store=address), ALL, tmp_path / "dump.parquet")
+    assert append_events(tmp_path / "dump.parquet", tmp_path / "data").new == 0
+    append(address, Event("n", "session:new", "i1", MOMENT + 10**8, "view"))
+    append(
+        address,
+        Event("m", "session:late", "i2", MOMENT + 10**8),
+        Event("l", "new user", "i2", MOMENT + 10**8),
+    )
+    dump_histories(Settings(store=address), ALL, tmp_path / "dump.parquet")
+    assert append_events(tmp_path / "dump.parquet", tmp_path / "data").new == 3
+    data = PreparedData.open(tmp_path / "data")
+    after = set(data.users.ids(range(len(data.users))))
+    assert after == {*before, "session:new", "session:late", "new user"}
 
 
 def test_nothing_is_written_where_the_store_holds_nothing(address: str, tmp_path: Path) -> None:
