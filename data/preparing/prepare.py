@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,12 +34,14 @@ from turret.data.events.dropped_rows import (
 from turret.data.events.event_arrays import UnsortedEvents
 from turret.data.events.event_kinds import refuse_absent_kinds
 from turret.data.events.events import Log, read_events, validate
+from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels
 from turret.data.features import Features
 from turret.data.files import new_folder, save_array, try_lock
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.histories.partition import partition
+from turret.data.kinds import KindTable
 from turret.data.manifest import (
     MANIFEST,
     BadRows,
@@ -56,7 +58,7 @@ from turret.data.manifest import (
 from turret.data.preparing.catalogs import EntityTable, malformed_rows, read_entity_table, write_catalogs
 from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnings
 from turret.data.progress import LOGGER, progress
-from turret.data.reading.columns import choose_columns
+from turret.data.reading.columns import KINDS, choose_columns
 from turret.data.reading.open_source import open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES, Source
@@ -103,6 +105,7 @@ def prepare(
                 keep_items=config.queries is not None,
             )
             advance(1)
+        config = config.model_copy(update={"kinds": ingested.log.kinds, "kinds_auto": False})
         report = complete(folder, target, config, ingested, histories, copies)
         report.manifest.save(folder)
         advance(1)
@@ -166,13 +169,20 @@ def ingest_source(
         has_header = all(table.has_header for _, table in source.parts)
         hint = "; if its first line is a row and no header, give --no-header" if has_header else ""
         raise ColumnError(f"{error}{hint}") from None
+    if columns.kind is None and (config.kinds or config.kinds_auto):
+        usual = next((name for name in KINDS if name in shared_columns(source)), None)
+        columns = columns.model_copy(update={"kind": usual})
     if continued is None:
         refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind)
     nulls = config.format.nulls
     items = read_entity_table(source.items, settings.item_id, columns.item, "item", nulls)
     users = read_entity_table(source.users, settings.user_id, columns.user, "user", nulls)
     catalog = None if items is None else items.ids
-    log = validate(source.parts, columns, settings, config.filters, catalog, config.format, config.kinds)
+    kinds, note = config.kinds, ""
+    if continued is None and not kinds and config.queries is None:
+        kinds, columns, note = _proposed(source, columns, settings, config)
+    log = validate(source.parts, columns, settings, config.filters, catalog, config.format, kinds)
+    log = replace(log, notes=(*log.notes, note)) if note else log
     events: UnsortedEvents
     if session is None:
         events, user_ids, item_ids, verdicts, labels = read_events(log, work)
@@ -193,6 +203,30 @@ def ingest_source(
     )
     _refuse(ingested, config, labels)
     return ingested
+
+
+def _proposed(
+    source: Source, columns: Columns, settings: ColumnSettings, config: PrepareConfig
+) -> tuple[KindTable, Columns, str]:
+    """Return the table of kinds of a log without one, its columns, and sentences about a table for a funnel.
+
+    The table is empty unless it is wanted. Raises ColumnError where it is, and there is no column of kinds.
+    """
+    usual = next((name for name in KINDS if name in shared_columns(source)), None)
+    with_kinds = columns.model_copy(update={"kind": columns.kind or usual, "session": None})
+    if with_kinds.kind is None or source.parts[0][1].frame.collect_schema()[with_kinds.kind].is_nested():
+        if config.kinds_auto:
+            raise ColumnError("--kinds auto needs a column of kinds; name it with --kind-column")
+        return {}, columns, ""
+    table, note = propose_kinds(
+        validate(source.parts, with_kinds, settings, config.filters, None, config.format)
+    )
+    if not table:
+        return {}, columns, note if config.kinds_auto else ""
+    shown = shown_table(with_kinds.kind, table)
+    if config.kinds_auto:
+        return table, columns.model_copy(update={"kind": with_kinds.kind}), f"{note}. In use:\n\n{shown}"
+    return {}, columns, f"{note}. So far all events are alike; --kinds auto takes this table:\n\n{shown}"
 
 
 def _refuse(ingested: IngestedSource, config: PrepareConfig, labels: Counter[int]) -> None:

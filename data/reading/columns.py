@@ -15,6 +15,8 @@ _NAMES = {
     "item": "item_id itemId itemid item movie_id movieId product_id productId StockCode",
     "time": "timestamp timestamp_ms time datetime date created_at InvoiceDate pos position",
 }
+KINDS = ("event_type", "event", "kind", "action", "behavior", "behavior_type", "interaction")
+"""Usual names of a column of kinds, which is looked for where kinds are wanted."""
 _USUAL = {role: names.split() for role, names in _NAMES.items()}
 
 

@@ -348,7 +348,8 @@ class PrepareConfig(_Settings):
     to the working directory; a URL such as `s3://bucket/events.parquet` is a place in an object store.
     `on_bad` "error" refuses a log that has bad rows, "drop" drops them unless they are more than half, and
     "drop=any" drops them; all count them. `items_format` and `users_format` are those of files in another
-    form than the events. `kinds` says what the events of each kind mean; without them all events are alike.
+    form than the events. `kinds` says what the events of each kind mean; without them all events are alike,
+    and "auto" (`kinds_auto`) is the table that is proposed for a funnel.
     `fields` are the item columns kept for answers (default: all).
     """
 
@@ -367,12 +368,15 @@ class PrepareConfig(_Settings):
     kinds: Annotated[
         KindTable,
         Option(
-            "What the events of a kind are: target (the default: a next item), signal (read in histories), "
-            "negative (not chosen) or ignored, as kinds that are not named are; repeatable.",
+            "What events of a kind are: target (the default: a next item), signal (read in histories), "
+            "negative (not chosen) or ignored, as all others are; repeatable. --kinds auto: the table that "
+            "is proposed for a funnel.",
             "NAME[=ROLE[:WEIGHT][:consume[=DAYS]]]",
             "kind",
+            "kinds",
         ),
     ] = {}
+    kinds_auto: bool = False
     filters: FilterSettings = FilterSettings()
     split: Annotated[Split, Option("last (item of each user out; the default), time, or files.")] = (
         LastSplit()
@@ -414,6 +418,13 @@ class PrepareConfig(_Settings):
         if given != 1:
             raise ValueError('give either source, or queries, or the files of split.kind = "files"')
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_auto(cls, settings: Any) -> Any:
+        if isinstance(settings, dict) and settings.get("kinds") in ("auto", ["auto"], ("auto",)):
+            return {**settings, "kinds": {}, "kinds_auto": True}
+        return settings
 
     @model_validator(mode="before")
     @classmethod

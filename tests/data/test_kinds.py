@@ -1,6 +1,8 @@
 """Kinds of events: targets, signals, negatives and ignored ones, from the log to the prepared folder."""
 
 import random
+import re
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
 from turret.data.errors import ColumnError, ConfigurationError, EmptyDataError
-from turret.data.kinds import Kind, left_out_for, read_kinds
+from turret.data.kinds import Kind, left_out_for, read_kinds, text_of_kind
 from turret.data.prepared import PARTS, PreparedData
 from turret.data.preparing.append import append
 from turret.data.preparing.describe import describe
@@ -167,6 +169,60 @@ def test_the_table_is_part_of_the_fingerprint(prepared: Prepare) -> None:
         for table in ({}, {"kinds": ["buy"]}, {"kinds": ["buy=target:1:consume"]})
     }
     assert len(by_table) == 3
+
+
+def _funnel(visits: int, repeats: int = 1) -> list[tuple[Any, ...]]:
+    """Each user puts what is viewed into the cart, and buys every fourth item."""
+    rows = []
+    for user in range(visits):
+        for item in range(8):
+            steps = ["view", "view", "cart", *["buy"] * repeats * (item % 4 == 0)]
+            rows += [(f"u{user}", item, 100 * user + place, kind) for place, kind in enumerate(steps)]
+    return rows
+
+
+PROPOSED = {"view": "signal", "cart": "signal", "buy": "target:consume"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "table"),
+    [
+        (_funnel(3), PROPOSED),
+        (_funnel(3)[::-1], PROPOSED),
+        (_funnel(3, repeats=2), PROPOSED | {"buy": "target"}),
+        ([*_funnel(3), ("u1", 0, 900, "Refund")], PROPOSED | {"Refund": "negative"}),
+        ([(f"u{number}", number, number, "buy" if number % 5 == 0 else "view") for number in range(50)], {}),
+        ([row for row in _funnel(3) if row[3] == "view"], {}),
+        ([("u", 1, number, "buy" if number % 2 else "view") for number in range(50)], {}),
+        ([("u", 1, number, f"kind {number % 11}") for number in range(50)], {}),
+    ],
+)
+def test_a_table_is_proposed_for_a_funnel_alone(
+    tmp_path: Path, rows: list[tuple[Any, ...]], table: dict[str, str]
+) -> None:
+    """Printed as options and as TOML, and used with --kinds auto; the column may have a usual name."""
+    (tmp_path / "log.csv").write_text(csv(rows))
+    prepared = {}
+    for kinds in ("auto", None):
+        overrides = {"source": tmp_path / "log.csv", "kinds": kinds}
+        config = load_configuration(PrepareConfig, overrides=overrides)
+        prepared[kinds] = prepare(config, tmp_path / "prepared", overwrite=True)
+        said = [one for one in prepared[kinds].warnings if one.startswith("kinds: ")]
+        assert len(said) == bool(table or kinds)
+        if table:
+            options = re.findall(r"--kind (\S+)=(\S+)", said[0])
+            assert dict(options) == table
+            toml = tomllib.loads(said[0].partition("\n\n")[2].partition("\n\n")[2])
+            assert toml == {"columns": {"kind": "event"}, "kinds": table}
+    used = prepared["auto"].manifest
+    assert {name: text_of_kind(kind) for name, kind in used.kinds.items()} == table
+    assert PrepareConfig.model_validate(used.settings).kinds == used.kinds
+    assert (prepared[None].manifest.kinds, prepared[None].manifest.columns.kind) == ({}, None)
+
+
+def test_a_proposed_table_needs_a_column_of_kinds(prepared: Prepare) -> None:
+    with pytest.raises(ColumnError, match="--kinds auto needs a column of kinds; name it with --kind-column"):
+        prepared("user_id,item_id,timestamp\na,x,1\n", {"kinds": "auto"})
 
 
 def test_a_log_of_signals_alone_trains_nothing_and_a_misspelt_kind_is_named(prepared: Prepare) -> None:

@@ -1,0 +1,81 @@
+"""A table of kinds for a log with a funnel, such as views, carts and purchases, proposed from its events."""
+
+import json
+import math
+import re
+import shlex
+
+import polars as pl
+
+from turret.data.events.events import VERDICT, Log
+from turret.data.kinds import Kind, KindTable, text_of_kind
+from turret.data.reading.tables import ROW, readable
+
+_NEGATIVE = re.compile(
+    "return|refund|cancel|dislike|unlike|down|remove|reject|skip|hide|block", re.IGNORECASE
+)
+_MOST_KINDS, _RARE, _FOLLOWS, _SELDOM = 10, 0.25, 0.5, 0.05
+_FIRST, _SAMPLE = 10_000, 1_000_000  # events
+_KIND = "__name"
+
+
+def propose_kinds(log: Log) -> tuple[KindTable, str]:
+    """Return a table for the kinds of a log, empty without a funnel, and sentences about it.
+
+    A funnel has two to ten kinds. One is rare, at most a quarter of the events, and most of its events follow
+    one of another kind of the same user and item: that is the target. It consumes where hardly anybody
+    chooses an item twice. Kinds that are called like a return or a dislike are negatives, the others
+    signals. Large logs are judged by a sample of their users.
+    """
+    column = log.names["raw_kind"]
+    none = f"kinds: the events of column {column!r} are no funnel, so all events are alike"
+    name = pl.col("raw_kind").cast(pl.String).str.strip_chars().alias(_KIND)
+    names = log.frame.select(name).drop_nulls().filter(pl.col(_KIND) != "")
+    with readable(log.path):
+        if names.head(_FIRST).unique().collect(engine="streaming").height > _MOST_KINDS:
+            return {}, none
+        counts = names.group_by(_KIND).len().collect(engine="streaming")
+        found = dict(counts.sort("len", _KIND, descending=[True, False]).iter_rows())
+        total = sum(found.values())
+        chosen = [kind for kind in found if not _NEGATIVE.search(kind)]
+        if not 2 <= len(chosen) <= len(found) <= _MOST_KINDS:
+            return {}, none
+        sampled = pl.col("user").hash() % math.ceil(total / _SAMPLE) == 0
+        rows = log.frame.filter(pl.col(VERDICT).is_null() & sampled)
+        sample = rows.select("user", "item", "time", ROW, name).collect(engine="streaming")
+    rare = chosen[-1]
+    follows, again = _figures(sample.filter(pl.col(_KIND).is_in(chosen)), rare)
+    if found[rare] > _RARE * total or follows < _FOLLOWS:
+        return {}, none
+    roles = {kind: Kind(role="signal" if kind in chosen else "negative") for kind in found}
+    numbers = ", ".join(f"{kind} ({count:,})" for kind, count in found.items())
+    return roles | {rare: Kind(consume=again < _SELDOM)}, (
+        f"kinds: column {column!r} has a funnel of {numbers}: of the events {rare!r} {follows:.0%} follow "
+        f"another kind of their user and item, and {again:.0%} repeat an earlier one"
+    )
+
+
+def _figures(sample: pl.DataFrame, kind: str) -> tuple[float, float]:
+    """Return the shares of the events of a kind that follow another kind, and that repeat this one."""
+    columns = sample.sort("user", "item", "time", ROW).with_columns(
+        (pl.col(_KIND).first().over("user", "item") != pl.col(_KIND)).alias("follows"),
+        (pl.int_range(pl.len()).over("user", "item", _KIND) > 0).alias("again"),
+    )
+    of_kind = columns.filter(pl.col(_KIND) == kind)
+    if of_kind.is_empty():
+        return 0.0, 1.0
+    return of_kind.select(pl.col("follows", "again").mean()).row(0)
+
+
+def shown_table(column: str, table: KindTable) -> str:
+    """Return a table of kinds as options, and as TOML."""
+    texts = {name: text_of_kind(kind) for name, kind in table.items()}
+    options = [f"--kind-column {shlex.quote(column)}"]
+    options += [f"--kind {shlex.quote(f'{name}={text}')}" for name, text in texts.items()]
+    lines = [f"{_key(name)} = {json.dumps(text)}" for name, text in texts.items()]
+    toml = "\n".join(["[columns]", f"kind = {json.dumps(column)}", "", "[kinds]", *lines])
+    return f"  {' '.join(options)}\n\n{toml}\n"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
