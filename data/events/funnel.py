@@ -12,7 +12,7 @@ from turret.data.kinds import Kind, KindTable, text_of_kind
 from turret.data.reading.tables import ROW, readable
 
 _NEGATIVE = re.compile(
-    "return|refund|cancel|dislike|unlike|down|remove|reject|skip|hide|block", re.IGNORECASE
+    "return|refund|cancel|dislike|unlike|downvote|thumbs.?down|remove|reject|skip|hide|block", re.IGNORECASE
 )
 _MOST_KINDS, _RARE, _FOLLOWS, _SELDOM = 10, 0.25, 0.5, 0.05
 _FIRST, _SAMPLE = 10_000, 1_000_000  # events
@@ -23,9 +23,9 @@ def propose_kinds(log: Log) -> tuple[KindTable, str]:
     """Return a table for the kinds of a log, empty without a funnel, and sentences about it.
 
     A funnel has two to ten kinds. One is rare, at most a quarter of the events, and most of its events follow
-    one of another kind of the same user and item: that is the target. It consumes where hardly anybody
-    chooses an item twice. Kinds that are called like a return or a dislike are negatives, the others
-    signals. Large logs are judged by a sample of their users.
+    one of another kind of the same user and item: that is the target, the latest of several. It consumes
+    where hardly anybody chooses an item twice. Kinds that are called like a return or a dislike are
+    negatives, the others signals. Large logs are judged by a sample of their users.
     """
     column = log.names["raw_kind"]
     none = f"kinds: the events of column {column!r} are no funnel, so all events are alike"
@@ -43,28 +43,37 @@ def propose_kinds(log: Log) -> tuple[KindTable, str]:
         sampled = pl.col("user").hash() % math.ceil(total / _SAMPLE) == 0
         rows = log.frame.filter(pl.col(VERDICT).is_null() & sampled)
         sample = rows.select("user", "item", "time", ROW, name).collect(engine="streaming")
-    rare = chosen[-1]
-    follows, again = _figures(sample.filter(pl.col(_KIND).is_in(chosen)), rare)
-    if found[rare] > _RARE * total or follows < _FOLLOWS:
+    figures = _figures(sample.filter(pl.col(_KIND).is_in(chosen)))
+    late = [
+        kind for kind in chosen if found[kind] <= _RARE * total and figures.get(kind, (0.0,))[0] >= _FOLLOWS
+    ]
+    if not late:
         return {}, none
+    target = max(late, key=lambda kind: figures[kind][2])
+    follows, again, _ = figures[target]
     roles = {kind: Kind(role="signal" if kind in chosen else "negative") for kind in found}
     numbers = ", ".join(f"{kind} ({count:,})" for kind, count in found.items())
-    return roles | {rare: Kind(consume=again < _SELDOM)}, (
-        f"kinds: column {column!r} has a funnel of {numbers}: of the events {rare!r} {follows:.0%} follow "
+    return roles | {target: Kind(consume=again < _SELDOM)}, (
+        f"kinds: column {column!r} has a funnel of {numbers}: of the events {target!r} {follows:.0%} follow "
         f"another kind of their user and item, and {again:.0%} repeat an earlier one"
     )
 
 
-def _figures(sample: pl.DataFrame, kind: str) -> tuple[float, float]:
-    """Return the shares of the events of a kind that follow another kind, and that repeat this one."""
-    columns = sample.sort("user", "item", "time", ROW).with_columns(
-        (pl.col(_KIND).first().over("user", "item") != pl.col(_KIND)).alias("follows"),
-        (pl.int_range(pl.len()).over("user", "item", _KIND) > 0).alias("again"),
+def _figures(sample: pl.DataFrame) -> dict[str, tuple[float, float, float]]:
+    """Return for each kind the shares of its events that follow another kind, and that repeat this one.
+
+    And the mean number of kinds that come before it, of the same user and item.
+    """
+    pair = ("user", "item")
+    events = sample.sort(*pair, "time", ROW).with_columns(
+        (pl.col(_KIND).first().over(pair) != pl.col(_KIND)).alias("follows"),
+        (pl.int_range(pl.len()).over(*pair, _KIND) > 0).alias("again"),
     )
-    of_kind = columns.filter(pl.col(_KIND) == kind)
-    if of_kind.is_empty():
-        return 0.0, 1.0
-    return of_kind.select(pl.col("follows", "again").mean()).row(0)
+    shares = events.group_by(_KIND).agg(pl.col("follows", "again").mean())
+    firsts = events.unique([*pair, _KIND], keep="first", maintain_order=True)
+    depths = firsts.with_columns(pl.int_range(pl.len()).over(pair).alias("before"))
+    joined = shares.join(depths.group_by(_KIND).agg(pl.col("before").mean()), on=_KIND)
+    return {kind: (follows, again, before) for kind, follows, again, before in joined.iter_rows()}
 
 
 def shown_table(column: str, table: KindTable) -> str:

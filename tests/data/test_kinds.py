@@ -189,6 +189,18 @@ PROPOSED = {"view": "signal", "cart": "signal", "buy": "target:consume"}
     [
         (_funnel(3), PROPOSED),
         (_funnel(3)[::-1], PROPOSED),
+        # Carts are rarer than purchases where some people buy at once.
+        (
+            [
+                *_funnel(3),
+                *(
+                    (f"u{user}", 20 + user, 900 + step, kind)
+                    for user in range(30)
+                    for step, kind in enumerate(["view"] * 4 + ["buy"])
+                ),
+            ],
+            PROPOSED,
+        ),
         (_funnel(3, repeats=2), PROPOSED | {"buy": "target"}),
         ([*_funnel(3), ("u1", 0, 900, "Refund")], PROPOSED | {"Refund": "negative"}),
         ([(f"u{number}", number, number, "buy" if number % 5 == 0 else "view") for number in range(50)], {}),
