@@ -198,6 +198,18 @@ def test_loaded_events_have_their_kinds(address: str, prepared: Prepare) -> None
     assert load_histories(data, Settings(store=address)).stored == 0
 
 
+def test_the_negatives_of_a_kind_are_loaded_with_it(address: str, prepared: Prepare) -> None:
+    """So a returned item stays left out; it is of the time of the event that the data has it beside."""
+    rows = [("x", 0, "buy"), ("x", 3, "return"), ("y", 9, "buy"), ("y", 11, "return")]
+    text = HEAD[:-1] + ",kind\n" + "".join(f"a,{item},{START + time},{kind}\n" for item, time, kind in rows)
+    kinds = ["buy", "banner=negative", "return=negative:consume"]
+    data = prepared(text + f"b,x,{START},banner\n", columns={"kind": "kind"}, kinds=kinds)
+    assert load_histories(data, Settings(store=address)).kept == 3
+    found = [(event.item, event.time // 1000 - START, event.kind) for event in stored(address, "a")]
+    assert found == [("x", 0, "buy"), ("x", 9, "return"), ("y", 9, "buy")]
+    assert load_histories(data, Settings(store=address)).stored == 0
+
+
 def test_a_dump_has_the_events_of_a_range_of_times(address: str, tmp_path: Path) -> None:
     append(address, *(Event(f"e{place}", "a", place, MOMENT + place) for place in range(5)))
     dump_histories(Settings(store=address), TimeRange(MOMENT + 1, MOMENT + 3), tmp_path / "e.parquet")

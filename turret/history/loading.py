@@ -163,6 +163,8 @@ def logged_events(
 ) -> Iterator[tuple[int, list[list[Event]]]]:
     """Yield the number of events read, and of these the kept events of each user, oldest first.
 
+    Given negatives of a kind are events too, at the time of the event that each belongs to.
+
     Kept are the `newest` of each user, of times from `oldest` on, in milliseconds since 1970. A time more
     than CLOCK_SKEW after `now` comes from a wrong clock and becomes `now`.
 
@@ -172,7 +174,10 @@ def logged_events(
     times, which are before those of all events to come.
     """
     order = _text_order(data.users.ids(range(len(data.users))))
-    totals = np.concatenate([[0], np.cumsum(np.diff(data.offsets)[order])])
+    sizes = np.diff(data.offsets)
+    if data.negatives is not None and _negative_kind(data) is not None:
+        sizes = sizes + np.diff(data.negatives.offsets[data.offsets])
+    totals = np.concatenate([[0], np.cumsum(sizes[order])])
     for first, last in pairwise(groups(totals, portion)):
         users = order[first:last]
         yield int(totals[last] - totals[first]), list(_portion(data, users, newest, oldest, now))
@@ -198,29 +203,52 @@ def _portion(data: PreparedData, users: Rows, newest: int, oldest: int, now: int
     from_end = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(positions))
     if data.manifest.time.kind != "timestamp":
         times = lengths[owners] - from_end
+    is_newest = from_end <= newest
+    positions, owners, times = positions[is_newest], owners[is_newest], times[is_newest]
     items = np.asarray(data.event_items[positions])
+    names: list[str | None] = [None]
+    codes = np.zeros(len(positions), dtype=np.int64)
+    if data.kinds is not None:
+        names = [*read_kinds(data.manifest.kinds), _negative_kind(data)]
+        codes = data.kinds[positions].astype(np.int64)
+    if data.negatives is not None and names[-1] is not None:
+        first = data.negatives.offsets[positions]
+        counts = data.negatives.offsets[positions + 1] - first
+        given = np.asarray(data.negatives.items[ranges(first, counts)])
+        # In front of the events that they belong to.
+        owners = np.concatenate([np.repeat(owners, counts), owners])
+        times = np.concatenate([np.repeat(times, counts), times])
+        items = np.concatenate([given, items])
+        codes = np.concatenate([np.full(len(given), len(names) - 1), codes])
+        order = stable_order([owners, times])
+        owners, times, items, codes = owners[order], times[order], items[order], codes[order]
     numbers = _numbers(owners, items, times)
     stored_times = np.where(times > now + CLOCK_SKEW, now, np.maximum(times, 0))
-    is_kept = (from_end <= newest) & (stored_times >= oldest)
-    kinds: Sequence[str | None] = [None] * int(is_kept.sum())
-    if data.kinds is not None:
-        names = read_kinds(data.manifest.kinds)
-        kinds = [names[code] for code in data.kinds[positions[is_kept]].tolist()]
+    is_kept = stored_times >= oldest
     rows = zip(
         data.item_ids.ids(items[is_kept]),
         times[is_kept].tolist(),
         stored_times[is_kept].tolist(),
         numbers[is_kept].tolist(),
-        kinds,
+        codes[is_kept].tolist(),
         strict=True,
     )
     counts = np.bincount(owners[is_kept], minlength=len(users)).tolist()
     for user, count in zip(map(str, data.users.ids(users)), counts, strict=True):
         if count:
             yield [
-                Event(f"log:{time}:{number}:{item}", user, item, stored, kind)
-                for item, time, stored, number, kind in islice(rows, count)
+                Event(f"log:{time}:{number}:{item}", user, item, stored, names[code])
+                for item, time, stored, number, code in islice(rows, count)
             ]
+
+
+def _negative_kind(data: PreparedData) -> str | None:
+    """The kind of the given negatives: of several, which the data does not tell apart, one that consumes."""
+    kinds = data.manifest.kinds
+    negative = sorted(
+        (name for name in kinds if kinds[name].role == "negative"), key=lambda name: not kinds[name].consume
+    )
+    return next(iter(negative), None)
 
 
 def _numbers(owners: NDArray[np.int32], items: NDArray[np.int32], times: NDArray[Any]) -> Rows:
