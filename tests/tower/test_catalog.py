@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tests.oracles.filtering import holds
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import Column, Interval, column_arrays, kind_of, open_column, present_values
+from turret.tower.catalog.columns import Column, column_arrays, kind_of, open_column, present_values
 from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, compile_filter
-from turret.tower.catalog.masks import MASK_BYTES, MaskCache
 from turret.tower.errors import BundleError, FilterError
 from turret.tower.format.sections import Sections, pack
 
@@ -78,35 +77,6 @@ def column(values: list[Any]) -> Column:
 def test_the_kind_of_a_field_is_that_of_all_its_values(values: list[Any], kind: str) -> None:
     assert kind_of(values) == kind
     assert column(values).present().tolist() == [bool(present_values(value)) for value in values]
-
-
-def test_texts_are_found_by_value_and_ordered_by_code_point() -> None:
-    texts = column(["b", "é", None, "a", "b", "\U0001f600", ""])
-    assert np.flatnonzero(texts.among(["b", "zz", ""])).tolist() == [0, 4, 6]
-    assert np.flatnonzero(texts.within(Interval("a", "b"))).tolist() == [0, 3, 4]
-    assert np.flatnonzero(texts.within(Interval("a", "b", True, True))).tolist() == []
-    assert np.flatnonzero(texts.within(Interval("z", None))).tolist() == [1, 5]
-    assert np.flatnonzero(texts.within(Interval("z", "a"))).tolist() == []
-
-
-def test_the_masks_that_were_used_longest_ago_are_dropped() -> None:
-    masks = MaskCache(MASK_BYTES)
-    made: list[int] = []
-
-    def ask(key: int) -> int:
-        def make() -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-            made.append(key)
-            return np.arange(10) < key
-
-        return masks.get(key, make).count
-
-    assert [ask(key) for key in range(masks.capacity)] == list(range(masks.capacity))
-    ask(0)
-    ask(9)
-    assert len(masks) == masks.capacity
-    made.clear()
-    assert (ask(0), ask(9), ask(1)) == (0, 9, 1)
-    assert made == [1], "0 was asked again before 9 came, so 1 had to go"
 
 
 COUNTRIES, TAGS, NUMBERS = ["nl", "de", "É", ""], ["a", "b", "c"], [-1, 0, 0.5, 2, 1e300]

@@ -1,11 +1,9 @@
 """What may be in the file of a tower, told without running it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
@@ -15,17 +13,8 @@ from tests.support.item_towers import item_tower
 from tests.support.places import FIXTURES
 from turret.tower.errors import BundleError
 from turret.tower.hostile import (
-    BYTES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    Field,
-    Reader,
-    Schema,
-    WireError,
     check_onnx,
 )
-from turret.tower.inference.encoder import Encoder
 
 TOWERS = FIXTURES / "towers"
 
@@ -197,59 +186,3 @@ def test_what_passes_is_read_alike_by_onnx() -> None:
         assert not any(tensor.external_data or tensor.data_location for tensor in model.graph.initializer)
         assert not any(one.g.node or one.graphs for node in model.graph.node for one in node.attribute)
     assert passed
-
-
-def test_numbers_in_other_files_are_refused_by_the_second_wall_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "secret").write_bytes(b"password")
-    tower = thief("secret", 8)
-    assert onnxruntime.InferenceSession(tower), "this is what it is about"
-    monkeypatch.setattr("turret.tower.inference.encoder.check_onnx", lambda *_: None)
-    with pytest.raises(BundleError, match="can't be run"):
-        Encoder(tower, np.zeros((3, 8), np.float32), 5, ())
-
-
-INNER: Schema = {1: Field("name"), 2: Field("size", VARINT)}
-
-OUTER: Schema = {
-    1: Field("one", VARINT),
-    2: Field("inner", BYTES, repeated=True, inside=INNER),
-    3: Field("short", FIXED32),
-    4: Field("long", FIXED64),
-    9: Field("graph", refused="holds a graph"),
-}
-
-
-def read(data: bytes) -> dict[str, list[Any]]:
-    return Reader().read(memoryview(data), OUTER, "it")
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"\x08", "cut short"),
-        (b"\x08\x80", "cut short"),
-        (b"\x12\x05ab", "cut short"),
-        (b"\x1dabc", "cut short"),
-        (b"\x12\x03\x0a\x02a", "cut short"),
-        (b"\x08" + b"\xff" * 10 + b"\x01", "no end"),
-        (b"\x12" + b"\xff" * 9 + b"\x01", "cut short"),
-        (b"\x08\x01\x08\x02", "it.one comes twice"),
-        (b"\x28\x01", "a field 5"),
-        (b"\x0a\x00", "a field 1"),
-        (b"\x0b\x0c", "a field 1"),
-        (b"\x00\x00", "a field 0"),
-        (b"\x12\x02\x18\x01", "it.inner has a field 3"),
-        (b"\x4a\x00", "it holds a graph"),
-    ],
-)
-def test_all_else_is_refused(data: bytes, words: str) -> None:
-    with pytest.raises(WireError, match=words):
-        read(data)
-
-
-def test_more_fields_than_a_tower_has_are_not_looked_at() -> None:
-    with pytest.raises(WireError, match="more than 3 fields"):
-        Reader(3).read(memoryview(b"\x12\x00" * 4), OUTER, "it")

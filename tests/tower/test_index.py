@@ -16,35 +16,7 @@ from turret.tower.format.index_settings import (
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import Found
 from turret.tower.index.index import ExactIndex, Index
-from turret.tower.index.kinds import are_equal, augmented
 from turret.tower.index.planner import Planner
-
-
-def by_sorting(
-    vectors: NDArray[np.float32], query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]
-) -> list[int]:
-    scores = [float(np.dot(vector, query)) for vector in vectors]
-    order = sorted(np.flatnonzero(allowed).tolist(), key=lambda row: (-scores[row], row))
-    return order[:k]
-
-
-@given(
-    seed=st.integers(0, 10_000),
-    count=st.integers(1, 40),
-    k=st.integers(1, 50),
-    share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
-)
-def test_search_is_a_stable_sort_of_the_allowed_rows(seed: int, count: int, k: int, share: float) -> None:
-    """Small integers as coordinates make many exact ties, and sums without rounding."""
-    generator = np.random.default_rng(seed)
-    vectors = generator.integers(-1, 2, (count, 3)).astype(np.float32)
-    queries = generator.integers(-2, 3, (2, 3)).astype(np.float32)
-    allowed = generator.random(count) < share
-    rows, scores = ExactIndex(vectors).search(queries, k, allowed)
-    assert rows.shape == scores.shape == (2, min(k, int(allowed.sum())))
-    for query, found in zip(queries, rows, strict=True):
-        assert found.tolist() == by_sorting(vectors, query, k, allowed)
-
 
 SCORING = ScoringConfig(kind="dot", temperature=1.0)
 
@@ -89,13 +61,6 @@ def test_the_plan_goes_by_what_is_left_out_and_how_much_is_allowed(
     left = [row for row in RANKED[excluded:].tolist() if mask is None or mask.mask[row]]
     assert rows.tolist() == left[:10]
     assert (plan.kind, plan.allowed) == (kind, allowed)
-
-
-def test_an_exact_index_scores_whatever_is_allowed() -> None:
-    planner = Planner(ExactIndex(VECTORS), SCORING)
-    assert planner.nearest(QUERY, 10, None, first(900)).plan.kind == "subset"
-    assert planner.is_exact
-    assert not Planner(APPROXIMATE, SCORING).is_exact
 
 
 def test_a_few_more_are_fetched_and_all_that_are_needed_when_those_were_left_out() -> None:
@@ -145,22 +110,6 @@ def test_a_k_beyond_the_efforts_is_searched_exactly() -> None:
     assert APPROXIMATE.search_params(101) is None
 
 
-def test_between_two_efforts_there_is_one_between() -> None:
-    assert APPROXIMATE.search_params(5) == SearchParams(k=10, candidates=40)
-    assert APPROXIMATE.search_params(55) == SearchParams(k=55, candidates=130)
-    assert APPROXIMATE.search_params(100) == SearchParams(k=100, candidates=220)
-
-
-def test_between_two_efforts_as_many_are_proposed_as_asked_for() -> None:
-    """Also where both have no more candidates than k."""
-    few = (SearchParams(k=10, candidates=10), SearchParams(k=97, candidates=97))
-    index = APPROXIMATE.with_settings(SETTINGS.model_copy(update={"efforts": few}))
-    for k in range(1, 98):
-        params = index.search_params(k)
-        assert params is not None
-        assert params.candidates == max(k, 10)
-
-
 def by_products(products: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]) -> list[int]:
     """The allowed rows by falling product, then by rising row."""
     return sorted(np.flatnonzero(allowed).tolist(), key=lambda row: (-float(products[row]), row))[:k]
@@ -172,16 +121,15 @@ def by_products(products: NDArray[np.float32], k: int, allowed: NDArray[np.bool_
     k=st.integers(1, 50),
     share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
 )
-def test_absolute_scores_and_several_vectors_sort_the_allowed_rows(
-    seed: int, count: int, k: int, share: float
-) -> None:
-    """Small integers make many ties between rows, also between opposite ones; each row comes once."""
+def test_search_is_a_stable_sort_of_the_allowed_rows(seed: int, count: int, k: int, share: float) -> None:
+    """Also by absolute scores and for several vectors: small integers make many ties between rows."""
     generator = np.random.default_rng(seed)
     vectors = generator.integers(-1, 2, (count, 3)).astype(np.float32)
     query, *_ = several = generator.integers(-2, 3, (3, 3)).astype(np.float32)
     allowed = generator.random(count) < share
     index, mask = ExactIndex(vectors), RowMask(allowed)
     for asked, scoring, products in (
+        (query, SCORING, vectors @ query),
         (query, ABSOLUTE, np.abs(vectors @ query)),
         (several, SCORING, (vectors @ several.T).max(axis=1)),
         (several, ABSOLUTE, np.abs(vectors @ several.T).max(axis=1)),
@@ -196,34 +144,6 @@ def test_a_filter_of_another_catalog_is_refused(rows: int) -> None:
     mask = RowMask(np.ones(rows, dtype=np.bool_))
     with pytest.raises(ValueError, match=f"the filter has {rows} rows where the index has {COUNT}"):
         Planner(APPROXIMATE, SCORING).nearest(QUERY, 10, None, mask)
-
-
-FEW = (SearchParams(k=10, candidates=20),)
-
-NARROW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
-
-
-UNEQUAL = (np.random.default_rng(0).standard_normal((200, 5)) * np.linspace(0.1, 3, 200)[:, None]).astype(
-    np.float32
-)
-
-ASKED = np.random.default_rng(1).standard_normal(5).astype(np.float32)
-
-
-def test_augmented_vectors_are_of_one_length_and_rank_by_distance_as_by_inner_product() -> None:
-    longer = augmented(UNEQUAL).astype(np.float64)
-    assert np.linalg.norm(longer, axis=1) == pytest.approx(np.linalg.norm(UNEQUAL, axis=1).max(), rel=1e-5)
-    distances = np.linalg.norm(longer - np.append(ASKED, 0), axis=1)
-    assert np.argsort(distances).tolist() == np.argsort(-(UNEQUAL.astype(np.float64) @ ASKED)).tolist()
-
-
-def test_unit_vectors_count_as_equal_and_others_do_not() -> None:
-    unit = UNEQUAL / np.linalg.norm(UNEQUAL, axis=1, keepdims=True)
-    assert are_equal(unit)
-    assert not are_equal(UNEQUAL)
-    biased = unit.copy()
-    biased[::2, -1] += np.float32(0.1)
-    assert not are_equal(biased)
 
 
 @pytest.fixture
@@ -261,20 +181,3 @@ def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
         np.testing.assert_array_equal(found.rows, alone.rows)
         np.testing.assert_array_equal(found.scores, alone.scores)
         assert found.plan == alone.plan
-
-
-def test_rotated_codes_find_what_a_number_that_stands_out_hides() -> None:
-    """Users ask far more by one number than by the others, in which the items that they want differ."""
-    drawn = np.random.default_rng(1).standard_normal((2_000, 16)).astype(np.float32)
-    drawn[:, 0] = np.where(np.arange(2_000) % 2, 3.0, -3.0)
-    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-    users = drawn[1:100:2].copy()
-    users[:, 0] += 5.0
-    shares = []
-    for rotated in (False, True):
-        efforts = (SearchParams(k=10, candidates=20),)
-        settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=rotated)
-        index, exact = ApproximateIndex.build(drawn, settings), ExactIndex(drawn)
-        found = [len(np.intersect1d(index.nearest(u, 10)[0], exact.nearest(u, 10)[0])) for u in users]
-        shares.append(np.mean(found) / 10)
-    assert shares[1] > shares[0] + 0.1

@@ -11,23 +11,13 @@ import torch
 from torch.nn.functional import normalize
 
 from tests.support.places import ROOT
-from turret.tower.kernels.bucket_rows import bucket_rows, pad_rows
-from turret.tower.kernels.compiled import compiled, compiled_sum, in_parts, prefetch
+from turret.tower.kernels.compiled import compiled_sum, in_parts
 from turret.tower.kernels.elementwise import (
-    STEP,
     Dropout,
     normalized,
-    stream_of,
-    uniform,
 )
 
 KERNELS = ROOT / "tower" / "kernels"
-
-
-@compiled
-def read_ahead(values: np.ndarray, row: int) -> float:
-    prefetch(values, row, 64)
-    return float(values[row, 0])
 
 
 @compiled_sum
@@ -36,13 +26,6 @@ def total(values: np.ndarray) -> float:
     for value in values:
         added += value
     return added
-
-
-def test_compiled_functions_do_as_they_say() -> None:
-    """Asking for memory changes nothing, and a reordered sum is the sum to rounding."""
-    values = np.random.default_rng(0).standard_normal((5, 3))
-    assert read_ahead(values, 3) == values[3, 0]
-    assert abs(total(values.ravel()) - values.sum()) < 1e-12
 
 
 def test_infinity_and_nan_keep_their_meaning_in_reordered_sums() -> None:
@@ -75,23 +58,6 @@ def test_changed_modules_do_not_meet_code_compiled_from_others(
     copy.write_text("# @compiled differently\n")
     assert folder_of(kernels / "compiled.py") != before
     assert before.startswith(str(tmp_path / "kept"))
-
-
-def test_numbers_are_spread_evenly() -> None:
-    """100,000 numbers in 100 cells: chi-square with 99 degrees, below 180 for all but one in a million."""
-    with np.errstate(over="ignore"):
-        counters = [stream_of(np.uint64(1), 0) + np.uint64(n) * STEP for n in range(100_000)]
-    drawn = np.array([uniform(counter) for counter in counters])
-    counts = np.bincount((drawn * 100).astype(int), minlength=100)
-    assert drawn.min() >= 0
-    assert drawn.max() < 1
-    assert ((counts - 1000.0) ** 2 / 1000.0).sum() < 180
-
-
-def test_streams_differ_by_seed_and_number() -> None:
-    """No two of a few thousand streams start alike."""
-    starts = {int(stream_of(np.uint64(seed), number)) for seed in range(50) for number in range(50)}
-    assert len(starts) == 2500
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
@@ -176,38 +142,6 @@ def test_nothing_stays_nothing() -> None:
     assert not units.any()
     (gradient,) = torch.autograd.grad(units.sum(), vectors)
     assert gradient.isfinite().all()
-
-
-def test_sizes_are_few_and_waste_little() -> None:
-    """Sixteen in an octave, none smaller than asked for, none a sixteenth larger."""
-    sizes = {bucket_rows(rows) for rows in range(1024, 2048)}
-    assert len(sizes) <= 17
-    for rows in range(5000):
-        assert rows <= bucket_rows(rows) <= rows + rows // 16
-
-
-def test_rows_are_kept_and_followed_by_zeros() -> None:
-    matrix = torch.randn(1000, 3)
-    filled = pad_rows(matrix, torch.bfloat16)
-    assert filled.dtype == torch.bfloat16
-    assert len(filled) == bucket_rows(1000) > 1000
-    assert torch.equal(filled[:1000], matrix.bfloat16())
-    assert not filled[1000:].any()
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 1000])
-@pytest.mark.parametrize("least", [1, 64])
-def test_each_place_is_worked_on_once(count: int, least: int) -> None:
-    """The parts cover the range without overlap."""
-    seen: list[int] = []
-    lock = threading.Lock()
-
-    def work(start: int, stop: int) -> None:
-        with lock:
-            seen.extend(range(start, stop))
-
-    in_parts(count, work, least)
-    assert sorted(seen) == list(range(count))
 
 
 def test_an_error_on_another_thread_is_raised() -> None:

@@ -1,6 +1,5 @@
 """Layers of towers: windows of packed histories, rows by number, features and perceptrons."""
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -11,8 +10,8 @@ from torch.nn.functional import relu
 
 from tests.tower.small_towers import ITEMS, item_features, user_features
 from turret.tower.errors import TowerError
-from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, bag_codes, selected_features
-from turret.tower.layers.packed import PackedHistories, gather_rows, ranges
+from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, selected_features
+from turret.tower.layers.packed import PackedHistories, gather_rows
 from turret.tower.layers.windows import window_means, window_sums
 from turret.tower.towers.user import perceptron
 
@@ -60,15 +59,6 @@ def test_a_sum_has_what_its_window_holds(histories: PackedHistories) -> None:
     torch.testing.assert_close(window_means(vectors, histories), sums / held.sum(dim=1, keepdim=True))
 
 
-@pytest.mark.parametrize("histories", CASES.values(), ids=CASES.keys())
-def test_other_types_have_the_same_sums(histories: PackedHistories) -> None:
-    """Those are computed by torch."""
-    vectors = given(int(histories.ends.max()))
-    torch.testing.assert_close(
-        window_sums(vectors.double(), histories).float(), window_sums(vectors, histories)
-    )
-
-
 def test_short_windows_survive_a_long_pack() -> None:
     """A window of one after one of 199,999 is its vector to float32's precision."""
     vectors = torch.rand(200_000, 2) + 1.0
@@ -76,17 +66,6 @@ def test_short_windows_survive_a_long_pack() -> None:
     torch.testing.assert_close(means[1], vectors[-1], rtol=1e-6, atol=0)
     slid = window_means(vectors, windows([0, 199_998], [199_999, 200_000]))
     torch.testing.assert_close(slid[1], vectors[-2:].mean(dim=0), rtol=1e-6, atol=0)
-
-
-def test_without_what_it_leaves_out_a_window_is_smaller() -> None:
-    histories = windows([0, 0], [3, 3], [1, -1])
-    assert histories.sizes().tolist() == [2, 3]
-    assert replace(histories, left_out=None).sizes().tolist() == [3, 3]
-
-
-def test_windows_are_distinct_by_what_they_leave_out() -> None:
-    firsts, groups = windows([0, 0, 0, 0], [3, 3, 3, 4], [1, 1, 2, 2]).distinct()
-    assert (firsts.tolist(), groups.tolist()) == ([0, 2, 3], [0, 0, 1, 2])
 
 
 def test_the_gradient_is_the_same_bit_for_bit_in_every_run() -> None:
@@ -103,11 +82,6 @@ def test_the_gradient_is_the_same_bit_for_bit_in_every_run() -> None:
     assert all(torch.equal(gradients[0], other) for other in gradients[1:])
 
 
-def test_ranges_are_laid_end_to_end() -> None:
-    """Empty ranges leave nothing."""
-    assert ranges(torch.tensor([5, 9, 2]), torch.tensor([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]
-
-
 def test_hidden_layers_are_rectified_and_the_last_one_is_linear() -> None:
     """Equals the matrices written out; a vector may have negative parts."""
     torch.manual_seed(0)
@@ -119,14 +93,6 @@ def test_hidden_layers_are_rectified_and_the_last_one_is_linear() -> None:
     expected = hidden @ last.weight.T + last.bias
     torch.testing.assert_close(network(given), expected)
     assert (expected < 0).any()
-
-
-def test_ragged_codes_are_gathered_in_the_order_asked_for() -> None:
-    """Rows come with their own codes, repeats and empty rows included."""
-    values, offsets = torch.tensor([7, 8, 9, 5]), torch.tensor([0, 2, 2, 3, 4])
-    codes, starts = bag_codes(values, offsets, torch.tensor([3, 0, 1, 0]))
-    assert codes.tolist() == [5, 7, 8, 7, 8]
-    assert starts.tolist() == [0, 1, 3, 3]
 
 
 def test_rows_equal_the_same_features_given_as_inputs() -> None:
@@ -155,15 +121,6 @@ def test_the_unknown_gives_zeros_and_learns_nothing() -> None:
         assert weight.grad is not None
         assert (weight.grad[0] == 0).all()
         assert (weight.grad[1:] != 0).any()
-
-
-def test_a_mean_of_codes_is_the_mean_of_their_vectors() -> None:
-    """A list's vector is the plain mean over its codes."""
-    prepared = item_features()
-    layers = FeatureLayers(prepared.features, 5)
-    weight = next(layers.tables["2"].parameters())
-    dense = FeatureRows(layers, prepared)(torch.tensor([1]))[0, 10:15]
-    torch.testing.assert_close(dense, (weight[1] + weight[2]) / 2)
 
 
 def names(asked: tuple[str, ...] | Literal["all"]) -> list[str]:

@@ -1,6 +1,5 @@
 """Both towers: items and users meet in one score, in whole batches and in parts."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -10,7 +9,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features, packed, user_features
+from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features, packed
 from turret.data.features import Features
 from turret.tower.config import ItemTowerConfig, ScoringConfig
 from turret.tower.errors import TowerError
@@ -22,39 +21,33 @@ from turret.tower.towers.scoring import cross_scores, paired_scores, scored_item
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "words"),
     [
-        {"user": {"layers": [4]}},
-        {"dimension": 0},
-        {"scoring": {"kind": "euclid"}},
-        {"scoring": {"temperature": 0}},
-        {"scoring": {"temperature": float("nan")}},
-        {"user": {"kind": "forest"}},
-        {"user": {"hidden": [16, 0]}},
-        {"user": {"dropout": 1.0}},
-        {"item": {"features": "some"}},
+        ({"user": {"layers": [4]}}, "layers"),
+        ({"dimension": 0}, "dimension"),
+        ({"scoring": {"kind": "euclid"}}, "kind"),
+        ({"scoring": {"temperature": 0}}, "temperature"),
+        ({"user": {"kind": "forest"}}, "forest"),
+        ({"user": {"hidden": [16, 0]}}, "hidden"),
+        ({"user": {"dropout": 1.0}}, "dropout"),
+        ({"item": {"features": "some"}}, "features"),
+        ({"dimension": 1, "scoring": {"item_bias": True}}, r"dimension = 1 has no column left .* at least 2"),
+        ({"scoring": {"absolute": True, "item_bias": True}}, "drops the sign of the bias"),
+        # Both would tell of what is to be predicted.
+        ({"user": {"ordered": False, "last_item": True}}, "user.last_item = true"),
+        ({"user": {"ordered": False, "last_item": False, "example_age": True}}, "user.example_age = true"),
+        ({"item": {"id_dropout": 0.1}}, r"item\.id_dropout = 0\.1"),
+        ({"item": {"id_dropout": 0.1, "id": False, "features": "all"}}, r"item\.id_dropout = 0\.1"),
+        ({"dimension": 6, "user": {"kind": "transformer", "heads": 4}}, "use a multiple of 4"),
+        (
+            {"dimension": 6, "user": {"kind": "transformer", "heads": 2, "positions": "rotary"}},
+            "in pairs of coord",
+        ),
     ],
 )
-def test_settings_that_make_no_tower_are_refused(settings: dict[str, Any]) -> None:
-    """Unknown ones, empty widths, and temperatures by which no score can be divided."""
-    with pytest.raises(ValidationError):
+def test_settings_that_make_no_tower_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
         TowerConfig.model_validate(settings)
-
-
-def test_a_bias_leaves_a_number_for_the_direction() -> None:
-    """One of the D numbers is the bias; without it a single one is a width like any other."""
-    with pytest.raises(ValidationError, match=r"dimension = 1 has no column left .* use at least 2"):
-        TowerConfig.model_validate({"dimension": 1, "scoring": {"item_bias": True}})
-    for fine in ({"dimension": 2, "scoring": {"item_bias": True}}, {"dimension": 1}):
-        TowerConfig.model_validate(fine)
-
-
-@pytest.mark.parametrize("setting", ["last_item", "example_age"])
-def test_a_set_has_no_newest_item_and_no_age(setting: str) -> None:
-    """Both would tell of what is to be predicted."""
-    user = {"ordered": False, "last_item": False, setting: True}
-    with pytest.raises(ValueError, match=f"user.{setting} = true"):
-        TowerConfig.model_validate({"user": user})
 
 
 def test_a_gap_is_the_time_to_what_came_next_and_is_never_negative() -> None:
@@ -88,16 +81,6 @@ def test_each_item_is_followed_by_the_next_and_the_newest_by_the_question() -> N
     assert clocks.tolist() == [1510.0, 1600.0]
 
 
-@pytest.mark.parametrize("scored", [scored_items, scored_users])
-def test_cosine_gives_unit_rows_and_dot_leaves_them(
-    scored: Callable[[Tensor, ScoringConfig], Tensor],
-) -> None:
-    """The scored form of [3, 4] is [.6, .8] for the cosine and itself for the dot product."""
-    given = torch.tensor([[3.0, 4.0]])
-    torch.testing.assert_close(scored(given, ScoringConfig(kind="cosine")), torch.tensor([[0.6, 0.8]]))
-    assert torch.equal(scored(given, ScoringConfig(kind="dot")), given)
-
-
 @pytest.mark.parametrize(("kind", "product"), [("cosine", 0.96), ("dot", 24.0)])
 def test_a_bias_is_added_to_each_score_of_its_item(kind: Literal["cosine", "dot"], product: float) -> None:
     """[3, 4] and [4, 3] have the cosine .96; the last number of an item is its bias, of a user nothing."""
@@ -108,29 +91,17 @@ def test_a_bias_is_added_to_each_score_of_its_item(kind: Literal["cosine", "dot"
     torch.testing.assert_close(cross_scores(users, items, scoring), expected)
 
 
-def test_the_sign_of_a_bias_can_not_be_dropped() -> None:
-    with pytest.raises(ValueError, match="drops the sign of the bias"):
-        ScoringConfig(absolute=True, item_bias=True)
-
-
-def test_scores_are_inner_products_over_the_temperature() -> None:
-    """Paired, shared and per-example candidates are scored alike."""
+@pytest.mark.parametrize("absolute", [False, True])
+def test_scores_are_inner_products_over_the_temperature(absolute: bool) -> None:
+    """Paired, shared and per-example candidates are scored alike; an absolute score has no sign."""
     users = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
     items = torch.tensor([[3.0, 1.0], [1.0, 4.0]])
-    scoring = ScoringConfig(kind="dot", temperature=0.5)
-    assert paired_scores(users, items, scoring).tolist() == [10.0, -8.0]
+    scoring = ScoringConfig(kind="dot", temperature=0.5, absolute=absolute)
+    sign = 1.0 if absolute else -1.0
+    assert paired_scores(users, items, scoring).tolist() == [10.0, sign * 8.0]
     shared = cross_scores(users, items, scoring)
-    assert shared.tolist() == [[10.0, 18.0], [-2.0, -8.0]]
+    assert shared.tolist() == [[10.0, 18.0], [sign * 2.0, sign * 8.0]]
     assert torch.equal(cross_scores(users, items.expand(2, 2, 2), scoring), shared)
-
-
-def test_an_absolute_score_has_no_sign() -> None:
-    """The same products, their sign dropped."""
-    users = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
-    items = torch.tensor([[3.0, 1.0], [1.0, 4.0]])
-    scoring = ScoringConfig(kind="dot", temperature=0.5, absolute=True)
-    assert paired_scores(users, items, scoring).tolist() == [10.0, 8.0]
-    assert cross_scores(users, items, scoring).tolist() == [[10.0, 18.0], [2.0, 8.0]]
 
 
 def item_tower(**item: object) -> ItemTower:
@@ -181,42 +152,6 @@ def test_dropped_ids_leave_the_features_in_training_alone() -> None:
     without = torch.isclose(seen, unknown).all(dim=1)
     assert (without | torch.isclose(seen, known).all(dim=1)).all()
     assert abs(float(without.float().mean()) - 0.3) < 5 * (0.21 / 2000) ** 0.5
-
-
-@pytest.mark.parametrize("item", [{"id_dropout": 0.1}, {"id_dropout": 0.1, "id": False, "features": "all"}])
-def test_ids_are_dropped_only_beside_features(item: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"item\.id_dropout = 0\.1"):
-        TowerConfig.model_validate({"item": item})
-
-
-def test_repeated_rows_pass_the_item_tower_once() -> None:
-    """Vectors of any shape of rows equal those of the whole catalog at those rows."""
-    model = TwoTowers(
-        TowerConfig.model_validate({"dimension": 6, "item": {"features": "all", "hidden": [5]}}),
-        ITEMS,
-        item_features(),
-        no_features(USERS),
-    )
-    rows = torch.tensor([[8, 0, 8], [3, 3, 3]])
-    torch.testing.assert_close(model.item_vectors(rows), model.catalog_vectors()[rows])
-    # So many that all items are computed.
-    rows = torch.randint(0, ITEMS, (30, ITEMS))
-    seen = []
-    hook = model.item.register_forward_hook(lambda module, given, vectors: seen.append(len(given[0])))
-    torch.testing.assert_close(model.item_vectors(rows), model.catalog_vectors()[rows])
-    hook.remove()
-    assert seen[0] == ITEMS
-
-
-def test_the_history_shares_the_item_table() -> None:
-    """A loss on user vectors alone trains the item table through the history."""
-    model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())
-    torch.autograd.backward(model.user_vectors(packed(), model.item_vectors(packed().rows)).sum())
-    assert model.item.table is not None
-    gradient = model.item.table.weight.grad
-    assert gradient is not None
-    assert (gradient[[3, 1, 4, 5, 2, 6, 0]].abs().sum(dim=1) > 0).all()
-    assert (gradient[[7, 8]] == 0).all()
 
 
 def towers(chunk_size: int, user: dict[str, object], dropout: float = 0.0) -> TwoTowers:

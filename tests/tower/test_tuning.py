@@ -20,7 +20,7 @@ from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner, Ranking
 from turret.tower.tuning.choice import SMALL, Chosen, IndexRequest, candidates, choose
-from turret.tower.tuning.recall import check_recall, measure_recall, split_queries
+from turret.tower.tuning.recall import measure_recall, split_queries
 from turret.tower.tuning.search_params import _FACTORS, Task
 
 
@@ -97,14 +97,6 @@ def test_what_an_index_misses_is_measured() -> None:
     assert [one.recall for one in measured] == pytest.approx([0.1, 0.91])
 
 
-def test_a_catalog_larger_than_a_block_is_measured_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    forgetful = Forgetful(ExactIndex(FEW), DOT)
-    whole = measure_recall(forgetful, FEW, FEW[:50], (10, 30), (1.0, 0.5))
-    monkeypatch.setattr("turret.tower.tuning.recall._BLOCK_SCORES", 1000)
-    assert measure_recall(forgetful, FEW, FEW[:50], (10, 30), (1.0, 0.5)) == whole
-    assert [one.recall for one in whole] == pytest.approx([0.1, 0.7, 0.1, 0.7])
-
-
 def test_recall_without_signs_counts_the_far_side() -> None:
     """An index that is only asked for one side misses about half of what is best."""
     both, one_side = Planner(ExactIndex(FEW), ABSOLUTE), Planner(ExactIndex(FEW), DOT)
@@ -122,15 +114,6 @@ def test_a_large_catalog_is_measured_with_fewer_queries() -> None:
         assert sorted([*measured[:, 0].tolist(), *others[:, 0].tolist()]) == queries[:, 0].tolist()
     measured, others = split_queries(queries[:7], 10**9)
     assert (len(measured), len(others)) == (7, 0)
-
-
-def test_the_worst_row_of_the_table_is_named() -> None:
-    table = [MeasuredRecall(k=k, selectivity=s, recall=r) for k, s, r in ((10, 1, 0.995), (100, 0.1, 0.8))]
-    check_recall(table, 0.8, "hnsw")
-    with pytest.raises(
-        BundleError, match=r"0\.8000 of the true best 100 where 0\.1 .* 0\.99 was requested.*auto"
-    ):
-        check_recall(table, 0.99, "hnsw")
 
 
 def clustered(count: int, seed: int, width: int = 32) -> NDArray[np.float32]:
@@ -187,20 +170,6 @@ def test_auto_takes_the_fastest_that_reaches_the_recall(costs: dict[str, float])
     assert "ivf was the fastest that reaches it" in chosen.choice.words[-1]
     costs["ivf"] = 9.9
     assert choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95)).settings.kind == "ivf_pq"
-
-
-def test_what_takes_long_to_make_is_tried_only_where_codes_fail(
-    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("turret.tower.tuning.choice._SLOW_FROM", 2000)
-    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
-    assert tried(chosen) == ["ivf_pq", "ivf_pq", "sq8"]
-    assert sum("takes long to build" in words for words in chosen.choice.words) == 3
-    costs["ivf_pq"] = 11.0
-    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
-    assert tried(chosen) == ["ivf_pq", "ivf_pq", "sq8"]
-    costs["sq8"] = 11.0
-    assert choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95)).settings.kind == "ivf"
 
 
 def test_what_is_good_for_the_best_10_alone_is_not_taken(
@@ -287,9 +256,3 @@ def test_every_cell_of_the_table_has_to_reach_the_recall(
     monkeypatch.setattr("turret.tower.tuning.choice.measure_recall", lambda *_, **__: table)
     with pytest.raises(BundleError, match=r"0\.5000 of the true best 10 where 0\.1"):
         choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest("sq8", 0.95))
-
-
-def test_a_named_flat_index_is_the_exact_search() -> None:
-    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest("flat"))
-    assert isinstance(chosen.made, ExactIndex)
-    assert chosen.choice.words[-1] == "flat was requested; it misses nothing"

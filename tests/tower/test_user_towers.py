@@ -18,7 +18,6 @@ from tests.tower.small_towers import (
     from_the_start,
     no_features,
     packed,
-    user_features,
     vectors,
 )
 from turret.data.features import Features
@@ -86,16 +85,6 @@ def test_agrees_with_the_formula_in_plain_numpy() -> None:
     for b, (start, end) in enumerate([(0, 1), (0, 3), (1, 5), (5, 6), (5, 8)]):
         inputs = np.concatenate([pooling.window_mean(given, start, end), given[end - 1]])
         np.testing.assert_allclose(ours[b], pooling.network(layers, inputs), rtol=1e-4, atol=1e-5)
-
-
-def test_the_mean_alone_is_the_vector_itself() -> None:
-    """Without a hidden layer and anything beside it there is nothing to learn; with features there is."""
-    alone = pooled(config(hidden=(), last_item=False), no_features(USERS)).eval()
-    assert not list(alone.parameters())
-    histories, given = packed(), vectors()
-    for b, vector in enumerate(alone(histories, given)):
-        torch.testing.assert_close(vector, given[histories.starts[b] : histories.ends[b]].mean(dim=0))
-    assert list(pooled(config(hidden=(), last_item=False, features="all"), user_features()).parameters())
 
 
 def test_items_are_left_out_of_means_while_training() -> None:
@@ -207,48 +196,6 @@ def test_without_positions_the_past_is_a_set() -> None:
         made = transformer(positions=positions, blocks=1).eval()
         one, other = made(from_the_start(), vectors()), made(from_the_start(), vectors()[order])
         assert torch.allclose(one[4], other[4], atol=1e-6) == same
-
-
-def test_long_and_short_histories_share_a_batch() -> None:
-    """Lengths that fall into several groups come back in their own order."""
-    lengths = torch.tensor([1, 40, 3, 17, 39, 2, 1])
-    ends = lengths.cumsum(0)
-    given = torch.randn(int(ends[-1]), 6, generator=torch.manual_seed(2))
-    histories = PackedHistories(
-        rows=torch.zeros(len(given), dtype=torch.int64),
-        starts=ends - lengths,
-        ends=ends,
-        users=torch.zeros(7, dtype=torch.int64),
-        ages=torch.zeros(7),
-    )
-    made = transformer().eval()
-    together = made(histories, given)
-    for b in range(7):
-        alone = given[ends[b] - lengths[b] : ends[b]].unsqueeze(0)
-        torch.testing.assert_close(made.served(alone, lengths[b : b + 1], {})[0], together[b])
-
-
-@pytest.mark.parametrize(
-    ("user", "dimension", "said"),
-    [
-        ({"heads": 4}, 6, "use a multiple of 4"),
-        ({"heads": 2, "positions": "rotary"}, 6, "in pairs of coord"),
-    ],
-)
-def test_heads_share_the_dimension(user: dict[str, object], dimension: int, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        TowerConfig.model_validate({"dimension": dimension, "user": {"kind": "transformer", **user}})
-
-
-def test_a_tower_of_times_begins_as_the_one_without() -> None:
-    """Its other parameters are drawn alike, and what it adds for times is zero."""
-    one, other = transformer(times=True), transformer()
-    learnt = dict(one.named_parameters())
-    assert not learnt.pop("times.weight").any()
-    for name, parameter in other.named_parameters():
-        assert torch.equal(learnt.pop(name), parameter)
-    assert not learnt
-    assert torch.equal(one.eval()(from_the_start(), vectors()), other.eval()(from_the_start(), vectors()))
 
 
 def test_without_times_all_of_them_are_unknown() -> None:

@@ -84,17 +84,6 @@ def test_a_folder_appears_as_a_whole_and_read_only(tmp_path: Path) -> None:
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
-    def fail() -> None:
-        with atomic_folder(tmp_path / "v1") as folder:
-            (folder / "file").write_text("half")
-            raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        fail()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_is_there_is_not_overwritten_and_what_can_not_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "v1").mkdir()
     with pytest.raises(BundleError, match="choose another version"), atomic_folder(tmp_path / "v1"):
