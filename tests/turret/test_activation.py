@@ -4,13 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-import turret.activation.comparison as comparison_module
 import turret.cli
 from tests.conftest import plain_ranking
 from tests.support.trained import trained_shop
@@ -24,7 +22,6 @@ from turret.activation.comparison import (
     metric_of_users,
 )
 from turret.data.errors import DataError
-from turret.data.features import Feature
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -138,32 +135,6 @@ def test_events_that_the_new_version_may_know_are_refused(
         held_out(tastes, manifest("new", "newer", until), manifest("live", tastes.fingerprint))
 
 
-def test_data_without_a_test_part_and_without_times_is_refused(tmp_path: Path, tastes: PreparedData) -> None:
-    (tmp_path / "log.csv").write_text("user_id,item_id\na,1\nb,2\n")
-    config = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
-    prepare(PrepareConfig.model_validate(config), tmp_path / "data")
-    data = PreparedData.open(tmp_path / "data")
-    with pytest.raises(DataError, match="no event that version new was not trained on"):
-        held_out(data, manifest("new", data.fingerprint), manifest("live", data.fingerprint))
-    with pytest.raises(DataError, match="without times"):
-        held_out(data, manifest("new", "other", after(0)), manifest("live", data.fingerprint))
-
-
-def test_blocks_and_samples_of_users_change_no_bounds(
-    tastes: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    versions = manifest("new", "other", after(2.0005)), manifest("live", "older", after(1))
-    whole = held_out(tastes, *versions)
-    assert len(set((whole.starts - tastes.offsets[whole.users]).tolist())) == 2
-    monkeypatch.setattr(comparison_module, "_EVENTS_A_BLOCK", 7)
-    blocks = held_out(tastes, *versions)
-    np.testing.assert_array_equal(blocks.starts, whole.starts)
-    monkeypatch.setattr(comparison_module, "MOST_USERS", 50)
-    some = held_out(tastes, *versions)
-    assert len(some.users) == 50
-    np.testing.assert_array_equal(some.starts, whole.starts[some.users])
-
-
 def comparison(
     new: list[float], live: list[float], margin: float = 0.1, warning: str | None = None
 ) -> Comparison:
@@ -271,46 +242,6 @@ def test_items_of_the_history_are_ranked_as_the_bundle_says(
     bundle = Bundle.open(tmp_path / "bundles" / "v1")
     targets = HeldOut(np.array([0]), np.array([1]), np.array([2]), "")
     assert metric_of_users(bundle, data, targets, "hr@1", 1).tolist() == [0.0 if exclude_seen else 1.0]
-
-
-def test_features_and_times_of_the_data_are_read(
-    tmp_path: Path,
-    make_contents: Callable[..., BundleContents],
-    user_features: tuple[Feature, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A category that a user lacks is left out."""
-    (tmp_path / "log.csv").write_text(
-        "user_id,item_id,timestamp\n"
-        + "".join(f"u{user},{item},{1_700_000_000 + item * 3600}\n" for user in (1, 2) for item in (103, 110))
-    )
-    (tmp_path / "users.csv").write_text("user_id,country,age,likes\nu1,de,20,drama|comedy\nu2,,,\n")
-    settings: dict[str, Any] = {
-        "source": tmp_path / "log.csv",
-        "users": tmp_path / "users.csv",
-        "user_features": {"category": ["country"], "number": ["age"], "multi": ["likes"]},
-    }
-    prepare(PrepareConfig.model_validate(settings), tmp_path / "data")
-    data = PreparedData.open(tmp_path / "data")
-    assert data.user_features.raw(0) == {"country": "de", "age": 20.0, "likes": ["drama", "comedy"]}
-    assert data.user_features.raw(1) == {"age": 20.0, "likes": []}
-    publish(tmp_path / "bundles", make_contents(features=user_features, times=True))
-    bundle = Bundle.open(tmp_path / "bundles" / "v1")
-    asked: list[Any] = []
-    encode = bundle.encoder.encode
-
-    def recording(*arguments: Any, **kinds: Any) -> Any:
-        asked.append(arguments)
-        return encode(*arguments, **kinds)
-
-    monkeypatch.setattr(bundle.encoder, "encode", recording)
-    targets = HeldOut(np.arange(2), np.asarray(data.offsets[1:]) - 1, np.asarray(data.offsets[1:]), "")
-    metric_of_users(bundle, data, targets, "ndcg@10", 10)
-    ((histories, features, times),) = asked
-    assert [rows.tolist() for rows in histories] == [[3], [3]]
-    assert list(features) == [data.user_features.raw(0), data.user_features.raw(1)]
-    assert [one.events.tolist() for one in times] == [[1_700_000_000.0 + 103 * 3600]] * 2
-    assert [one.asked for one in times] == [1_700_000_000.0 + 110 * 3600] * 2
 
 
 @pytest.mark.parametrize("name", ["ids", "features"])

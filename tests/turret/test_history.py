@@ -317,48 +317,6 @@ def logged(data: PreparedData, **kept: int) -> list[Event]:
     return [one for _, users in portions for user in users for one in user]
 
 
-def test_events_are_those_of_the_log_by_user_and_time(prepared: Prepare) -> None:
-    data = prepared(HEAD + "b,x,1700000003\na,y,1700000002\na,x,1700000001\n")
-    assert [event[1:] for event in logged(data)] == [
-        ("a", "x", 1_700_000_001_000, None),
-        ("a", "y", 1_700_000_002_000, None),
-        ("b", "x", 1_700_000_003_000, None),
-    ]
-
-
-def test_an_id_is_made_of_time_item_and_the_number_among_equal_events(prepared: Prepare) -> None:
-    """However the rows are arranged, and whatever comes between equal ones."""
-    log = HEAD + "a,x,1700000001\na,y,1700000001\na,x,1700000001\nb,x,1700000001\na,x,1700000001\n"
-    ids = [(event.user, event.event_id) for event in logged(prepared(log))]
-    assert ids == [
-        ("a", "log:1700000001000:0:x"),
-        ("a", "log:1700000001000:0:y"),
-        ("a", "log:1700000001000:1:x"),
-        ("a", "log:1700000001000:2:x"),
-        ("b", "log:1700000001000:0:x"),
-    ]
-
-
-def test_users_come_in_the_order_of_their_text_and_integers_stay_integers(prepared: Prepare) -> None:
-    data = prepared(HEAD + "2,7,1700000001\n10,7,1700000001\n1,8,1700000001\n")
-    assert [(event.user, event.item) for event in logged(data)] == [("1", 8), ("10", 7), ("2", 7)]
-
-
-@pytest.mark.parametrize("portion", [1, 2, 3, 1000])
-def test_portions_hold_whole_users_and_count_what_was_read(prepared: Prepare, portion: int) -> None:
-    log = HEAD + "".join(f"{user},{item},{1700000000 + item}\n" for user in "cab" for item in range(3))
-    portions = list(logged_events(prepared(log), **KEPT | {"newest": 2}, portion=portion))
-    assert sum(read for read, _ in portions) == 9
-    assert [[event.item for event in user] for _, users in portions for user in users] == [[1, 2]] * 3
-
-
-def test_the_newest_events_of_each_user_and_those_of_the_retention_period_are_kept(prepared: Prepare) -> None:
-    log = HEAD + "".join(f"a,{item},{1700000000 + item}\n" for item in range(5)) + "b,9,1700000000\n"
-    data = prepared(log)
-    assert [event.item for event in logged(data, newest=2)] == [3, 4, 9]
-    assert [event.item for event in logged(data, oldest=1_700_000_003_000)] == [3, 4]
-
-
 def test_times_outside_of_the_window_are_clamped_as_the_service_does(prepared: Prepare) -> None:
     """The id has the time of the log, which does not change between two calls."""
     stored = logged(

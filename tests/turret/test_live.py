@@ -132,14 +132,6 @@ def test_a_history_that_is_given_stands_for_the_user(
     assert server.requests[:2] == [("GET", "/readyz", None, None), ("POST", "/v1/recommend", body, None)]
 
 
-def test_a_stored_history_is_requested_by_an_id_of_any_letters(server: Server) -> None:
-    """Slashes, blanks, question marks and accents are part of the id, not of the address."""
-    events = [{"event_id": "e", "item_id": item, "time": "", "kind": None} for item in (3, "x")]
-    server.answers = [(200, {"user_id": "a", "total": 2, "events": events})]
-    assert recommending.stored_history(Client(URL), "a/b c?é") == ["3", "x"]
-    assert server.requests == [("GET", "/v1/users/a%2Fb%20c%3F%C3%A9", None, None)]
-
-
 def test_a_key_that_may_only_ask_shows_no_stored_history(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

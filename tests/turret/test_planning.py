@@ -8,17 +8,14 @@ from typer.testing import CliRunner, Result
 
 import turret.cli
 from turret.plan import (
-    VALIDATION_USERS,
     Figures,
     Machine,
     PlanRequest,
     Quantity,
-    experiment_defaults,
     make_plan,
     parse_count,
     plan_text,
 )
-from turret.training.config.experiment import TrainingConfig, load_experiment
 
 MEASURED = {"users": 1e6, "items": 1e6, "events": 1e8, "dimension": 128.0, "history": 200.0}
 
@@ -112,11 +109,6 @@ def test_each_limit_takes_a_share_of_the_machine_and_the_largest_comes_first(
     assert "First limit: time: training in 0.01 h" in plan_text(slow)
 
 
-def test_histories_shorter_than_the_tower_reads_are_those_of_the_users(shop: PlanRequest) -> None:
-    assert shop.sizes()["history"] == 50
-    assert replace(shop, events=4e6).sizes()["history"] == 40
-
-
 def test_more_requests_than_a_machine_answers_take_several_and_a_redis(
     shop: PlanRequest, figures: Figures
 ) -> None:
@@ -137,21 +129,6 @@ def test_sizes_beyond_the_measured_ones_are_named(shop: PlanRequest, figures: Fi
 def test_counts_are_written_in_several_ways() -> None:
     written = ("250000", "250,000", "2_000", "250k", "2.5M", "1e8")
     assert [parse_count("--users", text) for text in written] == [250e3, 250e3, 2e3, 250e3, 2.5e6, 1e8]
-
-
-@pytest.mark.parametrize("name", ["youtubednn", "transformer"])
-def test_the_defaults_are_those_of_the_experiment(name: str) -> None:
-    experiment = load_experiment(name)
-    assert experiment_defaults(name) == {
-        "dimension": experiment.tower.dimension,
-        "history": experiment.tower.user.history_length,
-        "epochs": experiment.training.epochs,
-    }
-
-
-def test_the_copied_default_is_that_of_the_training() -> None:
-    """Its module imports much."""
-    assert TrainingConfig().validation_users == VALIDATION_USERS
 
 
 SHOP = ("--users", "200k", "--items", "100k", "--events", "10M")

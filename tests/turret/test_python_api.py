@@ -80,20 +80,6 @@ def test_seen_and_excluded_items_are_left_out_and_unknown_ones_are_ignored(model
     assert popular[0].score >= popular[1].score >= popular[2].score
 
 
-def test_a_filter_leaves_what_it_allows(model: Model) -> None:
-    genre = model.bundle.fields["genres"][0][0]
-    answer = model.recommend([model.bundle.vocabulary.id(0)], filter={"genres": {"any_of": [genre]}})
-    assert answer
-    assert all(genre in item.fields["genres"] for item in answer)
-
-
-def test_a_table_is_prepared_as_its_file_is(raw: Path, tmp_path: Path) -> None:
-    events = pl.read_csv(raw / "events.csv")
-    from_table = turret.prepare(events, tmp_path / "table")
-    from_path = turret.prepare(raw / "events.csv", tmp_path / "path")
-    assert from_table.fingerprint == from_path.fingerprint
-
-
 def test_errors_are_turret_errors_that_say_what_would_work(raw: Path, tmp_path: Path) -> None:
     frame = pl.DataFrame({"buyer": ["a"], "thing": ["b"], "when": [1]})
     with pytest.raises(turret.TurretError, match="column"):
