@@ -5,15 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
-from turret import prepare
-from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.training.auto import choice as module
 from turret.training.auto.candidates import candidates
-from turret.training.auto.choice import Trial, choose, data_reasons, obstacle, run_trials, trial_reason
+from turret.training.auto.choice import Trial, choose, data_reasons, run_trials, trial_reason
 from turret.training.auto.facts import Facts
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
@@ -42,17 +39,6 @@ def facts(**others: Any) -> Facts:
     return replace(ORDINARY, **others)
 
 
-@pytest.mark.parametrize(("rows", "message"), [(3, "no user has two training events"), (1, "has one item")])
-def test_data_that_nothing_can_be_trained_on_is_refused_before_a_plan(
-    rows: int, message: str, tmp_path: Path
-) -> None:
-    events = pl.DataFrame(
-        {"user": ["a"] * 3, "item": [f"i{row % rows}" for row in range(3)], "time": [1, 2, 3]}
-    )
-    with pytest.raises(TrainingError, match=message):
-        choose(prepare(events, tmp_path / "prepared"), {}, pytest.fail)
-
-
 def experiments(overrides: Mapping[str, object] | None = None, **others: Any) -> dict[str, ExperimentConfig]:
     return candidates(facts(**others), overrides or {})[0]
 
@@ -70,19 +56,7 @@ def test_given_settings_win_over_all_rules() -> None:
             assert experiment.objective.sampler.model_dump()["negatives"] == 7
 
 
-def test_settings_that_no_candidate_has_are_an_error() -> None:
-    with pytest.raises(ConfigurationError, match="epoch"):
-        candidates(facts(), {"training.epoch": 2})
-
-
 SHORT = {"training.epochs": 1, "training.batch_size": 512, "tower.dimension": 8, "training.device": "cpu"}
-
-
-def test_trials_need_two_candidates_a_validation_part_and_a_bounded_log() -> None:
-    assert obstacle(facts(), 2) is None
-    assert obstacle(facts(), 1) == "there is one candidate"
-    assert obstacle(facts(has_validation=False), 2) == "the data has no validation part"
-    assert obstacle(facts(examples=20_000_000), 2) == "an epoch has more than 10,000,000 examples"
 
 
 def trained(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> list[tuple[int, int]]:

@@ -103,14 +103,6 @@ def test_a_process_without_a_share_has_padding_of_weight_zero(shop: PreparedData
     assert examples(padding) == examples(other)
 
 
-def test_an_epoch_can_start_in_its_middle(shop: PreparedData) -> None:
-    """What a resumed run sees is the rest of the same epoch."""
-    batches = TrainingBatches(shop, 128, 10, 8)
-    whole = [examples(batch) for batch in batches.epoch(stream(0, "order", 3))]
-    rest = [examples(batch) for batch in batches.epoch(stream(0, "order", 3), first=4)]
-    assert rest == whole[4:]
-
-
 @pytest.mark.parametrize("context", ["causal_window", "causal_segment", "leave_one_out", "full_set"])
 def test_data_without_a_pair_of_events_is_refused(
     tmp_path_factory: pytest.TempPathFactory, context: Context
@@ -207,15 +199,6 @@ def naive_times(data: PreparedData) -> list[int]:
         start, end = int(data.offsets[user]), int(data.splits[user, 0])
         found += data.times[start + 1 : end].tolist()
     return found
-
-
-@pytest.mark.parametrize("since", [None, 0.3])
-def test_target_counts_are_those_of_an_epoch(shop: PreparedData, since: float | None) -> None:
-    """Each item is counted as often as it is a target in one epoch."""
-    start = None if since is None else as_date(newest(shop, since))
-    (batch,) = TrainingBatches(shop, 10**6, 50, 64, start_time=start).epoch(stream(0, "order", 0))
-    expected = np.bincount(batch.targets.numpy(), minlength=len(shop.item_ids))
-    assert target_counts(shop, start_time=start).tolist() == expected.tolist()
 
 
 @given(

@@ -199,11 +199,6 @@ def test_what_does_not_fit_is_refused(arguments: dict[str, Any], sentence: str) 
         Estimator(loss, sampler and getattr(samplers, sampler)(), **{"items": N, **arguments})
 
 
-def test_an_empty_batch_has_no_loss_also_where_it_is_the_candidates() -> None:
-    estimate = Estimator(losses.sampled_softmax(), samplers.in_batch(), items=N, counts=[1] * N)
-    assert estimate(vectors(0, 0), torch.arange(0), vectors(N, 1).__getitem__).loss == 0
-
-
 def test_shapes_names_and_settings_that_do_not_fit_are_refused() -> None:
     estimate = Estimator(losses.full_softmax(), items=N)
     with pytest.raises(TrainingError, match=r"give \[B, D\] and \[B\]"):
@@ -249,13 +244,6 @@ class SquaredHingeConfig(DrawLossSettings):
         return lambda positive, drawn, draw: mean_of_valid(
             (masked(drawn, draw) - positive[:, None] + self.margin).relu().square(), draw
         )
-
-
-class NamelessConfig(DrawLossSettings):
-    """Without a kind."""
-
-    def build(self, item_count):
-        return None
 
 
 class EvenConfig(SamplerSettings):

@@ -148,13 +148,6 @@ def test_the_loss_is_the_mean_under_the_weights(ids: Tensor) -> None:
     assert ours(settings_of(sampled_softmax)(), ids, replace(given, weights=torch.zeros(3))).item() == 0.0
 
 
-def test_stored_vectors_are_those_of_the_last_candidates() -> None:
-    stored, valid = torch.ones(2, 4), torch.ones(3, 5, dtype=torch.bool)
-    draw = Draw(SHARED, torch.zeros(5), torch.zeros(3), valid, stored)
-    expected = USERS @ torch.cat([VECTORS[SHARED[:3]], stored]).T / TEMPERATURE
-    torch.testing.assert_close(candidate_scores(small_examples(), draw), expected)
-
-
 @shared_or_own
 def test_a_drawn_positive_counts_only_where_the_loss_asks(ids: Tensor) -> None:
     """Standard importance sampling needs it; for the sampled softmax it is masked."""

@@ -17,26 +17,6 @@ def run_in(folder: Path, data: PreparedData, **settings: object) -> Run:
     return Run(folder, ExperimentConfig.model_validate(settings), data.folder, data.fingerprint)
 
 
-SETTINGS = {
-    "tower": {
-        "dimension": 8,
-        "user": {"hidden": [16, 4], "last_item": False},
-        "item": {"features": ["title"]},
-    },
-    "objective": {"loss": "full_softmax"},
-    "evaluation": {"k": [3]},
-}
-
-
-def test_a_run_is_read_as_it_was_written(tmp_path: Path, handmade: PreparedData) -> None:
-    """Every setting, lists and what is not set too; the folder is made."""
-    run = run_in(tmp_path / "a" / "run", handmade, **SETTINGS)
-    run.write()
-    read = Run.read(run.folder)
-    assert read == run
-    assert [path.name for path in run.folder.iterdir()] == [RUN]
-
-
 def test_a_run_knows_its_data_and_its_bundle_from_any_folder(
     tmp_path: Path, handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import COUNTS, CPU, ITEMS, VECTORS, context_of, draw_of, query_of, sampler_of
+from tests.contracts.samplers import COUNTS, CPU, ITEMS, VECTORS, context_of, draw_of, query_of
 from tests.oracles.features import fourier_kernel, positive_proposal, shares
 from turret.tower.config import ScoringConfig
-from turret.training import samplers
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive import dense as mined_module
@@ -130,30 +129,6 @@ def test_long_vectors_and_sharp_kernels_stay_finite(kind: str, norm: float, tole
     q = sampler.probability(query)
     torch.testing.assert_close(q.sum(dim=1), torch.ones(16), atol=max(0.1 * tolerance, 1e-5), rtol=0)
     torch.testing.assert_close(draw.log_count.exp(), 64 * q.gather(1, draw.ids), rtol=tolerance, atol=0)
-
-
-def test_what_was_followed_is_drawn_by_when_the_round_is_done() -> None:
-    """Until then draws and counts are those of the frozen vectors to the last bit."""
-    sampler = features_of("positive", VECTORS)
-    before, _ = draw_of(sampler)
-    for _ in range(2):
-        sampler.update((-VECTORS).__getitem__)
-        between, _ = draw_of(sampler)
-        assert torch.equal(between.ids, before.ids)
-        assert torch.equal(between.log_count, before.log_count)
-    sampler.update((-VECTORS).__getitem__)
-    after, _ = draw_of(sampler)
-    assert not torch.allclose(after.positive_log_count, before.positive_log_count)
-
-
-@pytest.mark.parametrize("kind", ["positive_features", "fourier_features"])
-def test_the_kernel_is_never_sharper_than_the_softmax(kind: str) -> None:
-    """A mild softmax has a kernel of its own sharpness; a sharp one the sharpness that is set."""
-    for temperature, sharpness in ((0.07, 4.0), (1.0, 1.0)):
-        scoring = ScoringConfig(temperature=temperature)
-        sampler = sampler_of(getattr(samplers, kind)(features=8), items=12, scoring=scoring)
-        assert isinstance(sampler, PositiveFeaturesSampler | FourierFeaturesSampler)
-        assert sampler.scale**2 == pytest.approx(sharpness)
 
 
 def mined(absolute: bool = False) -> MinedSampler:

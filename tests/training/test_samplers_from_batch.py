@@ -13,22 +13,7 @@ from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.from_batch.frequency import KnownFrequency, StreamingFrequency
-from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler, log_inclusion
-
-FEW = np.array([3, 1, 0])
-
-
-def test_known_shares_are_those_of_the_counts() -> None:
-    """log p is the log of the count's share; without a count there is none."""
-    frequency = KnownFrequency(FEW, CPU)
-    torch.testing.assert_close(frequency.log_share(torch.arange(3)).exp(), torch.tensor([0.75, 0.25, 0.0]))
-
-
-def test_smoothing_adds_to_every_count() -> None:
-    """p = (count + 1) / (total + N), which sums to one; a floor under the plain share would not."""
-    shares = KnownFrequency(FEW, CPU, smoothed=True).log_share(torch.arange(3)).exp()
-    torch.testing.assert_close(shares, torch.tensor([4.0, 2.0, 1.0]) / 7.0)
-    assert float(shares.sum()) == pytest.approx(1.0)
+from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler
 
 
 def test_known_without_events_is_refused() -> None:
@@ -54,14 +39,6 @@ def test_a_positive_without_a_count_is_refused() -> None:
 def example_of(positives: Tensor) -> DrawContext:
     vectors = torch.eye(5)
     return DrawContext(stream(0, "draw", 0), positives, vectors[positives], vectors.__getitem__)
-
-
-def test_inclusion_probabilities_are_stable() -> None:
-    """From one item in 10^12 to the only item, where the plain formula gives minus infinity or rounds."""
-    shares = torch.tensor([1e-12, 1e-4, 0.5, 1.0, 0.0])
-    expected = [math.log(4096e-12), math.log(-math.expm1(4096 * math.log1p(-1e-4))), 0.0, 0.0, -math.inf]
-    torch.testing.assert_close(log_inclusion(shares.log(), 4096), torch.tensor(expected))
-    assert (1.0 - (1.0 - shares[0]) ** 4096).log() == -math.inf
 
 
 @pytest.mark.parametrize("unique", [False, True])
@@ -158,15 +135,6 @@ def naive_gaps(batches: list[list[int]], rate: float, restart: bool = True) -> d
 def assert_equal(frequency: StreamingFrequency, gaps: dict[int, float]) -> None:
     for item, gap in gaps.items():
         assert frequency.log_share(torch.tensor([item])).exp().item() == pytest.approx(1 / gap, rel=1e-5)
-
-
-def test_streaming_equals_one_update_after_the_other() -> None:
-    """The vectorised update equals the loop over hits, duplicates within a batch included."""
-    batches = [[1, 1, 2], [3, 1, 1, 1], [2, 3], [1, 5, 5], [1, 2, 1, 4, 1]]
-    frequency = streaming(rate=0.25)
-    for batch in batches:
-        frequency.observe(torch.tensor(batch))
-    assert_equal(frequency, naive_gaps(batches, 0.25))
 
 
 def test_a_mean_restarts_where_the_loop_over_hits_does() -> None:

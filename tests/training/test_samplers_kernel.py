@@ -11,7 +11,6 @@ from torch import Tensor
 from tests.contracts.kernel_sums import ALPHA, KernelSumsContract, drawn, statistic, unequal
 from tests.contracts.samplers import CPU
 from tests.oracles.quadratic_kernel import shares
-from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
 from turret.training.samplers.kernel.rejection import bounds_of
 from turret.training.samplers.kernel.sums import CodedSums, TensorSums
 
@@ -69,13 +68,6 @@ def tensors(vectors: NDArray[np.float32], block: int | None) -> TensorSums:
     sums = TensorSums(len(vectors), vectors.shape[1], ALPHA, CPU, block)
     sums.update(torch.arange(len(vectors)), torch.from_numpy(vectors))
     return sums
-
-
-def test_the_device_decides_which_form_is_taken() -> None:
-    """Any device but the CPU gets tensors; the meta device stands for a GPU."""
-    for device, form in ((torch.device("meta"), TensorSums), (CPU, CodedSums)):
-        sampler = QuadraticSampler(QuadraticConfig(), 10, 1.0, device)
-        assert isinstance(sampler.snapshot.make_sums(10, 4), form)
 
 
 VECTORS = unequal(20, 6, 3)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tests.contracts.samplers import COUNTS, CPU, Fixed, draw_of, sampler_of
+from tests.contracts.samplers import COUNTS, CPU, sampler_of
 from turret.tower.config import ScoringConfig
 from turret.training import samplers
 from turret.training.errors import TrainingError
@@ -20,7 +20,6 @@ from turret.training.samplers.core.snapshot import Snapshot
 from turret.training.samplers.fixed.alias import log_uniform_weights, unigram_weights
 from turret.training.samplers.fixed.complement import (
     ComplementSampler,
-    SharedComplementSampler,
     UniqueSampler,
 )
 from turret.training.samplers.fixed.popularity import ExactHeadSampler, PopularitySampler
@@ -75,20 +74,6 @@ def test_what_can_not_be_drawn_from_is_refused(build: Callable[[], object], sent
         build()
 
 
-def test_counts_of_unique_draws_are_chances_by_the_time_of_the_draw() -> None:
-    """1 - exp(-q tau), for candidates and positives; tau is later for candidates."""
-    weights = log_uniform_weights(COUNTS)
-    sampler = UniqueSampler(weights, 5, CPU)
-    draw, positives = draw_of(sampler)
-    before, after = sampler.times
-    assert 0 < before < after
-    q = weights / weights.sum()
-    for ids, counts in ((draw.ids, draw.log_count), (positives, draw.positive_log_count)):
-        taus = [after if item in draw.ids.tolist() else before for item in ids.tolist()]
-        expected = [1 - math.exp(-q[item] * tau) for item, tau in zip(ids.tolist(), taus, strict=True)]
-        assert counts.exp().tolist() == pytest.approx(expected, rel=1e-4)
-
-
 HEADED = np.array([2.0, 9.0, 1.0, 30.0, 4.0, 9.0])
 
 
@@ -135,26 +120,3 @@ def test_an_overwhelming_positive_leaves_the_others_their_shares(positive: int, 
     )
     expected = torch.from_numpy(weights).float()[draw.ids] * 1000
     torch.testing.assert_close(draw.log_count.exp(), expected, rtol=1e-4, atol=0)
-
-
-HALVES = np.array([8.0, 4.0, 2.0, 1.0, 1.0])
-
-
-def shared_draw(items: tuple[int, ...], positives: list[int]) -> Draw:
-    """The draw of S = 2 and S' = 1 from these items."""
-    sampler, rows = SharedComplementSampler(HALVES, 2, 1, CPU), torch.tensor(positives)
-    sampler.table = Fixed(items)
-    query = torch.zeros(len(rows), 4)
-    context = DrawContext(stream(0, "draw", 0), rows, query, torch.zeros(5, 4).__getitem__)
-    return sampler.draw(query, rows, context)
-
-
-def test_an_example_takes_what_others_have_to_leave() -> None:
-    """Of items 0, 3, 0 the example of positive 0 has one, that of 3 both zeros, that of 1 the first two."""
-    draw = shared_draw((0, 3, 0), [0, 3, 1])
-    assert draw.valid.tolist() == [[False, True, False], [True, False, True], [True, True, False]]
-    # 1 * (1/16) / (8/16); 2 * (8/16) / (15/16); 2 * (8/16) / (12/16).
-    counts = draw.log_count.exp()
-    assert [float(counts[0, 1]), float(counts[1, 0]), float(counts[2, 0])] == pytest.approx(
-        [1 / 8, 16 / 15, 4 / 3]
-    )

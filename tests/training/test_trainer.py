@@ -16,8 +16,6 @@ from torch import Tensor
 
 from tests.training.conftest import check_resumed, train_and_keep
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 from turret.training import commands
 from turret.training import trainer as module
 from turret.training.batches.batches import Batch
@@ -161,15 +159,6 @@ def test_a_checkpoint_of_another_model_is_refused(shop: PreparedData, own: Run, 
 def large_batches(folder: Path, shop: PreparedData, **training: object) -> Run:
     """A run of two epochs of a few steps, without a warm-up."""
     return run_of(folder, shop, FEW, batch_size=700, warmup=0.0, **training)
-
-
-def test_a_catalog_of_one_item_is_refused(tmp_path: Path) -> None:
-    """There is nothing to tell apart."""
-    (tmp_path / "events.csv").write_text("user,item,time\na,x,1\na,x,2\na,x,3\na,x,4\n")
-    prepare(PrepareConfig(source=tmp_path / "events.csv"), tmp_path / "prepared")
-    data = PreparedData.open(tmp_path / "prepared")
-    with pytest.raises(TrainingError, match="one item"):
-        train(run_of(tmp_path / "run", data), data)
 
 
 def test_a_script_under_torchrun_is_refused(
@@ -342,13 +331,3 @@ def test_a_step_leaves_a_part_of_the_sampler_with_the_vectors_that_follow_it(
         before = after
         if step == 2:
             break
-
-
-def test_the_parameters_of_an_objective_are_trained(shop: PreparedData, tmp_path: Path) -> None:
-    loss = {"kind": "nce", "learned_normaliser": True}
-    trainer = Trainer(
-        run_of(tmp_path, shop, {"loss": loss, "sampler": "uniform"}), shop, report=lambda _: None
-    )
-    trainer.step(next(trainer.batches.epoch(stream(0, "order", 0))))
-    (normaliser,) = trainer.objective.parameters()
-    assert float(normaliser.detach()) != 0.0

@@ -23,7 +23,7 @@ from turret.training.verdict.findings import (
     left_out_findings,
     too_small,
 )
-from turret.training.verdict.order import unread_features, unread_order
+from turret.training.verdict.order import unread_order
 from turret.training.verdict.verdict import repeats, training_end, verdict
 
 VALUE = {"mean": 0.5, "low": 0.46, "high": 0.54}
@@ -138,16 +138,6 @@ def shuffled(data: PreparedData) -> PreparedData:
     for start, end in zip(data.offsets[:-1], data.offsets[1:], strict=True):
         items[start:end] = random.permutation(items[start:end])
     return PreparedData(**{**vars(data), "event_items": items})
-
-
-def test_features_that_nothing_reads_are_told(shop: PreparedData) -> None:
-    """The shop's items and users have features, youtubednn reads ids alone."""
-    found = unread_features(load_experiment("youtubednn"), shop)
-    assert found is not None
-    assert found.kind == "unread_features"
-    assert found.figures["item_features"] == [one.name for one in shop.manifest.item_features]
-    assert "the shipped experiment dssm reads them" in found.sentence
-    assert found.figures["experiments"] == ["dssm"]
 
 
 def test_an_order_that_predicts_the_next_item_is_told(shop: PreparedData) -> None:
