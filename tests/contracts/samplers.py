@@ -1,7 +1,6 @@
 """What tests of samplers share: a catalog of twelve items, draws for it, and limits of statistics."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,6 @@ from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings
-from turret.training.samplers.fixed.alias import AliasTable
 
 # The chance that a right sampler fails: one in a million, at fixed seeds.
 Z_OF_ONE_IN_A_MILLION = 4.75
@@ -83,13 +81,3 @@ class Catalog:
 def sampler_of(settings: SamplerSettings, items: int, scoring: ScoringConfig | None = None) -> Sampler:
     """The sampler of these settings for items of which nothing is known."""
     return settings.build(SamplerContext(Catalog(items), scoring or DOT, 0, CPU))
-
-
-class Fixed(AliasTable):
-    """Draws that a test names."""
-
-    def __init__(self, items: Sequence[int]) -> None:
-        self.items = np.array(items)
-
-    def draw(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-        return self.items

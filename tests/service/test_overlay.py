@@ -27,7 +27,7 @@ from turret.service.overlay.fresh import FreshItems, apply_changes, can_name, ca
 from turret.service.overlay.item_edits import ItemEdit
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
-from turret.service.overlay.searching import fresh_scores, merge
+from turret.service.overlay.searching import merge
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore, NewChange
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.record import ItemsNumber
@@ -37,7 +37,6 @@ from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import Kind
 from turret.tower.catalog.filters import Filter, compile_filter
 from turret.tower.catalog.masks import RowMask
-from turret.tower.config import ScoringConfig
 from turret.tower.retrieval import Ranking
 
 LATE = 9_999_999_999_999  # long after any bundle
@@ -189,16 +188,6 @@ def test_the_ranking_is_what_one_catalog_would_give(
     assert found.rows.tolist() == [row for _, row in expected]
     assert found.scores.tolist() == [-score for score, _ in expected]
     assert found.plan.fetched == (len(others) if allowed is None else sum(mask[: len(others)]))
-
-
-@pytest.mark.parametrize("absolute", [False, True])
-def test_scores_are_those_of_the_bundle(absolute: bool) -> None:
-    scoring = ScoringConfig(kind="dot", temperature=0.5, absolute=absolute)
-    items = drawn(4)
-    expected = [(row[0] - 2 * row[1]) / 0.5 for row in items.vectors.tolist()]
-    found = fresh_scores(np.array([1.0, -2.0], np.float32), items, scoring)
-    assert found.dtype == np.float32
-    assert found.tolist() == pytest.approx([abs(one) if absolute else one for one in expected], rel=1e-5)
 
 
 # --- The overlay of each worker follows the store

@@ -376,25 +376,6 @@ async def test_activations_queue(three: Path, server: RecordServer) -> None:
     assert [one["number"] for one in lines(three)] == [1, 2, 3, 4]
 
 
-async def test_calls_that_queue_share_no_more_than_their_own_time(three: Path, server: RecordServer) -> None:
-    """Those that wait for a long one are refused before it is done, after the seconds that are set."""
-    member = await joined(three, server, activation_seconds=2)
-    member.delays = [10.0]
-    loop = asyncio.get_running_loop()
-    begun, activating = loop.time(), member.activator
-    first = asyncio.create_task(activating.activate("v2"))
-    await asyncio.sleep(1)
-    waiting = [activating.activate("v3"), activating.roll_back(), activating.route(canary_of("v3"))]
-    refused = await asyncio.gather(*waiting, activating.activate("v3"), return_exceptions=True)
-    assert loop.time() - begun == pytest.approx(3, abs=0.1)
-    assert not first.done()
-    assert (await first).version == "v2"
-    assert [type(one) for one in refused] == [BusyError] * 4
-    assert "did not start within 2 seconds" in str(refused[0])
-    assert routes_of(three) == Routes()
-    assert (await member.activate("v3")).version == "v3"
-
-
 @pytest.mark.fault(62)
 async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_member(
     three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, caplog: pytest.LogCaptureFixture

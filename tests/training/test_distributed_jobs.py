@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 import turret
 from tests.support import distributed_jobs as jobs
-from tests.support.distributed_jobs import BY_ROW, FEATURES_OF_ITEMS, STEPS, Job, check_equal, in_processes
+from tests.support.distributed_jobs import BY_ROW, FEATURES_OF_ITEMS, Job, check_equal, in_processes
 from tests.support.ports import free_port
 from tests.support.until import until
 from turret.data.prepared import PreparedData
@@ -47,7 +47,6 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ans
     folder, data = tmp_path_factory.mktemp("distributed"), shop.folder
     features, by_row, whole = folder / "features", folder / "by_row", folder / "whole"
     named: dict[tuple[str, int], tuple[Any, ...]] = {
-        ("steps", 3): (jobs.first_steps, folder, STEPS),
         ("saved", 3): (jobs.saved, features, FEATURES_OF_ITEMS),
         ("saved by row", 3): (jobs.saved, by_row, BY_ROW),
         ("resumed", 3): (jobs.resumed, features, FEATURES_OF_ITEMS),
@@ -60,18 +59,10 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ans
     meetings = tmp_path_factory.mktemp("meetings")
     wanted = [Job(size, job, (data, *arguments)) for (_, size), (job, *arguments) in named.items()]
     of |= dict(zip(named, in_processes(wanted, meetings), strict=True))
-    of["steps", 1] = [jobs.first_steps(World(), data, folder, STEPS)]
     of["resumed", 1] = [jobs.resumed(World(), data, features, FEATURES_OF_ITEMS)]
     of["resumed by row", 1] = [jobs.resumed(World(), data, by_row, BY_ROW)]
     optimiser.LARGE = large
     return Answers(folder, of)
-
-
-@pytest.mark.parametrize("scenario", STEPS)
-def test_three_processes_make_the_step_that_one_makes(answers: Answers, scenario: str) -> None:
-    (alone,) = answers["steps", 1]
-    for together in answers["steps", 3]:
-        check_equal(together[scenario], alone[scenario])
 
 
 @pytest.mark.parametrize(("name", "size"), [("", 3), ("", 2), ("", 1), (" by row", 2), (" by row", 1)])
