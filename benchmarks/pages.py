@@ -57,12 +57,6 @@ def bias(row: Row) -> str:
     return f"{row['bias']:.1%}" if row["bias_low"] > 0.0 else f"< {row['bias_high']:.1%}"
 
 
-def span(values: Sequence[float], form: str) -> str:
-    """The range of the values, or the value where both ends look alike."""
-    low, high = format(min(values), form), format(max(values), form)
-    return low if low == high else f"{low} to {high}"
-
-
 def anchor(title: str) -> str:
     """The fragment of a heading."""
     return re.sub(r"[^\w-]", "", title.lower().replace(" ", "-"))
@@ -87,7 +81,6 @@ def _environment() -> jinja2.Environment:
         "mean": statistics.mean,
         "median": statistics.median,
         "pstdev": statistics.pstdev,
-        "span": span,
         "stdev": statistics.stdev,
         "time": duration,
     }

@@ -47,19 +47,18 @@ def curves(
     panels: Mapping[str, Mapping[str, Sequence[float]]],
     labels: tuple[str, str],
     path: Path,
-    points: Sequence[float] | None = None,
+    points: Sequence[float],
     scales: tuple[str, str] = ("linear", "linear"),
 ) -> None:
-    """A panel a group of curves, over 1, 2, ... or over `points`; those called `exact` are black."""
+    """A panel a group of curves over `points`; those called `exact` are black."""
     columns = min(3, len(panels))
     with figure(path, (4.6 * columns, 3.9 * -(-len(panels) // columns)), len(panels)) as axes:
         for panel, (title, lines) in zip(axes, panels.items(), strict=True):
             for name, values in lines.items():
-                over = range(1, len(values) + 1) if points is None else points[: len(values)]
                 style: dict[str, Any] = {"marker": "."}
                 if name.startswith("exact"):
                     style = {"color": "black", "linestyle": "-" if name == "exact" else "--"}
-                panel.plot(over, values, label=name, **style)
+                panel.plot(points[: len(values)], values, label=name, **style)
             panel.set(title=title, xlabel=labels[0], ylabel=labels[1], xscale=scales[0], yscale=scales[1])
             panel.legend(fontsize="xx-small")
 
