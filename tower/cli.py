@@ -22,7 +22,8 @@ def publish(
         str | None,
         typer.Option(
             metavar="URL",
-            help="redis://HOST:PORT or milvus://HOST:PORT; or TURRET_ENGINE, which may hold a password.",
+            envvar="TURRET_ENGINE",
+            help="redis://HOST:PORT or milvus://HOST:PORT; the variable may hold a password.",
         ),
     ] = None,
     recall: Annotated[float, typer.Option(help="The minimum recall at every k and selectivity.")] = 0.99,
@@ -38,9 +39,17 @@ def publish(
 
     Example: `turret publish var/bundles/spring --engine redis://127.0.0.1:6379`
     """
-    from turret.tower.commands import publish_bundle
+    from turret.tower.commands import print_note, print_version
+    from turret.tower.engines.publishing import publish_to_engine
+    from turret.tower.errors import EngineError
+    from turret.tower.format.listing import bundle_folder
 
-    publish_bundle(bundle, engine, recall, version, as_json)
+    if not engine:
+        raise EngineError(
+            "no engine is named: add --engine redis://HOST:6379 or --engine milvus://HOST:19530, or set "
+            "TURRET_ENGINE"
+        )
+    print_version(publish_to_engine(bundle_folder(bundle), engine, recall, version, print_note), as_json)
 
 
 @app.command()
@@ -65,6 +74,10 @@ def index(
 
     Example: `turret index var/bundles/spring --kind auto --recall 0.99`
     """
-    from turret.tower.commands import index_bundle
+    from turret.tower.bundle.publish import reindex
+    from turret.tower.commands import print_note, print_version
+    from turret.tower.format.listing import bundle_folder
+    from turret.tower.tuning.choice import IndexRequest
 
-    index_bundle(bundle, kind, recall, version, as_json)
+    request = IndexRequest(kind, recall)
+    print_version(reindex(bundle_folder(bundle), request, version, print_note), as_json)

@@ -1,44 +1,17 @@
-"""The functions behind `turret index` and `turret publish`."""
+"""The output of `turret index` and `turret publish`."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
 from turret.data.text import figure, text_table
-from turret.tower.bundle.publish import reindex
 from turret.tower.config import RECALL_MINIMUM
-from turret.tower.engines.access import URL_VARIABLE
-from turret.tower.engines.publishing import publish_to_engine
-from turret.tower.errors import EngineError
-from turret.tower.format.listing import bundle_folder
 from turret.tower.format.manifest import Manifest, MeasuredRecall, read_manifest
-from turret.tower.tuning.choice import IndexRequest
 
 
 def print_note(line: str) -> None:
     """Print a line beside the result."""
     print(line, file=sys.stderr, flush=True)
-
-
-def index_bundle(bundle: Path, kind: str, recall: float, version: str | None, as_json: bool) -> None:
-    """Publish a version of `bundle` (a bundle, or a folder whose current one is meant) with another index."""
-    request = IndexRequest(kind, recall)
-    print_version(reindex(bundle_folder(bundle), request, version, print_note), as_json)
-
-
-def publish_bundle(bundle: Path, url: str | None, recall: float, version: str | None, as_json: bool) -> None:
-    """Publish a version of `bundle` (a bundle, or a folder whose current one is meant) on an engine.
-
-    Raises EngineError when none is named, and as `publish_to_engine`.
-    """
-    url = url or os.environ.get(URL_VARIABLE)
-    if not url:
-        raise EngineError(
-            "no engine is named: add --engine redis://HOST:6379 or --engine milvus://HOST:19530, or set "
-            f"{URL_VARIABLE}"
-        )
-    print_version(publish_to_engine(bundle_folder(bundle), url, recall, version, print_note), as_json)
 
 
 def print_version(target: Path, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Versions on a vector engine, with an engine in this process: publication, searches, and what goes wrong."""
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from redis.exceptions import AuthenticationError, ResponseError
+from typer.testing import CliRunner
 
+import turret.cli
 from tests.support.clock import Clock
 from tests.support.memory_engine import (
     ITEMS,
@@ -31,7 +34,6 @@ from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.conditions import Within
 from turret.tower.catalog.filters import Filter, compile_filter
 from turret.tower.catalog.masks import RowMask
-from turret.tower.commands import publish_bundle
 from turret.tower.engines import access, publishing
 from turret.tower.engines.access import (
     Access,
@@ -382,14 +384,14 @@ def test_a_recall_that_no_effort_reaches_on_more_queries_is_refused(
 
 
 def test_the_command_publishes_on_the_engine_of_the_environment(
-    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TURRET_ENGINE", raising=False)
-    with pytest.raises(EngineError, match="no engine is named: add --engine"):
-        publish_bundle(shop / "v1", None, 0.99, None, as_json=True)
-    monkeypatch.setenv("TURRET_ENGINE", URL)
-    publish_bundle(shop, None, 0.99, "served", as_json=True)
-    assert "served" in capsys.readouterr().out
+    words = ["publish", str(shop), "--version", "served", "--json"]
+    refused = CliRunner().invoke(turret.cli.app, words)
+    assert "no engine is named: add --engine" in refused.stderr
+    done = CliRunner().invoke(turret.cli.app, words, env={"TURRET_ENGINE": URL})
+    assert json.loads(done.stdout)["version"] == "served"
     assert isinstance(settings_of(shop / "served"), EngineSettings)
 
 
