@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.harness import result
 from benchmarks.scale_training import EXPERIMENTS
 from turret.plan import PRODUCTS, derived_sizes
+from turret.training.config.experiment import load_experiment
 
 
 def fit(
@@ -163,10 +164,21 @@ def plan_figures() -> str:
     ]
     head = {
         "measured_on": _machines([one["machine"] for one in sources.values()]),
-        "experiments": list(sources["scale_training"]["points"]),
+        "experiments": {name: _defaults(name) for name in sources["scale_training"]["points"]},
     }
     lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
     return "\n".join(["{", *lines, '  "quantities": {', ",\n".join(quantities), "  }", "}"]) + "\n"
+
+
+def _defaults(experiment: str) -> dict[str, int]:
+    """The settings of a shipped experiment that a plan begins with."""
+    settings = load_experiment(experiment)
+    return {
+        "dimension": settings.tower.dimension,
+        "history": settings.tower.user.history_length,
+        "epochs": settings.training.epochs,
+        "validation_users": settings.training.validation_users,
+    }
 
 
 def _machines(machines: Sequence[Mapping[str, Any]]) -> str:

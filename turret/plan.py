@@ -4,8 +4,7 @@ import json
 import os
 import re
 import shutil
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
@@ -20,7 +19,6 @@ from turret.tower.cli import AsJson
 from turret.tower.config import MEMORY_FACTOR
 
 EXPERIMENT = "youtubednn"
-VALIDATION_USERS = 20_000  # the default of training.validation_users
 # The share of a core that is planned for: requests come in bursts. An assumption, not a measurement.
 BUSY = 0.6
 # The factors of products: all item vectors, a layer over a history, the lists of an index (a root), and every
@@ -65,11 +63,14 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Figures:
-    """All quantities by name, the machines and dates that they were measured on, the measured experiments."""
+    """All quantities by name, the machines and dates that they were measured on, the measured experiments.
+
+    An experiment has its `dimension`, `history`, `epochs` and `validation_users`.
+    """
 
     quantities: Mapping[str, Quantity]
     measured_on: str
-    experiments: Sequence[str]
+    experiments: Mapping[str, Mapping[str, int]]
 
     def at(self, name: str, sizes: Mapping[str, float]) -> float:
         """A quantity for such sizes."""
@@ -126,39 +127,6 @@ class PlanRequest:
         history = min(self.history, self.events / self.users)
         return derived_sizes(self.users, self.items, self.events, self.dimension, history)
 
-    def check(self, measured: Sequence[str]) -> None:
-        """Raise ConfigurationError for impossible sizes, or an experiment that was not measured."""
-        if self.events < self.users:
-            raise ConfigurationError(
-                f"--events {self.events:,.0f} with --users {self.users:,.0f}: a log has an event of every "
-                f"user at least; give at least {self.users:,.0f} events, or count only users with events"
-            )
-        if self.experiment not in measured:
-            raise ConfigurationError(
-                f"--experiment {self.experiment}: its training was not measured; choose "
-                f"{' or '.join(measured)}, whichever is nearer to yours"
-            )
-
-
-def experiment_defaults(name: str) -> dict[str, int]:
-    """The dimension, history length and epochs of a shipped experiment, read without torch.
-
-    Raises ConfigurationError if there is no such experiment.
-    """
-    path = files("turret.training").joinpath("experiments", f"{name}.toml")
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        raise ConfigurationError(
-            f"--experiment {name}: no such experiment is shipped; {EXPERIMENT} is the default"
-        ) from None
-    tower = settings["tower"]
-    return {
-        "dimension": tower["dimension"],
-        "history": tower["user"]["history_length"],
-        "epochs": settings["training"]["epochs"],
-    }
-
 
 @dataclass(frozen=True)
 class Part:
@@ -191,8 +159,12 @@ class Plan:
 
 
 def make_plan(request: PlanRequest, figures: Figures) -> Plan:
-    """Compute a plan. Raises ConfigurationError for a request that can't be planned."""
-    request.check(figures.experiments)
+    """Compute a plan for a measured experiment. Raises ConfigurationError for impossible sizes."""
+    if request.events < request.users:
+        raise ConfigurationError(
+            f"--events {request.events:,.0f} with --users {request.users:,.0f}: a log has an event of every "
+            f"user at least; give at least {request.users:,.0f} events, or count only users with events"
+        )
     sizes, machine = request.sizes(), request.machine
 
     def at(name: str) -> float:
@@ -220,10 +192,12 @@ def make_plan(request: PlanRequest, figures: Figures) -> Plan:
         }
         return Part(**needs | given, beyond=figures.beyond(sizes, *prefixes))
 
-    # Every event of a user but the first is an example; each epoch ranks for at most 20,000 users.
+    # Every event of a user but the first is an example; each epoch ranks for some users at most.
     training = f"training.{request.experiment}"
     epoch = at(f"{training}.example_seconds") * (request.events - request.users)
-    epoch += at("training.validation_seconds") * min(request.users, VALIDATION_USERS)
+    epoch += at("training.validation_seconds") * min(
+        request.users, figures.experiments[request.experiment]["validation_users"]
+    )
     # The gate refuses a version without room for so many times its files.
     activation = at("bundle.disk") * MEMORY_FACTOR
     served = at("service.memory") + at("service.worker_memory") * (workers - 1) + activation
@@ -325,7 +299,13 @@ def plan(
 
     Example: `turret plan --users 2M --items 500k --events 100M --requests 200`
     """
-    defaults = experiment_defaults(experiment)
+    figures = load_figures()
+    if experiment not in figures.experiments:
+        raise ConfigurationError(
+            f"--experiment {experiment}: its training was not measured; choose "
+            f"{' or '.join(figures.experiments)}, whichever is nearer to yours"
+        )
+    defaults = figures.experiments[experiment]
     here = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     request = PlanRequest(
         users=parse_count("--users", users),
@@ -343,7 +323,7 @@ def plan(
         epochs=epochs or defaults["epochs"],
         hours=hours,
     )
-    made = make_plan(request, load_figures())
+    made = make_plan(request, figures)
     print(json.dumps(asdict(made), indent=2) if as_json else plan_text(made))
 
 

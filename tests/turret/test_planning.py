@@ -51,7 +51,7 @@ QUANTITIES = {
 
 @pytest.fixture
 def figures() -> Figures:
-    return Figures(QUANTITIES, "2 cores", ("youtubednn",))
+    return Figures(QUANTITIES, "2 cores", {"youtubednn": {"validation_users": 20_000}})
 
 
 @pytest.fixture
