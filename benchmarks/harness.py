@@ -83,31 +83,25 @@ def run(
 
 def run_rows(
     measure: Callable[[Options, list[dict[str, Any]]], Iterator[dict[str, Any]]],
-    about: Callable[[Options], Mapping[str, Any]] = lambda options: {},
+    summary: Callable[[list[dict[str, Any]]], Mapping[str, Any]],
     more: argparse.ArgumentParser | None = None,
-    summary: Callable[[list[dict[str, Any]]], Mapping[str, Any]] = lambda rows: {},
-    draw: Callable[[list[dict[str, Any]]], None] = lambda rows: None,
 ) -> None:
     """As `run`, row by row: each is kept as soon as it is measured, and with `--resume` not measured again.
 
-    `measure` gets the rows that there are, and yields the others. `about` and the `summary` of all rows are
-    put beside them in the result; `draw` draws the rows of a result that is kept.
+    `measure` gets the rows that there are, and yields the others; the result has their `summary` too.
     """
     parser = argparse.ArgumentParser(add_help=False, parents=[more] if more else [])
     parser.add_argument("--resume", action="store_true", help="rows that are kept aren't measured again")
     name, description = _script()
     options = read_options(description, more=parser)
     rows = result(name)["rows"] if options.given.resume and (RESULTS / f"{name}.json").is_file() else []
-    figures = about(options)
     for row in measure(options, list(rows)):
         print(row, flush=True)
         rows.append(row)
-        finish(name, replace(options, as_json=False), {**figures, "rows": rows})
-    figures = {**figures, **summary(rows), "rows": rows}
+        finish(name, replace(options, as_json=False), {"rows": rows})
+    figures = {**summary(rows), "rows": rows}
     show(figures)
     finish(name, options, figures)
-    if not options.quick and not options.is_trial:
-        draw(rows)
 
 
 def _script() -> tuple[str, str | None]:

@@ -43,12 +43,12 @@ NEIGHBOURS = 16
 ROWS_A_BLOCK = 65536
 
 
-def grown(items: NDArray[np.float32], count: int, biased: bool, seed: int = 0) -> NDArray[np.float32]:
+def grown(items: NDArray[np.float32], count: int, biased: bool) -> NDArray[np.float32]:
     """`count` vectors [count, D] like `items` [N, D]; where `biased` the last column is a bias."""
     index = faiss.IndexFlatL2(items.shape[1])
     index.add(items)
     nearest = np.asarray(index.search(items, NEIGHBOURS + 1)[1])[:, 1:]
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     blocks = [items[:count]]
     for first in range(len(items), count, ROWS_A_BLOCK):
         chosen = generator.integers(len(items), size=min(ROWS_A_BLOCK, count - first))
@@ -150,27 +150,27 @@ def asked(name: str, vectors: Vectors, biased: bool, questions: int = QUESTIONS)
     return IndexSet(name, vectors.items, queries, learnt, truth, biased)
 
 
-def invented(count: int = 3000, users: int = 1000, width: int = 64) -> IndexSet:
+def invented() -> IndexSet:
     """Unit vectors whose columns matter less and less, for a run that must not wait for a training."""
     generator = np.random.default_rng(0)
 
     def drawn(many: int) -> NDArray[np.float32]:
-        some = generator.standard_normal((many, width)) / np.sqrt(1 + np.arange(width))
+        some = generator.standard_normal((many, 64)) / np.sqrt(1 + np.arange(64))
         unit: NDArray[np.float32] = (some / np.linalg.norm(some, axis=1, keepdims=True)).astype(np.float32)
         return unit
 
-    return asked("invented", Vectors(drawn(count), drawn(users)), biased=False, questions=users // 2)
+    return asked("invented", Vectors(drawn(3000), drawn(1000)), biased=False, questions=500)
 
 
-def index_set(name: str, folder: Path, count: int = MILLION) -> IndexSet:
-    """A set of `SOURCES`, `invented`, or `million`: `count` vectors that are distributed like gowalla's."""
+def index_set(name: str, folder: Path) -> IndexSet:
+    """A set of `SOURCES`, `invented`, or `million`: so many vectors that are distributed like gowalla's."""
     if name == "invented":
         return invented()
     source = "gowalla" if name == "million" else name
     vectors = trained_vectors(source, folder)
     biased = load_experiment(SOURCES[source][1]).tower.scoring.item_bias
     if name == "million":
-        vectors = Vectors(grown(vectors.items, count, biased), vectors.users)
+        vectors = Vectors(grown(vectors.items, MILLION, biased), vectors.users)
     return asked(name, vectors, biased)
 
 

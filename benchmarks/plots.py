@@ -27,13 +27,13 @@ ITEMS = np.logspace(4, 7.5, 60)
 
 @contextmanager
 def figure(
-    path: Path, size: tuple[float, float], panels: int = 1, columns: int = 3, share_y: bool = True
+    path: Path, size: tuple[float, float], panels: int = 1, share_y: bool = True
 ) -> Iterator[list[Axes]]:
     """Panels to draw into, written to `path` at the end; the same figures give the same file."""
     with matplotlib.rc_context({"svg.hashsalt": "turret", "svg.fonttype": "none"}):
         made = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(made)
-        columns = min(columns, panels)
+        columns = min(3, panels)
         axes = list(made.subplots(-(-panels // columns), columns, squeeze=False, sharey=share_y).flat)
         yield axes[:panels]
         for panel in axes[:panels]:

@@ -30,21 +30,21 @@ class Served:
         return sum(path.stat().st_size for path in (self.bundles / VERSIONS[0]).iterdir())
 
 
-def served_shop(items: int, work: Path = WORK, recall: float = 0.99) -> Served:
+def served_shop(items: int) -> Served:
     """Make the bundles, or find them where they were made before.
 
     Users have 60 events in the mean; the towers are those of the experiment `youtubednn`, trained for ten
     epochs; the index is what `turret index --kind auto` chooses.
     """
-    folder = work / str(items)
+    folder = WORK / str(items)
     if not (folder / "bundles" / "current").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _make(folder, items, recall)
+        _make(folder, items)
     data = PreparedData.open(folder / "prepared")
     return Served(items, folder / "bundles", tuple(_bodies(data)))
 
 
-def _make(folder: Path, items: int, recall: float) -> None:
+def _make(folder: Path, items: int) -> None:
     users = str(max(2_000, items // 2))
     shop, prepared, run, bundles = (folder / name for name in ("shop", "prepared", "run", "bundles"))
     turret("data", "synth", shop, "--users", users, "--items", items, "--events-per-user", 60, "--overwrite")
@@ -52,9 +52,9 @@ def _make(folder: Path, items: int, recall: float) -> None:
     turret("train", "--data", prepared, "--run", run, "--overwrite", "--set", "training.epochs=10")
     turret("export", run, "--bundles", bundles, "--version", "exact")
     first, second = VERSIONS
-    turret("index", bundles / "exact", "--kind", "auto", "--recall", recall, "--version", first)
+    turret("index", bundles / "exact", "--kind", "auto", "--version", first)
     kind = read_manifest(bundles / first).index.kind
-    turret("index", bundles / "exact", "--kind", kind, "--recall", recall, "--version", second)
+    turret("index", bundles / "exact", "--kind", kind, "--version", second)
     turret("activate", VERSIONS[0], "--bundles", bundles)
 
 

@@ -148,9 +148,7 @@ class Retriever:
     def _ranking(self, found: Ranking) -> Ranking:
         return found._replace(scores=found.scores / self._temperature)
 
-    def similar(
-        self, row: int, k: int, excluded: Rows | None = None, allowed: RowMask | None = None
-    ) -> Ranking:
+    def similar(self, row: int, k: int) -> Ranking:
         """Rank the other items by their score with item `row`'s vector in place of a user's.
 
         Biases are left out: popularity is no similarity.
@@ -158,9 +156,7 @@ class Retriever:
         vector = self._bundle.vectors[row]
         if self._bundle.manifest.scoring.item_bias:
             vector = np.append(vector[:-1], np.float32(0.0))
-        itself = np.array([row])
-        out = itself if excluded is None else np.concatenate([itself, excluded])
-        return self.nearest(vector, k, out, allowed)
+        return self.nearest(vector, k, np.array([row]))
 
     def popularity_rank(self, row: int) -> int:
         """The rank of an item by training events, from 1; items with equally many events share a rank."""

@@ -104,7 +104,7 @@ def test_an_answer_says_how_it_was_found(bundle: Bundle) -> None:
 
 
 def test_a_filter_keeps_to_what_it_allows(bundle: Bundle) -> None:
-    """For histories, for similar items and for popular ones, together with what is excluded."""
+    """For histories and for popular items, together with what is excluded."""
     retriever = Retriever(bundle)
     allowed = RowMask(np.arange(60) % 7 == 3)
     kept = [row for row in range(60) if row % 7 == 3]
@@ -112,15 +112,11 @@ def test_a_filter_keeps_to_what_it_allows(bundle: Bundle) -> None:
     left = sorted(set(kept) - {10, 24})
     (ranking,) = retriever.recommend([np.array([3])], [{}], 50, [excluded], allowed=allowed)
     assert sorted(ranking.rows.tolist()) == left
-    assert sorted(retriever.similar(3, 50, excluded, allowed).rows.tolist()) == [
-        row for row in left if row != 3
-    ]
     popular = retriever.popular(3, excluded, allowed)
     assert popular.rows.tolist() == left[:3]
     assert popular.plan.allowed == len(kept)
     nothing = RowMask(np.zeros(60, dtype=np.bool_))
     assert retriever.popular(3, excluded, nothing).rows.tolist() == []
-    assert retriever.similar(3, 5, None, nothing).rows.tolist() == []
 
 
 SCORES = np.array([9.0, 8.0, 5.0, 1.0], dtype=np.float32)
