@@ -224,9 +224,7 @@ class Turn:
 
 
 def alternate(turns: Mapping[str, Turn], rounds: int) -> dict[str, list[float]]:
-    """Several sides take turns, so that other work on the machine meets them all.
-
-    Let every side take a turn in each of `rounds` rounds: its examples/s, round by round.
+    """The examples/s of each side in each of `rounds`: in turns, so that other work meets them all.
 
     A turn before the first round warms each side up and does not count.
     """
