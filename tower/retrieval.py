@@ -14,6 +14,7 @@ from turret.tower.index.index import Index
 from turret.tower.index.planner import Plan, Planner
 from turret.tower.index.planner import Ranking as Ranking
 from turret.tower.inference.encoder import Encoder, Kinds
+from turret.tower.repeats import Bonus
 from turret.tower.times import Times
 
 
@@ -92,6 +93,10 @@ Rows = NDArray[np.integer[Any]]
 Vectors = NDArray[np.float32]
 
 
+def _joined(excluded: Rows | None, rows: Rows) -> Rows:
+    return rows if excluded is None or not len(excluded) else np.concatenate([excluded, rows])
+
+
 class Retrievable(Protocol):
     """The parts of a bundle that a retriever needs."""
 
@@ -128,22 +133,88 @@ class Retriever:
         `features` and `excluded` have one entry a history, and so have `times` and `kinds`, which say when
         its rows were used and the codes of their kinds, or None. An answer is shorter than `k` only if fewer
         items are left. Score: inner product of the user and the item vector / temperature, without its sign
-        where the scoring is absolute. Raises EncodingError as the encoder.
+        where the scoring is absolute, and with what items of the history gain by a repeat term. Raises
+        EncodingError as the encoder.
         """
         if not histories:
             return []
         vectors = self.encode(histories, features, times, kinds=kinds)
-        return [self.nearest(vector, k, out, allowed) for vector, out in zip(vectors, excluded, strict=True)]
+        queries = zip(vectors, excluded, self.bonus_of_each(histories, times, kinds), strict=True)
+        return [self.nearest(vector, k, out, allowed, bonus) for vector, out, bonus in queries]
+
+    def bonus_of_each(
+        self,
+        histories: Sequence[Rows],
+        times: Sequence[Times | None] | None = None,
+        kinds: Sequence[Kinds | None] | None = None,
+    ) -> list[Bonus | None]:
+        """What the items of each history gain; None for a bundle without a repeat term."""
+        term, popularity = self._bundle.manifest.repeats, self._bundle.popularity
+        if term is None:
+            return [None] * len(histories)
+        times, kinds = times or [None] * len(histories), kinds or [None] * len(histories)
+        each = zip(histories, times, kinds, strict=True)
+        return [term.bonus(rows, popularity, when, own) for rows, when, own in each]
 
     def nearest(
-        self, vector: Vectors, k: int, excluded: Rows | None = None, allowed: RowMask | None = None
+        self,
+        vector: Vectors,
+        k: int,
+        excluded: Rows | None = None,
+        allowed: RowMask | None = None,
+        bonus: Bonus | None = None,
     ) -> Ranking:
-        """Rank the catalog for one user's vector [D], or several [V, D]; raises as `Planner.nearest`."""
-        return self._ranking(self.planner.nearest(vector, k, excluded, allowed))
+        """Rank the catalog for one user's vector [D], or several [V, D]; raises as `Planner.nearest`.
 
-    def nearest_of_each(self, vectors: Vectors, ks: Sequence[int], excluded: Sequence[Rows]) -> list[Ranking]:
+        Items with a `bonus` are scored exactly, and merged with the best of the others.
+        """
+        if bonus is None or not len(bonus.rows):
+            return self._ranking(self.planner.nearest(vector, k, excluded, allowed))
+        out = _joined(excluded, bonus.rows)
+        others = self._ranking(self.planner.nearest(vector, k, out, allowed))
+        return self._with_own(others, vector, k, excluded, allowed, bonus)
+
+    def nearest_of_each(
+        self,
+        vectors: Vectors,
+        ks: Sequence[int],
+        excluded: Sequence[Rows],
+        bonuses: Sequence[Bonus | None] | None = None,
+    ) -> list[Ranking]:
         """`nearest` of each of B users of one vector, `vectors` [B, D], in fewer calls of the index."""
-        return [self._ranking(planned) for planned in self.planner.nearest_of_each(vectors, ks, excluded)]
+        own = bonuses or [None] * len(ks)
+        outs = [
+            one if bonus is None else _joined(one, bonus.rows)
+            for one, bonus in zip(excluded, own, strict=True)
+        ]
+        found = map(self._ranking, self.planner.nearest_of_each(vectors, ks, outs))
+        return [
+            others if bonus is None else self._with_own(others, vector, k, out, None, bonus)
+            for others, vector, k, out, bonus in zip(found, vectors, ks, excluded, own, strict=True)
+        ]
+
+    def _with_own(
+        self,
+        others: Ranking,
+        vector: Vectors,
+        k: int,
+        excluded: Rows | None,
+        allowed: RowMask | None,
+        bonus: Bonus,
+    ) -> Ranking:
+        """Merge the best of the other items with those of the history, as far as they are allowed."""
+        keep = bonus.rows < len(self.planner)
+        if excluded is not None and len(excluded):
+            keep &= ~np.isin(bonus.rows, excluded)
+        if allowed is not None:
+            keep[keep] = allowed.mask[bonus.rows[keep]]
+        own = bonus.rows[keep]
+        scores = self.planner.products(vector, own) / self._temperature
+        scores += bonus.gains(own, scores)
+        rows, both = np.concatenate([others.rows, own]), np.concatenate([others.scores, scores])
+        order = np.lexsort((rows, -both))[:k]
+        plan = others.plan._replace(fetched=others.plan.fetched + len(own))
+        return Ranking(rows[order], both[order], plan)
 
     def _ranking(self, found: Ranking) -> Ranking:
         return found._replace(scores=found.scores / self._temperature)

@@ -15,7 +15,8 @@ from turret.data.errors import ConfigurationError
 from turret.data.files import new_file, remove_abandoned
 from turret.data.kinds import read_kinds
 from turret.data.manifest import hash_file
-from turret.data.prepared import PreparedData
+from turret.data.prepared import HistoryEnd, PreparedData
+from turret.tower.repeats import RepeatTerm
 from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
@@ -25,7 +26,8 @@ from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.per_user import save_per_user
-from turret.training.evaluation.ranking import CatalogScores, tower_scores
+from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_scores
+from turret.training.evaluation.repeats import with_repeats
 from turret.training.model_loss import build_objective
 from turret.training.randomness import seed_torch
 from turret.training.records.environment import ENVIRONMENT
@@ -36,7 +38,7 @@ from turret.training.verdict.verdict import verdict
 # The data and the experiment of commands that name none.
 DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
-METRICS, CHOSEN = "metrics.json", "experiment.toml"
+METRICS, CHOSEN, REPEATS = "metrics.json", "experiment.toml", "repeats.json"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
 REPORT_PAGE = "report.html"
@@ -135,6 +137,21 @@ class Run:
         load_parameters(self.folder / MODEL, objective, is_objective=True)
         return objective.eval().scores
 
+    def open_ranker(self, data: PreparedData, part: HistoryEnd, repeats: bool = True) -> ScoresOf:
+        """The model's scores as they are served: with the repeat term, if the run has one."""
+        popularity = data.item_counts("train")
+        scores_of = tower_scores(self.open_model(data), data, part, popularity, self.open_scores(data))
+        term = self.repeats() if repeats else None
+        return scores_of if term is None else with_repeats(scores_of, term, data, part)
+
+    def repeats(self) -> RepeatTerm | None:
+        """The repeat term; None for a run without one."""
+        path = self.folder / REPEATS
+        if not path.is_file():
+            return None
+        with naming_damage(path, "train again"):
+            return RepeatTerm.model_validate(json.loads(path.read_text(encoding="utf-8"))["term"])
+
     def evaluate(
         self, data: PreparedData, part: EvaluatedPart, baselines: Sequence[str] = ()
     ) -> dict[str, Any]:
@@ -152,9 +169,7 @@ class Run:
         limits: dict[str, str] = {}
         evaluated = evaluate_rankers(
             {
-                TOWERS: lambda: tower_scores(
-                    self.open_model(data), data, part, data.item_counts("train"), self.open_scores(data)
-                ),
+                TOWERS: lambda: self.open_ranker(data, part),
                 **{one.name: partial(fitted_scores, one, data, part, limits) for one in chosen},
             },
             data,
@@ -218,7 +233,7 @@ def remove_run(folder: Path) -> None:
     """Delete the files of a run, and no other files in its folder."""
     evaluated = (METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE, REPORT_PAGE)
     records = (HISTORY, ENVIRONMENT, LOGGERS_FILE)
-    for name in (RUN, CHOSEN, MODEL, CHECKPOINT, *evaluated, *records):
+    for name in (RUN, CHOSEN, MODEL, CHECKPOINT, REPEATS, *evaluated, *records):
         (folder / name).unlink(missing_ok=True)
         remove_abandoned(folder / name)
     for name in (TENSORBOARD, WANDB):

@@ -25,7 +25,14 @@ from turret.training.checkpoint import (
 from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.distributed import ALONE, World
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import Relevant, sample_users, validated_items, validation_metric
+from turret.training.evaluation.evaluation import (
+    Relevant,
+    metric_of,
+    sample_users,
+    validated_items,
+    validation_metric,
+)
+from turret.training.evaluation.repeats import fit_repeats, last_trained, wants_repeats
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import StepLoss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
@@ -34,7 +41,16 @@ from turret.training.process import matmul_dtype, pick_device
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.history import Recorder
 from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
-from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
+from turret.training.run import (
+    CHECKPOINT,
+    MODEL,
+    REPEATS,
+    Run,
+    build_model,
+    check_no_run,
+    remove_run,
+    replace_json,
+)
 from turret.training.warm_start import ParentBundle, warm_start_weights
 
 
@@ -348,4 +364,32 @@ def train(
             trainer.report_first(f"Warm start from {run.origin}: {transfer}")
         elif getattr(run.experiment.tower.user, "start", "") == "alike":
             trainer.report_first("The towers begin alike.")
-    return trainer.train(loggers or DEFAULT)
+    finished = trainer.train(loggers or DEFAULT)
+    if world.leads and wants_repeats(run.experiment, data):
+        _add_repeats(run, data, trainer.users, trainer.report)
+    return finished
+
+
+def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: Report) -> None:
+    """Fit the repeat term of a trained run, and keep it unless it lowers the metric of validation."""
+    settings, evaluation = run.experiment.training, run.experiment.evaluation
+    (run.folder / REPEATS).unlink(missing_ok=True)
+    if users is None:
+        data = last_trained(data)
+    ranker = run.open_ranker(data, "validation")
+    term = fit_repeats(ranker, data, evaluation.exclude_seen, settings.validation_users)
+    if term is None:
+        return
+    replace_json(run.folder / REPEATS, {"term": term.model_dump(mode="json")})
+    if users is None:
+        report("The repeat term is fitted on the last training event of each user.")
+        return
+    without, beside = (
+        metric_of(run.open_ranker(data, "validation", repeats), data, users, settings.metric, evaluation)
+        for repeats in (False, True)
+    )
+    figures = f"validation {settings.metric} {without:.4f} without the repeat term, {beside:.4f} with it"
+    if beside < without:
+        (run.folder / REPEATS).unlink()
+        figures += ", so it is left out"
+    report(figures)

@@ -11,6 +11,7 @@ from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
+from turret.tower.repeats import Bonus
 from turret.tower.retrieval import Ranking
 
 Rows = NDArray[np.integer[Any]]
@@ -26,11 +27,15 @@ def nearest(
     vector: NDArray[np.float32],
     k: int,
     excluded: Rows,
+    bonus: Bonus | None = None,
     filtering: Filter | None = None,
 ) -> Ranking:
-    """The k items, of the bundle and fresh ones, with the highest scores for a user vector [D]."""
-    ranking = model.retriever.nearest(vector, k, *left_out(fresh, excluded, filtering))
-    return _with_fresh(model, fresh, ranking, vector, k, excluded, filtering)
+    """The k items, of the bundle and fresh ones, with the highest scores for a user vector [D].
+
+    Scores have the `bonus` of items of the user's history.
+    """
+    ranking = model.retriever.nearest(vector, k, *left_out(fresh, excluded, filtering), bonus)
+    return _with_fresh(model, fresh, ranking, vector, k, excluded, bonus, filtering)
 
 
 def nearest_of_each(
@@ -39,13 +44,14 @@ def nearest_of_each(
     vectors: NDArray[np.float32],
     ks: Sequence[int],
     excluded: Sequence[Rows],
+    bonuses: Sequence[Bonus | None],
 ) -> list[Ranking]:
     """`nearest` of each of B users of `vectors` [B, D] without a filter, in fewer calls of the index."""
     outs = [left_out(fresh, each, None) for each in excluded]
     if any(allowed is not None for _, allowed in outs):
-        return [nearest(model, fresh, *each) for each in zip(vectors, ks, excluded, strict=True)]
-    rankings = model.retriever.nearest_of_each(vectors, ks, [rows for rows, _ in outs])
-    queries = zip(rankings, vectors, ks, excluded, strict=True)
+        return [nearest(model, fresh, *each) for each in zip(vectors, ks, excluded, bonuses, strict=True)]
+    rankings = model.retriever.nearest_of_each(vectors, ks, [rows for rows, _ in outs], bonuses)
+    queries = zip(rankings, vectors, ks, excluded, bonuses, strict=True)
     return [_with_fresh(model, fresh, *query) for query in queries]
 
 
@@ -56,11 +62,14 @@ def _with_fresh(
     vector: NDArray[np.float32],
     k: int,
     excluded: Rows,
+    bonus: Bonus | None,
     filtering: Filter | None = None,
 ) -> Ranking:
     if not len(fresh):
         return ranking
     scores = fresh_scores(vector, fresh, model.bundle.manifest.scoring)
+    if bonus is not None:
+        scores += bonus.gains(np.arange(fresh.first_row, fresh.first_row + len(scores)), scores)
     return merge(ranking, scores, fresh, k, excluded, filtering)
 
 

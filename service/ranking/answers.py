@@ -62,6 +62,7 @@ def recommend(
     model.bundle.encoder.check([query.request.features for query in queries])
     looked_up = perf_counter()
     _encode(view, resolved)
+    _add_bonuses(model, resolved)
     encoded = perf_counter()
     ranked = list(zip(resolved, _rankings(model, view, resolved), strict=True))
     searched = perf_counter()
@@ -158,10 +159,10 @@ def _by_item(view: ItemView, resolved: ResolvedQuery, item: str) -> ResolvedQuer
 def _read_beside(
     view: ItemView, query: Query, counted: CountedHistory, is_some_unknown: bool
 ) -> tuple[Times | None, NDArray[np.int64] | None]:
-    """The times and the kinds of the known items of the history, as far as the user tower reads them."""
+    """The times and the kinds of the known items of the history, as far as the version uses them."""
     manifest = view.bundle.manifest
-    times = counted.times if manifest.reads_times else None
-    kinds = counted.kinds if manifest.reads_kinds else None
+    times = counted.times if manifest.uses_times else None
+    kinds = counted.kinds if manifest.uses_kinds else None
     if times is None and kinds is None:
         return None, None
     are_known: Any = slice(None)
@@ -198,6 +199,15 @@ def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
         entry.vector = vector
 
 
+def _add_bonuses(model: LoadedModel, resolved: Sequence[ResolvedQuery]) -> None:
+    """Set the bonuses of a repeat term, where an item of a history may be in its answer."""
+    if model.bundle.manifest.repeats is None:
+        return
+    for entry in resolved:
+        if entry.vector is not None and not np.isin(entry.rows, entry.excluded).all():
+            (entry.bonus,) = model.retriever.bonus_of_each([entry.rows], [entry.times], [entry.kinds])
+
+
 def _rankings(model: LoadedModel, view: ItemView, resolved: Sequence[ResolvedQuery]) -> list[Ranking]:
     """The ranking of each query; those without further conditions are searched for together."""
     plain = [entry for entry in resolved if entry.is_plain]
@@ -206,7 +216,8 @@ def _rankings(model: LoadedModel, view: ItemView, resolved: Sequence[ResolvedQue
     vectors = np.array([entry.vector for entry in plain])
     ks = [entry.query.request.k for entry in plain]
     excluded = [entry.excluded for entry in plain]
-    found = iter(searching.nearest_of_each(model, view.fresh, vectors, ks, excluded))
+    bonuses = [entry.bonus for entry in plain]
+    found = iter(searching.nearest_of_each(model, view.fresh, vectors, ks, excluded, bonuses))
     return [next(found) if entry.is_plain else _select(model, view, entry) for entry in resolved]
 
 
@@ -214,7 +225,9 @@ def _select(model: LoadedModel, view: ItemView, entry: ResolvedQuery) -> Ranking
     def ranked(count: int) -> Ranking:
         if entry.vector is None:
             return searching.popular(model, view.fresh, count, entry.excluded, entry.filtering)
-        return searching.nearest(model, view.fresh, entry.vector, count, entry.excluded, entry.filtering)
+        return searching.nearest(
+            model, view.fresh, entry.vector, count, entry.excluded, entry.bonus, entry.filtering
+        )
 
     try:
         if entry.query.is_plain:
@@ -250,6 +263,10 @@ def _record(fresh: FreshItems, entry: ResolvedQuery, ranking: Ranking) -> Answer
     excluded, allowed = searching.left_out(fresh, entry.excluded, entry.filtering)
     mask = None if allowed is None else allowed.mask
     k = entry.query.request.k
+    if entry.bonus is not None:  # recall is that of the index, which finds the other items alone
+        found = ~np.isin(rows, entry.bonus.rows)
+        rows, scores, k = rows[found], scores[found], int(found.sum())
+        excluded = np.concatenate([excluded, entry.bonus.rows])
     return AnswerRecord(source, k, known, unknown, plain, excluded, mask, rows, scores)
 
 
@@ -257,8 +274,8 @@ def _cursor(view: ItemView, query: Query, ranking: Ranking) -> Cursor:
     manifest, shown = view.bundle.manifest, query.after.shown if query.after else 0
     last = float(ranking.scores[-1]), int(ranking.rows[-1])
     # Without the time, equal requests have equal answers.
-    reads_times = manifest.reads_times or (manifest.kinds and query.times is not None)
-    until = query.until if query.is_stored or reads_times else 0
+    is_timed = manifest.uses_times or (manifest.kinds and query.times is not None)
+    until = query.until if query.is_stored or is_timed else 0
     return Cursor(manifest.version, until, shown + len(ranking.rows), *last)
 
 

@@ -29,7 +29,7 @@ def explain(view: ItemView, query: ResolvedQuery, ranking: Ranking) -> dict[str,
         vectors = view.vectors(ranking.rows)
         pulls = _pulls(view, query, query.vector, vectors)
         explanation["items"] = [
-            {"id": view.id(row), "score_parts": _parts(view, query.vector, vector), "pulled_by": pull}
+            {"id": view.id(row), "score_parts": _parts(view, query, row, vector), "pulled_by": pull}
             for row, vector, pull in zip(ranking.rows.tolist(), vectors, pulls, strict=True)
         ]
         if isinstance(text := query.query.request.features.get(QUERY), str):
@@ -48,9 +48,15 @@ def _matched(view: ItemView, query: str, row: int) -> list[str]:
     return sorted(matched, key=lambda gram: not gram.startswith("="))[:MATCHED]
 
 
-def _parts(view: ItemView, user: NDArray[np.float32], item: NDArray[np.float32]) -> dict[str, float | bool]:
-    """The inner product of both vectors [D], the temperature, and the item's bias, if any."""
-    scoring = view.bundle.manifest.scoring
+def _parts(
+    view: ItemView, query: ResolvedQuery, row: int, item: NDArray[np.float32]
+) -> dict[str, float | bool]:
+    """The inner product with the item's vector [D], the temperature, and what applies of the others.
+
+    These are the item's bias, and what an item of the history gains by a repeat term.
+    """
+    scoring, user = view.bundle.manifest.scoring, query.vector
+    assert user is not None
     parts: dict[str, float | bool] = {
         "inner_product": float(item @ user),
         "temperature": scoring.temperature,
@@ -59,6 +65,10 @@ def _parts(view: ItemView, user: NDArray[np.float32], item: NDArray[np.float32])
         parts["item_bias"] = float(item[-1] * user[-1])
     if scoring.absolute:
         parts["without_sign"] = True
+    if query.bonus is not None and row in query.bonus.rows:
+        product = np.abs(item @ user) if scoring.absolute else item @ user
+        score = np.array([product / np.float32(scoring.temperature)], dtype=np.float32)
+        parts["repeat"] = float(query.bonus.gains(np.array([row]), score)[0])
     return parts
 
 

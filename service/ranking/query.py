@@ -25,6 +25,7 @@ from turret.service.versions.rules import Rule, RuleSet, lowest_caps
 from turret.tower.catalog.filters import Filter
 from turret.tower.format.manifest import Manifest
 from turret.tower.kinds import CountedKinds
+from turret.tower.repeats import EVENTS, Bonus
 from turret.tower.times import Times
 
 NO_HISTORY = History((), ())
@@ -59,8 +60,9 @@ class Query(NamedTuple):
 class ResolvedQuery:
     """A query with its ids resolved to rows, and the rows that its answer leaves out.
 
-    `rows`, `times` and `kinds` are those of the events that the user tower reads. `vector` [D] is the user's;
-    None if no item is known, or if the index can't be searched.
+    `rows`, `times` and `kinds` are those of the events that the version reads. `vector` [D] is the user's;
+    None if no item is known, or if the index can't be searched. `bonus` is what items of the history gain by
+    the version's repeat term.
     """
 
     query: Query
@@ -71,6 +73,7 @@ class ResolvedQuery:
     excluded: NDArray[np.int32]
     filtering: Filter | None
     vector: NDArray[np.float32] | None = None
+    bonus: Bonus | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -222,8 +225,9 @@ def _is_enough(
 ) -> bool:
     """Whether requests of a user need no older events than `newest`.
 
-    The towers read as many of the newest known items as a history holds. Items that are left out for ever,
-    and further pages, need the whole history; those that are left out for some days, the events of these.
+    The towers read as many of the newest known items as a history holds, and a repeat term `EVENTS`. Items
+    that are left out for ever, and further pages, need the whole history; those that are left out for some
+    days, the events of these.
     """
     manifest = model.bundle.manifest
     items = newest.items
@@ -234,4 +238,4 @@ def _is_enough(
             return False
         items = list(compress(newest.items, kinds.count(newest.kinds, np.zeros(len(newest.items))).are_read))
     rows, _ = fresh.known_rows(items)
-    return len(rows) >= manifest.history_length
+    return len(rows) >= max(manifest.history_length, 0 if manifest.repeats is None else EVENTS)

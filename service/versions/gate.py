@@ -273,10 +273,12 @@ def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
     """Answer another version's recorded queries, and return the mean overlap at 10 with its answers.
 
     Recorded times are used. A history without known items, or that `bundle` can't encode, has overlap 0.
-    Features that it doesn't read are left out.
+    Features that it doesn't read are left out, and so are items of histories unless the other version ranked
+    some.
     """
     retriever = Retriever(bundle)
     names = {feature.name for feature in bundle.user_features}
+    ranks_history = any(not set(query.history).isdisjoint(query.items) for query in recorded)
     overlaps = []
     for query in recorded:
         features = {name: value for name, value in query.features.items() if name in names}
@@ -284,7 +286,7 @@ def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
             rows, _ = bundle.vocabulary.known_rows(query.history)
             times = [_times(bundle, query)]
             ranking = (
-                retriever.recommend([rows], [features], K, [rows], times)[0]
+                retriever.recommend([rows], [features], K, [rows[:0] if ranks_history else rows], times)[0]
                 if bundle.encoder.can_encode(rows, features)
                 else None
             )

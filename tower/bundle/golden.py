@@ -76,7 +76,7 @@ class RecordedQuery(Settings):
 
 
 class GoldenQuery(RecordedQuery):
-    """A recorded query and the ids and scores of its best items, those of the history left out."""
+    """A recorded query and the ids and scores of its best items, as `replay` answers it."""
 
     items: tuple[int | str, ...] = Field(max_length=_MOST_ITEMS)
     scores: tuple[float, ...] = Field(max_length=_MOST_ITEMS)
@@ -90,7 +90,9 @@ class Golden(Settings):
 
 
 def replay(bundle: GoldenBundle, queries: Sequence[RecordedQuery], k: int) -> list[Ranking]:
-    """Answer the queries as the service does by default, without the items of their histories.
+    """Answer the queries as the service does, without the items of their histories.
+
+    A bundle with a repeat term ranks these too.
 
     Raises BundleError naming a query whose items or features the bundle doesn't know.
     """
@@ -100,7 +102,8 @@ def replay(bundle: GoldenBundle, queries: Sequence[RecordedQuery], k: int) -> li
         rows = _known(bundle, i, query)
         kinds = query.kinds(bundle.manifest)
         try:
-            answers += retriever.recommend([rows], [query.features], k, [rows], [query.times], kinds=[kinds])
+            out = [rows if bundle.manifest.repeats is None else rows[:0]]
+            answers += retriever.recommend([rows], [query.features], k, out, [query.times], kinds=[kinds])
         except EncodingError as error:
             raise BundleError(f"recorded query {i}: {error.field}: {error}", "answers") from None
     return answers

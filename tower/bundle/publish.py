@@ -47,6 +47,7 @@ from turret.tower.format.manifest import (
 )
 from turret.tower.index.planner import Planner
 from turret.tower.inference.feature_inputs import FEATURES
+from turret.tower.repeats import RepeatTerm
 from turret.tower.retrieval import Ranking
 from turret.tower.tuning.choice import Chosen, IndexRequest, choose
 from turret.tower.tuning.recall import EXACT_QUERIES, check_recall, measure_recall
@@ -91,11 +92,12 @@ class BundleContents:
 
     `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N], `fields` has one
     value a row, `model` is a safetensors file, and `item_features` gives the meaning of its codes.
-    `reads_times`, `reads_queries`, `reads_kinds`, `catalog_time`, `data_until`, `kinds`, `default_kind` and
-    `exclude_seen` are as in the manifest.
+    `reads_times`, `reads_queries`, `reads_kinds`, `catalog_time`, `data_until`, `kinds`, `default_kind`,
+    `exclude_seen` and `repeats` are as in the manifest.
     `experiment` holds the settings of the training, which a warm start needs. `recorded` holds
     queries as `tower.bundle.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for
-    each: training's own best 20, the items of the history left out, scored as `scoring` says. `query_vectors`
+    each: training's own best 20, the items of the history left out unless there is a repeat term, scored as
+    `scoring` says. `query_vectors`
     are float32 [Q, D] of real users, which recall is measured with; without them, those of the recorded
     queries. An `item_tower` comes with `recorded_items`, at least one, and training's own vectors of them.
     `item_map` is for people who look at the catalog.
@@ -121,6 +123,7 @@ class BundleContents:
     default_kind: str | None = None
     reads_kinds: bool = False
     exclude_seen: Seen = True
+    repeats: RepeatTerm | None = None
     item_features: tuple[Feature, ...] = ()
     item_tower: bytes | None = None
     recorded_items: tuple[RecordedItem, ...] = ()

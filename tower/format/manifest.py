@@ -12,6 +12,7 @@ from turret.tower.config import ScoringConfig, Settings
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import AnyIndexSettings, FlatSettings
 from turret.tower.format.safe_open import read_regular
+from turret.tower.repeats import RepeatTerm
 
 FORMAT_VERSION: Literal[2] = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
@@ -73,7 +74,8 @@ class Manifest(Settings):
     newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: those of the
     events by name, in the order of their codes (`data.kinds`), empty where all are alike; events without a
     kind have `default_kind`. `reads_kinds`: the user tower reads the kind of each event. `exclude_seen`: the
-    default of requests that don't say which items of the history answers leave out.
+    default of requests that don't say which items of the history answers leave out. `repeats`: what items of
+    the history gain over their scores by the towers; None where they gain nothing.
     """
 
     format_version: Literal[2] = FORMAT_VERSION
@@ -92,12 +94,23 @@ class Manifest(Settings):
     reads_times: bool = False
     reads_queries: bool = False
     exclude_seen: Seen = True
+    repeats: RepeatTerm | None = None
     index: AnyIndexSettings = FlatSettings()
     index_choice: IndexChoice | None = None
     recall: tuple[MeasuredRecall, ...] = ()
     metrics: dict[str, Any] = Field(default={})
     fingerprints: dict[str, str] = Field(default={})
     files: dict[FileName, FileHash]
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether answers depend on the times of items and of the request."""
+        return self.reads_times or (self.repeats is not None and self.repeats.reads_times)
+
+    @property
+    def uses_kinds(self) -> bool:
+        """Whether answers depend on the kinds of items of the history."""
+        return self.reads_kinds or (self.repeats is not None and self.repeats.reads_kinds)
 
     @property
     def required_files(self) -> frozenset[str]:

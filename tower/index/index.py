@@ -55,7 +55,7 @@ class Index(ABC):
 
     @property
     @abstractmethod
-    def exact(self) -> "Index":
+    def exact(self) -> "ExactIndex":
         """The exact search over the same vectors; itself where it is exact."""
 
     def vectors(self) -> NDArray[np.float32]:

@@ -96,6 +96,13 @@ class Planner:
         check_finite(vector)
         return self._planned(self._query(vector, k, excluded, allowed))
 
+    def products(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The exact inner products of a user's vector [D], or the largest of several [V, D], with `rows`."""
+        vector = np.ascontiguousarray(np.atleast_2d(vector), dtype=np.float32)
+        products = np.stack([self._exact.scores(each, rows) for each in vector])
+        best: NDArray[np.float32] = (np.abs(products) if self._absolute else products).max(axis=0)
+        return best
+
     def nearest_of_each(
         self, vectors: NDArray[np.float32], ks: Sequence[int], excluded: Sequence[Rows]
     ) -> list[Ranking]:

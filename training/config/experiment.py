@@ -69,7 +69,8 @@ class TrainingConfig(Settings):
     with a sampled loss and without weight decay. `patience` counts evaluations without a better `metric`
     before training stops.
     `checkpoint_every` counts steps; 0 writes one at the end of each epoch only. `since` leaves older events
-    to be read: only those from that moment on are predicted.
+    to be read: only those from that moment on are predicted. With `repeats`, a repeat term is fitted after
+    training where answers may have items of the user's history, and kept if it raises the metric.
     """
 
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**32)] = 0
@@ -90,6 +91,7 @@ class TrainingConfig(Settings):
     patience: Positive = 3
     checkpoint_every: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
     since: EventTime = None
+    repeats: bool = True
 
 
 class EvaluationConfig(Settings):

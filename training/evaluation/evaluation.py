@@ -226,6 +226,13 @@ def validation_metric(
 ) -> float:
     """The mean of one metric, such as ndcg@10, over the users of `relevant` in the validation part."""
     scores_of = tower_scores(model, data, "validation", popularity, scores)
+    return metric_of(scores_of, data, relevant, metric, config)
+
+
+def metric_of(
+    scores_of: ScoresOf, data: PreparedData, relevant: Relevant, metric: str, config: EvaluationConfig
+) -> float:
+    """The mean of one metric of any ranker over the users of `relevant` in the validation part."""
     if metric == AUC:
         return float(auc_of_users(scores_of, data, "validation", relevant.users).mean())
     k = int(metric.partition("@")[2])

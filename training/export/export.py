@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from turret.tower.config import ScoringConfig
 from turret.tower.format.item_map import ItemMap, quantised
 from turret.tower.format.listing import draft_folder
 from turret.tower.inference.feature_inputs import FeatureInputs
+from turret.tower.repeats import RepeatTerm
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.event_times import request_times, seconds
 from turret.training.checkpoint import save_tensors
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import user_scores, user_vectors
+from turret.training.evaluation.repeats import with_repeats
 from turret.training.evaluation.seen import mask, seen_pairs
 from turret.training.evaluation.top_rows import top_rows
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
@@ -86,7 +89,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     vectors = mapped_vectors(model, work / "item_vectors.npy", encoded)
     items = torch.from_numpy(vectors)
     save_tensors(work / "model.safetensors", model.state_dict())
-    scoring = run.experiment.tower.scoring
+    scoring, term = run.experiment.tower.scoring, run.repeats()
     return BundleContents(
         version=version,
         user_tower=user_tower_onnx(model),
@@ -106,8 +109,9 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         kinds=data.manifest.kinds,
         default_kind=data.manifest.default_kind,
         exclude_seen=run.experiment.evaluation.exclude_seen,
-        recorded=[_recorded(data, model, user) for user in users.tolist()],
-        expected=_expected(data, model, items, users),
+        repeats=term,
+        recorded=[_recorded(data, model, user, term) for user in users.tolist()],
+        expected=_expected(data, model, items, users, term),
         item_features=model.item.rows.layers.features if model.item.rows else (),
         item_tower=item_tower_onnx(model),
         recorded_items=_recorded_items(data, model),
@@ -153,7 +157,9 @@ def _query_vectors(data: PreparedData, model: TwoTowers, items: torch.Tensor) ->
     return torch.cat(vectors).cpu().numpy()
 
 
-def _recorded(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]:
+def _recorded(
+    data: PreparedData, model: TwoTowers, user: int, term: RepeatTerm | None = None
+) -> dict[str, Any]:
     """The user's history and features as a request; with times, at the moment that evaluation assumes."""
     raw = data.user_values(user)
     features = model.user.rows.layers.features if model.user.rows else ()
@@ -162,10 +168,10 @@ def _recorded(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]
         "features": {feature.name: raw[feature.name] for feature in features if feature.name in raw},
     }
     first, end = data.offsets[user : user + 2].tolist()
-    if model.kinds is not None and data.kinds is not None:
+    if data.kinds is not None and (model.kinds is not None or (term and term.reads_kinds)):
         names = read_kinds(data.manifest.kinds)
         recorded["history_kinds"] = [names[code] for code in data.kinds[first:end]]
-    if not model.config.user.reads_times:
+    if not (model.config.user.reads_times or (term and term.reads_times)):
         return recorded
     (requested,) = request_times(data, np.array([user]), np.array([end]))
     times = seconds(data, np.arange(first, end)).tolist()
@@ -173,11 +179,22 @@ def _recorded(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]
 
 
 def _expected(
-    data: PreparedData, model: TwoTowers, items: torch.Tensor, users: NDArray[np.int64]
+    data: PreparedData,
+    model: TwoTowers,
+    items: torch.Tensor,
+    users: NDArray[np.int64],
+    term: RepeatTerm | None,
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """The answers of the torch model to the golden queries: the best unseen rows and their scores."""
-    scores = user_scores(model, items, data, users, "end")
-    mask(scores, seen_pairs(data, users, "end"))
+    """The answers of the torch model to the golden queries: the best rows and their scores.
+
+    Items of the history are left out, or ranked by a repeat term.
+    """
+    if term is None:
+        scores = user_scores(model, items, data, users, "end")
+        mask(scores, seen_pairs(data, users, "end"))
+    else:
+        scores_of = partial(user_scores, model, items, data, until="end")
+        scores = with_repeats(scores_of, term, data, "end")(users)
     rows = top_rows(scores, GOLDEN_K)
     best = scores.gather(1, rows.clamp(min=0))
     valid = (rows >= 0).numpy()

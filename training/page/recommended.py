@@ -13,7 +13,7 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.towers.model import TwoTowers
 from turret.training.evaluation.evaluation import EvaluatedPart, Relevant, hits_of, relevant_items
-from turret.training.evaluation.ranking import ScoresOf, rank, tower_scores
+from turret.training.evaluation.ranking import ScoresOf, rank
 from turret.training.randomness import stream
 from turret.training.run import Run
 
@@ -63,7 +63,7 @@ def rankings_of(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -> Ra
         TrainingError: the run has no model yet, or the part is empty.
     """
     model, relevant = run.open_model(data), relevant_items(data, part)
-    scores_of = tower_scores(model, data, part, data.item_counts("train"), run.open_scores(data))
+    scores_of = run.open_ranker(data, part)
     exclude_seen, ranked = run.experiment.evaluation.exclude_seen, []
     with progress("listing recommendations", len(relevant.users)) as advance:
         for block in rank(scores_of, data, relevant.users, part, k, exclude_seen):

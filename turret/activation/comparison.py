@@ -311,7 +311,7 @@ class _Reader:
         if data.manifest.time.kind == "timestamp":
             moments, asked = np.asarray(data.times[positions], dtype=np.float64), float(data.times[end])
             ages = asked - moments
-            times = Times(moments / 1000.0, asked / 1000.0) if bundle.manifest.reads_times else None
+            times = Times(moments / 1000.0, asked / 1000.0) if bundle.manifest.uses_times else None
         rows = self.rows[data.event_items[positions]]
         return _Query(rows, features, times, kinds, rows[ages < self.spans[kinds]])
 
@@ -323,7 +323,8 @@ def _ranked(retriever: Retriever, bundle: Bundle, queries: list[_Query], k: int)
     if known:
         histories, features, times, kinds, excluded = zip(*(queries[index] for index in known), strict=True)
         vectors = retriever.encode(histories, features, times, kinds=kinds)
-        rankings = retriever.nearest_of_each(vectors, [k] * len(known), excluded)
+        bonuses = retriever.bonus_of_each(histories, times, kinds)
+        rankings = retriever.nearest_of_each(vectors, [k] * len(known), excluded, bonuses)
         for index, ranking in zip(known, rankings, strict=True):
             result[index] = ranking.rows
     return result

@@ -1,0 +1,202 @@
+"""The repeat term: what an item of the user's own history gains over its score by the towers.
+
+The gain is a sum of learned weights, one for each feature of an item that the user has used: how many events
+and how long ago, how often, whether it is due again, how popular it is, and how often this user repeats at
+all. Recency and frequency are what Anderson et al. 2014, "The dynamics of repeat consumption", find to
+predict repeats.
+"""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from turret.tower.config import Settings
+from turret.tower.times import Times
+
+# A user's newest events that are read: as many as a request may have.
+EVENTS = 1_000
+_MINUTE, _SHARES, _DUE = 60.0, 8, 8
+# Features by their number of weights: a number has one, a class one for each of its values.
+NUMBERS = ("count", "popularity")
+CLASSES = {"recency": 11, "share": _SHARES, "length": 11, "age": 24, "due": 2 * _DUE + 2}
+TIMED = ("age", "due")
+
+Rows = NDArray[np.integer[Any]]
+Scores = NDArray[np.float32]
+
+
+class Events(NamedTuple):
+    """The newest events of B histories, end to end, oldest first: at most `EVENTS` of each.
+
+    Attributes:
+        rows: int64 [P], their items.
+        lengths: int64 [B], the number of events of each history.
+        times: float64 [P], when they were, in seconds; None where that is unknown.
+        asked: float64 [B], when each history is asked about; None without times.
+        kinds: int64 [P], the codes of their kinds (`data.kinds`); None where all are alike.
+    """
+
+    rows: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    times: NDArray[np.float64] | None = None
+    asked: NDArray[np.float64] | None = None
+    kinds: NDArray[np.int64] | None = None
+
+
+class Used(NamedTuple):
+    """The M distinct items of B histories, ordered by their history and their row.
+
+    Attributes:
+        owners: int64 [M], the index in [B].
+        rows: int64 [M].
+        numbers: float64 [M] each, by name.
+        classes: int64 [M] each, by name.
+    """
+
+    owners: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    numbers: dict[str, NDArray[np.float64]]
+    classes: dict[str, NDArray[np.int64]]
+
+
+def used_items(events: Events, popularity: NDArray[np.int64]) -> Used:
+    """The features of each item of each history; `popularity` [N] counts the items' training events.
+
+    The numbers are natural logarithms: of the uses, and of the popularity plus 1; an item from N on has none.
+    The classes "recency", "length" and "age" are whole binary logarithms: of how many events ago the last use
+    was, of the history's length, and of the minutes since the last use plus 1. "due" is the age relative to
+    the mean time between uses, in halves of binary logarithms from 1 on, and 0 for an item of one use.
+    "share" is the share of events that repeat an earlier item, in eighths; "kind", the code of the last use's
+    plus 1, where kinds are known.
+    """
+    rows, lengths, times, asked, kinds = events
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    order = np.lexsort((rows, owners))  # stable: the uses of an item stay in their order
+    owners, rows = owners[order], rows[order]
+    is_first = np.ones(len(rows), dtype=np.bool_)
+    is_first[1:] = (rows[1:] != rows[:-1]) | (owners[1:] != owners[:-1])
+    firsts = np.flatnonzero(is_first)
+    uses = np.diff(np.append(firsts, len(rows)))
+    owner, items = owners[firsts], rows[firsts]
+    first, last = order[firsts], order[firsts + uses - 1]
+    share = (lengths - np.bincount(owner, minlength=len(lengths)) + 0.5) / (lengths + 1.0)
+    known = items < len(popularity)
+    numbers = {
+        "count": np.log(uses),
+        "popularity": np.log1p(np.where(known, popularity[np.where(known, items, 0)], 0)),
+    }
+    classes = {
+        "recency": _log(np.cumsum(lengths)[owner] - last),
+        "share": np.floor(share * _SHARES).astype(np.int64)[owner],
+        "length": _log(lengths)[owner],
+    }
+    if times is not None and asked is not None:
+        age = np.maximum(asked[owner] - times[last], 0.0)
+        between = (times[last] - times[first]) / np.maximum(uses - 1, 1)
+        classes["age"] = np.minimum(_log(1.0 + age / _MINUTE), CLASSES["age"] - 1)
+        # The whole logarithm of a square is in halves.
+        due = _log(np.square(age / np.where(between > 0, between, 1.0)))
+        due = np.clip(np.where(age > 0, due, -_DUE), -_DUE, _DUE) + _DUE + 1
+        classes["due"] = np.where(between > 0, due, 0)
+    if kinds is not None:
+        classes["kind"] = kinds[last] + 1
+    return Used(owner, items.astype(np.int64), numbers, classes)
+
+
+def _log(values: NDArray[Any]) -> NDArray[np.int64]:
+    """The whole part of the binary logarithm of positive values."""
+    logarithms: NDArray[np.int64] = np.frexp(values)[1].astype(np.int64) - 1
+    return logarithms
+
+
+class Bonus(NamedTuple):
+    """What the distinct items of one history gain, ascending `rows` int64 [M]: `values` + `slope` x score."""
+
+    rows: NDArray[np.int64]
+    values: Scores
+    slope: np.float32
+
+    def gains(self, rows: Rows, scores: Scores) -> Scores:
+        """What each of `rows` [R] gains over its score [R] by the towers; 0 for other items: float32 [R]."""
+        if not len(self.rows):
+            return np.zeros_like(scores)
+        places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        gained: Scores = np.where(
+            self.rows[places] == rows, self.values[places] + self.slope * scores, np.float32(0.0)
+        )
+        return gained
+
+
+class RepeatWeights(Settings):
+    """The weights of the features by name, and that of the item's score by the towers, `slope`."""
+
+    slope: float = 0.0
+    numbers: dict[str, float] = Field(default={})
+    classes: dict[str, tuple[float, ...]] = Field(default={})
+
+    @model_validator(mode="after")
+    def _fit(self) -> "RepeatWeights":
+        sizes = {name: len(values) for name, values in self.classes.items() if name != "kind"}
+        if not (sizes.items() <= CLASSES.items() and self.numbers.keys() <= set(NUMBERS)):
+            raise ValueError("the weights of repeats are of another release; train and export again")
+        return self
+
+    @cached_property
+    def _tables(self) -> dict[str, NDArray[np.float64]]:
+        return {name: np.array(weights) for name, weights in self.classes.items()}
+
+    def values(self, used: Used) -> Scores:
+        """The gain of each item without its part by the score: float32 [M]."""
+        total = np.zeros(len(used.rows))
+        for name, weight in self.numbers.items():
+            total += weight * used.numbers[name]
+        for name, weights in self._tables.items():
+            if name in used.classes:
+                total += weights[used.classes[name]]
+        return total.astype(np.float32)
+
+
+class RepeatTerm(Settings):
+    """The weights of a model: `timed` where the times of events are known, else `untimed`.
+
+    `timed` is None where the data has no times.
+    """
+
+    untimed: RepeatWeights
+    timed: RepeatWeights | None = None
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether it gives other gains where times are known."""
+        return self.timed is not None
+
+    @property
+    def reads_kinds(self) -> bool:
+        """Whether gains depend on the kinds of events."""
+        return "kind" in self.untimed.classes
+
+    def weights(self, events: Events) -> RepeatWeights:
+        """Those that apply to these events."""
+        return self.untimed if self.timed is None or events.times is None else self.timed
+
+    def bonus(
+        self,
+        rows: Rows,
+        popularity: NDArray[np.int64],
+        times: Times | None = None,
+        kinds: NDArray[np.integer[Any]] | None = None,
+    ) -> Bonus:
+        """What the items of one history of rows gain, oldest first, with their `times`, if they are known."""
+        newest = np.asarray(rows[-EVENTS:], dtype=np.int64)
+        events = Events(
+            newest,
+            np.array([len(newest)]),
+            None if times is None else times.events[-EVENTS:],
+            None if times is None else np.array([times.asked]),
+            None if kinds is None else np.asarray(kinds[-EVENTS:], dtype=np.int64),
+        )
+        weights, used = self.weights(events), used_items(events, popularity)
+        return Bonus(used.rows, weights.values(used), np.float32(weights.slope))

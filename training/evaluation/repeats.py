@@ -1,0 +1,234 @@
+"""The repeat term of a run: fitted once its towers are trained, and added to their scores."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from turret.data.kinds import Seen, read_kinds
+from turret.data.prepared import HistoryEnd, PreparedData
+from turret.data.progress import progress
+from turret.data.ranges import ranges
+from turret.tower.repeats import (
+    CLASSES,
+    EVENTS,
+    NUMBERS,
+    TIMED,
+    Events,
+    RepeatTerm,
+    RepeatWeights,
+    Used,
+    used_items,
+)
+from turret.training.batches.event_times import request_times, seconds
+from turret.training.config.experiment import ExperimentConfig
+from turret.training.evaluation.evaluation import Relevant, relevant_items, sample_users
+from turret.training.evaluation.ranking import (
+    SCORES_A_BLOCK,
+    USERS_A_BLOCK,
+    ScoresOf,
+)
+from turret.training.evaluation.seen import history_bounds, leaves_out_all, left_out_pairs, mask
+from turret.training.randomness import stream
+
+# The most events that a fit reads; and the weight of half the weights' sum of squares beside the sum of the
+# users' losses.
+MOST_EVENTS, PENALTY = 4_000_000, 0.1
+_NOTHING = -1e30  # the logarithm of a sum without a term, to calculate with
+# Towers trained on next items are too sure of what follows later. Factors of their scores, in falling order.
+SHARPNESS = (1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125)
+
+
+def wants_repeats(experiment: ExperimentConfig, data: PreparedData) -> bool:
+    """Whether a run has a repeat term: where answers may have items of the user's history."""
+    if not experiment.training.repeats or data.has_queries:
+        return False
+    return not leaves_out_all(data, experiment.evaluation.exclude_seen)
+
+
+def last_trained(data: PreparedData) -> PreparedData:
+    """The data with each user's last training target as its validation part, if anything is before it."""
+    starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
+    targets = np.append(-1, np.flatnonzero(data.are_targets(slice(None))))
+    last = targets[np.searchsorted(targets, ends) - 1]
+    return replace(data, splits=np.column_stack([np.where(last > starts, last, ends), ends]))
+
+
+def events_of(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> Events:
+    """The newest events of `users` [U] before `until`, asked about at the user's next event."""
+    starts, ends = history_bounds(data, users, until)
+    starts = np.maximum(starts, ends - EVENTS)
+    positions = ranges(starts, ends - starts)
+    is_timed = data.manifest.time.kind == "timestamp"
+    return Events(
+        rows=data.event_items[positions].astype(np.int64),
+        lengths=ends - starts,
+        times=seconds(data, positions) if is_timed else None,
+        asked=request_times(data, users, ends) if is_timed else None,
+        kinds=None if data.kinds is None else data.kinds[positions].astype(np.int64),
+    )
+
+
+def with_repeats(scores_of: ScoresOf, term: RepeatTerm, data: PreparedData, until: HistoryEnd) -> ScoresOf:
+    """Scores with what each item of the user's history gains."""
+    popularity = data.item_counts("train")
+
+    def scores_with_gains(users: NDArray[np.int64]) -> Tensor:
+        scores, events = scores_of(users), events_of(data, users, until)
+        used, weights = used_items(events, popularity), term.weights(events)
+        places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
+        own = scores[places]
+        scores[places] = own + (torch.from_numpy(weights.values(used)) + weights.slope * own)
+        return scores
+
+    return scores_with_gains
+
+
+class _Choices(NamedTuple):
+    """What U users chose, of the M items of their histories or others.
+
+    Attributes:
+        used: the items of the histories; `owners` count all users.
+        scores: float64 [M], their scores by the towers.
+        chosen: float64 [M], the share of the user's targets that each is.
+        others: float64 [U, S], by `SHARPNESS` s, the logarithm of the sum of exp(s score) over the others.
+        foreign: float64 [U], the sum of the others' scores, weighted as `chosen`.
+        ranked: float64 [U], the share of the user's targets that are not left out.
+    """
+
+    used: Used
+    scores: NDArray[np.float64]
+    chosen: NDArray[np.float64]
+    others: NDArray[np.float64]
+    foreign: NDArray[np.float64]
+    ranked: NDArray[np.float64]
+
+
+def fit_repeats(scores_of: ScoresOf, data: PreparedData, seen: Seen, most: int) -> RepeatTerm | None:
+    """The term of the largest likelihood of the validation part, of at most `most` users.
+
+    The likelihood of a target is its softmax over the whole catalog, by scores with gains, times a common
+    factor that orders nothing. A user counts once, however many targets there are; items that `seen` leaves
+    out don't. Its logarithm is concave in the weights. None where no user has a history.
+    """
+    relevant = sample_users(relevant_items(data, "validation"), most, stream(0, "repeat term", 0))
+    starts, ends = history_bounds(data, relevant.users, "validation")
+    lengths = np.minimum(ends - starts, EVENTS)
+    known = stream(0, "repeat term", 1).permutation(np.flatnonzero(lengths))
+    known = np.sort(known[np.cumsum(lengths[known]) <= MOST_EVENTS])
+    if not len(known):
+        return None
+    choices = _choices(scores_of, data, seen, relevant.take(known))
+    kinds = {"kind": len(read_kinds(data.manifest.kinds)) + 1} if data.kinds is not None else {}
+    sizes = {name: size for name, size in {**CLASSES, **kinds}.items() if name in choices.used.classes}
+    timed = _fitted(choices, sizes) if "age" in sizes else None
+    return RepeatTerm(
+        untimed=_fitted(choices, {name: size for name, size in sizes.items() if name not in TIMED}),
+        timed=timed,
+    )
+
+
+def _choices(scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: Relevant) -> _Choices:
+    popularity, count = data.item_counts("train"), len(data.item_ids)
+    size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // count))
+    blocks: list[_Choices] = []
+    with progress("fitting the repeat term", len(relevant.users)) as advance:
+        for first in range(0, len(relevant.users), size):
+            some = relevant.take(np.arange(first, min(first + size, len(relevant.users))))
+            scores, counts = scores_of(some.users), some.counts
+            mask(scores, left_out_pairs(data, some.users, "validation", seen))
+            used = used_items(events_of(data, some.users, "validation"), popularity)
+            places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
+            own = scores[places].numpy().astype(np.float64)
+            owners = np.repeat(np.arange(len(counts)), counts)
+            targets = scores[torch.from_numpy(owners), torch.from_numpy(some.rows)].numpy()
+            is_ranked, share = targets > -np.inf, 1.0 / counts
+            is_foreign = is_ranked & ~np.isin(owners * count + some.rows, used.owners * count + used.rows)
+            is_chosen = np.isin(used.owners * count + used.rows, owners * count + some.rows)
+            scores[places] = float("-inf")
+            others = torch.stack([(scores * factor).logsumexp(dim=1) for factor in SHARPNESS])
+            keep = own > -np.inf
+            blocks.append(
+                _Choices(
+                    _each(used._replace(owners=used.owners + first), keep),
+                    own[keep],
+                    (is_chosen * share[used.owners])[keep],
+                    np.maximum(others.numpy().T.astype(np.float64), _NOTHING),
+                    share * np.bincount(owners, np.where(is_foreign, targets, 0.0), len(counts)),
+                    share * np.bincount(owners, is_ranked, len(counts)),
+                )
+            )
+            advance(len(counts))
+    used = _joined([block.used for block in blocks])
+    return _Choices(used, *(np.concatenate(column) for column in list(zip(*blocks, strict=True))[1:]))
+
+
+def _each(used: Used, keep: NDArray[np.bool_]) -> Used:
+    numbers = {name: values[keep] for name, values in used.numbers.items()}
+    classes = {name: values[keep] for name, values in used.classes.items()}
+    return Used(used.owners[keep], used.rows[keep], numbers, classes)
+
+
+def _joined(used: list[Used]) -> Used:
+    return Used(
+        np.concatenate([one.owners for one in used]),
+        np.concatenate([one.rows for one in used]),
+        {name: np.concatenate([one.numbers[name] for one in used]) for name in used[0].numbers},
+        {name: np.concatenate([one.classes[name] for one in used]) for name in used[0].classes},
+    )
+
+
+def _fitted(choices: _Choices, sizes: dict[str, int]) -> RepeatWeights:
+    """The weights with classes of these sizes, at the best sharpness.
+
+    The least loss is convex in the sharpness too, so the search ends at the first that is worse.
+    """
+    from scipy.sparse import csr_matrix, hstack
+
+    used, count = choices.used, len(choices.scores)
+    lines = np.arange(count + 1)
+    tables = [csr_matrix((np.ones(count), used.classes[name], lines), (count, sizes[name])) for name in sizes]
+    numbers = np.column_stack([choices.scores, *(used.numbers[name] for name in NUMBERS)])
+    matrix = hstack([csr_matrix(numbers), *tables], format="csr")
+    best, loss = np.zeros(matrix.shape[1]), np.inf
+    weights = best
+    for number, sharpness in enumerate(SHARPNESS):
+        found, value = _minimum(choices, matrix, number, weights * sharpness)
+        weights = found / sharpness
+        if value > loss:
+            break
+        best, loss = weights, value
+    best = np.round(best, 6)
+    parts = np.split(best[numbers.shape[1] :], np.cumsum(list(sizes.values()))[:-1])
+    return RepeatWeights(
+        slope=best[0],
+        numbers=dict(zip(NUMBERS, best[1:].tolist(), strict=False)),
+        classes={name: tuple(part.tolist()) for name, part in zip(sizes, parts, strict=True)},
+    )
+
+
+def _minimum(
+    choices: _Choices, matrix: Any, number: int, start: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """The weights of the features [M, F] of the least loss at one sharpness, and that loss, a user's mean."""
+    from scipy.optimize import minimize
+
+    others, owners, users = choices.others[:, number], choices.used.owners, len(choices.others)
+    scores, transposed = SHARPNESS[number] * choices.scores, matrix.T.tocsr()
+
+    def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        gained = scores + matrix @ weights
+        highest = others.copy()
+        np.maximum.at(highest, owners, gained)
+        raised = np.exp(gained - highest[owners])
+        total = np.exp(others - highest) + np.bincount(owners, raised, users)
+        likelihood = choices.chosen @ gained - choices.ranked @ (np.log(total) + highest)
+        shares = choices.ranked[owners] * raised / total[owners]
+        gradient = transposed @ (shares - choices.chosen) + PENALTY * weights
+        return (PENALTY / 2 * weights @ weights - likelihood) / users, gradient / users
+
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
+    return found.x, float(found.fun) - SHARPNESS[number] * float(choices.foreign.mean())
