@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -207,18 +207,6 @@ def contents(
         metrics={"recall@10": 0.5},
         fingerprints={"data": "d", "configuration": "c"},
     )
-
-
-@pytest.fixture
-def user_features() -> tuple[Feature, ...]:
-    """A feature of each kind that needs its own input: country, age, likes."""
-    return USER_FEATURES
-
-
-@pytest.fixture
-def make_contents() -> Callable[..., BundleContents]:
-    """`contents(version, ids, dimension, features, seed, temperature, absolute, times, kinds)`."""
-    return contents
 
 
 @pytest.fixture(scope="session")

@@ -3,28 +3,27 @@
 import hashlib
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import contents
 from turret.service.versions import gate
 from turret.service.versions.gate import GateRequest, checked_versions, overlap_between, read_report, run_gate
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.format.index_settings import EngineEffort, EngineSettings, ScalarSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
 
-Make = Callable[..., BundleContents]
 ALL = ["memory", "checksum", "soundness", "golden", "recall", "overlap"]
 
 
 @pytest.fixture
-def root(bundles: Path, make_contents: Make) -> Path:
+def root(bundles: Path) -> Path:
     """v2 beside the live v1."""
-    publish(bundles, make_contents("v2", seed=3))
+    publish(bundles, contents("v2", seed=3))
     return bundles
 
 

@@ -1,7 +1,7 @@
 """From a query to a page of items: what is read for it, what is chosen, and what is answered together."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +12,7 @@ import orjson
 import pytest
 from numpy.typing import NDArray
 
+from tests.conftest import contents
 from turret.data.kinds import Kind
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import RequestError
@@ -33,7 +34,7 @@ from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.service.versions.rules import RuleSet
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.errors import EngineError
 from turret.tower.retrieval import Ranking, Retriever
 
@@ -59,18 +60,13 @@ DAY = 86_400_000  # milliseconds
     ],
 )
 def test_seen_items_are_those_of_the_whole_history(
-    tmp_path: Path,
-    make_contents: Callable[..., BundleContents],
-    kinds: dict[str, Kind],
-    default: bool | None,
-    requested: dict[str, Any],
-    excludes: bool,
+    tmp_path: Path, kinds: dict[str, Kind], default: bool | None, requested: dict[str, Any], excludes: bool
 ) -> None:
     """A tower reads the newest five; an item that was used long before them would come again.
 
     It is also needed where the newest events are of a kind that no tower reads.
     """
-    publish(tmp_path, replace(make_contents(), exclude_seen=default, kinds=kinds))
+    publish(tmp_path, replace(contents(), exclude_seen=default, kinds=kinds))
     live = open_live(tmp_path, "v1")
     store, overlay = SqliteHistory(), ItemOverlayCache(SqliteItems())
     reader = QueryReader(

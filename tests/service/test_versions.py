@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import contents
 from tests.support.members import Member, joined, route_in
 from tests.support.memory_records import MemoryRecords, RecordServer
 from tests.support.service_app import settings_of
@@ -40,12 +41,11 @@ from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.record import Activation, Record, Route, Routes, read_record
 from turret.service.versions.shadow import Shadow
 from turret.service.versions.start import first_record
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current, point
 from turret.tower.format.manifest import manifest_digest
 
-Make = Callable[..., BundleContents]
 VERSIONS = ("v1", "v2", "v3")
 CANARY = Routes(canary=Route(version="v2", share=0.5))
 
@@ -302,7 +302,7 @@ def test_without_a_record_that_can_be_read_it_begins_with_the_pointer_unconfirme
 
 @pytest.mark.parametrize("how", ["published", "repaired", "pointed elsewhere", "activated"])
 async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
-    three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, how: str
+    three: Path, server: RecordServer, tmp_path: Path, how: str
 ) -> None:
     root = tmp_path / "empty" if how == "published" else three
     root.mkdir(exist_ok=True)
@@ -312,7 +312,7 @@ async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
     await member.follow(3)
     assert member.version is None
     if how == "published":
-        publish(root, make_contents("v1"))
+        publish(root, contents("v1"))
     elif how == "repaired":
         golden.with_suffix(".away").rename(golden)
     elif how == "pointed elsewhere":
@@ -378,10 +378,10 @@ async def test_activations_queue(three: Path, server: RecordServer) -> None:
 
 @pytest.mark.fault(62)
 async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_member(
-    three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, caplog: pytest.LogCaptureFixture
+    three: Path, server: RecordServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Authors of models can write the record in their folder, too: that of the store counts."""
-    other = publish(tmp_path / "other", make_contents("v2", ids=range(400, 440)))
+    other = publish(tmp_path / "other", contents("v2", ids=range(400, 440)))
     one = await joined(three, server, activation_seconds=0.3)
     stopped = await joined(three, server, "a:8000/1")
     await one.activate("v2")

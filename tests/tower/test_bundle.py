@@ -17,28 +17,20 @@ from tests.conftest import USER_FEATURES, contents
 from tests.support import bundle_damage
 from tests.support.bundle_damage import rewrite
 from tests.support.item_towers import item_features, item_tower, with_item_tower
-from turret.data.features import Feature
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.bundle.golden import (
-    RecordedQuery,
-    difference,
-)
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.golden import RecordedQuery, difference
+from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.retrieval import Ranking
 
-Make = Callable[..., BundleContents]
 
-
-def test_what_is_opened_is_what_was_published(
-    tmp_path: Path, make_contents: Make, user_features: tuple[Feature, ...]
-) -> None:
-    contents = make_contents(ids=["a", "b", "c", "d"], features=user_features)
-    bundle = Bundle.open(publish(tmp_path, contents))
-    assert np.array_equal(bundle.vectors, contents.item_vectors)
-    assert np.array_equal(bundle.popularity, contents.popularity)
+def test_what_is_opened_is_what_was_published(tmp_path: Path) -> None:
+    made = contents(ids=["a", "b", "c", "d"], features=USER_FEATURES)
+    bundle = Bundle.open(publish(tmp_path, made))
+    assert np.array_equal(bundle.vectors, made.item_vectors)
+    assert np.array_equal(bundle.popularity, made.popularity)
     assert bundle.vocabulary.ids(range(4)) == ["a", "b", "c", "d"]
-    assert (bundle.fields, bundle.user_features) == (contents.fields, contents.user_features)
+    assert (bundle.fields, bundle.user_features) == (made.fields, made.user_features)
     assert bundle.manifest.metrics == {"recall@10": 0.5}
     assert (bundle.manifest.version, bundle.manifest.history_length) == ("v1", 5)
 

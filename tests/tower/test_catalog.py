@@ -197,11 +197,7 @@ def test_each_form(catalog: Catalog, asked: dict[str, Any], rows: list[int]) -> 
     ("asked", "field", "words"),
     [
         ({"colour": {"equals": "red"}}, "filter.colour", "no field 'colour'; it has: year, genres, odd"),
-        (
-            {"year": {"above": 3}},
-            "filter.year.above",
-            "no operator .above.; there are: equals, any_of",
-        ),
+        ({"year": {"above": 3}}, "filter.year.above", "no operator .above.; there are: equals, any_of"),
         ({"year": {"equals": "1990"}}, "filter.year.equals", "takes a finite number"),
         ({"year": {"equals": True}}, "filter.year.equals", "takes a finite number"),
         ({"year": {"gte": float("nan")}}, "filter.year.gte", "takes a finite number"),

@@ -13,8 +13,9 @@ import pytest
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from tests.conftest import contents
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import check_parts
@@ -276,12 +277,10 @@ def test_points_span_a_square_around_the_middle_of_their_range() -> None:
     assert points[2].tolist() == [32768, 40959]
 
 
-def test_a_bundle_keeps_its_map_and_one_without_has_none(
-    tmp_path: Path, make_contents: Callable[..., BundleContents]
-) -> None:
+def test_a_bundle_keeps_its_map_and_one_without_has_none(tmp_path: Path) -> None:
     item_map = quantised(np.random.default_rng(0).standard_normal((60, 2)))
-    publish(tmp_path, replace(make_contents("with"), item_map=item_map))
-    publish(tmp_path, make_contents("without"))
+    publish(tmp_path, replace(contents("with"), item_map=item_map))
+    publish(tmp_path, contents("without"))
     bundle = Bundle.open(tmp_path / "with")
     opened = open_item_map(bundle.folder, bundle.manifest)
     assert opened is not None
@@ -290,10 +289,8 @@ def test_a_bundle_keeps_its_map_and_one_without_has_none(
     assert open_item_map(bare.folder, bare.manifest) is None
 
 
-def test_a_map_of_other_items_is_refused(
-    tmp_path: Path, make_contents: Callable[..., BundleContents]
-) -> None:
-    publish(tmp_path, replace(make_contents(), item_map=quantised(np.zeros((59, 2)))))
+def test_a_map_of_other_items_is_refused(tmp_path: Path) -> None:
+    publish(tmp_path, replace(contents(), item_map=quantised(np.zeros((59, 2)))))
     bundle = Bundle.open(tmp_path / "v1")
     with pytest.raises(BundleError, match="of different models"):
         open_item_map(bundle.folder, bundle.manifest)

@@ -12,9 +12,7 @@ from tests.support.hostile_towers import dividing, growing, honest, looping, thi
 from tests.support.item_towers import item_tower
 from tests.support.places import FIXTURES
 from turret.tower.errors import BundleError
-from turret.tower.hostile import (
-    check_onnx,
-)
+from turret.tower.hostile import check_onnx
 
 TOWERS = FIXTURES / "towers"
 

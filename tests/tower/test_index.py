@@ -8,11 +8,7 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
-from turret.tower.format.index_settings import (
-    IvfPqSettings,
-    ScalarSettings,
-    SearchParams,
-)
+from turret.tower.format.index_settings import IvfPqSettings, ScalarSettings, SearchParams
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import Found
 from turret.tower.index.index import ExactIndex, Index

@@ -42,10 +42,7 @@ def test_another_kind_of_index_is_refused(path: Path) -> None:
 def test_an_index_that_the_disk_can_not_take_is_refused(path: Path) -> None:
     """FAISS raises a plain RuntimeError."""
     index = ApproximateIndex.build(VECTORS, SCALAR)
-    with (
-        small_files(2000),
-        pytest.raises(BundleError, match=rf"^{path}: the index can't be written .*room"),
-    ):
+    with small_files(2000), pytest.raises(BundleError, match=rf"^{path}: the index can't be written .*room"):
         index.save(path)
 
 

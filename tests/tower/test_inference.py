@@ -1,6 +1,5 @@
 """Encoders: histories, features and times of requests become vectors, whatever comes with them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,11 @@ from numpy.typing import NDArray
 from tests.conftest import USER_FEATURES, contents, user_tower
 from tests.support.item_towers import item_features, item_tower, placed, with_item_tower
 from tests.support.places import FIXTURES
-from turret.data.features import Feature
 from turret.data.kinds import Kind, KindTable
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference.encoder import Encoder, ItemEncoder
 from turret.tower.times import Times
-
-Make = Callable[..., BundleContents]
 
 TOWERS = FIXTURES / "towers"
 KINDS = {"view": Kind(role="signal"), "purchase": Kind()}
@@ -41,27 +37,25 @@ def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
     return scaled
 
 
-def test_histories_of_unequal_length_are_averaged_each_on_its_own(make_contents: Make) -> None:
-    contents = make_contents()
+def test_histories_of_unequal_length_are_averaged_each_on_its_own() -> None:
+    made = contents()
     histories = [np.array([3]), np.array([4, 5, 6]), np.array([7, 7])]
-    encoded = encoder_of(contents).encode(histories, [{}, {}, {}])
+    encoded = encoder_of(made).encode(histories, [{}, {}, {}])
     for rows, vector in zip(histories, encoded, strict=True):
-        assert vector == pytest.approx(unit(contents.item_vectors[rows].mean(axis=0)), abs=1e-6)
+        assert vector == pytest.approx(unit(made.item_vectors[rows].mean(axis=0)), abs=1e-6)
 
 
-def test_only_the_newest_rows_are_read(make_contents: Make) -> None:
-    contents = replace(make_contents(), history_length=2)
-    encoder = encoder_of(contents)
+def test_only_the_newest_rows_are_read() -> None:
+    made = replace(contents(), history_length=2)
+    encoder = encoder_of(made)
     long, short = encoder.encode([np.array([9, 8, 1, 2]), np.array([1, 2])], [{}, {}])
     assert np.array_equal(long, short)
 
 
 @pytest.mark.parametrize(("times", "kinds"), [(False, {}), (True, {}), (False, KINDS)])
-def test_each_has_the_same_bits_whatever_comes_with_it(
-    make_contents: Make, times: bool, kinds: KindTable
-) -> None:
-    contents = replace(make_contents(times=times, kinds=kinds or None), history_length=12)
-    encoder = encoder_of(contents)
+def test_each_has_the_same_bits_whatever_comes_with_it(times: bool, kinds: KindTable) -> None:
+    made = replace(contents(times=times, kinds=kinds or None), history_length=12)
+    encoder = encoder_of(made)
     assert encoder.is_steady is not times
     generator = np.random.default_rng(5)
     histories = [generator.integers(0, 10, size) for size in [*range(1, 15), *[12] * 40]]
@@ -77,13 +71,11 @@ def test_each_has_the_same_bits_whatever_comes_with_it(
         assert vector == pytest.approx(encoder.encode([rows], [{}], [when], kinds=[kind])[0], abs=1e-6)
 
 
-def test_each_is_encoded_alone_where_others_would_make_a_difference(
-    make_contents: Make, user_features: tuple[Feature, ...]
-) -> None:
+def test_each_is_encoded_alone_where_others_would_make_a_difference() -> None:
     """A tower that reads features, whose bags are filled up to the largest, or that was seen to differ."""
-    reading = encoder_of(make_contents(features=user_features))
+    reading = encoder_of(contents(features=USER_FEATURES))
     given: list[dict[str, object]] = [{"likes": ["drama"]}, {"likes": ["drama", "comedy"]}]
-    unsteady = encoder_of(make_contents())
+    unsteady = encoder_of(contents())
     unsteady.__dict__["is_steady"] = False
     for encoder, features in ((reading, given), (unsteady, [{}, {}])):
         vectors = encoder.encode_each([np.array([0, 1])] * 2, features)
@@ -92,8 +84,8 @@ def test_each_is_encoded_alone_where_others_would_make_a_difference(
             assert np.array_equal(vectors[place], alone[0])
 
 
-def test_a_tower_that_mixes_its_lines_is_seen(make_contents: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = encoder_of(make_contents())
+def test_a_tower_that_mixes_its_lines_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = encoder_of(contents())
     run = encoder._session.run
 
     def mixed(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
@@ -119,8 +111,8 @@ def test_a_recorded_tower_that_reads_times_has_the_same_bits_whatever_comes_with
         assert np.array_equal(together, alone)
 
 
-def test_unknown_values_count_as_nothing(make_contents: Make, user_features: tuple[Feature, ...]) -> None:
-    encoder = encoder_of(make_contents(features=user_features))
+def test_unknown_values_count_as_nothing() -> None:
+    encoder = encoder_of(contents(features=USER_FEATURES))
     given: list[dict[str, object]] = [{}, {"country": "zz", "likes": ["opera"], "age": None}]
     vectors = encoder.encode([np.array([0, 1])] * 2, given)
     assert np.array_equal(vectors[0], vectors[1])
@@ -140,10 +132,8 @@ def test_unknown_values_count_as_nothing(make_contents: Make, user_features: tup
         ("shoe", 43),
     ],
 )
-def test_a_feature_that_does_not_fit_is_named_with_its_place(
-    make_contents: Make, user_features: tuple[Feature, ...], field: str, value: object
-) -> None:
-    encoder = encoder_of(make_contents(features=user_features))
+def test_a_feature_that_does_not_fit_is_named_with_its_place(field: str, value: object) -> None:
+    encoder = encoder_of(contents(features=USER_FEATURES))
     with pytest.raises(EncodingError) as caught:
         encoder.encode([np.array([0])] * 2, [{}, {field: value}])
     assert (caught.value.position, caught.value.field) == (1, f"features.{field}")
@@ -152,35 +142,35 @@ def test_a_feature_that_does_not_fit_is_named_with_its_place(
         encoder.check([{}, {field: value}])
 
 
-def test_a_tower_that_reads_times_gets_gaps_and_clocks_of_what_it_reads(make_contents: Make) -> None:
+def test_a_tower_that_reads_times_gets_gaps_and_clocks_of_what_it_reads() -> None:
     """In seconds, up to the request, of the newest five items; histories without times have none."""
-    contents = make_contents(times=True)
+    made = contents(times=True)
     histories = [np.array([0, 1]), np.array([9, 9, 2, 3, 4, 5, 6]), np.array([7])]
     days = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) * 86_400
     times = [Times(np.array([0.0, 7200.0]), 18_000.0), Times(days, 6.5 * 86_400), None]
-    encoded = encoder_of(contents).encode(histories, [{}] * 3, times)
+    encoded = encoder_of(made).encode(histories, [{}] * 3, times)
     hours = [(2 + 3, 2 + 5), (4 * 24 + 12, 24 * (3 + 4 + 5 + 6 + 6.5)), (0, 0)]
     for rows, added, vector in zip(histories, hours, encoded, strict=True):
-        state = contents.item_vectors[rows[-5:]].mean(axis=0)
+        state = made.item_vectors[rows[-5:]].mean(axis=0)
         state[:2] += added
         assert vector == pytest.approx(unit(state), abs=1e-6)
-    unknown = encoder_of(contents).encode(histories, [{}] * 3)
-    without = encoder_of(make_contents()).encode(histories, [{}] * 3, times)
+    unknown = encoder_of(made).encode(histories, [{}] * 3)
+    without = encoder_of(contents()).encode(histories, [{}] * 3, times)
     assert np.array_equal(unknown, without), "a tower that reads no times leaves them alone"
 
 
-def test_a_tower_that_reads_kinds_gets_those_of_what_it_reads(make_contents: Make) -> None:
+def test_a_tower_that_reads_kinds_gets_those_of_what_it_reads() -> None:
     """Of the newest five items; an unknown kind, and a history without kinds, has none."""
-    contents = make_contents(kinds=KINDS)
+    made = contents(kinds=KINDS)
     histories = [np.array([0, 1]), np.array([9, 9, 2, 3, 4, 5, 6]), np.array([7])]
     kinds = [np.array([1, -1]), np.array([1, 1, 0, 0, 1, 0, 0]), None]
-    encoded = encoder_of(contents).encode(histories, [{}] * 3, kinds=kinds)
+    encoded = encoder_of(made).encode(histories, [{}] * 3, kinds=kinds)
     for rows, counts, vector in zip(histories, [(0, 1), (4, 1), (0, 0)], encoded, strict=True):
-        state = contents.item_vectors[rows[-5:]].mean(axis=0)
+        state = made.item_vectors[rows[-5:]].mean(axis=0)
         state[:2] += counts
         assert vector == pytest.approx(unit(state), abs=1e-6)
-    alone = encoder_of(make_contents()).encode(histories, [{}] * 3, kinds=kinds)
-    unknown = encoder_of(contents).encode(histories, [{}] * 3)
+    alone = encoder_of(contents()).encode(histories, [{}] * 3, kinds=kinds)
+    unknown = encoder_of(made).encode(histories, [{}] * 3)
     assert np.array_equal(unknown, alone), "a tower that reads no kinds leaves them alone"
 
 
@@ -196,21 +186,17 @@ def test_a_tower_that_reads_kinds_gets_those_of_what_it_reads(make_contents: Mak
     ],
     ids=["nonsense", "features", "width", "no times", "times", "no kinds"],
 )
-def test_a_tower_of_another_bundle_is_refused(
-    make_contents: Make, changes: dict[str, Any], words: str
-) -> None:
+def test_a_tower_of_another_bundle_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(BundleError, match=words):
-        encoder_of(replace(make_contents(), **changes))
+        encoder_of(replace(contents(), **changes))
 
 
 @pytest.mark.parametrize("rows", [[60], [60, 61], [59, 60], [3, 61, 60, 0], [3, 59], []])
-def test_rows_beyond_the_bundle_are_those_of_further_vectors(make_contents: Make, rows: list[int]) -> None:
-    contents = make_contents()
+def test_rows_beyond_the_bundle_are_those_of_further_vectors(rows: list[int]) -> None:
+    made = contents()
     further = np.random.default_rng(8).standard_normal((2, 8)).astype(np.float32)
-    found = encoder_of(contents).gather(np.array(rows, dtype=np.int64), further)
-    assert np.array_equal(
-        found, np.concatenate([contents.item_vectors, further])[np.array(rows, dtype=np.int64)]
-    )
+    found = encoder_of(made).gather(np.array(rows, dtype=np.int64), further)
+    assert np.array_equal(found, np.concatenate([made.item_vectors, further])[np.array(rows, dtype=np.int64)])
 
 
 HERE = [3.0, 0.0, 4.0]

@@ -12,10 +12,7 @@ from torch.nn.functional import normalize
 
 from tests.support.places import ROOT
 from turret.tower.kernels.compiled import compiled_sum, in_parts
-from turret.tower.kernels.elementwise import (
-    Dropout,
-    normalized,
-)
+from turret.tower.kernels.elementwise import Dropout, normalized
 
 KERNELS = ROOT / "tower" / "kernels"
 

@@ -1,7 +1,6 @@
 """Publication of bundles, and new versions of them with another index."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.conftest import contents, plain_ranking
+from tests.conftest import USER_FEATURES, contents, plain_ranking
 from turret.data.features import Feature
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.bundle.publish import (
-    QUERY_VECTORS,
-    BundleContents,
-    check_queries,
-    publish,
-    query_vectors,
-    reindex,
-)
+from turret.tower.bundle.publish import QUERY_VECTORS, check_queries, publish, query_vectors, reindex
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current
@@ -32,52 +24,47 @@ from turret.tower.retrieval import Retriever
 from turret.tower.tuning.choice import IndexRequest
 from turret.tower.tuning.search_params import _FACTORS
 
-Make = Callable[..., BundleContents]
 ITEMS = 3000
 
 
-def test_what_is_published_is_whole_and_read_only(tmp_path: Path, make_contents: Make) -> None:
-    folder = publish(tmp_path / "new" / "root", make_contents())
+def test_what_is_published_is_whole_and_read_only(tmp_path: Path) -> None:
+    folder = publish(tmp_path / "new" / "root", contents())
     assert {path.name for path in folder.iterdir()} == {*REQUIRED_FILES, MANIFEST, DIGEST}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o444}
     assert [path.name for path in sorted(folder.parent.iterdir())] == ["current", "v1"]
 
 
-def test_a_bundle_holds_what_training_goes_on_from(
-    tmp_path: Path, make_contents: Make, user_features: tuple[Feature, ...]
-) -> None:
+def test_a_bundle_holds_what_training_goes_on_from(tmp_path: Path) -> None:
     """If it is given; the files are checked as all others are, and a service has no use for them."""
-    contents = replace(make_contents(), experiment={"training": {"epochs": 3}}, item_features=user_features)
-    folder = publish(tmp_path, contents)
+    made = replace(contents(), experiment={"training": {"epochs": 3}}, item_features=USER_FEATURES)
+    folder = publish(tmp_path, made)
     names = {path.name for path in folder.iterdir()}
     assert names == {*REQUIRED_FILES, MANIFEST, DIGEST, "experiment.json", "item_features.json"}
     assert json.loads((folder / "experiment.json").read_text()) == {"training": {"epochs": 3}}
     stored = json.loads((folder / "item_features.json").read_text())
-    assert [Feature.model_validate(one) for one in stored] == list(user_features)
+    assert [Feature.model_validate(one) for one in stored] == list(USER_FEATURES)
     (folder / "experiment.json").chmod(0o644)
     (folder / "experiment.json").write_text("{}")
     with pytest.raises(BundleError, match=r"experiment\.json is not the file that was published"):
         Bundle.open(folder)
 
 
-def test_only_the_first_bundle_becomes_current_by_itself(tmp_path: Path, make_contents: Make) -> None:
-    publish(tmp_path, make_contents("v1"))
-    publish(tmp_path, make_contents("v2", seed=1))
+def test_only_the_first_bundle_becomes_current_by_itself(tmp_path: Path) -> None:
+    publish(tmp_path, contents("v1"))
+    publish(tmp_path, contents("v2", seed=1))
     assert current(tmp_path) == "v1"
 
 
 @pytest.mark.parametrize("part", ["item_vectors", "scoring", "expected"])
-def test_an_answer_that_is_not_trainings_stops_the_publication(
-    tmp_path: Path, make_contents: Make, part: str
-) -> None:
-    contents = make_contents()
+def test_an_answer_that_is_not_trainings_stops_the_publication(tmp_path: Path, part: str) -> None:
+    made = contents()
     changes: dict[str, Any] = {
-        "item_vectors": np.roll(contents.item_vectors, 1, axis=0),
+        "item_vectors": np.roll(made.item_vectors, 1, axis=0),
         "scoring": ScoringConfig(kind="cosine", temperature=0.6),
-        "expected": [(rows[::-1], scores) for rows, scores in contents.expected],
+        "expected": [(rows[::-1], scores) for rows, scores in made.expected],
     }
     with pytest.raises(BundleError, match="recorded query 0"):
-        publish(tmp_path, replace(contents, **{part: changes[part]}))
+        publish(tmp_path, replace(made, **{part: changes[part]}))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -94,11 +81,9 @@ def test_an_answer_that_is_not_trainings_stops_the_publication(
     ],
     ids=["version", "no queries", "no answers", "unknown items", "vocabulary", "fields", "tower"],
 )
-def test_contents_that_do_not_fit_leave_nothing_behind(
-    tmp_path: Path, make_contents: Make, changes: dict[str, Any]
-) -> None:
+def test_contents_that_do_not_fit_leave_nothing_behind(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(BundleError):
-        publish(tmp_path, replace(make_contents(), **changes))
+        publish(tmp_path, replace(contents(), **changes))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -175,8 +160,8 @@ def test_a_version_is_neither_overwritten_nor_put_elsewhere(shop: Path, version:
         reindex(shop / "v1", IndexRequest("flat"), version)
 
 
-def test_without_signs_the_index_is_measured_so(tmp_path: Path, make_contents: Make) -> None:
-    made = make_contents(ids=tuple(range(ITEMS)), absolute=True)
+def test_without_signs_the_index_is_measured_so(tmp_path: Path) -> None:
+    made = contents(ids=tuple(range(ITEMS)), absolute=True)
     folder = publish(tmp_path, replace(made, query_vectors=queries()))
     bundle = Bundle.open(reindex(folder, IndexRequest("sq8", 0.9)))
     assert bundle.manifest.scoring.absolute
@@ -191,8 +176,8 @@ def test_without_signs_the_index_is_measured_so(tmp_path: Path, make_contents: M
 QUERIES = np.random.default_rng(0).standard_normal((30, 8)).astype(np.float32)
 
 
-def test_user_vectors_are_kept_in_the_bundle(tmp_path: Path, make_contents: Make) -> None:
-    bundle = Bundle.open(publish(tmp_path, replace(make_contents(), query_vectors=QUERIES)))
+def test_user_vectors_are_kept_in_the_bundle(tmp_path: Path) -> None:
+    bundle = Bundle.open(publish(tmp_path, replace(contents(), query_vectors=QUERIES)))
     assert QUERY_VECTORS in bundle.manifest.files
     assert np.array_equal(query_vectors(bundle), QUERIES)
 
@@ -213,11 +198,9 @@ def test_without_them_the_recorded_queries_are_encoded(bundles: Path) -> None:
         (np.where(QUERIES > 1, np.float32(np.nan), QUERIES), "not finite"),
     ],
 )
-def test_what_can_not_be_asked_is_refused(
-    tmp_path: Path, make_contents: Make, vectors: NDArray[Any], message: str
-) -> None:
+def test_what_can_not_be_asked_is_refused(tmp_path: Path, vectors: NDArray[Any], message: str) -> None:
     with pytest.raises(BundleError, match=message):
         check_queries(vectors, 8)
     with pytest.raises(BundleError, match=message):
-        publish(tmp_path, replace(make_contents(), query_vectors=vectors))
+        publish(tmp_path, replace(contents(), query_vectors=vectors))
     assert list(tmp_path.iterdir()) == []

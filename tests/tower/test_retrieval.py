@@ -1,18 +1,15 @@
 """Rankings of a bundle: oracle, exclusions, filters, popularity and diversity."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.conftest import plain_ranking
+from tests.conftest import contents, plain_ranking
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.catalog.masks import RowMask
 from turret.tower.retrieval import Cap, Retriever, marginal_relevance
-
-Make = Callable[..., BundleContents]
 
 NOTHING = np.array([], np.int32)
 
@@ -23,9 +20,9 @@ def bundle(bundles: Path) -> Bundle:
 
 
 @pytest.fixture
-def absolute(tmp_path: Path, make_contents: Make) -> Bundle:
+def absolute(tmp_path: Path) -> Bundle:
     """The same vectors, ranked by scores without their sign."""
-    return Bundle.open(publish(tmp_path / "absolute", make_contents(absolute=True)))
+    return Bundle.open(publish(tmp_path / "absolute", contents(absolute=True)))
 
 
 def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle) -> None:
@@ -83,10 +80,10 @@ def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle) -> N
         assert ranking.scores == pytest.approx(scores, rel=1e-5)
 
 
-def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path, make_contents: Make) -> None:
-    contents = make_contents(ids=list("abcdef"))
-    contents.popularity[:] = [1, 5, 5, 0, 9, 5]
-    retriever = Retriever(Bundle.open(publish(tmp_path, contents)))
+def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path) -> None:
+    made = contents(ids=list("abcdef"))
+    made.popularity[:] = [1, 5, 5, 0, 9, 5]
+    retriever = Retriever(Bundle.open(publish(tmp_path, made)))
     ranking = retriever.popular(4, np.array([2]))
     assert ranking.rows.tolist() == [4, 1, 5, 0]
     assert ranking.scores.tolist() == [9, 5, 5, 1]

@@ -10,11 +10,7 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
-from turret.tower.format.index_settings import (
-    ApproximateSettings,
-    IvfPqSettings,
-    IvfSettings,
-)
+from turret.tower.format.index_settings import ApproximateSettings, IvfPqSettings, IvfSettings
 from turret.tower.format.manifest import MeasuredRecall
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex

@@ -12,14 +12,7 @@ from torch import nn
 from tests.oracles import pooling
 from tests.oracles import transformer as transformer_oracle
 from tests.support.plugin import install, run_with
-from tests.tower.small_towers import (
-    USERS,
-    config,
-    from_the_start,
-    no_features,
-    packed,
-    vectors,
-)
+from tests.tower.small_towers import USERS, config, from_the_start, no_features, packed, vectors
 from turret.data.features import Features
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.config import TowerConfig

@@ -3,25 +3,23 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import contents
 from turret.data.files import tried_lock
 from turret.tower.bundle import bundle as bundles_module
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import atomic_folder, remove_stale_dirs, version_folder, versions
 from turret.tower.format.manifest import manifest_digest
 
-Make = Callable[..., BundleContents]
 
-
-def test_versions_are_listed_with_what_is_wrong_with_them(bundles: Path, make_contents: Make) -> None:
-    publish(bundles, make_contents("v2", seed=1))
+def test_versions_are_listed_with_what_is_wrong_with_them(bundles: Path) -> None:
+    publish(bundles, contents("v2", seed=1))
     (bundles / "broken").mkdir()
     (bundles / ".publishing-v3-abc").mkdir()
     (bundles / "admin.key").write_text("key")
@@ -109,10 +107,8 @@ def test_files_are_synced_before_the_rename_and_the_root_after_it(
     assert synced[-1] == (tmp_path, True)
 
 
-def test_versions_of_one_name_differ_by_their_manifests(
-    bundles: Path, tmp_path: Path, make_contents: Make
-) -> None:
-    other = publish(tmp_path / "other", make_contents("v1", seed=3))
+def test_versions_of_one_name_differ_by_their_manifests(bundles: Path, tmp_path: Path) -> None:
+    other = publish(tmp_path / "other", contents("v1", seed=3))
     digest = manifest_digest(other)
     assert Bundle.open(other, content=digest).digest == digest
     with pytest.raises(BundleError, match="version v1 does not hold the files that were activated"):
@@ -122,14 +118,10 @@ def test_versions_of_one_name_differ_by_their_manifests(
 @pytest.mark.fault(62)
 @pytest.mark.parametrize("opening", ["open", "load"])
 def test_a_version_that_is_replaced_while_it_is_opened_is_refused(
-    bundles: Path,
-    tmp_path: Path,
-    make_contents: Make,
-    monkeypatch: pytest.MonkeyPatch,
-    opening: str,
+    bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opening: str
 ) -> None:
     """After its files were compared, and before they are opened."""
-    other = publish(tmp_path / "other", make_contents("v1", seed=3))
+    other = publish(tmp_path / "other", contents("v1", seed=3))
     compare = check_files
 
     def replace_then(*given: object) -> object:

@@ -18,21 +18,9 @@ from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.auc import auc_of_users, users_with_negatives
-from turret.training.evaluation.evaluation import (
-    Relevant,
-    evaluate,
-    measure,
-    relevant_items,
-    validated_items,
-)
+from turret.training.evaluation.evaluation import Relevant, evaluate, measure, relevant_items, validated_items
 from turret.training.evaluation.per_user import load_per_user
-from turret.training.evaluation.ranking import (
-    Block,
-    popularity_scores,
-    rank,
-    tower_scores,
-    user_scores,
-)
+from turret.training.evaluation.ranking import Block, popularity_scores, rank, tower_scores, user_scores
 from turret.training.evaluation.seen import mask, seen_pairs
 from turret.training.evaluation.table import metrics_table
 from turret.training.evaluation.top_rows import top_rows

@@ -17,12 +17,7 @@ from tests.oracles import estimators
 from tests.oracles import softmax as oracle
 from tests.oracles.estimators import Example
 from turret.training import losses
-from turret.training.losses.binary import (
-    binary_cross_entropy,
-    gbce,
-    nce,
-    negative_sampling,
-)
+from turret.training.losses.binary import binary_cross_entropy, gbce, nce, negative_sampling
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import (
     refined_logq,

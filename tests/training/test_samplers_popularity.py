@@ -18,10 +18,7 @@ from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.snapshot import Snapshot
 from turret.training.samplers.fixed.alias import log_uniform_weights, unigram_weights
-from turret.training.samplers.fixed.complement import (
-    ComplementSampler,
-    UniqueSampler,
-)
+from turret.training.samplers.fixed.complement import ComplementSampler, UniqueSampler
 from turret.training.samplers.fixed.popularity import ExactHeadSampler, PopularitySampler
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.conftest import plain_ranking
+from tests.conftest import contents, plain_ranking
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -59,7 +59,7 @@ def tastes(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 
 @pytest.fixture
-def taste_contents(make_contents: Callable[..., BundleContents]) -> TasteContents:
+def taste_contents() -> TasteContents:
     """The contents of a bundle that knows the tastes: items of a group are near each other, up to noise."""
 
     def make(version: str, data: PreparedData, noise: float = 0.1) -> BundleContents:
@@ -71,7 +71,7 @@ def taste_contents(make_contents: Callable[..., BundleContents]) -> TasteContent
         )
         histories = [[0], [1, 2, 3], [59, 0, 30]]
         return replace(
-            make_contents(version, dimension=GROUPS),
+            contents(version, dimension=GROUPS),
             item_vectors=vectors,
             expected=[plain_ranking(vectors, rows, 0.5) for rows in histories],
             fingerprints={"data": data.fingerprint},

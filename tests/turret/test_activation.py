@@ -1,6 +1,5 @@
 """`turret activate --not-worse-than`: both versions rank events that neither was trained on."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from tests.conftest import plain_ranking
+from tests.conftest import contents, plain_ranking
 from tests.support.trained import trained_shop
 from tests.turret.conftest import DAY, START, PublishTaste
 from turret.activation.comparison import (
@@ -26,7 +25,7 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.config import ScoringConfig
 from turret.tower.format.listing import current
 from turret.tower.format.manifest import Manifest
@@ -214,16 +213,14 @@ def test_rankings_are_those_of_the_oracle(
     assert 0.2 < values.mean() < 0.9
 
 
-def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(
-    tmp_path: Path, make_contents: Callable[..., BundleContents]
-) -> None:
+def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(tmp_path: Path) -> None:
     """The bundle has the items 100 to 159, the most popular first."""
     lines = ["a,101", "a,900", "b,900", "b,100", "c,901", "c,159"]
     (tmp_path / "log.csv").write_text("\n".join(["user_id,item_id", *lines]) + "\n")
     config = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
     prepare(PrepareConfig.model_validate({**config, "split": {"kind": "last"}}), tmp_path / "data")
     data = PreparedData.open(tmp_path / "data")
-    publish(tmp_path / "bundles", make_contents())
+    publish(tmp_path / "bundles", contents())
     users = np.arange(3)
     targets = HeldOut(users, np.asarray(data.offsets[1:]) - 1, np.asarray(data.offsets[1:]), "")
     bundle = Bundle.open(tmp_path / "bundles" / "v1")
@@ -231,14 +228,12 @@ def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(
 
 
 @pytest.mark.parametrize("exclude_seen", [True, False])
-def test_items_of_the_history_are_ranked_as_the_bundle_says(
-    tmp_path: Path, make_contents: Callable[..., BundleContents], exclude_seen: bool
-) -> None:
+def test_items_of_the_history_are_ranked_as_the_bundle_says(tmp_path: Path, exclude_seen: bool) -> None:
     (tmp_path / "log.csv").write_text("user_id,item_id\na,101\na,101\n")
     config = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
     prepare(PrepareConfig.model_validate(config), tmp_path / "data")
     data = PreparedData.open(tmp_path / "data")
-    publish(tmp_path / "bundles", replace(make_contents(), exclude_seen=exclude_seen))
+    publish(tmp_path / "bundles", replace(contents(), exclude_seen=exclude_seen))
     bundle = Bundle.open(tmp_path / "bundles" / "v1")
     targets = HeldOut(np.array([0]), np.array([1]), np.array([2]), "")
     assert metric_of_users(bundle, data, targets, "hr@1", 1).tolist() == [0.0 if exclude_seen else 1.0]

@@ -15,13 +15,13 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.conftest import USER_FEATURES
+from tests.conftest import USER_FEATURES, contents
 from tests.support.described_shop import publish_described
 from tests.support.places import ROOT
 from tests.support.service_app import KEY, serving
 from turret.client import AnswerError, AsyncClient, Client, ClientError, calls
 from turret.service.http.routes.probes import STATIC
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.format.listing import point
 
 URL = "http://turret.test:8000"
@@ -146,11 +146,9 @@ def test_the_asynchronous_client_has_the_same_calls(service: TestClient) -> None
     asyncio.run(ask())
 
 
-def test_the_examples_of_the_page_run(
-    make_contents: Callable[..., BundleContents], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [f"i{number:04}" for number in range(60)]
-    shop = make_contents(ids=ids, features=USER_FEATURES, times=True)
+    shop = contents(ids=ids, features=USER_FEATURES, times=True)
     publish(tmp_path, replace(shop, fields=shop.fields | {"year": list(range(1960, 2020))}))
     with serving(tmp_path) as service:
         http = httpx2.AsyncClient(transport=httpx2.ASGITransport(service.app))

@@ -328,10 +328,7 @@ def test_times_outside_of_the_window_are_clamped_as_the_service_does(prepared: P
 
 @pytest.mark.parametrize(
     "log",
-    [
-        "user_id,item_id\na,x\na,y\nb,x\na,x\n",
-        "user_id,item_id,position\na,x,1.5\na,y,2\nb,x,7\na,x,2.5\n",
-    ],
+    ["user_id,item_id\na,x\na,y\nb,x\na,x\n", "user_id,item_id,position\na,x,1.5\na,y,2\nb,x,7\na,x,2.5\n"],
 )
 def test_a_log_without_times_has_the_positions_in_a_history(prepared: Prepare, log: str) -> None:
     data = prepared(log, columns={"in_file_order": "position" not in log})

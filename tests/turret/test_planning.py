@@ -7,15 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from turret.plan import (
-    Figures,
-    Machine,
-    PlanRequest,
-    Quantity,
-    make_plan,
-    parse_count,
-    plan_text,
-)
+from turret.plan import Figures, Machine, PlanRequest, Quantity, make_plan, parse_count, plan_text
 
 MEASURED = {"users": 1e6, "items": 1e6, "events": 1e8, "dimension": 128.0, "history": 200.0}
 

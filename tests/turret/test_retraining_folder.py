@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
+from tests.conftest import contents
 from tests.support.retrainings import record, size
 from turret.activation.comparison import Comparison
 from turret.data.errors import ConfigurationError, TurretError
@@ -43,7 +44,7 @@ from turret.service.schemas.fields import show_time
 from turret.service.settings import read_settings
 from turret.service.versions.folder import RECORD, keep_record
 from turret.service.versions.record import Record, Route, Routes, new_activation
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.format.listing import current, point
 from turret.tower.format.manifest import Manifest, read_manifest
 
@@ -137,13 +138,11 @@ def test_data_without_times_is_refused(tmp_path: Path, settings: RetrainSettings
 
 
 @pytest.fixture
-def live(settings: RetrainSettings, make_contents: Callable[..., BundleContents]) -> Manifest:
+def live(settings: RetrainSettings) -> Manifest:
     """The manifest of a version that was trained on the data of `settings`."""
     data = open_data(settings)
-    contents = replace(
-        make_contents(), fingerprints={"data": data.fingerprint}, data_until=data.manifest.time.until
-    )
-    return read_manifest(publish(settings.bundles, contents))
+    made = replace(contents(), fingerprints={"data": data.fingerprint}, data_until=data.manifest.time.until)
+    return read_manifest(publish(settings.bundles, made))
 
 
 def test_new_events_are_counted_from_the_last_training(settings: RetrainSettings, live: Manifest) -> None:
