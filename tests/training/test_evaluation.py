@@ -19,6 +19,7 @@ from turret.training.config.experiment import EvaluationConfig, ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.auc import auc_of_users, users_with_negatives
 from turret.training.evaluation.evaluation import Relevant, evaluate, measure, relevant_items, validated_items
+from turret.training.evaluation.metrics import metrics_at, popularity_kinds
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.ranking import Block, popularity_scores, rank, tower_scores, user_scores
 from turret.training.evaluation.seen import mask, seen_pairs
@@ -46,6 +47,28 @@ def test_the_report_agrees_with_plain_loops(shop: PreparedData) -> None:
             found = report[ranker][name]
             assert found["mean"] == pytest.approx(sum(values) / len(values), abs=1e-12), (ranker, name)
             assert found["low"] <= found["mean"] <= found["high"]
+
+
+def test_every_metric_agrees_with_plain_loops() -> None:
+    """Random rankings of random relevance, every metric at several k."""
+    random = np.random.default_rng(0)
+    ranked = np.stack([random.permutation(30)[:20] for _ in range(50)])
+    relevant = [set(random.choice(30, random.integers(1, 25), replace=False).tolist()) for _ in range(50)]
+    hits = np.array(
+        [[item in wanted for item in line] for line, wanted in zip(ranked, relevant, strict=True)]
+    )
+    counts = np.array([len(wanted) for wanted in relevant])
+    for name, values in metrics_at(hits, counts, (1, 5, 20)).items():
+        expected = [oracle.metric(name, line, wanted) for line, wanted in zip(ranked, relevant, strict=True)]
+        np.testing.assert_allclose(values, expected, atol=1e-12, err_msg=name)
+
+
+def test_head_torso_and_tail_hold_a_third_of_the_events_each() -> None:
+    """Ten items of one event and one of ten: the popular one is the head by itself."""
+    kinds = popularity_kinds(np.array([1] * 10 + [10, 0]))
+    assert kinds[10] == 0
+    assert kinds[11] == 3
+    assert np.bincount(kinds[:10], minlength=3).tolist() == [0, 4, 6]
 
 
 def test_slices_divide_the_users(loyal: PreparedData) -> None:
