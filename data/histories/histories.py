@@ -23,6 +23,8 @@ from turret.data.ranges import groups
 from turret.data.reading.schema import Duplicates, FilterSettings, milliseconds_of
 from turret.data.vocabulary import Vocabulary
 
+LEFT_OUT = "left_out_users.json"
+"""The users with too many events, so that later ones of them are left out too."""
 Result = TypeVar("Result")
 Mask = NDArray[np.bool_]
 Core = tuple[Mask, Mask]
@@ -176,7 +178,11 @@ def build_histories(
     columns = _without(columns, "users", *(["parts"] if is_whole else []))
     whole = write_histories(blocks, folder if is_whole else work / "all", columns, has_positions)
     if accounts.most is not None:
-        users = _at(users, np.concatenate(accounts.kept))
+        rows = np.concatenate(accounts.kept)
+        left_out = np.delete(np.arange(len(users)), rows)
+        if len(left_out):
+            _at(users, left_out).save(folder / LEFT_OUT)
+        users = _at(users, rows)
     histories = whole = replace(whole, users=users, items=items, targets=targets, accounts=accounts)
     if not is_whole:
         histories = _filter_core(whole, filters, folder, has_positions, keep_items)
@@ -232,7 +238,7 @@ def _filter_core(
     if "labels" not in histories.files.columns:
         kept = write_histories(blocks, folder, columns, has_positions)
     else:
-        with NegativeFiles(folder, "weights" in columns, histories.targets) as files:
+        with NegativeFiles(folder, columns, histories.targets) as files:
             kept = write_histories(files.without(blocks), folder, columns, has_positions)
         negatives, unplaced = files.count, files.removed()
     lost = len(histories) - len(kept) - (negatives or 0) - sum(count for _, count in unplaced)

@@ -1,20 +1,22 @@
 """Negatives, the items that a user did not choose, beside the event in whose place they were offered."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from turret.data.events.event_arrays import Events
+from turret.data.events.event_arrays import EventFiles, Events
 from turret.data.files import ArrayFile
+
+LOOSE = "loose_negatives"
 
 
 def placed(
     rows: Events, targets: NDArray[np.int8] | None = None
-) -> tuple[Events, Events, NDArray[np.int64], int, int]:
+) -> tuple[Events, Events, NDArray[np.int64], Events, int]:
     """Divide sorted `rows` with labels, of which at least one is an event, into events and negatives.
 
     A negative belongs to a target, an event of the kinds `targets` (all without them), of its user and part:
@@ -23,8 +25,8 @@ def placed(
 
     Returns:
         the E events; M negatives, sorted by the event that each belongs to; the positions of these events
-        among the E, int64 [M]; the number of other negatives that come after the last target of their user;
-        and the number of those that are the item of their event.
+        among the E, int64 [M]; the other negatives, which come after the last target of their user or are
+        the item of their event; and the number of the latter.
     """
     assert rows.labels is not None
     chosen = rows.labels == 1
@@ -48,7 +50,7 @@ def placed(
         replace(events, labels=None),
         negatives.take(kept),
         positions[kept],
-        int((~is_placed).sum()),
+        negatives.take(~is_placed | is_equal),
         int(is_equal.sum()),
     )
 
@@ -66,37 +68,48 @@ def _same_group(events: Events, positions: NDArray[np.int64], negatives: Events)
 class NegativeFiles:
     """`negatives.npy`, `negative_offsets.npy` and, with weights, `negative_weights.npy` of a prepared folder.
 
-    Write inside the `with` block. `targets` are the codes of the kinds of targets, None where all events are
-    alike. `count` is the number of negatives so far.
+    Where they are told by kinds, also `negative_times.npy`, and the folder `loose_negatives` of those that
+    belong to no event yet, so that events can be appended. Write inside the `with` block. `columns` are those
+    of the events, and `targets` the codes of the kinds of targets, None where all events are alike. `count`
+    is the number of negatives so far.
     """
 
-    def __init__(self, folder: Path, has_weights: bool, targets: NDArray[np.int8] | None = None) -> None:
+    def __init__(
+        self, folder: Path, columns: Mapping[str, DTypeLike], targets: NDArray[np.int8] | None = None
+    ) -> None:
         self._targets = targets
         self.count = self.after = self.equal = 0
-        self._items = ArrayFile(folder / "negatives.npy", np.int32)
         self._offsets = ArrayFile(folder / "negative_offsets.npy", np.int64)
-        self._weights = ArrayFile(folder / "negative_weights.npy", np.float32) if has_weights else None
         self._offsets.write(np.zeros(1, dtype=np.int64))
+        self._arrays = {"items": ArrayFile(folder / "negatives.npy", np.int32)}
+        if "weights" in columns:
+            self._arrays["weights"] = ArrayFile(folder / "negative_weights.npy", np.float32)
+        self._loose: EventFiles | None = None
+        if targets is not None:
+            self._arrays["times"] = ArrayFile(folder / "negative_times.npy", columns["times"])
+            self._loose = EventFiles(folder / LOOSE, {"users": np.int32, **columns})
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for array in (self._items, self._offsets, self._weights):
-            if array is not None:
-                array.close()
+        for array in (self._offsets, *self._arrays.values()):
+            array.close()
+        if self._loose is not None:
+            self._loose.__exit__()
 
     def without(self, blocks: Iterable[Events]) -> Iterator[Events]:
         """Yield the events of sorted blocks of rows with labels, and write their negatives."""
         for rows in blocks:
-            events, negatives, positions, after, equal = placed(rows, self._targets)
+            events, negatives, positions, loose, equal = placed(rows, self._targets)
             counts: NDArray[Any] = np.bincount(positions, minlength=len(events))
             self._offsets.write(self.count + np.cumsum(counts, dtype=np.int64))
-            self._items.write(negatives.items)
-            if self._weights is not None and negatives.weights is not None:
-                self._weights.write(negatives.weights)
+            for name, array in self._arrays.items():
+                array.write(getattr(negatives, name))
+            if self._loose is not None:
+                self._loose.write(loose)
             self.count += len(negatives)
-            self.after += after
+            self.after += len(loose) - equal
             self.equal += equal
             yield events
 

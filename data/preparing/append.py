@@ -1,7 +1,7 @@
 """Append new events to prepared data: both are prepared as one log, of which the old part is arrays."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,10 @@ from turret.data.events.dropped_rows import PrepareReport, describe_dropped
 from turret.data.events.event_arrays import PIECE, EventFiles, Events, stable_order
 from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
-from turret.data.histories.histories import build_histories
+from turret.data.files import open_array
+from turret.data.histories.histories import LEFT_OUT, build_histories
+from turret.data.histories.negatives import LOOSE
+from turret.data.kinds import NEGATIVE
 from turret.data.manifest import BadRows, Manifest, Removed
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import (
@@ -34,6 +37,9 @@ from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.reading.tables import Source
 from turret.data.stores import Place, local_copies
 from turret.data.vocabulary import Vocabulary
+
+_NEW = np.int8(2)
+"""The bit of a label of rows of the new log; the lowest bit tells events from negatives."""
 
 
 @dataclass(frozen=True)
@@ -90,19 +96,26 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
             )
             advance(1)
             count = len(ingested.events)
-            joined = _joined(old, ingested, Path(work))
+            joined, left_out = _joined(old, ingested, Path(work))
+            rows = len(joined[1])
             # Logs with positions for times have no equal events.
-            change = _as_they_are if ingested.log.time.kind == "position" else _without_known
+            is_timed, has_labels = ingested.log.time.kind != "position", ingested.log.has_labels
+            change = partial(_new_and_old, is_timed=is_timed, has_labels=has_labels)
             histories = build_histories(*joined, config.filters, folder, Path(work), change=change)
-            known = len(old.event_items) + count - len(histories)
-            removed = (Removed(filter="events that the data had already", events=known),) if known else ()
-            histories = replace(histories, removed=removed)
+            removed = [one for one in histories.removed if not one.filter.startswith("duplicates")]
+            known = rows - len(histories) - (histories.negatives or 0) - sum(one.events for one in removed)
+            removed.append(
+                Removed(filter=f"max_user_events = {config.filters.max_user_events}", events=left_out)
+            )
+            removed.append(Removed(filter="events that the data had already", events=known))
+            histories = replace(histories, removed=tuple(one for one in removed if one.events))
+            _keep_left_out(old, folder)
             advance(1)
         report = complete(folder, target, config, ingested, histories, copies)
         manifest = _manifest(old.manifest, report.manifest)
         manifest.save(folder)
         advance(1)
-    new = manifest.counts.events - old.manifest.counts.events
+    new = _size(manifest) - _size(old.manifest)
     lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in ingested.removed)
     dropped = ""
     if ingested.bad_rows or ingested.removed:
@@ -110,13 +123,29 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
     return AppendReport(replace(report, manifest=manifest), count + lost, new, count - new, dropped)
 
 
-def _joined(
-    old: PreparedData, ingested: IngestedSource, work: Path
-) -> tuple[Log, EventFiles, pl.Series, pl.Series]:
-    """Join the events of `old` (`labels` 0) with those of another log (`labels` 1), in files in `work`.
+def _size(manifest: Manifest) -> int:
+    return manifest.counts.events + (manifest.negatives or 0)
 
-    Returns the log that both are, its events, and the ids of its users and items. Raises DataError where the
-    two differ in the kind of their times, or in having weights.
+
+def _keep_left_out(old: PreparedData, folder: Path) -> None:
+    """Add the users whom `max_user_events` has left out of `old` to those of the new folder."""
+    if not (old.folder / LEFT_OUT).exists():
+        return
+    ids = {text: one for one in _left_out(old.folder) for text in [str(one)]}
+    if (folder / LEFT_OUT).exists():
+        ids |= {str(one): one for one in _left_out(folder)}
+    Vocabulary(sorted(ids.values(), key=str)).save(folder / LEFT_OUT)
+
+
+Joined = tuple[Log, EventFiles, pl.Series, pl.Series]
+
+
+def _joined(old: PreparedData, ingested: IngestedSource, work: Path) -> tuple[Joined, int]:
+    """Join the rows of `old` with those of another log in files in `work`; these have `_NEW` in their labels.
+
+    Returns the log that both are, its events, and the ids of its users and items; and the number of rows of
+    users whom `old` leaves out. Raises DataError where the two differ in the kind of their times, or in
+    having weights.
     """
     log, events, kind = ingested.log, ingested.events, old.manifest.time.kind
     if log.time.kind != kind:
@@ -136,17 +165,65 @@ def _joined(
     # In the order of a file, all new events come last.
     later = len(old.event_items) if kind == "position" else 0
     assert isinstance(events, EventFiles)
+    is_kept, left_out = ~ingested.user_ids.cast(pl.String).is_in(_left_out(old.folder)).to_numpy(), 0
     with EventFiles(work / "joined", columns) as files:
-        for first in range(0, len(old.event_items), PIECE):
-            files.write(_old_events(old, slice(first, first + PIECE)))
+        for rows in _old_rows(old):
+            files.write(rows)
         for first in range(0, len(events), PIECE):
             last = min(first + PIECE, len(events))
-            added = Events(**events.read(first, last)).renumbered(user_rows, item_rows)
-            labels = np.ones(len(added), dtype=np.int8)
-            files.write(replace(added, times=added.times + later, labels=labels))
+            added = Events(**events.read(first, last))
+            added = added.take(is_kept[added.users]).renumbered(user_rows, item_rows)
+            labels = np.ones(len(added), dtype=np.int8) if added.labels is None else added.labels
+            files.write(replace(added, times=added.times + later, labels=labels | _NEW))
+            left_out += last - first - len(added)
     events.remove()
     log = replace(log, user_dtype=users.dtype, item_dtype=items.dtype, is_text=False)
-    return log, files, users, items
+    return (log, files, users, items), left_out
+
+
+def _left_out(folder: Path) -> list[str]:
+    """The ids, as texts, of the users whom `max_user_events` has left out of prepared data."""
+    if not (folder / LEFT_OUT).exists():
+        return []
+    users = Vocabulary.load(folder / LEFT_OUT)
+    return [str(one) for one in users.ids(range(len(users)))]
+
+
+def _old_rows(old: PreparedData) -> Iterator[Events]:
+    """Yield the rows of prepared data, each negative before its event, and those that belong to none last."""
+    pieces = (
+        _old_events(old, slice(start, start + PIECE)) for start in range(0, len(old.event_items), PIECE)
+    )
+    negatives, folder = old.negatives, old.folder / LOOSE
+    if negatives is None:
+        yield from pieces
+        return
+    times, start = open_array(old.folder / "negative_times.npy", "int64", "float64"), 0
+    for events in pieces:
+        offsets = negatives.offsets[start : start + len(events) + 1]
+        owners, piece = np.repeat(np.arange(len(events)), np.diff(offsets)), slice(offsets[0], offsets[-1])
+        weights = None if negatives.weights is None else negatives.weights[piece]
+        given = _negatives(events.users[owners], negatives.items[piece], times[piece], weights)
+        rows = {
+            name: np.concatenate([getattr(given, name), values])
+            for name, values in vars(events).items()
+            if values is not None
+        }
+        order = np.argsort(np.concatenate([2 * owners, 2 * np.arange(len(events)) + 1]), kind="stable")
+        yield Events(**rows).take(order)
+        start += len(events)
+    loose = {path.stem: np.load(path) for path in folder.glob("*.npy")}
+    yield _negatives(loose["users"], loose["items"], loose["times"], loose.get("weights"))
+
+
+def _negatives(
+    users: NDArray[np.int32],
+    items: NDArray[np.int32],
+    times: NDArray[Any],
+    weights: NDArray[np.float32] | None,
+) -> Events:
+    none = np.zeros(len(items), dtype=np.int8)
+    return Events(users, items, times, weights, labels=none, kinds=none + np.int8(NEGATIVE))
 
 
 def _old_events(old: PreparedData, piece: slice) -> Events:
@@ -158,7 +235,7 @@ def _old_events(old: PreparedData, piece: slice) -> Events:
         times=np.asarray(old.times[piece]),
         weights=None if old.weights is None else np.asarray(old.weights[piece]),
         kinds=None if old.kinds is None else np.asarray(old.kinds[piece]),
-        labels=np.zeros(len(items), dtype=np.int8),
+        labels=np.ones(len(items), dtype=np.int8),
     )
 
 
@@ -176,12 +253,11 @@ def _united(before: Vocabulary, keys: pl.Series) -> tuple[pl.Series, NDArray[np.
     return every, rows.to_numpy().astype(np.int32)
 
 
-def _as_they_are(events: Events) -> Events:
-    return replace(events, labels=None)
-
-
-def _without_known(events: Events) -> Events:
-    return replace(events.take(~_known(events)), labels=None)
+def _new_and_old(events: Events, is_timed: bool, has_labels: bool) -> Events:
+    """Leave out the rows that the data has already, and restore the labels."""
+    events = events.take(~_known(events)) if is_timed else events
+    assert events.labels is not None
+    return replace(events, labels=events.labels & 1 if has_labels else None)
 
 
 def _known(events: Events) -> NDArray[np.bool_]:
@@ -192,7 +268,7 @@ def _known(events: Events) -> NDArray[np.bool_]:
     assert events.labels is not None
     columns = [events.users, events.times, events.items, *([] if events.kinds is None else [events.kinds])]
     order = stable_order([*columns, events.labels])
-    is_added = events.labels[order] == 1
+    is_added = events.labels[order] & _NEW > 0
     keys = [column[order] for column in columns]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = np.any([np.diff(key) != 0 for key in keys], axis=0)
@@ -247,11 +323,18 @@ def _entities(old: PreparedData, before: PrepareConfig, given: Mapping[str, Any]
 def _refuse(old: PreparedData, before: PrepareConfig, given: Mapping[str, object]) -> None:
     """Raise ConfigurationError for data to which no events can be appended without reading its log."""
     has_core = max(before.filters.min_user_events, before.filters.min_item_events) > 1
-    has_negatives = old.negatives is not None or given.keys() & {"columns.label", "columns.negatives"}
+    has_negatives = given.keys() & {"columns.label", "columns.negatives"}
+    has_negatives |= {
+        name for name, column in old.manifest.columns if column and name in ("label", "negatives")
+    }
     for holds, reason in (
         (
             old.has_queries,
             "holds queries, and `turret data append` merges events alone; prepare all pairs again",
+        ),
+        (
+            old.negatives is not None and old.manifest.time.kind == "position",
+            "has negatives and no times, so new events have no place among them; prepare the whole log again",
         ),
         (
             has_core,
@@ -264,7 +347,7 @@ def _refuse(old: PreparedData, before: PrepareConfig, given: Mapping[str, object
             "--split, or with all files",
         ),
         (
-            has_negatives,
+            bool(has_negatives),
             "or the new log has labels or negatives (--label, --negatives), and `turret data append` merges "
             "events alone; prepare the whole log again",
         ),
@@ -313,7 +396,8 @@ def _manifest(old: Manifest, new: Manifest) -> Manifest:
         first = bad.get(one.kind)
         bad[one.kind] = one if first is None else first.model_copy(update={"count": first.count + one.count})
     removed: dict[str, int] = {}
-    for record in (*old.removed, *new.removed):
+    before = [one for one in old.removed if not one.filter.startswith("negatives")]  # which are placed anew
+    for record in (*before, *new.removed):
         removed[record.filter] = removed.get(record.filter, 0) + record.events
     settings, given = old.settings, new.settings
     settings = {**settings, **{name: given[name] for name in ("items", "users", "filters")}}

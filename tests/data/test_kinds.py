@@ -28,6 +28,10 @@ SHOP = {
 ROLES = {"view": "signal", "cart": "signal", "buy": "target"}
 
 
+KINDS = ["view", "view", "buy", "buy", "back"]
+START = 1_700_000_000
+
+
 def csv(rows: Sequence[tuple[Any, ...]]) -> str:
     return HEADER + "".join(",".join(map(str, row)) + "\n" for row in rows)
 
@@ -263,6 +267,58 @@ def test_appended_events_have_kinds_and_equal_ones_have_equal_kinds(tmp_path: Pa
     assert (report.new, report.known) == (2, 1)
     grown, whole = (PreparedData.open(tmp_path / name) for name in ("0", "all"))
     assert (grown.fingerprint, grown.manifest.split) == (whole.fingerprint, whole.manifest.split)
+
+
+@pytest.mark.parametrize(
+    ("seed", "settings"),
+    [
+        (0, {}),
+        (1, {"columns.weight": "w"}),
+        (2, {"split.kind": "time"}),
+        (3, {"filters.max_user_events": 14}),
+        (4, {"filters.max_user_events": 13, "filters.duplicates": "exact"}),
+    ],
+)
+def test_negatives_and_users_with_too_many_events_are_appended_as_prepared(
+    tmp_path: Path, seed: int, settings: dict[str, object]
+) -> None:
+    """A return that no target followed until now belongs to the next new one, and a robot stays out."""
+    draw = random.Random(seed)
+    rows = [
+        (
+            draw.choice("abcdefgh"),
+            draw.choice("xyzqrs"),
+            START + draw.randrange(400),
+            draw.choice(KINDS),
+            1 + number % 3,
+        )
+        for number in range(120)
+    ]
+    rows = [("abcdefgh"[user], "xyzqrs"[user % 6], START, "buy", 1) for user in range(8)] + list(
+        {row[:4]: row for row in rows}.values()
+    )
+    parts = {"0": rows[:70], "1": rows[50:100], "2": rows[95:], "all": rows}
+    for name, part in parts.items():
+        (tmp_path / f"{name}.csv").write_text(csv(part).replace("event\n", "event,w\n", 1))
+    kinds = {
+        "columns.kind": "event",
+        "kinds": ["view=signal", "buy=target:2", "back=negative"],
+    }
+    for name in ("0", "all"):
+        overrides = {"source": tmp_path / f"{name}.csv", **kinds, **settings}
+        prepare(load_configuration(PrepareConfig, overrides=overrides), tmp_path / name)
+    for name in ("1", "2"):
+        append(tmp_path / f"{name}.csv", tmp_path / "0")
+    grown, whole = (PreparedData.open(tmp_path / name) for name in ("0", "all"))
+    grown.verify()
+    assert whole.negatives is not None
+    assert len(whole.negatives.items) > 3
+    assert {**grown.manifest.files} == {**whole.manifest.files}
+    assert (grown.manifest.split, grown.manifest.negatives) == (
+        whole.manifest.split,
+        whole.manifest.negatives,
+    )
+    assert (tmp_path / "all" / "left_out_users.json").exists() == ("filters.max_user_events" in settings)
 
 
 def test_the_test_targets_that_cannot_be_hit_are_those_that_were_consumed(tmp_path: Path) -> None:
