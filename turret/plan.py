@@ -165,13 +165,11 @@ def make_plan(request: PlanRequest, figures: Figures) -> Plan:
             f"--events {request.events:,.0f} with --users {request.users:,.0f}: a log has an event of every "
             f"user at least; give at least {request.users:,.0f} events, or count only users with events"
         )
-    sizes, machine = request.sizes(), request.machine
-
-    def at(name: str) -> float:
-        return figures.at(name, sizes)
+    sizes, cores = request.sizes(), request.machine.cores
 
     def machines_for(store: str) -> tuple[float, int]:
-        rate = machine.cores * BUSY / at(f"service.{store}.request_seconds")
+        """The requests/s of a machine, and the machines for the peak."""
+        rate = cores * BUSY / figures.at(f"service.{store}.request_seconds", sizes)
         return rate, max(1, ceil(request.requests / rate))
 
     store = "sqlite"
@@ -180,44 +178,52 @@ def make_plan(request: PlanRequest, figures: Figures) -> Plan:
         store = "redis"
         rate, machines = machines_for(store)
         machines = max(2, machines)
-    workers = min(machine.cores, max(1, ceil(request.requests / machines / (rate / machine.cores))))
+    workers = min(cores, max(1, ceil(request.requests / machines / (rate / cores))))
+    parts = _parts(request, figures, store, workers)
+    shares = _shares(request, parts, rate)
+    return Plan(request, parts, rate, machines, store, shares, figures.measured_on)
+
+
+def _parts(request: PlanRequest, figures: Figures, store: str, workers: int) -> dict[str, Part]:
+    """The needs of each part, in the order in which they run."""
+    sizes = request.sizes()
+
+    def at(name: str) -> float:
+        return figures.at(name, sizes)
 
     def part(*prefixes: str, **given: float) -> Part:
         """The sums of the measured quantities with such names; `given` replaces some."""
-        needs = {
-            need: sum(
-                at(f"{prefix}.{need}") for prefix in prefixes if f"{prefix}.{need}" in figures.quantities
-            )
-            for need in ("memory", "disk", "seconds")
-        }
+        names = {need: [f"{one}.{need}" for one in prefixes] for need in ("memory", "disk", "seconds")}
+        needs = {need: sum(at(one) for one in of if one in figures.quantities) for need, of in names.items()}
         return Part(**needs | given, beyond=figures.beyond(sizes, *prefixes))
 
     # Every event of a user but the first is an example; each epoch ranks for some users at most.
-    training = f"training.{request.experiment}"
+    training, settings = f"training.{request.experiment}", figures.experiments[request.experiment]
     epoch = at(f"{training}.example_seconds") * (request.events - request.users)
-    epoch += at("training.validation_seconds") * min(
-        request.users, figures.experiments[request.experiment]["validation_users"]
-    )
+    epoch += at("training.validation_seconds") * min(request.users, settings["validation_users"])
     # The gate refuses a version without room for so many times its files.
     activation = at("bundle.disk") * MEMORY_FACTOR
     served = at("service.memory") + at("service.worker_memory") * (workers - 1) + activation
-    parts = {
+    indexed = max(at("export.memory"), at("index.memory"))
+    return {
         "preparation": part("preparation"),
         "training": part(training, "training.validation", seconds=epoch * request.epochs),
-        "export and index": part(
-            "export", "index", "bundle", memory=max(at("export.memory"), at("index.memory"))
-        ),
+        "export and index": part("export", "index", "bundle", memory=indexed),
         "service": part("service", "bundle", memory=served, disk=0.0),
         f"histories in {store}": part(f"histories.{store}"),
     }
+
+
+def _shares(request: PlanRequest, parts: Mapping[str, Part], rate: float) -> dict[str, float]:
+    """The share of a machine that each limit takes, the largest first."""
+    machine = request.machine
     shares = {f"memory: {name}": one.memory / machine.memory for name, one in parts.items() if one.memory}
     shares |= {
         "disk: all parts": sum(one.disk for one in parts.values()) / machine.disk,
         f"time: training in {request.hours:g} h": parts["training"].seconds / (3600 * request.hours),
         "requests/s": request.requests / rate,
     }
-    ordered = dict(sorted(shares.items(), key=lambda one: -one[1]))
-    return Plan(request, parts, rate, machines, store, ordered, figures.measured_on)
+    return dict(sorted(shares.items(), key=lambda one: -one[1]))
 
 
 def plan_text(plan: Plan) -> str:
