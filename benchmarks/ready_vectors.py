@@ -37,6 +37,10 @@ MODELS: dict[str, tuple[str, ...]] = {
 _SHOP = FeatureColumns(text=("text",), vector=("text_vector", "image_vector"), ignore=("*",))
 
 
+def _featured(log: pl.DataFrame) -> FeaturedSet:
+    return FeaturedSet(lambda _: log.drop("split").sort("user_id", "time"), _SHOP)
+
+
 def vector_quality(options: Options) -> Row:
     """Every model with every seed, warm on both logs and cold on that of the items with vectors."""
     seeds = SEEDS[:1] if options.quick else SEEDS
@@ -64,8 +68,7 @@ def vector_quality(options: Options) -> Row:
             log = pl.read_parquet(source / f"{name}.parquet").select(
                 "user_id", "item_id", "split", time="pos"
             )
-            events = log.drop("split").sort("user_id", "time")
-            chosen = FeaturedSet(lambda _, events=events: events, _SHOP)
+            chosen = _featured(log)
             work = Path(folder) / name
             work.mkdir()
             parts = {"train": "train", "validation": "valid", "test": "test"}

@@ -43,12 +43,7 @@ from benchmarks.peers.contestants import (
 from benchmarks.peers.peer import join, peers_option
 from benchmarks.processes import alone
 from benchmarks.scale_training import Shape, log_of
-from benchmarks.training_sides import (
-    bare_transformer,
-    pooled,
-    training,
-    transformer,
-)
+from benchmarks.training_sides import bare_transformer, pooled, training, transformer
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import ColumnSettings, FilesSplit, PrepareConfig
