@@ -11,10 +11,10 @@ import pytest
 from tests.conftest import contents
 from turret.service.versions import gate
 from turret.service.versions.gate import GateRequest, checked_versions, overlap_between, read_report, run_gate
-from turret.service.versions.memory import available_bytes, in_words, needed_bytes
+from turret.service.versions.memory import available_bytes
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.publish import publish
-from turret.tower.format.index_settings import EngineEffort, EngineSettings, ScalarSettings, SearchParams
+from turret.tower.format.index_settings import ScalarSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
 
 ALL = ["memory", "checksum", "soundness", "golden", "recall", "overlap"]
@@ -214,16 +214,3 @@ def test_a_limit_of_version_two_leaves_what_is_not_used(
             write(group / "memory.current", "600000\n")
             write(group / "memory.stat", "anon 100\ninactive_file 50000\n")
     assert available_bytes(*machine) == left
-
-
-def test_a_version_needs_a_multiple_of_its_files(published: Path) -> None:
-    """Vectors of a version on an engine are mapped, and searched there: they do not count."""
-    manifest = read_manifest(published / "v1")
-    sizes = {name: (published / "v1" / name).stat().st_size for name in manifest.files}
-    assert needed_bytes(manifest, 1.5) == 1.5 * sum(sizes.values())
-    effort = EngineEffort(rows=1, k=1, breadth=1, recall=1.0)
-    settings = EngineSettings(engine="redis", url="redis://e", collection="c", efforts=(effort,))
-    mapped = sizes["item_vectors.npy"] + sizes.get("model.safetensors", 0)
-    on_engine = manifest.model_copy(update={"index": settings})
-    assert needed_bytes(on_engine, 1.5) == 1.5 * (sum(sizes.values()) - mapped)
-    assert (in_words(1_500_000), in_words(2.5e9)) == ("1.5 MB", "2.5 GB")

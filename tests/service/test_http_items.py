@@ -63,17 +63,6 @@ def test_an_item_of_the_version_is_shown_with_its_fields_and_popularity(client: 
     }
 
 
-def test_similar_items_leave_out_the_item_itself(client: TestClient) -> None:
-    answer = client.get("/v1/items/101/similar?k=59").json()
-    assert answer["version"] == "v1"
-    assert sorted([*ids(answer), 101]) == list(range(100, 160))
-    scores = [item["score"] for item in answer["items"]]
-    assert scores == sorted(scores, reverse=True)
-    assert "exhausted" not in answer
-    assert len(client.get("/v1/items/101/similar").json()["items"]) == 10
-    assert client.get("/v1/items/101/similar?k=60").json()["exhausted"] is True
-
-
 def test_similar_items_meet_the_conditions_of_a_recommendation(client: TestClient) -> None:
     def chosen(**body: Any) -> dict[str, Any]:
         answer = client.post("/v1/items/101/similar", json=body)
@@ -334,25 +323,6 @@ def test_a_version_without_an_item_tower_says_what_would_help(shop: TestClient, 
     assert put(105).status_code == 200
     make_live(shop, "v1")
     assert 900 in asked(shop, 101, k=61)
-
-
-@pytest.mark.parametrize("first", [900, 100], ids=["fresh items", "other fields of known items"])
-def test_there_is_a_limit_to_the_memory_of_changes(towers: Path, first: int) -> None:
-    with serving(towers, overlay_bytes=2_500) as shop:
-
-        def put(item: int, **fields: object) -> httpx2.Response:
-            return shop.put(f"/v1/items/{item}", json={"features": placed(HERE), "fields": fields})
-
-        added = 0
-        while put(first + added, title="One").status_code == 200:
-            added += 1
-        assert 2 <= added <= 4
-        refused = put(first, title="x" * 2_000)
-        assert refused.status_code == 409
-        assert "TURRET_OVERLAY_BYTES" in refused.json()["error"]["message"]
-        assert put(first, title="Two").status_code == 200, "it takes no more than before"
-        shop.delete(f"/v1/items/{first + 1}")
-        assert put(first + added, title="One").status_code == 200
 
 
 def test_an_item_that_could_not_be_kept_is_not_served(

@@ -208,14 +208,6 @@ async def test_calls_that_come_at_once_are_a_group(
 # The record of members on one machine
 
 
-async def test_the_number_of_items_is_raised_and_never_lowered(tmp_path: Path) -> None:
-    records = SqliteRecords(tmp_path / "record")
-    for announced, items in ((3, 3), (7, 7), (5, 7)):
-        await records.announce(announced)
-        assert await records.poll() == (0, items)
-    await records.close()
-
-
 async def test_a_member_that_holds_the_lock_is_waited_for_briefly_and_stops_no_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.trained import trained_shop
 from turret.data.prepared import PreparedData
 from turret.training.begin import begin_run
-from turret.training.commands import evaluate_command, export_run, train_command
+from turret.training.commands import evaluate_command, train_command
 from turret.training.config.experiment import load_experiment, named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.per_user import load_per_user
@@ -84,25 +84,6 @@ def test_a_run_goes_on_with_its_own_settings_and_data(
     assert Run.read(trained).experiment == load_experiment("youtubednn", QUICK)
 
 
-@pytest.mark.parametrize(("experiment", "overrides"), [("dssm", QUICK), (None, [*QUICK, "training.seed=5"])])
-def test_a_run_does_not_go_on_with_other_settings(
-    experiment: str | None, overrides: list[str], trained: Path
-) -> None:
-    with pytest.raises(TrainingError, match="begun with other settings"):
-        train(None, experiment, trained, overrides, resume=True)
-
-
-def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_was(
-    shop: PreparedData, tmp_path: Path
-) -> None:
-    """The settings are those of the run, not the default ones."""
-    begun = Run(tmp_path, load_experiment("full_softmax", QUICK), shop.folder, shop.fingerprint)
-    begun.write()
-    train(None, None, tmp_path, [], resume=True)
-    assert Run.read(tmp_path).experiment == begun.experiment
-    assert (tmp_path / MODEL).is_file()
-
-
 def test_data_that_moved_is_named(trained: Path, shop: PreparedData, tmp_path: Path) -> None:
     """The run only knows where its data was; --data says where it is."""
     stored = json.loads((trained / "run.json").read_text())
@@ -113,13 +94,6 @@ def test_data_that_moved_is_named(trained: Path, shop: PreparedData, tmp_path: P
     with pytest.raises(Exception, match="gone"):
         evaluate_command(moved, None, "test", as_json=True)
     evaluate_command(moved, shop.folder, "test", as_json=True)
-
-
-def test_an_export_is_told_where_and_under_which_name(trained: Path, tmp_path: Path) -> None:
-    """The one export of this file: to trace a tower takes seconds."""
-    published = export_run(trained, None, tmp_path, "spring")
-    assert published == tmp_path / "spring"
-    assert (tmp_path / "current").read_text().strip() == "spring"
 
 
 def test_a_run_of_several_processes_that_has_not_begun_begins_with_resume(

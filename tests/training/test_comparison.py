@@ -89,19 +89,6 @@ def test_differences_are_paired_over_the_common_users(pair: tuple[Path, Path, np
     assert found["high"] - found["low"] < (means["high"] - means["low"]) / 2
 
 
-def test_cost_size_and_the_settings_that_differ_are_told(pair: tuple[Path, Path, np.ndarray]) -> None:
-    one, two, _ = pair
-    report = compare([one, two, one], "test")
-    assert report["settings"]["training.epochs"] == [10, 30, 10]
-    assert report["settings"]["tower.user.kind"] == ["pooled", "attentive", "pooled"]
-    assert report["settings"]["tower.user.attention"] == [None, 64, None]
-    assert "training.batch_size" not in report["settings"]
-    run = report["runs"][1]
-    assert (run["seconds"], run["epochs"], run["steps"], run["parameters"]) == (12.5, 7, 70, 23)
-    assert run["bytes"] == (two / MODEL).stat().st_size
-    assert report["same_data"]
-
-
 def test_a_comparison_is_a_table_or_json(
     pair: tuple[Path, Path, np.ndarray], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

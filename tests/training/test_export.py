@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from tests.support.trained import trained_shop
-from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features
 from turret.data.prepared import ColdItems, PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import difference, load_golden, replay
@@ -20,7 +19,6 @@ from turret.tower.config import ScoringConfig
 from turret.tower.errors import TowerError
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
-from turret.tower.towers.model import TwoTowers
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.evaluation.ranking import rank, tower_scores
@@ -28,7 +26,6 @@ from turret.training.export import export as export_module
 from turret.training.export.export import (
     export,
     export_warnings,
-    mapped_vectors,
     principal_components,
     project_items,
 )
@@ -195,23 +192,6 @@ def test_items_without_an_event_are_in_the_bundle_by_their_features(exported: Ex
     np.testing.assert_allclose(bundle.vectors[count:], encoder.encode(rows), atol=1e-5)
     assert set(bundle.popularity[count:].tolist()) == {0}
     assert {name: values[count:] for name, values in bundle.fields.items()} == cold.fields
-
-
-@pytest.fixture
-def small_model() -> TwoTowers:
-    torch.manual_seed(0)
-    return TwoTowers(config(dropout=0.0), ITEMS, item_features(), no_features(USERS)).eval()
-
-
-@pytest.mark.parametrize("block", [1, ITEMS - 1, ITEMS, ITEMS + 1])
-def test_the_vectors_of_all_blocks_are_in_the_file(
-    block: int, small_model: TwoTowers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(export_module, "_BLOCK", block)
-    vectors = mapped_vectors(small_model, tmp_path / "item_vectors.npy")
-    expected = small_model.catalog_vectors().detach().numpy()
-    np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
-    np.testing.assert_array_equal(np.load(tmp_path / "item_vectors.npy"), vectors)
 
 
 COSINE = ScoringConfig(kind="cosine", temperature=1.0)

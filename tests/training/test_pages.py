@@ -16,12 +16,11 @@ from typer.testing import CliRunner
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.training.checkpoint import load_progress
 from turret.training.cli import app
 from turret.training.comparison.compare import compare
 from turret.training.config.experiment import experiment_toml, load_experiment
 from turret.training.errors import TrainingError
-from turret.training.page.pages import compare_page, evaluated_report, render, run_page, write_page
+from turret.training.page.pages import compare_page, evaluated_report, run_page, write_page
 from turret.training.page.recommended import (
     ITEMS,
     NEAREST,
@@ -31,7 +30,7 @@ from turret.training.page.recommended import (
     nearest_items,
     rankings_of,
 )
-from turret.training.run import CHECKPOINT, REPORT_PAGE, Run, remove_run
+from turret.training.run import REPORT_PAGE, Run
 from turret.training.trainer import train
 
 # Elements that run something, and those that load something.
@@ -149,10 +148,6 @@ def test_the_run_can_be_repeated_from_its_page(run_parts: Page, evaluated: Run, 
     assert "turret evaluate var/again --baselines popularity,co_occurrence" in run_parts.text
 
 
-def test_the_same_run_gives_the_same_page(run_parts: Page, evaluated: Run, shop: PreparedData) -> None:
-    assert run_page(evaluated, shop, "test") == run_parts.source
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_markup_in_ids_titles_fields_and_paths_stays_text(hostile: Run) -> None:
     run_parts = Page(run_page(hostile, hostile.open_data(), "test"))
@@ -191,9 +186,6 @@ def test_runs_that_cannot_be_compared_are_refused_in_a_sentence(evaluated: Run, 
         compare_page([evaluated.folder] * 2, None, "test", k=3)
 
 
-Capture = pytest.CaptureFixture[str]
-
-
 def report_run(folder: Path, output: Path | None = None) -> None:
     run = Run.read(folder)
     write_page(output or folder / REPORT_PAGE, lambda: run_page(run, run.open_data(), "test"))
@@ -202,14 +194,6 @@ def report_run(folder: Path, output: Path | None = None) -> None:
 @pytest.fixture
 def folder(evaluated: Run, tmp_path: Path) -> Path:
     return shutil.copytree(evaluated.folder, tmp_path / "run")
-
-
-def test_the_page_is_written_into_the_run_and_its_path_is_printed(folder: Path, capsys: Capture) -> None:
-    report_run(folder)
-    assert capsys.readouterr().out == f"{folder / REPORT_PAGE}\n"
-    assert (folder / REPORT_PAGE).read_text("utf-8").startswith("<!doctype html>")
-    remove_run(folder)
-    assert not (folder / REPORT_PAGE).exists()
 
 
 def test_the_command_line_gives_every_option(folder: Path, other: Run, tmp_path: Path) -> None:
@@ -224,17 +208,6 @@ def test_the_command_line_gives_every_option(folder: Path, other: Run, tmp_path:
     done = CliRunner().invoke(app, ["report", "compare", *runs, "-k", "20", "--output", str(two)])
     assert (done.exit_code, done.output.splitlines()[-1]) == (0, str(two))
     assert "ndcg@20 on the test part" in two.read_text("utf-8")
-
-
-def test_the_page_of_an_interrupted_run_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    progress = load_progress(folder / CHECKPOINT)
-    progress.finished = False
-    monkeypatch.setattr(Run, "progress", lambda run: progress)
-    (folder / "metrics.json").unlink()
-    report_run(folder)
-    written = (folder / REPORT_PAGE).read_text("utf-8")
-    assert "interrupted" in written
-    assert "turret train --resume" in written
 
 
 def test_an_output_that_is_no_page_is_refused_before_anything_is_measured(
@@ -260,11 +233,6 @@ def test_a_page_allows_its_own_stylesheet_and_drawings_and_nothing_else(run_part
     )
     linked = re.findall(r'<a href="#(.*?)">', run_parts.source)
     assert linked == re.findall(r'<section id="(.*?)">', run_parts.source)
-
-
-def test_a_character_that_html_does_not_allow_is_marked(shop: PreparedData) -> None:
-    page = render("base.html.j2", title="a\x00b\x1bc, half a pair \ud800, two\nlines", data=shop, sections={})
-    assert "a\ufffdb\ufffdc, half a pair ?, two\nlines" in page
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from turret.training.report import commands
 from turret.training.report.commands import report_samplers
 from turret.training.report.queries import entries
 from turret.training.report.samplers import ReportRequest, SamplerReport
-from turret.training.report.table import best_rows, recommendation, report_table
+from turret.training.report.table import recommendation, report_table
 from turret.training.run import Run, remove_run
 
 Capture = pytest.CaptureFixture[str]
@@ -116,15 +116,6 @@ def test_the_softmax_is_the_proposal_without_divergence(report: dict[str, Any]) 
     assert rows["uniform"]["effective_share"] < 0.99
 
 
-def test_old_vectors_are_compared_on_a_model_that_has_moved(report: dict[str, Any]) -> None:
-    rows = report["staleness"]
-    assert {row["refresh_every"] for row in rows if row["sampler"] == "quadratic"} == {1, 3}
-    assert all(row["moved"] > 0.0 and row["steps"] == 3 for row in rows)
-    exact = {row["refresh_every"]: row["kl"] for row in rows if row["sampler"] == "softmax"}
-    assert exact[1] == pytest.approx(0.0, abs=1e-5)
-    assert exact[3] > exact[1]
-
-
 def priced(
     name: str, milliseconds: float, bias: float, low: float = 0.001, size: int | None = 64
 ) -> dict[str, Any]:
@@ -136,21 +127,6 @@ def priced(
         "bias_low": low,
         "bias_high": bias + 0.01,
     }
-
-
-def names(rows: list[dict[str, Any]]) -> list[str]:
-    return [one["sampler"] for one in rows]
-
-
-PRICES = {"slow": (5, 0.5), "exact": (9, 0.0), "cheap": (1, 0.4), "middle": (3, 0.2), "bad": (4, 0.3)}
-CHOOSABLE = [priced(name, *figures) for name, figures in PRICES.items()]
-
-
-def test_efficient_samplers_are_shown_by_cost() -> None:
-    """`bad` and `slow` are dearer and more biased than `middle`."""
-    assert names(best_rows(CHOOSABLE, 9)) == ["cheap", "middle", "exact"]
-    assert names(best_rows(CHOOSABLE, 2)) == ["cheap", "exact"]
-    assert best_rows([], 9) == []
 
 
 @pytest.mark.parametrize(

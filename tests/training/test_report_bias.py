@@ -9,15 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
-from turret.training.batches.batches import PreparedStatistics, TrainingBatches
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.report.measures import gradient_error
-from turret.training.report.queries import Examples, Queries, read_examples
-from turret.training.report.steps import moved_model
-from turret.training.run import Run
+from turret.training.report.queries import Examples
 from turret.training.samplers.core.draw import Draw, drawn_by_example
 
 FIVE, D, K = 5, 3, 2  # items, numbers of a vector, candidates
@@ -92,24 +88,3 @@ def test_a_model_that_is_certain_has_no_gradient_to_compare_with() -> None:
     ids = np.zeros((2, K), np.int64)
     with pytest.raises(TrainingError, match=r"zero gradient for all 2 queries.*--queries"):
         gradient_error(certain, vectors, SHARP, lambda _: draw_of(ids, given.positives), 4)
-
-
-BATCH = 32
-
-
-@pytest.fixture(scope="module")
-def queries(evaluated: Run, shop: PreparedData) -> Queries:
-    model = evaluated.open_model(shop)
-    examples = read_examples(model, TrainingBatches.of(evaluated.experiment, shop), 200, stream(0, "test", 0))
-    vectors = model.current_vectors(torch.arange(len(shop.item_ids)))
-    ends = np.cumsum(PreparedStatistics(shop).positive_counts())
-    return Queries(examples.take(slice(0, 5)), examples.take(slice(5, None)), vectors, ends, BATCH, seed=0)
-
-
-def test_the_run_s_own_model_stays_and_the_way_is_repeated(evaluated: Run, shop: PreparedData) -> None:
-    """The copy moves by the seed alone."""
-    rows = torch.arange(len(shop.item_ids))
-    original = evaluated.open_model(shop).current_vectors(rows)
-    first, second = (moved_model(evaluated, shop, {2: []}).current_vectors(rows) for _ in range(2))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, original)

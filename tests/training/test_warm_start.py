@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from tests.support.bundle_damage import change_manifest, rewrite
 from tests.training.conftest import Grown, check_resumed, train_and_keep
-from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import EXPERIMENT, ITEM_FEATURES, MANIFEST
@@ -263,16 +262,6 @@ def replace_file(bundle: Path, name: str, content: bytes | None) -> None:
     (bundle / name).unlink()
     files = json.loads((bundle / MANIFEST).read_text())["files"]
     change_manifest(bundle, files={kept: found for kept, found in files.items() if kept != name})
-
-
-def test_settings_are_overridden_one_by_one(exported: Export) -> None:
-    origin = ParentBundle.open(exported({}))
-    found = origin.experiment({"training.epochs": 7, "tower.user.dropout": 0.3})
-    assert found == experiment({"user": {"dropout": 0.3}}, epochs=7)
-    with pytest.raises(
-        ConfigurationError, match=r"experiment\.json with training\.epoch overridden: .* no setting"
-    ):
-        origin.experiment({"training.epoch": 7})
 
 
 def test_what_was_new_then_is_not_what_is_new_now(bundle: Path) -> None:
