@@ -30,7 +30,7 @@ def test_what_is_opened_is_what_was_published(tmp_path: Path) -> None:
     assert np.array_equal(bundle.vectors, made.item_vectors)
     assert np.array_equal(bundle.popularity, made.popularity)
     assert bundle.vocabulary.ids(range(4)) == ["a", "b", "c", "d"]
-    assert (bundle.fields, bundle.user_features) == (made.fields, made.user_features)
+    assert (bundle.catalog.fields, bundle.user_features) == (made.fields, made.user_features)
     assert bundle.manifest.metrics == {"recall@10": 0.5}
     assert (bundle.manifest.version, bundle.manifest.history_length) == ("v1", 5)
 

@@ -117,7 +117,7 @@ def test_the_bundle_holds_the_vectors_and_names_of_the_run(exported: Exported) -
     assert bundle.manifest.version == exported.folder.name
     assert bundle.vocabulary.ids(range(count)) == data.item_ids.ids(range(count))
     assert bundle.popularity[:count].tolist() == data.item_counts("train").tolist()
-    assert {name: values[:count] for name, values in bundle.fields.items()} == data.fields
+    assert {name: values[:count] for name, values in bundle.catalog.fields.items()} == data.fields
     assert bundle.manifest.fingerprints["data"] == data.fingerprint
 
 
@@ -191,7 +191,7 @@ def test_items_without_an_event_are_in_the_bundle_by_their_features(exported: Ex
     rows = [{name: values[row] for name, values in cold.features.items()} for row in range(len(cold.ids))]
     np.testing.assert_allclose(bundle.vectors[count:], encoder.encode(rows), atol=1e-5)
     assert set(bundle.popularity[count:].tolist()) == {0}
-    assert {name: values[count:] for name, values in bundle.fields.items()} == cold.fields
+    assert {name: values[count:] for name, values in bundle.catalog.fields.items()} == cold.fields
 
 
 COSINE = ScoringConfig(kind="cosine", temperature=1.0)

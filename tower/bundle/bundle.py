@@ -1,7 +1,6 @@
 """Bundles: opened whole or refused."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,11 +55,6 @@ class Bundle:
             manifest.reads_kinds,
         )
         self.item_encoder: ItemEncoder | None = open_item_encoder(folder, manifest)
-
-    @property
-    def fields(self) -> dict[str, list[Any]]:
-        """The catalog's fields: name -> one value a row."""
-        return self.catalog.fields
 
     @classmethod
     def open(cls, folder: Path, verify: bool = True, content: str | None = None) -> "Bundle":
