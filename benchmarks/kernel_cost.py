@@ -27,13 +27,14 @@ from benchmarks.harness import Options, run
 from benchmarks.processes import alone
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
+from turret.training.estimator import GivenStatistics
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.optimiser import RowAdam
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
+from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
-from turret.training.samplers.kernel.sums import CodedSums
 
 BATCH, WIDTH, NEGATIVES, ALPHA, REFRESH_EVERY = 256, 64, 64, 100.0, 100
 SCORING = ScoringConfig(kind="dot", temperature=0.07)
@@ -78,8 +79,8 @@ class SampledStep:
         self.towers = new_towers(item_count, sparse=True)
         self.rows = RowAdam(self.towers.items.parameters(), LEARNING_RATE)
         settings = QuadraticConfig(negatives=NEGATIVES, alpha=ALPHA, refresh_every=REFRESH_EVERY)
-        cpu = torch.device("cpu")
-        self.sampler = QuadraticSampler(settings, item_count, SCORING.temperature, cpu)
+        statistics = GivenStatistics(item_count)
+        self.sampler = QuadraticSampler(settings, SamplerContext(statistics, SCORING, 0, torch.device("cpu")))
         self.sampler.refresh(self.towers.items.weight.detach())
         self.steps = 0
 
@@ -176,8 +177,8 @@ def measure_size(item_count: int, rounds: int) -> dict[str, Any]:
         if full is not None:
             turns["full"].append(full())
         turns["sampled"] += [sampled() for _ in range(SAMPLED_STEPS_A_ROUND)]
-    sums = sampled.sampler.snapshot.sums
-    assert isinstance(sums, CodedSums)
+    sums = sampled.sampler.sums
+    assert sums is not None
     row: dict[str, Any] = {
         "items": item_count,
         "sampler_bytes": sums.bytes,

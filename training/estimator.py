@@ -92,7 +92,7 @@ class Estimator(nn.Module):
             raise TrainingError(f"{reason}.")
         if not loss.servable:
             raise TrainingError(f"losses.{loss.kind} doesn't rank by an inner product; use another loss.")
-        statistics = _Statistics(items, counts, following)
+        statistics = GivenStatistics(items, counts, following)
         device = torch.device(device)
         context = SamplerContext(statistics, self.scoring, seed, device)
         self.sampler = None if sampler is None else sampler.build(context)
@@ -266,14 +266,15 @@ class _Encoder:
 
 
 @dataclass(frozen=True)
-class _Statistics:
+class GivenStatistics:
     """Item counts as the caller gives them."""
 
     item_count: int
-    counts: ArrayLike | None
-    following: tuple[ArrayLike, ArrayLike] | None
+    counts: ArrayLike | None = None
+    following: tuple[ArrayLike, ArrayLike] | None = None
 
     def item_counts(self) -> Counts:
+        """As of `ItemStatistics`. Raises TrainingError without counts."""
         if self.counts is None:
             raise TrainingError("this sampler draws by popularity; give Estimator(counts=...), int64 [N].")
         counts = np.asarray(self.counts)
@@ -290,6 +291,7 @@ class _Statistics:
     target_counts = positive_counts = item_counts
 
     def bigram_counts(self) -> tuple[Counts, Counts]:
+        """As of `ItemStatistics`. Raises TrainingError without pairs."""
         if self.following is None:
             raise TrainingError("this sampler draws by pairs; give Estimator(following=(rows, next)).")
         first, second = (np.asarray(rows, dtype=np.int64) for rows in self.following)

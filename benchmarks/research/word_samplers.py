@@ -24,10 +24,16 @@ from benchmarks.research.estimators import (
 from benchmarks.research.language_model import Text, WordModel, shakespeare, train
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
+from turret.training.estimator import GivenStatistics
 from turret.training.losses.sampled import sampled_softmax
-from turret.training.samplers.adaptive.dense import DenseSampler, quartic_kernel, softmax_kernel
+from turret.training.samplers.adaptive.dense import (
+    DenseSampler,
+    SoftmaxConfig,
+    quartic_kernel,
+    softmax_kernel,
+)
 from turret.training.samplers.core.contract import Sampler
-from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.fixed.alias import unigram_weights
 from turret.training.samplers.fixed.bigram import BigramSampler
 from turret.training.samplers.fixed.complement import ComplementSampler
@@ -104,7 +110,9 @@ def sampler_of(kind: str, size: int, text: Text) -> Sampler:
         "softmax": softmax_kernel(scoring),
     }
     if kind in kernels:
-        return DenseSampler(kernels[kind], size, Snapshot(text.vocabulary, 1, CPU), exclude_positive=True)
+        settings = SoftmaxConfig(negatives=size, exclude_positive=True)
+        context = SamplerContext(GivenStatistics(text.vocabulary), scoring, 0, CPU)
+        return DenseSampler(settings, context, kernels[kind])
     unigram = unigram_weights(text.counts(), 1.0)
     if kind == "bigram":
         return BigramSampler(*text.bigrams(), unigram, size, CPU)

@@ -32,7 +32,6 @@ from turret.training.samplers.core.contract import CountingSampler, DrawContext,
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
-from turret.training.samplers.kernel.sums import TensorSums
 from turret.training.samplers.registry import SAMPLERS
 
 SIZE = 64
@@ -41,14 +40,18 @@ QUERY = query_of(SIZE)
 CANDIDATES, FEWEST, MOST = 40_000, 100, 400
 
 
+class TensorSampler(QuadraticSampler):
+    def follow(self, rows: slice) -> None:
+        super().follow(rows)
+        assert self.sums is not None
+        self.sums.is_compiled = False
+
+
 class OnTensors(QuadraticConfig):
     """The quadratic sampler as it is on a GPU, but for the device."""
 
     def build(self, context: SamplerContext) -> Sampler:
-        sampler = super().build(context)
-        assert isinstance(sampler, QuadraticSampler)
-        sampler.snapshot.make_sums = lambda rows, width: TensorSums(rows, width, self.alpha, context.device)
-        return sampler
+        return TensorSampler(self, context)
 
 
 # One of each kind, sized so that a few hundred draws tell its distribution, and its variants.

@@ -18,7 +18,9 @@ def the_log_count_lacks_the_number_of_candidates(original: Function) -> Function
     return drawn_with_replacement
 
 
-@planted("turret.training.samplers.core.snapshot:Snapshot.refresh", "training/test_samplers_quadratic.py")
+@planted(
+    "turret.training.samplers.core.snapshot:SnapshotSampler.refresh", "training/test_samplers_quadratic.py"
+)
 def a_snapshot_is_the_tensor_of_the_model_itself(original: Function) -> Function:
     def refresh(self: Any, item_vectors: Any) -> None:
         original(self, item_vectors)
@@ -107,11 +109,15 @@ def the_second_pass_draws_by_uncorrected_scores(original: Function) -> Function:
 
 
 @planted(
-    "turret.training.samplers.adaptive.features:FourierFeaturesSampler.update",
+    "turret.training.samplers.adaptive.features:FourierFeaturesSampler.follow",
     "contracts/test_samplers.py",
 )
 def the_features_of_renewed_items_stay(original: Function) -> Function:
-    return lambda self, encode: self.snapshot.update(encode)
+    def follow(self: Any, rows: slice) -> None:
+        if rows.stop - rows.start == self.item_count:
+            original(self, rows)
+
+    return follow
 
 
 @planted(
@@ -129,8 +135,8 @@ def n_grams_learn_from_uncorrected_scores(original: Function) -> Function:
     "contracts/test_samplers.py",
 )
 def a_draw_without_the_positive_keeps_its_mass(original: Function) -> Function:
-    def log_mass(self: Any, query: Any, positives: Any, masses: Any) -> Any:
-        return masses.log(), original(self, query, positives, masses)[1]
+    def log_mass(self: Any, kernels: Any, masses: Any) -> Any:
+        return masses.log(), original(self, kernels, masses)[1]
 
     return log_mass
 
@@ -140,8 +146,9 @@ def a_draw_without_the_positive_keeps_its_mass(original: Function) -> Function:
     "training/test_samplers_quadratic.py",
 )
 def the_quadratic_kernel_is_of_the_score_before_the_temperature(original: Function) -> Function:
-    def initialise(self: Any, settings: Any, item_count: int, temperature: float, device: Any) -> None:
-        original(self, settings, item_count, 1.0, device)
+    def initialise(self: Any, settings: Any, context: Any) -> None:
+        original(self, settings, context)
+        self.scale = settings.alpha
 
     return initialise
 

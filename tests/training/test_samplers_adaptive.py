@@ -8,7 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import COUNTS, CPU, ITEMS, VECTORS, context_of, draw_of, query_of
+from tests.contracts.samplers import (
+    COUNTS,
+    CPU,
+    ITEMS,
+    VECTORS,
+    Catalog,
+    context_of,
+    draw_of,
+    query_of,
+    sampler_of,
+)
 from tests.oracles.features import fourier_kernel, positive_proposal, shares
 from turret.tower.config import ScoringConfig
 from turret.training.errors import TrainingError
@@ -17,14 +27,21 @@ from turret.training.samplers.adaptive import dense as mined_module
 from turret.training.samplers.adaptive.dense import (
     DenseSampler,
     LogKernel,
+    MinedConfig,
     MinedSampler,
+    SoftmaxConfig,
     TwoPassSampler,
     best_items,
     quartic_kernel,
     softmax_kernel,
 )
-from turret.training.samplers.adaptive.features import FourierFeaturesSampler, PositiveFeaturesSampler
-from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.adaptive.features import (
+    FourierFeaturesConfig,
+    FourierFeaturesSampler,
+    PositiveFeaturesConfig,
+    PositiveFeaturesSampler,
+)
+from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.fixed.alias import unigram_weights
 
 DOT = ScoringConfig(kind="dot", temperature=0.5)
@@ -38,9 +55,10 @@ KERNELS: dict[str, tuple[LogKernel, Callable[[float], float]]] = {
 
 
 def dense(kernel: LogKernel, exclude_positive: bool = False) -> DenseSampler:
-    snapshot = Snapshot(ITEMS, 3, CPU)
-    snapshot.refresh(VECTORS)
-    return DenseSampler(kernel, 10, snapshot, exclude_positive)
+    settings = SoftmaxConfig(negatives=10, refresh_every=3, exclude_positive=exclude_positive)
+    sampler = DenseSampler(settings, SamplerContext(Catalog(ITEMS), DOT, 0, CPU), kernel)
+    sampler.refresh(VECTORS)
+    return sampler
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -67,9 +85,10 @@ def features_of(
     kind: str, vectors: Tensor, features: int = 24, sharpness: float = 2.0, negatives: int = 50
 ) -> PositiveFeaturesSampler | FourierFeaturesSampler:
     """A sampler by random features that follows these vectors."""
-    made = PositiveFeaturesSampler if kind == "positive" else FourierFeaturesSampler
-    random, snapshot = stream(0, "directions", 0), Snapshot(len(vectors), 3, CPU)
-    sampler = made(negatives, features, sharpness, snapshot, random)
+    made = PositiveFeaturesConfig if kind == "positive" else FourierFeaturesConfig
+    settings = made(negatives=negatives, features=features, sharpness=sharpness, refresh_every=3)
+    sampler = sampler_of(settings, len(vectors), ScoringConfig(kind="dot", temperature=1e-3))
+    assert isinstance(sampler, PositiveFeaturesSampler | FourierFeaturesSampler)
     sampler.refresh(vectors)
     return sampler
 
@@ -90,7 +109,7 @@ def test_the_proposal_of_positive_features_is_the_sum_over_features() -> None:
 def test_the_proposal_of_fourier_features_is_the_softened_estimate() -> None:
     """k + sqrt(k^2 + 1 / 2F) of a loop over features and items; negative k are among them."""
     sampler, query = features_of("fourier", VECTORS), query_of(6)
-    directions = sampler.directions.T.double().numpy() / math.sqrt(2.0)
+    directions = sampler.directions.double().numpy() / math.sqrt(2.0)
     assert directions.shape == (24, 4)
     q, negative = sampler.probability(query).numpy(), 0
     for example in range(6):
@@ -133,7 +152,8 @@ def test_long_vectors_and_sharp_kernels_stay_finite(kind: str, norm: float, tole
 
 def mined(absolute: bool = False) -> MinedSampler:
     """Five of twelve items."""
-    sampler = MinedSampler(Snapshot(ITEMS, 3, CPU), 5, absolute)
+    sampler = sampler_of(MinedConfig(negatives=5, refresh_every=3), ITEMS, ABSOLUTE if absolute else DOT)
+    assert isinstance(sampler, MinedSampler)
     sampler.refresh(VECTORS)
     return sampler
 

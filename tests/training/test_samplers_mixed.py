@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import CPU
+from tests.contracts.samplers import (
+    CPU,
+    sampler_of,
+)
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.dense import MinedSampler
+from turret.training.samplers.adaptive.dense import MinedConfig, MinedSampler
 from turret.training.samplers.core.contract import CountingSampler, DrawContext
 from turret.training.samplers.core.draw import Draw, drawn_with_replacement
-from turret.training.samplers.core.snapshot import Snapshot
 from turret.training.samplers.fixed.popularity import PopularitySampler
 from turret.training.samplers.from_batch.frequency import KnownFrequency
 from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler
@@ -59,7 +61,8 @@ def queue(rows: Sequence[int]) -> CrossBatchSampler:
 
 
 def mined() -> MinedSampler:
-    sampler = MinedSampler(Snapshot(5, 1, CPU), 2)
+    sampler = sampler_of(MinedConfig(negatives=2), 5)
+    assert isinstance(sampler, MinedSampler)
     sampler.refresh(AXIS)
     return sampler
 

@@ -9,14 +9,12 @@ import torch
 from numpy.typing import NDArray
 
 from tests.contracts.samplers import COUNTS, CPU, sampler_of
-from turret.tower.config import ScoringConfig
 from turret.training import samplers
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.dense import DenseSampler, MinedSampler, quartic_kernel
+from turret.training.samplers.adaptive.dense import MinedConfig
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw
-from turret.training.samplers.core.snapshot import Snapshot
 from turret.training.samplers.fixed.alias import log_uniform_weights, unigram_weights
 from turret.training.samplers.fixed.complement import ComplementSampler, UniqueSampler
 from turret.training.samplers.fixed.popularity import ExactHeadSampler, PopularitySampler
@@ -58,11 +56,9 @@ def refusals() -> Iterator[tuple[Callable[[], object], str]]:
     yield lambda: UniqueSampler(np.ones(3), 4, CPU), r"negatives = 4 .* 3 items.*unique = false"
     unique = samplers.log_uniform(unique=True, negatives=13)
     yield lambda: sampler_of(unique, items=12), "catalog of 12 items"
-    single = Snapshot(1, 1, CPU)
-    kernel = quartic_kernel(ScoringConfig(kind="dot"))
-    yield lambda: DenseSampler(kernel, 4, single, exclude_positive=True), "exclude_positive = false"
+    yield lambda: sampler_of(samplers.quartic(exclude_positive=True), items=1), "exclude_positive = false"
     yield lambda: sampler_of(samplers.quadratic(exclude_positive=True), items=1), "exclude_positive"
-    yield lambda: MinedSampler(Snapshot(5, 1, CPU), 6), r"6 mined .* 5 items"
+    yield lambda: sampler_of(MinedConfig(negatives=6), items=5), r"6 mined .* 5 items"
 
 
 @pytest.mark.parametrize(("build", "sentence"), list(refusals()), ids=[said for _, said in refusals()])

@@ -8,14 +8,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import CPU, VECTORS, query_of, sampler_of
+from tests.contracts.samplers import (
+    CPU,
+    DOT,
+    VECTORS,
+    Catalog,
+    query_of,
+    sampler_of,
+)
 from tests.oracles.quadratic_kernel import shares
 from turret.tower.config import ScoringConfig
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
+from turret.training.samplers.adaptive.dense import SoftmaxConfig
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import draw_by_inversion, relative
-from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.snapshot import SnapshotSampler
 from turret.training.samplers.kernel.quadratic import BatchQuadraticSampler, QuadraticConfig, QuadraticSampler
 
 ALPHA = 5.0
@@ -25,7 +34,7 @@ def made(
     vectors: Tensor, kind: type[QuadraticSampler] = QuadraticSampler, negatives: int = 50, **settings: bool
 ) -> QuadraticSampler:
     chosen = QuadraticConfig(negatives=negatives, alpha=ALPHA, refresh_every=3, **settings)
-    sampler = kind(chosen, len(vectors), 1.0, CPU)
+    sampler = kind(chosen, SamplerContext(Catalog(len(vectors)), DOT, 0, CPU))
     sampler.refresh(vectors)
     return sampler
 
@@ -87,8 +96,14 @@ def rows_of(value: float = 0.0, count: int = 10) -> Tensor:
     return torch.arange(count)[:, None] + torch.tensor([value, -value])
 
 
-def refreshed(refresh_every: int = 4) -> Snapshot:
-    snapshot = Snapshot(10, refresh_every, CPU)
+def empty(refresh_every: int = 4) -> SnapshotSampler:
+    sampler = sampler_of(SoftmaxConfig(refresh_every=refresh_every), items=10)
+    assert isinstance(sampler, SnapshotSampler)
+    return sampler
+
+
+def refreshed(refresh_every: int = 4) -> SnapshotSampler:
+    snapshot = empty(refresh_every)
     snapshot.refresh(rows_of())
     return snapshot
 
@@ -96,7 +111,7 @@ def refreshed(refresh_every: int = 4) -> Snapshot:
 def test_the_snapshot_is_a_copy() -> None:
     """What happens to the given vectors afterwards does not show."""
     given = rows_of()
-    snapshot = Snapshot(10, 4, CPU)
+    snapshot = empty()
     snapshot.refresh(given)
     given.zero_()
     assert torch.equal(snapshot.vectors, rows_of())
@@ -114,7 +129,7 @@ def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
     with pytest.raises(TrainingError, match="row 4 "):
         snapshot.update(broken.__getitem__)
     assert torch.equal(snapshot.vectors, rows_of())
-    assert snapshot.update(rows_of().__getitem__) == slice(3, 6)
+    assert snapshot.position == 3
 
 
 def test_a_tail_behind_many_items_is_reached() -> None:

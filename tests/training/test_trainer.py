@@ -309,7 +309,7 @@ def current(trainer: Trainer) -> Tensor:
 def copied(trainer: Trainer) -> Tensor:
     """The sampler's copy of the item vectors."""
     assert isinstance(trainer.objective.sampler, DenseSampler)
-    return trainer.objective.sampler.snapshot.vectors
+    return trainer.objective.sampler.vectors
 
 
 def test_a_step_leaves_a_part_of_the_sampler_with_the_vectors_that_follow_it(

@@ -14,7 +14,6 @@ from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
 from turret.training.samplers.core.draw import (
     Draw,
-    check_positives,
     draw_by_inversion,
     drawn_by_example,
     relative,
@@ -28,7 +27,7 @@ from turret.training.samplers.core.settings import (
     SamplerSettings,
     Steps,
 )
-from turret.training.samplers.core.snapshot import Snapshot, SnapshotSampler
+from turret.training.samplers.core.snapshot import SnapshotSampler, SnapshotSettings
 from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 from turret.training.samplers.fixed.complement import check_others
 
@@ -39,17 +38,12 @@ LogKernel = Callable[[Tensor, Tensor], Tensor]
 WEIGHTS_A_BLOCK = 1 << 20
 
 
-class DenseSettings(ExcludingSettings):
+class DenseSettings(SnapshotSettings, ExcludingSettings):
     """A kernel over the whole catalog, by vectors at most `refresh_every` steps old."""
 
     scores_catalog: ClassVar[bool] = True
 
-    negatives: Negatives = 64
     refresh_every: Steps = 1
-
-    def _sampler(self, kernel: LogKernel, context: SamplerContext) -> Sampler:
-        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
-        return DenseSampler(kernel, self.negatives, snapshot, self.exclude_positive)
 
 
 class QuarticConfig(DenseSettings):
@@ -58,7 +52,7 @@ class QuarticConfig(DenseSettings):
     kind: Literal["quartic"] = "quartic"
 
     def build(self, context: SamplerContext) -> Sampler:
-        return self._sampler(quartic_kernel(context.scoring), context)
+        return DenseSampler(self, context, quartic_kernel(context.scoring))
 
 
 class SoftmaxConfig(DenseSettings):
@@ -67,7 +61,7 @@ class SoftmaxConfig(DenseSettings):
     kind: Literal["softmax"] = "softmax"
 
     def build(self, context: SamplerContext) -> Sampler:
-        return self._sampler(softmax_kernel(context.scoring), context)
+        return DenseSampler(self, context, softmax_kernel(context.scoring))
 
 
 class DenseSampler(SnapshotSampler):
@@ -77,28 +71,36 @@ class DenseSampler(SnapshotSampler):
     item vectors are those of a snapshot, by which the counts are exact.
     """
 
+    exclude_positive = False
+
     def __init__(
-        self, kernel: LogKernel, negatives: int, snapshot: Snapshot, exclude_positive: bool = False
+        self, settings: SnapshotSettings, context: SamplerContext, kernel: LogKernel | None = None
     ) -> None:
-        """Draw by `kernel` from `snapshot`. Raises TrainingError where exclusion would leave nothing."""
-        if exclude_positive:
-            check_others(snapshot.item_count)
+        """Draw by `kernel`; without one a subclass has `log_weights`.
+
+        Raises TrainingError where exclusion would leave nothing.
+        """
+        super().__init__(settings, context)
         self.kernel = kernel
-        self.negatives = negatives
-        self.snapshot: Snapshot = snapshot
-        self.exclude_positive = exclude_positive
+        if isinstance(settings, ExcludingSettings) and settings.exclude_positive:
+            self.exclude_positive = True
+            check_others(self.item_count)
+
+    def log_weights(self, query: Tensor) -> Tensor:
+        """The log weights [B, N] of all items for some queries [B, D]."""
+        assert self.kernel is not None
+        return self.kernel(query.float(), self.vectors).float()
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids."""
-        check_positives(positives, self.snapshot.item_count)
         positions = torch.from_numpy(context.random.random((len(query), self.negatives))).to(query.device)
         ids = torch.empty_like(positions, dtype=torch.int64)
         log_q = torch.empty_like(positions, dtype=torch.float32)
         positive_log_q = torch.empty_like(log_q[:, 0])
-        examples = max(1, WEIGHTS_A_BLOCK // self.snapshot.item_count)
+        examples = max(1, WEIGHTS_A_BLOCK // self.item_count)
         for first in range(0, len(query), examples):
             rows = slice(first, first + examples)
-            log_weights = self.kernel(query[rows].float(), self.snapshot.vectors).float()
+            log_weights = self.log_weights(query[rows])
             if self.exclude_positive:
                 log_weights.scatter_(1, positives[rows, None], float("-inf"))
             log_weights = relative(log_weights)
@@ -109,7 +111,7 @@ class DenseSampler(SnapshotSampler):
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """q [B, N], before an excluded positive is left out."""
-        return self.kernel(query.float(), self.snapshot.vectors).float().softmax(dim=1)
+        return self.log_weights(query).softmax(dim=1)
 
 
 def softmax_kernel(scoring: ScoringConfig) -> LogKernel:
@@ -186,7 +188,6 @@ class TwoPassSampler(Sampler):
 
         An example whose pool holds only its positive gets K masked candidates.
         """
-        check_positives(positives, self.item_count)
         ids = torch.from_numpy(self.table.draw(self.size, context.random)).to(positives.device)
         self.pool = Pool(ids, self.log_expected[ids], context.encode(ids).float())
         hits = ids == positives[:, None]
@@ -222,7 +223,7 @@ class TwoPassSampler(Sampler):
 EXAMPLES, ITEMS = 256, 65_536
 
 
-class MinedConfig(SamplerSettings):
+class MinedConfig(SnapshotSettings):
     """Each example's `negatives` items of highest score, by vectors at most `refresh_every` steps old."""
 
     mixable: ClassVar[bool] = True
@@ -232,11 +233,9 @@ class MinedConfig(SamplerSettings):
 
     kind: Literal["mined"] = "mined"
     negatives: Negatives = 16
-    refresh_every: Steps = 100
 
     def build(self, context: SamplerContext) -> Sampler:
-        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
-        return MinedSampler(snapshot, self.negatives, context.scoring.absolute)
+        return MinedSampler(self, context)
 
 
 class MinedSampler(SnapshotSampler, CountingSampler):
@@ -250,24 +249,20 @@ class MinedSampler(SnapshotSampler, CountingSampler):
     The positive is among its example's best like any other item, and masked there.
     """
 
-    def __init__(self, snapshot: Snapshot, negatives: int, absolute: bool = False) -> None:
-        """Take `negatives` of the snapshot's items; `absolute` ranks scores without their sign.
-
-        Raises TrainingError when there are fewer items.
-        """
-        if negatives > snapshot.item_count:
+    def __init__(self, settings: MinedConfig, context: SamplerContext) -> None:
+        """Raises TrainingError for more negatives than items."""
+        super().__init__(settings, context)
+        if self.negatives > self.item_count:
             raise TrainingError(
-                f"objective.sampler: {negatives} mined negatives exceed a catalog of "
-                f"{snapshot.item_count} items; ask for at most {snapshot.item_count}."
+                f"objective.sampler: {self.negatives} mined negatives exceed a catalog of "
+                f"{self.item_count} items; ask for at most {self.item_count}."
             )
-        self.snapshot: Snapshot = snapshot
-        self.negatives = negatives
-        self.absolute = absolute
-        self._best = torch.empty(0, negatives, dtype=torch.int64)
+        self.absolute = context.scoring.absolute
+        self._best = torch.empty(0, self.negatives, dtype=torch.int64)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """The best [B, K] of each example, rows ascending. Raises TrainingError before the first refresh."""
-        best = best_items(query, self.snapshot.vectors, self.negatives, self.absolute)
+        best = best_items(query, self.vectors, self.negatives, self.absolute)
         self._best = best.sort(dim=1).values
         return Draw(
             ids=self._best,
@@ -296,7 +291,7 @@ class MinedSampler(SnapshotSampler, CountingSampler):
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """1/K for each of the K best, zero for the others: [B, N]."""
-        vectors = self.snapshot.vectors
+        vectors = self.vectors
         best = best_items(query, vectors, self.negatives, self.absolute)
         shares = torch.zeros(len(query), len(vectors), device=query.device)
         return shares.scatter(1, best, 1.0 / self.negatives)

@@ -14,10 +14,10 @@ from torch import Tensor
 from turret.tower.kernels.compiled import compiled, in_parts
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import DenseSampler
-from turret.training.samplers.core.contract import DrawContext, Encode, Sampler, State
-from turret.training.samplers.core.draw import Draw, check_positives, draw_by_inversion, drawn_by_example
-from turret.training.samplers.core.settings import Negatives, SamplerContext, SamplerSettings, Steps
-from turret.training.samplers.core.snapshot import Snapshot, SnapshotSampler
+from turret.training.samplers.core.contract import DrawContext, Sampler, State
+from turret.training.samplers.core.draw import Draw, draw_by_inversion, drawn_by_example
+from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.snapshot import SnapshotSampler, SnapshotSettings
 from turret.training.samplers.fixed.alias import fill_cells
 
 Floats = NDArray[np.float32]
@@ -111,21 +111,36 @@ def _rotation(width: int, random: np.random.Generator) -> NDArray[np.float64]:
 _HELD_FEATURES = 2**22
 
 
-class FeatureSettings(SamplerSettings):
+class FeatureSettings(SnapshotSettings):
     """A kernel by `features` random features, by vectors at most `refresh_every` steps old."""
 
     symmetric: ClassVar[bool] = False
 
-    negatives: Negatives = 64
     features: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 256
     sharpness: Annotated[float, Field(gt=0.0, le=1e6)] = 4.0
-    refresh_every: Steps = 100
 
-    def _sampler(self, kind: "Callable[..., Sampler]", purpose: str, context: SamplerContext) -> Sampler:
-        snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
+
+class FeatureSampler(SnapshotSampler):
+    """Directions of F random features, which are drawn once their width D is known."""
+
+    _directions: Tensor | None = None
+
+    def __init__(self, settings: FeatureSettings, context: SamplerContext) -> None:
+        super().__init__(settings, context)
+        self.feature_count = settings.features
         # Sharper than the softmax, a kernel would only be harder to estimate.
-        sharpness = min(self.sharpness, 1.0 / context.scoring.temperature)
-        return kind(self.negatives, self.features, sharpness, snapshot, stream(context.seed, purpose, 0))
+        self.scale = math.sqrt(min(settings.sharpness, 1.0 / context.scoring.temperature))
+        purpose = settings.kind.replace("_", " ")
+        self.seed = int(stream(context.seed, purpose, 0).integers(2**63))
+
+    @property
+    def directions(self) -> Tensor:
+        """float32 [F, D], times the square root of the sharpness."""
+        width = self.vectors.shape[1]
+        if self._directions is None or self._directions.shape[1] != width:
+            drawn = orthogonal_directions(self.feature_count, width, np.random.default_rng(self.seed))
+            self._directions = torch.from_numpy(self.scale * drawn).float()
+        return self._directions
 
 
 class PositiveFeaturesConfig(FeatureSettings):
@@ -138,10 +153,10 @@ class PositiveFeaturesConfig(FeatureSettings):
     kind: Literal["positive_features"] = "positive_features"
 
     def build(self, context: SamplerContext) -> Sampler:
-        return self._sampler(PositiveFeaturesSampler, "positive features", context)
+        return PositiveFeaturesSampler(self, context)
 
 
-class PositiveFeaturesSampler(SnapshotSampler):
+class PositiveFeaturesSampler(FeatureSampler):
     """K candidates an example, from q(i | h) in proportion to sum_f phi_f(h) phi_f(w_i).
 
     phi_f(x) = exp(g_f'x - |x|^2 / 2), with Gaussian g_f and x = sqrt(sharpness) h or sqrt(sharpness) w, is
@@ -163,24 +178,14 @@ class PositiveFeaturesSampler(SnapshotSampler):
     Rendle 2018, section 5, name such a kernel as future work.
     """
 
-    def __init__(
-        self, negatives: int, features: int, sharpness: float, snapshot: Snapshot, random: np.random.Generator
-    ) -> None:
-        """Set up for K = `negatives` and F = `features` directions from `random`."""
-        self.negatives = negatives
-        self.features = features
-        self.scale = math.sqrt(sharpness)
-        # The width D of the directions is known with the first vectors.
-        self.seed = int(random.integers(2**63))
-        self.directions = torch.empty(0, 0)
-        self.snapshot = snapshot
+    def __init__(self, settings: FeatureSettings, context: SamplerContext) -> None:
+        super().__init__(settings, context)
         self.frozen = torch.empty(0, 0)
         self.half_norms = torch.empty(0)
-        self.tables = FeatureTables.empty(features, snapshot.item_count)
+        self.tables = FeatureTables.empty(self.feature_count, self.item_count)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids, each example's own."""
-        check_positives(positives, self.snapshot.item_count)
         log_mix = self._log_mixture(query)
         positions = torch.from_numpy(context.random.random((len(query), self.negatives)))
         features, _ = draw_by_inversion(log_mix, positions)
@@ -192,35 +197,26 @@ class PositiveFeaturesSampler(SnapshotSampler):
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """The mixture of the features' shares of all items: [B, N]."""
         mix = self._log_mixture(query).exp().float()
-        blocks = torch.split(torch.arange(len(self.frozen)), max(1, _HELD_FEATURES // self.features))
+        blocks = torch.split(torch.arange(len(self.frozen)), max(1, _HELD_FEATURES // self.feature_count))
         return torch.cat([mix @ self._log_shares(rows).exp().T for rows in blocks], dim=1).to(query.device)
 
-    def refresh(self, item_vectors: Tensor) -> None:
-        self.snapshot.refresh(item_vectors)
-        self._freeze(self.snapshot.vectors)
-
-    def update(self, encode: Encode) -> None:
-        """Renew a part of the second copy; once all of it is new, draw by it."""
-        self.snapshot.update(encode)
-        if self.snapshot.position == 0:
-            self._freeze(self.snapshot.vectors)
+    def follow(self, rows: slice) -> None:
+        """Once all of the copy is new, draw by it."""
+        if self.position == 0:
+            self._freeze(self.vectors)
 
     def state(self) -> State:
         """Both copies of the vectors and the position of the next renewal; the tables follow from these."""
-        state = self.snapshot.state()
+        state = super().state()
         return {**state, "frozen": self.frozen} if state else {}
 
     def restore(self, state: State) -> None:
+        super().restore(state)
         if state:
-            self.snapshot.restore(state)
             self._freeze(state["frozen"])
 
     def _freeze(self, vectors: Tensor) -> None:
-        self.frozen = vectors.cpu().float().clone()
-        width = self.frozen.shape[1]
-        if self.directions.shape[1] != width:
-            drawn = orthogonal_directions(self.features, width, np.random.default_rng(self.seed))
-            self.directions = torch.from_numpy(self.scale * drawn).float()
+        self.frozen = vectors.cpu().clone()
         half_norms = (self.scale * self.frozen.double()).square().sum(dim=1) / 2.0
         # A constant cancels in q; without it the exponents are smaller, so more exact.
         self.half_norms = (half_norms - half_norms.min()).float()
@@ -238,7 +234,6 @@ class PositiveFeaturesSampler(SnapshotSampler):
 
     def _log_mixture(self, query: Tensor) -> Tensor:
         """The log probability of each feature: float64 [B, F]. |h|^2 is in all of them, and cancels."""
-        _ = self.snapshot.vectors  # raises before the first refresh
         log_features = (query.cpu().float() @ self.directions.T).double()
         return (log_features + torch.from_numpy(self.tables.log_sums)).log_softmax(dim=1)
 
@@ -246,7 +241,7 @@ class PositiveFeaturesSampler(SnapshotSampler):
         """Log q of the items `ids` [B, M] under mixtures [B, F]: [B, M]."""
         distinct, positions = torch.unique(ids, return_inverse=True)
         log_shares = self._log_shares(distinct)
-        held = max(1, _HELD_FEATURES // (ids.shape[1] * self.features))
+        held = max(1, _HELD_FEATURES // (ids.shape[1] * self.feature_count))
         parts = zip(torch.split(positions, held), torch.split(log_mix.float(), held), strict=True)
         return torch.cat([(log_shares[some] + mix.unsqueeze(1)).logsumexp(dim=2) for some, mix in parts])
 
@@ -259,10 +254,10 @@ class FourierFeaturesConfig(FeatureSettings):
     kind: Literal["fourier_features"] = "fourier_features"
 
     def build(self, context: SamplerContext) -> Sampler:
-        return self._sampler(FourierFeaturesSampler, "fourier features", context)
+        return FourierFeaturesSampler(self, context)
 
 
-class FourierFeaturesSampler(DenseSampler):
+class FourierFeaturesSampler(FeatureSampler, DenseSampler):
     """K candidates an example, by an estimate of the kernel exp(-sharpness |h - w|^2 / 2).
 
     phi(x) holds the cosines and sines of F Gaussian directions times sqrt(sharpness) x, over sqrt(F); the
@@ -281,50 +276,26 @@ class FourierFeaturesSampler(DenseSampler):
     Source: Rawat et al. 2019, section 3.1 (the features) and 3.2 (the sampler, with k_i taken for positive).
     """
 
-    def __init__(
-        self, negatives: int, features: int, sharpness: float, snapshot: Snapshot, random: np.random.Generator
-    ) -> None:
-        """Set up for K = `negatives` and F = `features` directions from `random`."""
-        super().__init__(self._log_weights, negatives, snapshot)
-        self.feature_count = features
-        self.scale = math.sqrt(sharpness)
-        # The width D of the directions is known with the first vectors.
-        self.seed = int(random.integers(2**63))
-        self.directions = torch.empty(0, 0)
+    def __init__(self, settings: FeatureSettings, context: SamplerContext) -> None:
+        super().__init__(settings, context)
         self.features = torch.empty(0, 0)
 
-    def refresh(self, item_vectors: Tensor) -> None:
-        super().refresh(item_vectors)
-        self._build()
-
-    def update(self, encode: Encode) -> None:
-        part = self.snapshot.update(encode)
-        self.features[part] = self._mapped(self.snapshot.vectors[part])
-
-    def restore(self, state: State) -> None:
-        """Restore a `state`; the features follow from the vectors."""
-        super().restore(state)
-        if state:
-            self._build()
-
-    def _build(self) -> None:
-        vectors = self.snapshot.vectors
-        width = vectors.shape[1]
-        if self.directions.shape[0] != width:
-            drawn = orthogonal_directions(self.feature_count, width, np.random.default_rng(self.seed))
-            self.directions = torch.from_numpy(self.scale * drawn.T).float().to(vectors.device)
+    def follow(self, rows: slice) -> None:
         # Mapped by the parts in which they are followed, features depend on the vectors alone, to the last
         # bit; those of all rows at once are summed in another order.
-        step = self.snapshot.rows_a_step
-        self.features = torch.cat([self._mapped(part) for part in torch.split(vectors, step)])
+        mapped = torch.cat([self._mapped(part) for part in self.vectors[rows].split(self.rows_a_step)])
+        if len(mapped) == self.item_count:
+            self.features = mapped
+        else:
+            self.features[rows] = mapped
 
     def _mapped(self, vectors: Tensor) -> Tensor:
         """Phi of [M, D]: [M, 2 F]."""
-        angles = vectors.float() @ self.directions
+        angles = vectors.float() @ self.directions.T.to(vectors.device)
         return torch.cat([angles.cos(), angles.sin()], dim=1) / math.sqrt(self.feature_count)
 
-    def _log_weights(self, query: Tensor, vectors: Tensor) -> Tensor:
-        """The unnormalised log q [B, N], from the features of `vectors`."""
+    def log_weights(self, query: Tensor) -> Tensor:
+        """The unnormalised log q [B, N], from the features of the items."""
         error = 0.5 / self.feature_count
         estimate = self._mapped(query) @ self.features.T
         larger = (estimate.abs() + (estimate.square() + error).sqrt()).log()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import DrawContext, Sampler, State
-from turret.training.samplers.core.draw import Draw, check_positives, drawn_by_example
+from turret.training.samplers.core.draw import Draw, drawn_by_example
 from turret.training.samplers.core.settings import Negatives, Power, SamplerContext, SamplerSettings, Steps
 from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 
@@ -163,7 +163,6 @@ class AdaptiveNgramSampler(Sampler):
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids by the last item that each example has read."""
-        check_positives(positives, self.tables.item_count)
         self._last, self._positives = (_column(rows) for rows in (context.last_items, positives))
         random, shape = context.random, (len(positives), self.negatives)
         component = random.random(shape)

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from turret.training.errors import TrainingError
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.draw import Draw, without_accidental_hits
 
 State = dict[str, Tensor]
 Encode = Callable[[Tensor], Tensor]
@@ -113,6 +113,24 @@ class Sampler(ABC):
 
 class CountingSampler(Sampler):
     """A sampler that can count any item, as a union of draws needs."""
+
+    def counted(
+        self,
+        query: Tensor,
+        positives: Tensor,
+        ids: Tensor,
+        held: tuple[Tensor, Tensor] | None = None,
+        stored: Tensor | None = None,
+    ) -> Draw:
+        """The draw of `ids` [K], shared by the batch, with their `log_expected`."""
+        return Draw(
+            ids=ids,
+            log_count=self.log_expected(query, positives, ids),
+            positive_log_count=self.log_expected(query, positives, positives),
+            valid=without_accidental_hits(ids, positives),
+            held=held,
+            stored=stored,
+        )
 
     @abstractmethod
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:

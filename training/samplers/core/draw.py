@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from turret.training.errors import TrainingError
-
 
 @dataclass(frozen=True)
 class Draw:
@@ -84,17 +82,6 @@ def drawn_by_example(ids: Tensor, log_q: Tensor, positive_log_q: Tensor, positiv
         positive_log_count=positive_log_q + log_size,
         valid=without_accidental_hits(ids, positives),
     )
-
-
-def check_positives(positives: Tensor, item_count: int) -> None:
-    """Raise TrainingError if a row of `positives` [B] lies outside the catalog: -1 would mean its end."""
-    outside = (positives < 0) | (positives >= item_count)
-    if outside.any():
-        row = int(positives[outside][0])
-        raise TrainingError(
-            f"objective.sampler: a positive is item row {row}, and the catalog that the sampler was built "
-            f"for has rows 0 to {item_count - 1}; train on the data that the sampler was built from."
-        )
 
 
 def relative(log_weights: Tensor) -> Tensor:

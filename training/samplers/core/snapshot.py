@@ -1,33 +1,49 @@
-"""Snapshots of item vectors for samplers: a few steps old, with a part renewed in each step."""
+"""Samplers that draw by a copy of the item vectors, a few steps old."""
+
+from abc import ABC
 
 import torch
 from torch import Tensor
 
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import Encode, Sampler, State
+from turret.training.samplers.core.settings import Negatives, SamplerContext, SamplerSettings, Steps
 
 
-class Snapshot:
-    """A copy [N, D] of the scored item vectors, none older than `refresh_every` steps.
+class SnapshotSettings(SamplerSettings, ABC):
+    """The settings of a sampler by vectors that are at most `refresh_every` steps old."""
+
+    negatives: Negatives = 64
+    refresh_every: Steps = 100
+
+
+class SnapshotSampler(Sampler):
+    """Draws by a copy [N, D] of the scored item vectors in float32, none older than `refresh_every` steps.
 
     Counts that are computed from the copy that the draw was made from are right however old it is; age
     costs sharpness alone. A step's share of the work is ceil(N / refresh_every) rows, from the first row to
     the last and over again.
     """
 
-    def __init__(self, item_count: int, refresh_every: int, device: torch.device) -> None:
-        """Allocate for `item_count` items on `device`; empty at first."""
-        self.item_count = item_count
-        self.rows_a_step = -(-item_count // refresh_every)
-        self.device = device
+    def __init__(self, settings: SnapshotSettings, context: SamplerContext) -> None:
+        """Draw `settings.negatives` candidates; there is no copy at first."""
+        self.negatives = settings.negatives
+        self.item_count, self.device = context.item_count, context.device
+        self.rows_a_step = -(-self.item_count // settings.refresh_every)
         self.position = 0
         self._vectors: Tensor | None = None
+
+    def follow(self, rows: slice) -> None:
+        """Renew all that depends on the vectors of `rows`, which have changed; nothing in this class."""
 
     @property
     def vectors(self) -> Tensor:
         """The copy [N, D]. Raises TrainingError before the first refresh."""
         if self._vectors is None:
-            raise no_vectors()
+            raise TrainingError(
+                "objective.sampler: this sampler draws by item vectors and has none yet; call "
+                "refresh with the vectors of the whole catalog before the first draw."
+            )
         return self._vectors
 
     def refresh(self, item_vectors: Tensor) -> None:
@@ -36,27 +52,31 @@ class Snapshot:
         Raises:
             TrainingError: a catalog of another size, or a vector that isn't finite; the copy is as before.
         """
-        check_size(item_vectors, self.item_count)
-        _check_finite(item_vectors, 0)
-        self._vectors = item_vectors.detach().to(self.device, copy=True)
+        if len(item_vectors) != self.item_count:
+            raise TrainingError(
+                f"objective.sampler: there are vectors of {len(item_vectors)} items, and the sampler was "
+                f"built for {self.item_count}; build a sampler for this catalog, as turret train does."
+            )
+        check_finite(item_vectors, 0)
+        if self._vectors is None or self._vectors.shape != item_vectors.shape:
+            self._vectors = torch.empty(item_vectors.shape, device=self.device)
+        self._vectors.copy_(item_vectors.detach())
         self.position = 0
+        self.follow(slice(0, self.item_count))
 
-    def update(self, encode: Encode) -> slice:
-        """Replace the next rows by their current vectors; return the rows.
+    def update(self, encode: Encode) -> None:
+        """Replace the next rows by their current vectors.
 
         Raises:
             TrainingError: before the first refresh, or a vector isn't finite; the copy is as before.
         """
-        vectors, part = self.vectors, self.next_rows()
-        replaced = encode(torch.arange(part.start, part.stop, device=self.device))
-        _check_finite(replaced, part.start)
-        vectors[part] = replaced
+        vectors = self.vectors
+        part = slice(self.position, min(self.position + self.rows_a_step, self.item_count))
+        replaced = encode(torch.arange(part.start, part.stop, device=self.device)).detach()
+        check_finite(replaced, part.start)
+        vectors[part] = replaced.to(vectors)
         self.position = part.stop % self.item_count
-        return part
-
-    def next_rows(self) -> slice:
-        """The rows of the next update."""
-        return slice(self.position, min(self.position + self.rows_a_step, self.item_count))
+        self.follow(part)
 
     def state(self) -> State:
         """The copy and the position of the next renewal; nothing before the first refresh."""
@@ -71,52 +91,12 @@ class Snapshot:
             self.position = int(state["position"])
 
 
-def check_size(vectors: Tensor, item_count: int) -> None:
-    """Raise TrainingError unless `vectors` [N, D] are of the catalog that a sampler was built for."""
-    if len(vectors) != item_count:
-        raise TrainingError(
-            f"objective.sampler: there are vectors of {len(vectors)} items, and the sampler was built for "
-            f"{item_count}; build a sampler for this catalog, as turret train does."
-        )
-
-
-def _check_finite(vectors: Tensor, first_row: int) -> None:
-    """Raise TrainingError if `vectors` [R, D], of the rows from `first_row` on, have NaN or infinity."""
-    finite = vectors.isfinite()
+def check_finite(vectors: Tensor, first_row: int) -> None:
+    """Raise TrainingError if the norm of a vector [R, D], of rows from `first_row` on, is no float32."""
+    finite = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64).float().isfinite()
     if not finite.all():
-        row = first_row + int((~finite.all(dim=1)).nonzero()[0])
-        raise not_finite(row)
-
-
-def no_vectors() -> TrainingError:
-    """The error of a draw before the first refresh."""
-    return TrainingError(
-        "objective.sampler: this sampler draws by item vectors and has none yet; call "
-        "refresh with the vectors of the whole catalog before the first draw."
-    )
-
-
-def not_finite(row: int) -> TrainingError:
-    """The error of an item vector with NaN or infinity."""
-    return TrainingError(
-        f"objective.sampler: the vector of item row {row} isn't finite, so nothing can be drawn by it; "
-        "lower training.learning_rate or raise tower.scoring.temperature."
-    )
-
-
-class SnapshotSampler(Sampler):
-    """Draws by its `snapshot`, by which its counts are exact however old the vectors are."""
-
-    snapshot: Snapshot
-
-    def refresh(self, item_vectors: Tensor) -> None:
-        self.snapshot.refresh(item_vectors)
-
-    def update(self, encode: Encode) -> None:
-        self.snapshot.update(encode)
-
-    def state(self) -> State:
-        return self.snapshot.state()
-
-    def restore(self, state: State) -> None:
-        self.snapshot.restore(state)
+        row = first_row + int((~finite).nonzero()[0])
+        raise TrainingError(
+            f"objective.sampler: the vector of item row {row} isn't finite, so nothing can be drawn by it; "
+            "lower training.learning_rate or raise tower.scoring.temperature."
+        )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import DrawContext, Sampler
-from turret.training.samplers.core.draw import Draw, check_positives, drawn_by_example
+from turret.training.samplers.core.draw import Draw, drawn_by_example
 from turret.training.samplers.core.settings import Negatives, Power, SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 
@@ -63,7 +63,6 @@ class BigramSampler(Sampler):
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids by the last item that each example has read."""
-        check_positives(positives, self.item_count)
         last, shape = context.last_items, (len(positives), self.negatives)
         uniform = torch.from_numpy(context.random.random(shape)).to(positives.device)
         unigram = self.table.draw(uniform.numel(), context.random).reshape(shape)

@@ -9,9 +9,7 @@ from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
 from turret.training.samplers.core.draw import (
     Draw,
-    check_positives,
     drawn_by_example,
-    without_accidental_hits,
 )
 from turret.training.samplers.fixed.alias import AliasTable, Weights
 
@@ -40,7 +38,6 @@ class ComplementSampler(Sampler):
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids, none of which is its example's positive."""
-        check_positives(positives, len(self.log_q))
         avoided = np.repeat(positives.cpu().numpy(), self.negatives).reshape(-1, self.negatives)
         drawn = self.table.draw(avoided.size, context.random).reshape(avoided.shape)
         # The replacement of a hit has the same distribution as the draws that missed.
@@ -93,7 +90,6 @@ class SharedComplementSampler(ComplementSampler):
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [S + S'] ids, all but S of them masked for each example."""
-        check_positives(positives, len(self.log_q))
         drawn = self.table.draw(self.negatives + self.spare, context.random)
         ids = torch.from_numpy(drawn).to(positives.device)
         others = ids != positives.unsqueeze(1)
@@ -141,18 +137,12 @@ class UniqueSampler(CountingSampler):
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [K] different ids."""
-        check_positives(positives, len(self.q))
         drawn = np.arange(len(self.q))
         if self.negatives < len(self.q):
             drawn, times = self._first(self.negatives + 1, context.random)
             drawn, self.times = drawn[:-1], (float(times[-2]), float(times[-1]))
-        self.drawn = ids = torch.from_numpy(drawn).to(positives.device)
-        return Draw(
-            ids=ids,
-            log_count=self.log_expected(query, positives, ids),
-            positive_log_count=self.log_expected(query, positives, positives),
-            valid=without_accidental_hits(ids, positives),
-        )
+        self.drawn = torch.from_numpy(drawn).to(positives.device)
+        return self.counted(query, positives, self.drawn)
 
     def _first(self, count: int, random: np.random.Generator) -> tuple[Rows, Times]:
         """The `count` items that come first, in their order, and when each does."""

@@ -13,9 +13,7 @@ from torch import Tensor
 from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
 from turret.training.samplers.core.draw import (
     Draw,
-    check_positives,
     drawn_with_replacement,
-    without_accidental_hits,
 )
 from turret.training.samplers.core.settings import (
     ExcludingSettings,
@@ -113,7 +111,6 @@ class PopularitySampler(CountingSampler):
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [K] ids; `query` gives nothing to a static proposal."""
-        check_positives(positives, len(self.log_q))
         ids = torch.from_numpy(self.table.draw(self.negatives, context.random)).to(positives.device)
         return drawn_with_replacement(ids, self.log_q, positives)
 
@@ -138,14 +135,8 @@ class FixedCountSampler(CountingSampler, ABC):
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [K] ids."""
-        check_positives(positives, len(self.log_counts))
         ids = torch.from_numpy(self.drawn(context.random)).to(positives.device)
-        return Draw(
-            ids=ids,
-            log_count=self.log_counts[ids],
-            positive_log_count=self.log_counts[positives],
-            valid=without_accidental_hits(ids, positives),
-        )
+        return self.counted(query, positives, ids)
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """Each item's share of the expected candidates, for each query: [B, N]."""

@@ -1,6 +1,6 @@
 """Frequencies of items: known, smoothed, or estimated from the stream (Yi et al. 2019, algorithm 2)."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from typing import Annotated, Literal
 
 import numpy as np
@@ -15,30 +15,8 @@ from turret.training.samplers.core.contract import State
 from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
 
 
-class Frequency(ABC):
-    """log p_i, the log share of examples whose positive is item i: known, smoothed, or estimated."""
-
-    @abstractmethod
-    def observe(self, positives: Tensor) -> None:
-        """Count the positives [B] of a step, before their frequencies are read.
-
-        Raises TrainingError for a positive of frequency zero, which nothing can correct.
-        """
-
-    @abstractmethod
-    def log_share(self, rows: Tensor) -> Tensor:
-        """Log p of the item `rows` [...]; minus infinity for one that was never a positive."""
-
-    def state(self) -> State:
-        """The tensors for a checkpoint."""
-        return {}
-
-    def restore(self, state: State) -> None:  # noqa: B027 - known frequencies have no state
-        """Restore a `state`."""
-
-
-class KnownFrequency(Frequency):
-    """p_i = count_i / total; `smoothed` adds one to every count.
+class KnownFrequency:
+    """The share p_i = count_i / total of examples with positive i; `smoothed` adds one to every count.
 
     No item is out of reach then, and p still sums to one, which a floor under p would not keep.
     """
@@ -65,40 +43,21 @@ class KnownFrequency(Frequency):
             )
 
     def log_share(self, rows: Tensor) -> Tensor:
-        """Log p of `rows` [...]; minus infinity where the count is zero and nothing was added."""
+        """Log p of the item `rows` [...]; minus infinity where the count is zero and nothing was added."""
         return self.log_shares[rows]
 
+    def state(self) -> State:
+        return {}
 
-# Of a stream: a collision has to happen in both to make an item too frequent.
-HASHES = 2
-
-
-class FrequencySettings(SamplerSettings, ABC):
-    """The source of the frequencies of positives: known, smoothed by a count added to each, or streaming."""
-
-    frequencies: Literal["known", "smoothed", "streaming"] = "known"
-    streaming_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
-
-    @property
-    def reads_batch(self) -> bool:
-        return True
-
-    def frequency(self, context: SamplerContext) -> Frequency:
-        """Build the estimate of the settings. Raises TrainingError where none are known."""
-        if self.frequencies != "streaming":
-            smoothed = self.frequencies == "smoothed"
-            return KnownFrequency(context.statistics.positive_counts(), context.device, smoothed)
-        # Four times as many buckets as items keep collisions of both hash functions rare.
-        buckets = 4 * context.item_count
-        random = stream(context.seed, "streaming frequency", 0)
-        return StreamingFrequency(buckets, HASHES, self.streaming_rate, random)
+    def restore(self, state: State) -> None:
+        pass
 
 
 Gaps = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-class StreamingFrequency(Frequency):
+class StreamingFrequency:
     """The streaming estimate of Yi et al. 2019, algorithm 2: p_i is one over the mean gap between hits of i.
 
     Time is counted in examples, not in batches: the gap's inverse is then p_i itself, also for an item
@@ -213,3 +172,30 @@ class StreamingFrequency(Frequency):
         self.last_hit = state["last_hit"].numpy().copy()
         self.gap = state["gap"].numpy().copy()
         self.hits = state["hits"].numpy().copy()
+
+
+Frequency = KnownFrequency | StreamingFrequency
+
+# Of a stream: a collision has to happen in both to make an item too frequent.
+HASHES = 2
+
+
+class FrequencySettings(SamplerSettings, ABC):
+    """The source of the frequencies of positives: known, smoothed by a count added to each, or streaming."""
+
+    frequencies: Literal["known", "smoothed", "streaming"] = "known"
+    streaming_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
+
+    @property
+    def reads_batch(self) -> bool:
+        return True
+
+    def frequency(self, context: SamplerContext) -> Frequency:
+        """Build the estimate of the settings. Raises TrainingError where none are known."""
+        if self.frequencies != "streaming":
+            smoothed = self.frequencies == "smoothed"
+            return KnownFrequency(context.statistics.positive_counts(), context.device, smoothed)
+        # Four times as many buckets as items keep collisions of both hash functions rare.
+        buckets = 4 * context.item_count
+        random = stream(context.seed, "streaming frequency", 0)
+        return StreamingFrequency(buckets, HASHES, self.streaming_rate, random)

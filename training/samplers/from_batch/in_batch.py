@@ -14,7 +14,7 @@ from turret.training.samplers.core.contract import (
     Sampler,
     State,
 )
-from turret.training.samplers.core.draw import Draw, check_positives, without_accidental_hits
+from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.from_batch.frequency import Frequency, FrequencySettings
 
@@ -53,7 +53,6 @@ class BatchSampler(CountingSampler, ABC):
     def _observed(self, positives: Tensor, context: DrawContext) -> Tensor:
         """The positives of all processes [A], which the frequencies have counted."""
         every = positives if context.gathered is None else context.gathered.positives
-        check_positives(every, self.item_count)
         self.frequency.observe(every)
         return every
 
@@ -96,7 +95,7 @@ class InBatchSampler(BatchSampler):
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Use the positives [B] as the draw of every example; its own item is masked.
 
-        Raises TrainingError for a positive outside the catalog, or one that the frequencies can't correct.
+        Raises TrainingError for a positive that the frequencies can't correct.
         """
         batch = context.gathered
         every = self._observed(positives, context)
@@ -106,14 +105,7 @@ class InBatchSampler(BatchSampler):
         stored = None
         if batch is not None:
             stored = batch.vectors if firsts is None else batch.vectors[firsts]
-        return Draw(
-            ids=ids,
-            log_count=self.log_expected(query, positives, ids),
-            positive_log_count=self.log_expected(query, positives, positives),
-            valid=without_accidental_hits(ids, positives),
-            held=held,
-            stored=stored,
-        )
+        return self.counted(query, positives, ids, held, stored)
 
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """log(B p) of `ids`, or with `unique` log(1 - (1 - p)^B)."""
@@ -199,7 +191,7 @@ class CrossBatchSampler(BatchSampler):
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Use the queue [S] as the draw of every example, then let the positives join it.
 
-        Raises TrainingError for a positive outside the catalog, or one that the frequencies can't correct.
+        Raises TrainingError for a positive that the frequencies can't correct.
         """
         batch = context.gathered
         every = self._observed(positives, context)
