@@ -25,7 +25,7 @@ from turret.training.trainer import train
 SETS = {"sasrec_ml-1m": ("interactions.parquet", False), "gowalla": ("train.parquet", True)}
 ASKED, ASKED_QUICKLY = (
     ReportRequest(),
-    ReportRequest(negatives=(16,), queries=16, draws=20, refresh_every=(1, 10)),
+    ReportRequest(negatives=(16,), queries=16, draws=20),
 )
 
 

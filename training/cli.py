@@ -1,5 +1,6 @@
 """The commands of training, from `train` to `export`; heavy imports wait until one runs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -195,12 +196,6 @@ def samplers(
     ] = 64,
     # The standard error of the bias is that of a jackknife over draws.
     draws: Annotated[int, typer.Option(min=20, help="The number of draws for each query.")] = 200,
-    refresh_every: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="R", min=1, help="The age of item vectors in steps; repeatable (1, 10 and 100)."
-        ),
-    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of queries and draws.")] = 0,
     output: Annotated[
         Path | None,
@@ -220,9 +215,9 @@ def samplers(
     from turret.training.report.commands import report_samplers
     from turret.training.report.samplers import ReportRequest
 
-    sizes = {"negatives": negatives, "refresh_every": refresh_every}
-    listed = {name: tuple(values) for name, values in sizes.items() if values}
-    request = ReportRequest(queries=queries, draws=draws, seed=seed, **listed)
+    request = ReportRequest(queries=queries, draws=draws, seed=seed)
+    if negatives:
+        request = replace(request, negatives=tuple(negatives))
     report_samplers(run, data, request, output, as_json, show_all)
 
 

@@ -281,7 +281,7 @@ from dwarves import Even
 from turret.data.prepared import PreparedData
 from turret.training import Estimator, losses, samplers
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.report.queries import entries
+from turret.training.report.samplers import entries
 from turret.training.run import Run
 from turret.training.trainer import train
 data = PreparedData.open(Path(DATA))

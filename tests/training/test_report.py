@@ -14,8 +14,7 @@ from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.report import commands
 from turret.training.report.commands import report_samplers
-from turret.training.report.queries import entries
-from turret.training.report.samplers import ReportRequest, SamplerReport
+from turret.training.report.samplers import ReportRequest, SamplerReport, entries
 from turret.training.report.table import recommendation, report_table
 from turret.training.run import Run, remove_run
 
@@ -25,7 +24,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture(scope="module")
 def asked() -> ReportRequest:
     """As little as can be measured."""
-    return ReportRequest(negatives=(4,), queries=8, draws=20, refresh_every=(1, 3), batch_sizes=(32, 64))
+    return ReportRequest(negatives=(4,), queries=8, draws=20, batch_sizes=(32, 64))
 
 
 @pytest.fixture
@@ -191,20 +190,17 @@ def whole_report(**changed: Any) -> dict[str, Any]:
         "full_softmax": {"milliseconds": 99.5, "timed_examples": 256},
         "samplers": [shown_row(), shown_row(sampler="in_batch", negatives=None, candidates=255.6, kl=None)],
         "in_batch_losses": [shown_row(loss="sampled_softmax", batch_size=8192, bias_low=0.0)],
-        "staleness": [],
         "skipped": [],
     }
     return {**figures, **changed}
 
 
 def test_the_tables_show_every_figure_and_what_is_not_measured() -> None:
-    """What is infinite, bounds of a bias that may be none, old vectors, and what was left out."""
+    """What is infinite, bounds of a bias that may be none, and what was left out."""
     check_snapshot("sampler_report.txt", report_table(whole_report(), show_all=True))
-    stale = shown_row(sampler="quadratic", refresh_every=100, steps=100, moved=0.034)
     skipped = [{"sampler": "mixed", "negatives": "4, 16", "reason": "because [so]."}]
     full = {"milliseconds": 99.5, "timed_examples": 32}
-    more = report_table(whole_report(staleness=[stale], skipped=skipped, queries=8, full_softmax=full))
-    assert "refresh_every" in more
+    more = report_table(whole_report(skipped=skipped, queries=8, full_softmax=full))
     assert all(
         words in more for words in ("because [so].", "8 queries instead of 64", "timed on 32 examples")
     )

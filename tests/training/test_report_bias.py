@@ -12,8 +12,7 @@ from torch import Tensor
 from turret.tower.config import ScoringConfig
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.report.measures import gradient_error
-from turret.training.report.queries import Examples
+from turret.training.report.measures import Queries, gradient_error
 from turret.training.samplers.core.draw import Draw, drawn_by_example
 
 FIVE, D, K = 5, 3, 2  # items, numbers of a vector, candidates
@@ -21,11 +20,11 @@ SHARP = ScoringConfig(kind="dot", temperature=0.5)
 Floats = NDArray[np.float64]
 
 
-def five_items() -> tuple[Examples, Tensor]:
+def five_items() -> tuple[Queries, Tensor]:
     random = stream(1, "gradients", 0)
     users = torch.from_numpy(random.normal(size=(2, D))).float()
     vectors = torch.from_numpy(random.normal(size=(FIVE, D))).float()
-    return Examples(users, torch.tensor([1, 3]), torch.tensor([0, 0])), vectors
+    return Queries(users, torch.tensor([1, 3]), torch.tensor([0, 0])), vectors
 
 
 Q = np.array([0.5, 0.25, 0.15, 0.07, 0.03])
@@ -83,7 +82,7 @@ def test_bias_and_variance_are_those_of_all_draws() -> None:
 def test_a_model_that_is_certain_has_no_gradient_to_compare_with() -> None:
     """The sentence says which settings give it one."""
     given, vectors = five_items()
-    certain = Examples(1e4 * vectors[given.positives], given.positives, given.last_items)
+    certain = Queries(1e4 * vectors[given.positives], given.positives, given.last_items)
     vectors = torch.nn.functional.normalize(vectors, dim=1)
     ids = np.zeros((2, K), np.int64)
     with pytest.raises(TrainingError, match=r"zero gradient for all 2 queries.*--queries"):

@@ -1,40 +1,86 @@
-"""Measures of a sampler: divergence of its proposal from the softmax, and error of its gradient."""
+"""Measures of a sampler: divergence from the softmax, error of the gradient, cost of a step."""
 
+import statistics
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
+from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.scoring import cross_scores, paired_scores
+from turret.training.batches.batches import TrainingBatches
+from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
-from turret.training.objectives.contract import Loss
-from turret.training.report.queries import Examples
+from turret.training.model_loss import model_loss
+from turret.training.objectives.contract import Loss, Objective
+from turret.training.randomness import stream
 from turret.training.samplers.core.draw import Draw
 
-# Q x N scores held at once.
-_MOST_SCORES = 2**22
+# Q x N and B x N scores held at once.
+_MOST_SCORES, _MOST_TIMED_SCORES = 2**22, 2**25
 # Unreachable probability within the rounding of q.
 _NEGLIGIBLE = 1e-6
 
 
-def _parts(examples: Examples, items: int) -> Iterator[slice]:
-    size = max(1, _MOST_SCORES // items)
-    return (slice(start, start + size) for start in range(0, len(examples), size))
+@dataclass(frozen=True)
+class Queries:
+    """User vectors [Q, D] without gradient, positives [Q] and the newest items of the histories [Q]."""
+
+    users: Tensor
+    positives: Tensor
+    last_items: Tensor
+
+    def __len__(self) -> int:
+        return len(self.positives)
+
+    def take(self, indices: slice | Tensor) -> "Queries":
+        """The queries at `indices`."""
+        return Queries(self.users[indices], self.positives[indices], self.last_items[indices])
+
+    @classmethod
+    @torch.no_grad()
+    def read(
+        cls, model: TwoTowers, batches: TrainingBatches, count: int, random: np.random.Generator
+    ) -> "Queries":
+        """Draw at most `count` different training examples, with the vectors of `model` in evaluation mode.
+
+        They are those of the first batches of an epoch in an order of its own, of which some are drawn.
+        """
+        training, device, read = model.training, next(model.parameters()).device, []
+        model.eval()
+        for batch in batches.epoch(random):
+            histories = batch.to(device).histories
+            users = model.user_vectors(histories, model.current_vectors(histories.rows))
+            read.append((users, batch.targets.to(device), histories.rows[histories.ends - 1]))
+            if sum(len(block[0]) for block in read) >= count:
+                break
+        model.train(training)
+        every = cls(*(torch.cat(columns) for columns in zip(*read, strict=True)))
+        return every.take(torch.from_numpy(random.permutation(len(every))[:count]).to(device))
+
+    def parts(self, items: int) -> Iterator[slice]:
+        """Slices of the queries, whose scores of all items fit into memory."""
+        size = max(1, _MOST_SCORES // items)
+        return (slice(start, start + size) for start in range(0, len(self), size))
 
 
-def divergence(examples: Examples, vectors: Tensor, scoring: ScoringConfig, proposal: Tensor) -> float | None:
+def divergence(queries: Queries, vectors: Tensor, scoring: ScoringConfig, proposal: Tensor) -> float | None:
     """The mean of KL(p || q) in nats over Q queries, of the softmax p and the proposal q [Q, N].
 
     Both are renormalised without the example's positive, whose term is exact. None if items with q = 0 have
     more than a millionth of p.
     """
     sums = torch.zeros(2, dtype=torch.float64)
-    for part in _parts(examples, len(vectors)):
-        given = examples.take(part)
+    for part in queries.parts(len(vectors)):
+        given = queries.take(part)
         own = given.positives.unsqueeze(1)
         scores = cross_scores(given.users, vectors, scoring).double().scatter(1, own, float("-inf"))
         log_p = scores.log_softmax(dim=1)
@@ -44,7 +90,7 @@ def divergence(examples: Examples, vectors: Tensor, scoring: ScoringConfig, prop
         drawn = (q > 0) & (p > 0)
         log_ratio = torch.where(drawn, log_p - q.clamp_min(1e-300).log(), 0.0)
         sums += torch.stack([(p * log_ratio).sum(), p[q == 0].sum()]).cpu()
-    kl, unreachable = (sums / len(examples)).tolist()
+    kl, unreachable = (sums / len(queries)).tolist()
     return None if unreachable >= _NEGLIGIBLE else kl
 
 
@@ -66,25 +112,14 @@ class GradientError:
     candidates: float
 
 
-def full_gradient(examples: Examples, vectors: Tensor, scoring: ScoringConfig) -> Tensor:
+def full_gradient(queries: Queries, vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     """The gradient of each example's full softmax with respect to its user vector: [Q, D]."""
-    users = examples.users.detach().requires_grad_()
+    users = queries.users.detach().requires_grad_()
     parts = []
-    for part in _parts(examples, len(vectors)):
-        losses = full_softmax(cross_scores(users[part], vectors, scoring), examples.positives[part])
+    for part in queries.parts(len(vectors)):
+        losses = full_softmax(cross_scores(users[part], vectors, scoring), queries.positives[part])
         parts.append(torch.autograd.grad(losses.sum(), users)[0][part])
     return torch.cat(parts)
-
-
-def sampled_gradient(
-    examples: Examples, vectors: Tensor, scoring: ScoringConfig, draw: Draw, loss: Loss = sampled_softmax
-) -> tuple[Tensor, Tensor]:
-    """The gradient of the loss over `draw` [Q, D], and the effective share [Q]."""
-    users = examples.users.detach().requires_grad_()
-    drawn = cross_scores(users, vectors[draw.ids], scoring)
-    losses = loss(paired_scores(users, vectors[examples.positives], scoring), drawn, draw)
-    gradient = torch.autograd.grad(losses.sum(), users)[0]
-    return gradient, effective_share(drawn.detach(), draw)
 
 
 def effective_share(drawn: Tensor, draw: Draw) -> Tensor:
@@ -95,7 +130,7 @@ def effective_share(drawn: Tensor, draw: Draw) -> Tensor:
 
 
 def gradient_error(
-    examples: Examples,
+    queries: Queries,
     vectors: Tensor,
     scoring: ScoringConfig,
     draw_once: Callable[[int], Draw],
@@ -110,19 +145,22 @@ def gradient_error(
     Raises:
         TrainingError: the full gradient is zero.
     """
-    exact = full_gradient(examples, vectors, scoring)
+    exact = full_gradient(queries, vectors, scoring)
     length = float(exact.double().square().sum())
     if length == 0.0:
         raise TrainingError(
-            f"the full softmax has a zero gradient for all {len(examples.positives)} queries, so errors "
+            f"the full softmax has a zero gradient for all {len(queries.positives)} queries, so errors "
             "relative to it are undefined; raise --queries or tower.scoring.temperature."
         )
     deviations, share, candidates = [], 0.0, 0
     for number in range(draws):
         draw = draw_once(number)
-        gradient, shares = sampled_gradient(examples, vectors, scoring, draw, loss)
+        users = queries.users.detach().requires_grad_()
+        drawn = cross_scores(users, vectors[draw.ids], scoring)
+        losses = loss(paired_scores(users, vectors[queries.positives], scoring), drawn, draw)
+        gradient = torch.autograd.grad(losses.sum(), users)[0]
         deviations.append((gradient - exact).flatten().cpu())
-        share += float(shares.mean())
+        share += float(effective_share(drawn.detach(), draw).mean())
         candidates += draw.ids.shape[-1]
     each = torch.stack(deviations).double()
     products = each @ each.T
@@ -144,3 +182,51 @@ def gradient_error(
 
 def _root(value: float) -> float:
     return float(max(0.0, value) ** 0.5)
+
+
+def step_cost(
+    model: TwoTowers,
+    data: PreparedData,
+    experiment: ExperimentConfig,
+    objective: Objective,
+    dense: bool,
+    steps: int = 7,
+) -> dict[str, Any]:
+    """The median `milliseconds` of a step of B examples, measured with `timed_examples` of them.
+
+    A step is towers forward, draw, scores, loss, backward and the sampler's update; the first is to warm up.
+
+    The time of the optimiser does not depend on the sampler. Where each example is scored against the whole
+    catalog (`dense`), fewer examples are timed if B x N scores would not fit, and the time is scaled up.
+    """
+    whole = experiment.training.batch_size
+    most = max(1, _MOST_TIMED_SCORES // len(data.item_ids)) if dense else whole
+    batches = TrainingBatches.of(experiment, data, min(whole, most))
+    size = min(batches.batch_size, batches.example_count)
+    seed, device = experiment.training.seed, next(model.parameters()).device
+    epoch = batches.epoch(stream(seed, "report order", 0))
+    first = next(epoch)
+    seconds = []
+    model.train()
+    for step in range(steps + 1):
+        # The first batch repeats where an epoch has fewer.
+        batch = next(epoch, first).to(device)
+        random = stream(seed, "report step", step)
+        start = _now(device)
+        model.zero_grad()
+        torch.autograd.backward(model_loss(objective, model, batch, random).loss)
+        if objective.sampler:
+            objective.sampler.update(model.current_vectors)
+        seconds.append(_now(device) - start)
+    model.zero_grad()
+    model.eval()
+    whole = min(whole, batches.example_count)
+    median = 1000.0 * statistics.median(seconds[1:])
+    return {"milliseconds": median * whole / size, "timed_examples": size}
+
+
+def _now(device: torch.device) -> float:
+    """The time after all queued work of `device` is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

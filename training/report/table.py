@@ -17,7 +17,7 @@ _SAVING = 0.9
 
 
 def report_table(report: dict[str, Any], show_all: bool = False) -> str:
-    """Tables of samplers and of stale item vectors, notes, skipped samplers, and a recommendation.
+    """Tables of samplers and of losses over in-batch candidates, notes, and a recommendation.
 
     The first table has the best samplers by bias and cost, or all of them.
     """
@@ -40,16 +40,6 @@ def report_table(report: dict[str, Any], show_all: bool = False) -> str:
             "losses over in-batch candidates",
         ),
     ]
-    if stale := report["staleness"]:
-        tables.append(
-            text_table(
-                ("sampler", "refresh_every", "K", "KL", "ESS", "bias", "variance"),
-                [(row["sampler"], str(row["refresh_every"]), *_shown(row)[1:]) for row in stale],
-                "stale item vectors",
-                f"after {stale[0]['steps']} more steps, which moved the item vectors by "
-                f"{stale[0]['moved']:.1%}",
-            )
-        )
     return "\n".join([*tables, *map(paragraph, [*_notes(report), recommendation(report)])])
 
 
