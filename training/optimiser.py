@@ -1,9 +1,8 @@
 """The optimiser: AdamW, and lazy Adam for the rows of large tables."""
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -94,22 +93,13 @@ class RowAdam(Optimizer):
     ) -> None:
         super().__init__(tables, {"lr": lr, "betas": betas, "eps": eps})
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update all tables with a gradient; `closure`, if given, computes the loss and its gradients."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self, closure: None = None) -> None:  # type: ignore[override] # nothing computes losses here
+        """Update all tables with a gradient."""
         for group in self.param_groups:
             for table in group["params"]:
                 if table.grad is not None:
                     self._update(table, group)
-        return loss
 
     def _update(self, table: Tensor, group: dict[str, Any]) -> None:
         assert table.grad is not None

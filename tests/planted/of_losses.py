@@ -92,10 +92,9 @@ def the_blocked_softmax_does_not_correct_the_positive(original: Function) -> Fun
 
 @planted("turret.training.objectives.blocked:_gradients", "training/test_blocked_softmax.py")
 def the_temperature_comes_after_the_correction_in_the_blocked_softmax(original: Function) -> Function:
-    def gradients(examples: Any, candidates: Any, scoring: Any) -> Any:
-        counts = candidates.log_count
-        divided = None if counts is None else counts / scoring.temperature
-        return original(examples, replace(candidates, log_count=divided), scoring)
+    def gradients(examples: Any, vectors: Any, log_count: Any, scoring: Any) -> Any:
+        divided = None if log_count is None else log_count / scoring.temperature
+        return original(examples, vectors, divided, scoring)
 
     return gradients
 

@@ -16,7 +16,7 @@ from turret.training.config.experiment import ExperimentConfig
 from turret.training.losses.registry import LOSSES
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives import catalog, sampled
-from turret.training.objectives.blocked import Candidates, blocked_softmax, tensor_masses_
+from turret.training.objectives.blocked import blocked_softmax, tensor_masses_
 from turret.training.randomness import stream
 from turret.training.run import build_model
 
@@ -62,7 +62,7 @@ def test_it_is_the_softmax_of_all_scores(
     """Loss and gradients, whatever the block; with scores in the thousands too."""
     given = vectors(scale)
     users, items, positive = given
-    ours = blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, counts), scoring, held=held)
+    ours = blocked_softmax(users, positive, WEIGHTS, HITS, items, counts, scoring, held=held)
     theirs = plain(*given, counts, scoring)
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
     slopes = torch.autograd.grad(2.0 * ours, given), torch.autograd.grad(2.0 * theirs, given)
@@ -74,8 +74,10 @@ def test_products_in_bfloat16_are_near() -> None:
     """Within what eight bits of a score below 20 leave; what comes back is float32."""
     given = [vector.detach().float().requires_grad_() for vector in vectors()]
     users, items, positive = given
-    among, weights = Candidates(items, COUNTS.float()), WEIGHTS.float()
-    ours = blocked_softmax(users, positive, weights, HITS, among, SIGNED, products=torch.bfloat16)
+    weights = WEIGHTS.float()
+    ours = blocked_softmax(
+        users, positive, weights, HITS, items, COUNTS.float(), SIGNED, products=torch.bfloat16
+    )
     theirs = plain(users, items, positive, COUNTS, SIGNED)
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours, theirs.float(), rtol=0.02, atol=0.02)

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -121,19 +121,6 @@ HELD, MOST_EXAMPLES, FEW = 2**24, 1024, 2**19
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """The candidates of all examples of a batch.
-
-    Attributes:
-        vectors: [K, D].
-        log_count: [K], subtracted from the scores; None where each item is once among the candidates.
-    """
-
-    vectors: Tensor
-    log_count: Tensor | None = None
-
-
-@dataclass(frozen=True)
 class Examples:
     """The examples of a batch.
 
@@ -159,15 +146,6 @@ class Examples:
             yield some, Examples(self.users[some], self.positive[some], self.weights[some], hits)
 
 
-class _Gradients(NamedTuple):
-    """Losses [R] of some examples, and the gradient of their weighted sum."""
-
-    losses: Tensor
-    users: Tensor
-    items: Tensor
-    positive: Tensor
-
-
 class _WeightedSum(torch.autograd.Function):
     """The sum of all weighted losses, with its gradient computed on the way."""
 
@@ -178,7 +156,8 @@ class _WeightedSum(torch.autograd.Function):
         vectors: Tensor,
         positive: Tensor,
         examples: Examples,
-        candidates: Candidates,
+        candidates: Tensor,
+        log_count: Tensor | None,
         scoring: ScoringConfig,
         held: int,
     ) -> Tensor:
@@ -188,38 +167,44 @@ class _WeightedSum(torch.autograd.Function):
         to_positive, total = positive.new_empty(padded), positive.new_zeros(())
         size = max(1, min(held // len(vectors), max(MOST_EXAMPLES, FEW // len(vectors))))
         for some, part in examples.parts(size):
-            block = _gradients(part, candidates, scoring)
-            total += block.losses @ part.weights
-            to_users[some], to_positive[some] = block.users, block.positive
-            to_items += block.items
+            losses, to_users[some], items, to_positive[some] = _gradients(
+                part, candidates, log_count, scoring
+            )
+            total += losses @ part.weights
+            to_items += items
         ctx.save_for_backward(to_users[: len(users)], to_items, to_positive[: len(positive)])
         return total
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         """The stored gradients, times the slope of the sum."""
-        return (*(gradient * slopes[0] for gradient in ctx.saved_tensors), None, None, None, None)
+        return (*(gradient * slopes[0] for gradient in ctx.saved_tensors), *[None] * 5)
 
 
-def _gradients(examples: Examples, candidates: Candidates, scoring: ScoringConfig) -> _Gradients:
-    """Of R examples; users and candidates come in the type that products are computed in."""
-    users, vectors, own = examples.users / scoring.temperature, candidates.vectors, examples.positive
+def _gradients(
+    examples: Examples, vectors: Tensor, log_count: Tensor | None, scoring: ScoringConfig
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Losses [R] of some examples; gradients of their weighted sum by users, candidates and positive scores.
+
+    Users and candidates come in the type that products are computed in.
+    """
+    users, own = examples.users / scoring.temperature, examples.positive
     scores = users @ vectors.T
     signs = scores.sign() if scoring.absolute else None
     if scoring.absolute:
         scores.abs_()
     scores[examples.hits] = -torch.inf
-    tops, sums = row_masses_(scores, candidates.log_count, own)
+    tops, sums = row_masses_(scores, log_count, own)
     masses, kept = scores, (own - tops).exp()
     total = sums + kept
     slope = examples.weights / total
     if signs is not None:
         masses *= signs
-    return _Gradients(
-        losses=total.log() + tops - own,
-        users=(masses @ vectors) * (slope / scoring.temperature).unsqueeze(1),
-        items=masses.T @ (users * slope.unsqueeze(1)).to(masses.dtype),
-        positive=examples.weights * (kept / total - 1.0),
+    return (
+        total.log() + tops - own,
+        (masses @ vectors) * (slope / scoring.temperature).unsqueeze(1),
+        masses.T @ (users * slope.unsqueeze(1)).to(masses.dtype),
+        examples.weights * (kept / total - 1.0),
     )
 
 
@@ -228,7 +213,8 @@ def blocked_softmax(
     positive: Tensor,
     weights: Tensor,
     hits: tuple[Tensor, Tensor],
-    candidates: Candidates,
+    candidates: Tensor,
+    log_count: Tensor | None,
     scoring: ScoringConfig,
     products: torch.dtype | None = None,
     held: int = HELD,
@@ -244,22 +230,25 @@ def blocked_softmax(
         weights: [B], without a gradient; divided by their sum they make a mean.
         hits: int64 [M] each, by rising example: example and column of all masked scores, such as those of
             the positives themselves.
-        candidates: [K, D] vectors, with the log l of how often each was to be expected.
+        candidates: [K, D], their vectors.
+        log_count: [K], the logs l of how often each was to be expected; None where each is there once.
         scoring: from vectors to scores.
         products: the type of scores and their gradients; None for that of the vectors. Sums over candidates,
             losses and returned gradients have the type of `positive`.
         held: the number of scores that may be held.
     """
-    if not len(candidates.vectors):
+    if not len(candidates):
         return (users.sum() + positive.sum()) * 0.0
-    kind, vectors = products or users.dtype, candidates.vectors
+    kind = products or users.dtype
     examples = Examples(users.detach().to(kind), positive.detach(), weights, hits)
     if kind == torch.bfloat16 and users.device.type == "cpu":
         # Padded examples have weight zero.
         parts = [pad_rows(part, part.dtype) for part in (examples.users, examples.positive, weights)]
         examples = Examples(parts[0], parts[1], parts[2], hits)
-    among = replace(candidates, vectors=vectors.detach().to(kind))
+    among = candidates.detach().to(kind)
     # The inputs already have the requested type.
     with torch.autocast(users.device.type, enabled=False):
-        total: Tensor = _WeightedSum.apply(users, vectors, positive, examples, among, scoring, held)  # type: ignore[no-untyped-call]
+        total: Tensor = _WeightedSum.apply(  # type: ignore[no-untyped-call]
+            users, candidates, positive, examples, among, log_count, scoring, held
+        )
     return total

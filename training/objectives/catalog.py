@@ -9,7 +9,7 @@ from torch import Tensor
 
 from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.scoring import cross_scores, paired_scores
-from turret.training.objectives.blocked import Candidates, blocked_softmax
+from turret.training.objectives.blocked import blocked_softmax
 from turret.training.objectives.contract import (
     CatalogLoss,
     Examples,
@@ -85,7 +85,7 @@ class CatalogObjective(Objective):
         together = shares.new_zeros(len(users)).index_add(0, groups, shares)
         hits = (torch.arange(len(users), device=users.device), examples.positives[first])
         loss = blocked_softmax(
-            users, positive[first], together, hits, Candidates(items), examples.scoring, self.products
+            users, positive[first], together, hits, items, None, examples.scoring, self.products
         )
         others = together @ positive[first] - shares @ positive
         return StepLoss(loss + others, examples.positives.new_zeros(()), examples.weights.sum())
@@ -96,9 +96,7 @@ class CatalogObjective(Objective):
         hits = examples.seen.pairs()
         users, shares = examples.users, examples.weights / total_weight(examples.weights)
         positive = self._positive(examples, users)
-        loss = blocked_softmax(
-            users, positive, shares, hits, Candidates(items), examples.scoring, self.products
-        )
+        loss = blocked_softmax(users, positive, shares, hits, items, None, examples.scoring, self.products)
         masked = examples.positives.new_tensor(len(hits[0]) - len(users))
         return StepLoss(loss, masked, examples.weights.sum())
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.scoring import cross_scores, paired_scores
 from turret.training.errors import TrainingError
-from turret.training.objectives.blocked import Candidates, blocked_softmax
+from turret.training.objectives.blocked import blocked_softmax
 from turret.training.objectives.contract import (
     Examples,
     Loss,
@@ -116,9 +116,16 @@ class SampledObjective(Objective):
         shares = examples.weights / total_weight(examples.weights)
         # The log of the mass of all positives of the example, which is in the softmax for every draw.
         known = log_mass(positive, examples.others)
-        candidates = Candidates(_shared_vectors(examples, draw.ids, draw.stored), draw.log_count)
+        vectors = _shared_vectors(examples, draw.ids, draw.stored)
         loss = blocked_softmax(
-            examples.users, known, shares, (hits[0], hits[1]), candidates, examples.scoring, self.products
+            examples.users,
+            known,
+            shares,
+            (hits[0], hits[1]),
+            vectors,
+            draw.log_count,
+            examples.scoring,
+            self.products,
         )
         masked = examples.positives.new_tensor(len(hits[0]))
         return StepLoss(loss + shares @ (known - positive), masked, examples.weights.sum())

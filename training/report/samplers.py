@@ -151,7 +151,9 @@ class SamplerReport:
         self.queries = read.take(slice(0, count))
         self.others = read.take(slice(count, None)) if len(read) > count else read
         rows = torch.arange(self.items, device=device)
-        self.vectors = torch.cat([self.model.current_vectors(some) for some in rows.split(_ROWS_AT_ONCE)])
+        self.vectors = torch.cat(
+            [self.model.current_vectors(some) for some in torch.split(rows, _ROWS_AT_ONCE)]
+        )
         # The running sums of how often each item is a training target.
         self.target_ends = np.cumsum(statistics.positive_counts())
         self.skipped: dict[tuple[str, str], list[str]] = {}

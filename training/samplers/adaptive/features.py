@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -54,15 +55,8 @@ class FeatureTables:
         held = max(1, _HELD // item_count)
         for first in range(0, feature_count, held):
             part = slice(first, min(first + held, feature_count))
-            self._build_part(part, log_features(part))
-
-    def _build_part(self, part: slice, log_features: Floats) -> None:
-        log_sums, keep, other = self.log_sums[part], self.keep[part], self.other[part]
-
-        def build(start: int, stop: int) -> None:
-            _fill(log_features[start:stop], log_sums[start:stop], keep[start:stop], other[start:stop])
-
-        in_parts(len(log_features), build)
+            arrays = (log_features(part), self.log_sums[part], self.keep[part], self.other[part])
+            in_parts(len(arrays[0]), partial(_fill, *arrays))
 
     def draw(self, features: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
         """One item for each of `features` [...], drawn in proportion to that feature of the items."""
@@ -74,10 +68,15 @@ class FeatureTables:
 
 @compiled
 def _fill(
-    log_features: Floats, log_sums: NDArray[np.float64], keep: Floats, other: NDArray[np.int32]
+    log_features: Floats,
+    log_sums: NDArray[np.float64],
+    keep: Floats,
+    other: NDArray[np.int32],
+    start: int,
+    stop: int,
 ) -> None:
     mass = np.empty(log_features.shape[1])
-    for feature in range(len(log_features)):
+    for feature in range(start, stop):
         # Relative to its largest, a feature can't overflow; an item whose feature underflows is never drawn.
         largest = log_features[feature].max()
         mass[:] = np.exp((log_features[feature] - largest).astype(np.float64))
@@ -283,7 +282,7 @@ class FourierFeaturesSampler(FeatureSampler, DenseSampler):
     def follow(self, rows: slice) -> None:
         # Mapped by the parts in which they are followed, features depend on the vectors alone, to the last
         # bit; those of all rows at once are summed in another order.
-        mapped = torch.cat([self._mapped(part) for part in self.vectors[rows].split(self.rows_a_step)])
+        mapped = torch.cat([self._mapped(part) for part in torch.split(self.vectors[rows], self.rows_a_step)])
         if len(mapped) == self.item_count:
             self.features = mapped
         else:

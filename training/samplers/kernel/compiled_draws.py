@@ -95,7 +95,7 @@ def scale_of(alpha: float, query: Vectors, greatest: float, unit: Vectors, scale
     # The rounded query and the sum of D products are each off by less than 2^-24 of the norms a term.
     scale[0], scale[1] = factor, factor * greatest * (len(query) + 8.0) * 2.0**-23
     scale[2] = WIDER / highest
-    return highest
+    return float(highest)
 
 
 @compiled_sum

@@ -121,7 +121,7 @@ class QuadraticSampler(SnapshotSampler):
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """K(h, w_i) / Z(h), before an excluded positive is left out: [B, N]."""
         masses = self.checked_sums(query).masses(query).unsqueeze(1)
-        blocks = [(query.double() @ some.double().T) ** 2 for some in self.vectors.split(BLOCK)]
+        blocks = [(query.double() @ some.double().T) ** 2 for some in torch.split(self.vectors, BLOCK)]
         return torch.cat([((self.scale * block + 1.0) / masses).float() for block in blocks], dim=1)
 
 
@@ -151,7 +151,7 @@ class BatchQuadraticSampler(QuadraticSampler):
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """The q [N] that the batch of queries shares, for each of them: [B, N]."""
         masses = self.checked_sums(query).masses(query)
-        parts = [self._log_q(query, some, masses).exp().float() for some in self.vectors.split(BLOCK)]
+        parts = [self._log_q(query, some, masses).exp().float() for some in torch.split(self.vectors, BLOCK)]
         return torch.cat(parts).expand(len(query), -1)
 
     def _log_counts(self, query: Tensor, ids: Tensor, masses: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ class KernelSums:
             # A matrix product of MKL depends in its last bit on the alignment of its block, so for an odd D
             # on its position: zeros fill D to whole cache lines, and the last block to its size.
             missing = (stop - start) * self.block - len(members)
-            members = pad(members, (0, -width % _CACHE_LINE, 0, missing)).unflatten(0, (-1, self.block))
+            members = pad(members, (0, -width % _CACHE_LINE, 0, missing)).view(stop - start, self.block, -1)
             self._sums[start:stop] = (members.mT @ members)[:, self._upper[0], self._upper[1]]
         groups = slice(first // _GROUP, -(-last // _GROUP))
         self._group_sums[groups] = self._grouped[groups].sum(dim=1)
@@ -144,8 +144,15 @@ class KernelSums:
             share = sharing(1.0 / float(proposals[easy].min()))
             work = partial(
                 draw_groups,
-                *(self.alpha, _float32(query), self.greatest_norm, share, self.vectors.numpy()),
-                *(excluded.numpy(), np.uint64(seed), (counts * easy).numpy(), counts.cumsum(dim=0).numpy()),
+                self.alpha,
+                _float32(query),
+                self.greatest_norm,
+                share,
+                self.vectors.numpy(),
+                excluded.numpy(),
+                np.uint64(seed),
+                (counts * easy).numpy(),
+                counts.cumsum(dim=0).numpy(),
                 drawn,
             )
             in_parts(-(-len(query) // share), work)
@@ -166,8 +173,18 @@ class KernelSums:
         drawn = np.empty_like(blocks)
         work = partial(
             draw_in_blocks,
-            *(self.alpha, self.block, _float32(query), self.greatest_norm, self.vectors.numpy()),
-            *(excluded.numpy(), np.uint64(seed), blocks, owners, order, groups, drawn),
+            self.alpha,
+            self.block,
+            _float32(query),
+            self.greatest_norm,
+            self.vectors.numpy(),
+            excluded.numpy(),
+            np.uint64(seed),
+            blocks,
+            owners,
+            order,
+            groups,
+            drawn,
         )
         in_parts(len(groups) - 1, work)
         return drawn
