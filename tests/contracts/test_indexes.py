@@ -335,6 +335,7 @@ EXCLUDED: dict[str, Excluded] = {
 }
 
 
+@pytest.mark.fault(22)
 @pytest.mark.parametrize(
     ("excluded", "scoring"),
     [*((name, SIGNED) for name in EXCLUDED), ("nothing", ABSOLUTE), ("most", ABSOLUTE)],

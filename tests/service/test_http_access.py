@@ -86,7 +86,6 @@ def test_probes_are_open_and_metrics_if_the_operator_says_so(keyed: Keyed) -> No
 
 
 def test_a_key_passes_as_often_as_its_rate_says(keyed: Keyed) -> None:
-    """With four worker processes, a quarter of it in each."""
     often, other = keyed.key("often", "read", rate=0.08), keyed.key("other", "read")
     client = keyed.client(share=4)
     assert client.get("/v1/version", headers=often).status_code == 200

@@ -90,6 +90,26 @@ def test_fewer_than_asked_for_say_that_nothing_is_left(client: TestClient) -> No
     assert len(ids(recommended(client, k=1000))) == 60
 
 
+@pytest.mark.fault(22)
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"title": {"equals": "Item 107"}}, [107]),
+        ({"title": {"equals": "Item 107", "none_of": ["Item 107"]}}, []),
+        ({"title": {"gt": "Item 110", "lt": "Item 105"}}, []),
+        ({"title": {"any_of": []}}, []),
+        ({"any": []}, []),
+    ],
+)
+def test_a_filter_of_one_item_gives_it_and_of_none_nothing(
+    client: TestClient, wanted: dict[str, Any], expected: list[int]
+) -> None:
+    for more in ({"history": [101]}, {}, {"history": [101], "diversity": 0.5}):
+        answer = recommended(client, **more, filter=wanted, k=10)
+        assert (ids(answer), answer["exhausted"], "cursor" in answer) == (expected, True, False)
+    assert ids(recommended(client, history=[107], filter=wanted)) == []
+
+
 def test_a_given_history_counts_instead_of_the_stored_one(fresh_client: TestClient) -> None:
     def asked(**body: Any) -> list[Any]:
         return ids(recommended(fresh_client, **body))

@@ -44,7 +44,6 @@ def folder_of(path: Path) -> str:
 def test_changed_modules_do_not_meet_code_compiled_from_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A module that compiled functions call has changed: all of them are compiled anew."""
     monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "kept"))
     kernels = tmp_path / "turret" / "tower" / "kernels"
     kernels.mkdir(parents=True)
@@ -78,7 +77,6 @@ def test_the_gradient_drops_the_same() -> None:
 
 
 def test_a_seed_repeats_and_another_does_not() -> None:
-    """As the trainer seeds each step."""
     values, drop = torch.ones(100, 8), Dropout(0.5)
     drawn = []
     for seed in (0, 0, 1):

@@ -96,7 +96,6 @@ def test_hidden_layers_are_rectified_and_the_last_one_is_linear() -> None:
 
 
 def test_rows_equal_the_same_features_given_as_inputs() -> None:
-    """Looking features up by row and feeding them padded give the same dense inputs."""
     prepared = item_features()
     layers = FeatureLayers(prepared.features, 5)
     by_row = FeatureRows(layers, prepared)(torch.tensor([0, 1, 3, 8]))
@@ -111,7 +110,6 @@ def test_rows_equal_the_same_features_given_as_inputs() -> None:
 
 
 def test_the_unknown_gives_zeros_and_learns_nothing() -> None:
-    """Code 0 contributes zeros and its table row gets no gradient."""
     prepared = item_features()
     layers = FeatureLayers(prepared.features, 5)
     FeatureRows(layers, prepared)(torch.arange(ITEMS)).sum().backward()

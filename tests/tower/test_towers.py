@@ -111,7 +111,6 @@ def item_tower(**item: object) -> ItemTower:
 
 
 def test_ids_alone_are_rows_of_the_table() -> None:
-    """Without features and hidden layers nothing but the table speaks."""
     ours = item_tower()
     assert ours.table is not None
     assert torch.equal(ours(torch.tensor([4, 4, 0])), ours.table.weight[[4, 4, 0]])
@@ -120,7 +119,6 @@ def test_ids_alone_are_rows_of_the_table() -> None:
 
 @pytest.mark.parametrize("prepared", [no_features(ITEMS), item_features()], ids=["none", "some"])
 def test_a_tower_without_inputs_is_refused(prepared: Features) -> None:
-    """Neither ids nor features: the sentence names both settings."""
     features: object = () if prepared.features else "all"
     config = TowerConfig.model_validate({"item": {"id": False, "features": features}})
     with pytest.raises(TowerError, match=r"tower\.item\.id.*tower\.item\.features"):
@@ -187,7 +185,6 @@ USER_TOWERS: list[dict[str, object]] = [
 @pytest.mark.parametrize("user", USER_TOWERS)
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_gradients_are_those_of_the_whole_batch(user: dict[str, object], size: int) -> None:
-    """Of every parameter, to rounding."""
     # In evaluation mode, as training hides the times of histories at random.
     whole, parts = gradients(towers(0, user).eval()), gradients(towers(size, user).eval())
     assert whole.keys() == parts.keys()
@@ -212,7 +209,6 @@ def test_dropout_drops_the_same_the_second_time() -> None:
 
 
 def test_less_is_held_for_the_backward_pass() -> None:
-    """Of a tower that is computed in parts its inputs alone."""
 
     def held(size: int) -> int:
         kept: list[Tensor] = []

@@ -51,7 +51,6 @@ KIND = UserTowerKind(LastSettings, LastTower)
 
 @pytest.mark.nightly
 def test_a_package_adds_a_tower_by_an_entry_point(tmp_path: Path) -> None:
-    """It is read from settings."""
     install(tmp_path, "last_tower", PACKAGE, {"turret.user_towers": "last = last_tower:KIND"})
     code = """
 from tests.tower.small_towers import config, from_the_start, no_features, user_features, vectors

@@ -170,7 +170,6 @@ OF_HISTORIES = sorted(name for name, one in BASELINES.items() if not one.of_quer
 def test_a_baseline_learns_from_the_training_part_alone(
     name: str, shop: PreparedData, other_targets: PreparedData
 ) -> None:
-    """Other validation and test events change no score of a user's history in the training part."""
     if name == "als":
         require("implicit")
     scores = [

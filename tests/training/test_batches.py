@@ -107,7 +107,6 @@ def test_a_process_without_a_share_has_padding_of_weight_zero(shop: PreparedData
 def test_data_without_a_pair_of_events_is_refused(
     tmp_path_factory: pytest.TempPathFactory, context: Context
 ) -> None:
-    """A sentence says that there is nothing to predict."""
     folder = tmp_path_factory.mktemp("singles")
     (folder / "events.csv").write_text("user,item,time\na,x,1\nb,y,2\n")
     prepare(PrepareConfig(source=folder / "events.csv"), folder / "prepared")
@@ -252,7 +251,6 @@ def test_batches_are_made_before_they_are_asked_for(shop: PreparedData) -> None:
 
 
 def test_queries_of_one_answer_are_seen_by_each_other(tmp_path: Path) -> None:
-    """Stored questions of the answer of an example are no negatives of it."""
     rows = {"query": [f"{a} {n}" for a in "ab" for n in range(3)], "item": ["a"] * 3 + ["b"] * 3}
     pl.DataFrame({**rows, "split": ["train"] * 6}).write_csv(tmp_path / "pairs.csv")
     given = {"queries.source": str(tmp_path / "pairs.csv"), "queries.match": "questions"}

@@ -59,7 +59,6 @@ COUNTS = torch.linspace(-3.0, 2.0, 37, dtype=torch.float64)
 def test_it_is_the_softmax_of_all_scores(
     scoring: ScoringConfig, counts: Tensor | None, held: int, scale: float
 ) -> None:
-    """Loss and gradients, whatever the block; with scores in the thousands too."""
     given = vectors(scale)
     users, items, positive = given
     ours = blocked_softmax(users, positive, WEIGHTS, HITS, items, counts, scoring, held=held)
@@ -133,7 +132,6 @@ def of_estimator(kind: str, sampler: str = "uniform") -> list[Tensor]:
 def test_the_fast_path_is_taken_and_has_the_same_gradients(
     kind: str, sampler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over every sampler whose draw the batch shares."""
     calls = []
 
     def counted(*arguments: Any) -> Tensor:

@@ -48,7 +48,6 @@ POSITIVES = torch.tensor([4, 0])
 
 @pytest.mark.parametrize("epsilon", [None, 0.01, 1.0])
 def test_losses_over_all_scores_agree_with_their_formulas_written_out(epsilon: float | None) -> None:
-    """The full softmax, and the spherical one for each epsilon, on scores of either sign."""
     loss = losses.full_softmax() if epsilon is None else losses.spherical_softmax(epsilon=epsilon)
     assert isinstance(loss, CatalogLossSettings)
     found = loss.build()(SCORES, POSITIVES)
@@ -63,7 +62,6 @@ def test_losses_over_all_scores_agree_with_their_formulas_written_out(epsilon: f
 
 @pytest.mark.parametrize("size", [1e4, -1e4])
 def test_extreme_scores_of_clusters_and_trees_stay_finite(size: float) -> None:
-    """Value and gradient, in float32."""
     scores = torch.tensor([[size, 0.0, -size]], requires_grad=True)
     for given, loss in (
         (scores, hierarchical_softmax(scores, torch.tensor([0]), scores, torch.tensor([2]))),
@@ -124,7 +122,6 @@ def test_the_objective_of_clusters_is_that_of_plain_loops(
 
 @pytest.fixture(scope="module")
 def run_of_clusters(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Three epochs on the shop."""
     config = ExperimentConfig.model_validate(
         {
             "objective": {"loss": "hierarchical_softmax"},
@@ -153,7 +150,6 @@ def test_a_run_is_evaluated_by_its_own_log_p(
 
 
 def test_it_can_not_be_exported(run_of_clusters: Run, tmp_path: Path) -> None:
-    """The sentence says why and what would work, and nothing is written."""
     with pytest.raises(
         TrainingError, match=r"'hierarchical_softmax' does not rank.*no index.*'full_softmax'"
     ) as refused:

@@ -32,7 +32,6 @@ def stepped() -> tuple[torch.nn.Linear, Optimiser]:
 
 
 def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path) -> None:
-    """Parameters, moments, sampler state and progress are what they were."""
     model, optimiser = stepped()
     progress = Progress(epoch=2, step=9, best=0.1 + 0.2, loss_sum=1e-300)
     saved = Checkpoint(model.state_dict(), {}, optimiser.tensors(), {"now": torch.tensor(5)}, {}, progress)
@@ -46,7 +45,6 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_torn_file_is_refused(tmp_path: Path) -> None:
-    """A file that was cut off gives a sentence, and no draft is left where a write succeeded."""
     path = tmp_path / "m.safetensors"
     save_tensors(path, {"weight": torch.ones(2, 3), "bias": torch.ones(2)})
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.safetensors"]
@@ -56,7 +54,6 @@ def test_a_torn_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_model_and_its_objective_share_a_file(tmp_path: Path) -> None:
-    """Each finds its own parameters, also where names are alike; one without the other is refused."""
     model, objective, path = torch.nn.Linear(3, 2), torch.nn.Linear(4, 5), tmp_path / "m.safetensors"
     save_tensors(path, all_parameters(model, objective))
     other, another = torch.nn.Linear(3, 2), torch.nn.Linear(4, 5)
@@ -81,7 +78,6 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_file_that_is_there(tmp_path: Pa
 
 
 def test_streams_repeat_and_differ() -> None:
-    """The same seed, purpose and step repeat; changing any of them gives another stream."""
     drawn = {
         key: stream(*key).integers(2**62)
         for key in ((0, "draw", 0), (1, "draw", 0), (0, "order", 0), (0, "draw", 1))

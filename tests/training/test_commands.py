@@ -63,7 +63,6 @@ def test_a_replaced_run_leaves_nothing_but_what_was_not_its_own(shop: PreparedDa
 def test_what_can_not_begin_replaces_nothing(
     wrong: dict[str, Any], trained: Path, shop: PreparedData
 ) -> None:
-    """A misspelt setting does not cost the run that is there."""
     asked = {"data": shop.folder, "experiment": None, "folder": trained, "overrides": QUICK, **wrong}
     with pytest.raises(Exception, match=r"training\.epoch|dsm|x is not"):
         train(**{**asked, "data": Path(asked["data"])}, overwrite=True)
@@ -85,7 +84,6 @@ def test_a_run_goes_on_with_its_own_settings_and_data(
 
 
 def test_data_that_moved_is_named(trained: Path, shop: PreparedData, tmp_path: Path) -> None:
-    """The run only knows where its data was; --data says where it is."""
     stored = json.loads((trained / "run.json").read_text())
     moved = tmp_path / "run"
     moved.mkdir()

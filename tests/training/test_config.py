@@ -18,7 +18,6 @@ from turret.training.samplers.fixed.popularity import UnigramConfig
 
 
 def test_overrides_are_toml_or_bare_words() -> None:
-    """Numbers, words and whole sections can be replaced."""
     overrides = ["training.batch_size=512", "tower.scoring.kind=dot", "tower.user.hidden=[16, 8]"]
     experiment = load_experiment("youtubednn", overrides)
     assert experiment.training.batch_size == 512
@@ -58,7 +57,6 @@ def test_overrides_are_toml_or_bare_words() -> None:
     ],
 )
 def test_a_wrong_setting_is_refused_with_the_remedy(override: str, parts: list[str]) -> None:
-    """The sentence names the setting, the value and what would work."""
     with pytest.raises(ConfigurationError) as refused:
         load_experiment("youtubednn", [override])
     for part in parts:
@@ -75,7 +73,6 @@ def test_a_setting_is_added_to_a_loss_or_a_sampler_that_is_a_bare_name(tmp_path:
 
 
 def test_a_missing_experiment_names_the_shipped_ones() -> None:
-    """A typing error in the name is answered with the names that exist."""
     with pytest.raises(TrainingError, match=r"no such file.*dssm.*youtubednn"):
         load_experiment("youtubednm")
 

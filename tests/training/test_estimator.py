@@ -29,7 +29,6 @@ def vectors(count: int, seed: int) -> Tensor:
 
 
 def test_every_block_of_the_page_runs() -> None:
-    """One after the other, in one interpreter."""
     page = (ROOT / "docs" / "python_estimators.md").read_text("utf-8")
     names: dict[str, Any] = {}
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
@@ -38,7 +37,6 @@ def test_every_block_of_the_page_runs() -> None:
 
 
 def test_seen_items_are_masked() -> None:
-    """The loss is that without them; the positive stays."""
     users, items, rows = vectors(2, 0), vectors(N, 1), torch.tensor([3, 4])
     seen = (torch.tensor([0, 0, 1]), torch.tensor([3, 9, 0]))
     out = Estimator(losses.full_softmax(), items=N)(users, rows, items.__getitem__, seen=seen)

@@ -32,7 +32,6 @@ CONFIG = EvaluationConfig(k=(2, 5), bootstrap=100)
 
 
 def test_the_report_agrees_with_plain_loops(shop: PreparedData) -> None:
-    """Every mean of both rankers equals sorting and counting one user at a time."""
     model = build_model(ExperimentConfig(), shop).eval()
     report = evaluate(model, shop, "test", CONFIG)
     users = [user for user in range(len(shop.users)) if len(shop.targets(user, "test"))]
@@ -94,14 +93,12 @@ def test_coverage_is_of_the_first_k_of_each_user() -> None:
 
 
 def test_the_report_is_json_and_repeats(shop: PreparedData) -> None:
-    """Two evaluations of one model are equal to the last digit, intervals included."""
     model = build_model(ExperimentConfig(), shop)
     first, second = (json.dumps(evaluate(model, shop, "validation", CONFIG)) for _ in range(2))
     assert first == second
 
 
 def test_an_empty_part_is_refused(handmade: PreparedData) -> None:
-    """A sentence names the part."""
     emptied = PreparedData(**{**vars(handmade), "splits": np.repeat(handmade.offsets[1:, None], 2, axis=1)})
     with pytest.raises(TrainingError, match="test part is empty"):
         relevant_items(emptied, "test")

@@ -36,7 +36,6 @@ def proposal(sampler: Sampler) -> Tensor:
 
 
 def test_probabilities_of_a_bigram_are_those_of_the_counts() -> None:
-    """For each example's own last item."""
     q = proposal(bigram())
     for item in range(12):
         assert q[item].tolist() == pytest.approx(after(item), rel=1e-5)

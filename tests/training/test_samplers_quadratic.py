@@ -57,7 +57,6 @@ def test_the_kernel_is_that_of_the_tempered_score(per: Literal["example", "batch
 
 
 def test_user_vectors_of_another_width_are_refused() -> None:
-    """Both widths are named."""
     with pytest.raises(TrainingError, match=r"3 wide .* 4"):
         made(normal(5)).draw(normal(2, width=3), torch.tensor([0, 1]), no_vectors())
 

@@ -54,7 +54,6 @@ def scores() -> Tensor:
     ],
 )
 def test_over_the_whole_catalog_it_is_the_cross_entropy_of_a_distribution(loss: str, sampler: Any) -> None:
-    """That of torch, also under weights of the examples."""
     expected = cross_entropy(scores(), distribution(), reduction="none")
     estimate = estimator(getattr(losses, loss)(), sampler)
     assert result(estimate) == pytest.approx(float(expected.mean()), rel=1e-6)

@@ -26,7 +26,6 @@ from turret.training.samplers.from_batch.in_batch import InBatchConfig
 def test_pairs_are_counted_within_users(
     handmade: PreparedData, users_a_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every two consecutive training events of one user are a pair, however many users are read at a time."""
     monkeypatch.setattr(batches, "_USERS_A_BLOCK", users_a_block)
     expected: Counter[tuple[int, int]] = Counter()
     for user in range(len(handmade.users)):

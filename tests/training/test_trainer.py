@@ -40,7 +40,6 @@ def run_of(
 
 
 def trained(run: Run, shop: PreparedData) -> list[str]:
-    """The lines that the training reports."""
     lines: list[str] = []
     train(run, shop, report=lines.append)
     return lines
@@ -79,7 +78,6 @@ main()
 def test_killed_and_resumed_equals_never_interrupted(
     shop: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SIGKILL in mid-epoch, then --resume: every parameter is equal, bit for bit, to an undisturbed run."""
     settings = {"epochs": 2, "batch_size": 64, "checkpoint_every": 7}
     whole = run_of(tmp_path / "whole", shop, STREAMING, **settings)
     trained(whole, shop)
@@ -134,7 +132,6 @@ def losses_of(lines: list[str]) -> list[float]:
 def test_the_same_seed_gives_the_same_model_and_another_or_another_precision_does_not(
     shop: PreparedData, finished: Run, tmp_path: Path
 ) -> None:
-    """Bit for bit."""
     models = [load_file(finished.folder / MODEL)["item.table.weight"]]
     changes: list[dict[str, Any]] = [{}, {"seed": 1}, {"precision": "bfloat16"}, {"precision": "float32"}]
     for number, changed in enumerate(changes):
@@ -147,7 +144,6 @@ def test_the_same_seed_gives_the_same_model_and_another_or_another_precision_doe
 
 
 def test_a_checkpoint_of_another_model_is_refused(shop: PreparedData, own: Run, evaluated: Run) -> None:
-    """Resuming with a file that is no checkpoint, or not this model's, ends in a sentence."""
     shutil.copy(own.folder / MODEL, own.folder / CHECKPOINT)
     with pytest.raises(TrainingError, match=r"it can't be read .*progress"):
         train(own, shop, resume=True)
@@ -177,7 +173,6 @@ def validations(lines: list[str]) -> list[str]:
 
 
 def test_validation_settings_are_followed(shop: PreparedData, tmp_path: Path) -> None:
-    """By which metric, and for how many users."""
     reports = []
     changes: list[dict[str, Any]] = [{}, {"metric": "hr@5"}, {"validation_users": 30}]
     for place, changed in enumerate(changes):

@@ -138,7 +138,6 @@ def begun(softmax_study: StudyRequest) -> Plan:
 def test_a_study_goes_on_with_its_own_plan(
     given: dict[str, None], softmax_study: StudyRequest, begun: Plan
 ) -> None:
-    """Whether what it was begun with is given again or left out."""
     assert replace(softmax_study, **given).resumed(begun) == begun  # type: ignore[arg-type]
 
 
@@ -255,7 +254,6 @@ def test_the_best_come_first_and_the_earlier_among_equals(asked: StudyRequest) -
 
 
 def test_a_study_is_held_by_one_command_alone(asked: StudyRequest) -> None:
-    """Whoever comes second is told so, and can begin when the first has gone."""
     with (
         open_storage(asked.folder),
         pytest.raises(TrainingError, match="another `turret tune` is at work"),

@@ -83,7 +83,6 @@ def test_the_first_trial_is_the_experiment_as_it_is(shop: PreparedData, tmp_path
 def test_only_the_run_of_the_best_trial_stays_on_disk(
     shop: PreparedData, tmp_path: Path, trained: list[tuple[str, int]]
 ) -> None:
-    """And, while one is trained, its own."""
     search(tmp_path / "study", shop, 7, DECISIVE)
     assert trained == [(f"{number:04d}", min(number - 1, 1)) for number in range(1, 8)]
     assert len(list((tmp_path / "study" / "trials").iterdir())) == 1

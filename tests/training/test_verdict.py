@@ -92,7 +92,6 @@ TARGETS = {"relevant_used_before": 2, "relevant_items": 9}
 
 @pytest.fixture
 def distinct(tmp_path: Path) -> PreparedData:
-    """Users that have each item once."""
     rows = [f"{user},{item}" for user in "abc" for item in "pqrs"]
     (tmp_path / "events.csv").write_text("\n".join(["user,item", *rows]) + "\n")
     config = {"source": tmp_path / "events.csv", "columns": {"in_file_order": True}}

@@ -182,7 +182,6 @@ OTHER = [
 def test_other_towers_are_refused_by_the_name_of_the_setting(
     grown: Grown, exported: Export, asked: dict[str, Any], had: dict[str, Any], words: str
 ) -> None:
-    """And nothing is begun."""
     with pytest.raises(TrainingError, match=words):
         warm(grown, exported(had), {"dimension": 8, **asked})
 
