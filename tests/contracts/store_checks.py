@@ -348,6 +348,9 @@ async def _check_sharing(place: _Place) -> None:
             found = total, (await reading.items.changes(0)).last
             expect("an open store reads the changes of another", found, (number + 1, number + 1))
         expect("an event id counts once for all of them", (await one.histories.events("v", 9))[0], 1)
+        await one.histories.append([_event(1, "session:s")])
+        moved = await other.histories.move("session:s", "w"), await one.histories.move("session:s", "w")
+        expect("a session is moved once for all of them", moved, (1, 0))
         deleted = await one.histories.forget("u"), (await other.histories.events("u", 9))[0]
         expect("what one has forgotten is gone for all", deleted, (2, 0))
 

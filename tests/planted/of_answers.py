@@ -66,3 +66,8 @@ def items_of_the_score_of_a_withdrawn_item_are_left_out_of_the_next_page(origina
 @planted("turret.service.schemas.requests:RecommendRequest.seen", "service/test_http_recommend.py")
 def the_default_of_a_version_for_used_items_is_not_read(original: Function) -> Function:
     return lambda self, default: original(self, True)
+
+
+@planted("turret.tower.kinds:CountedKinds.count", "service/test_kinds.py")
+def an_item_that_was_consumed_for_some_days_never_comes_back(original: Function) -> Function:
+    return lambda self, kinds, ages: original(self, kinds, 0 * ages)

@@ -84,3 +84,14 @@ def trailers_become_headers(original: Function) -> Function:
         self.headers = headers
 
     return on_headers_complete
+
+
+@planted("turret.service.stores.sqlite.histories:SqliteHistory.move", "contracts/test_stores.py")
+def an_event_that_comes_during_a_login_is_lost(original: Function) -> Function:
+    async def move(self: Any, user: str, to: str) -> int:
+        _, events = await self.events(user, 1_000_000)
+        moved: int = await self.append([event._replace(user=to) for event in events])
+        await self.forget(user)
+        return moved
+
+    return move
