@@ -10,7 +10,8 @@ from a change, every later call of any process reads it, and a lasting store kee
 import time as clock
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol
 
 from turret.service.settings import Settings
 
@@ -20,6 +21,7 @@ COUNT_LIMIT = 1_000_000
 CHANGES_PAGE = 1_000
 CLOCK_SKEW = 300_000  # milliseconds by which the time of an event may be in the future
 _DAY = 86_400_000  # milliseconds
+_ITEM, _TIME, _KIND = map(itemgetter, range(3))  # of a row
 
 
 class Event(NamedTuple):
@@ -43,10 +45,10 @@ class History(NamedTuple):
     kinds: Sequence[str | None] = ()
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int | str, int, str | None]]) -> "History":
+    def of(cls, rows: Sequence[Sequence[Any]]) -> "History":
         """The history of rows of item, time and kind, oldest first."""
-        items, times, kinds = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
-        return cls(items, times, kinds if any(kinds) else ())
+        items, times = list(map(_ITEM, rows)), list(map(_TIME, rows))
+        return cls(items, times, list(map(_KIND, rows)) if any(map(_KIND, rows)) else ())
 
 
 class HistoryStore(Protocol):

@@ -262,9 +262,8 @@ def decode_events(user: str, reply: list[bytes]) -> list[Event]:
 
 def decode_history(reply: list[bytes]) -> History:
     """Decode members with their scores, newest first. Raises an error for others."""
-    times = (int(float(score)) for score in reply[::-2])
-    fields = _fields(reply[-2::-2])
-    return History.of([(item, time, kind) for (_, item, kind), time in zip(fields, times, strict=True)])
+    pairs = zip(_fields(reply[-2::-2]), reply[::-2], strict=True)
+    return History.of([(item, int(float(score)), kind) for (_, item, kind), score in pairs])
 
 
 def _fields(members: list[bytes]) -> list[Any]:
