@@ -25,7 +25,7 @@ def a_version_is_accepted_that_may_be_as_good_instead_of_one_that_is_not_worse(
 
 @planted("turret.retraining.state:choose_mode", "turret/test_retraining_decisions.py")
 def a_retraining_never_trains_anew_after_many_warm_starts(original: Function) -> Function:
-    return lambda settings, **situation: original(settings, **{**situation, "warm_starts": 0})
+    return lambda settings, state, warm_starts, *shares: original(settings, state, 0, *shares)
 
 
 @planted("turret.retraining.retrain:add_stored", "turret/test_retraining_folder.py")

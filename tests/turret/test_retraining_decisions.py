@@ -18,13 +18,8 @@ from turret.retraining.deployment import deploy, judge_canary, waiting_canary
 from turret.retraining.state import EndedCanary, Retraining, RetrainSettings, choose_mode
 from turret.service.schemas.fields import show_time
 
-USUAL: dict[str, Any] = {
-    "has_live": True,
-    "data_changed": False,
-    "warm_starts": 2,
-    "new_events": 0.1,
-    "new_items": 0.05,
-}
+USUAL: dict[str, Any] = {"live": "v1", "data_changed": False}
+SHARES: dict[str, Any] = {"warm_starts": 2, "new_events": 0.1, "new_items": 0.05}
 RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_share=0.2, warm_starts=5)
 
 
@@ -33,7 +28,7 @@ RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_s
     [
         ({}, "warm", "2 warm starts and 10.0% new events"),
         ({"new_events": 0.2, "new_items": 0.2}, "warm", "2 warm starts and 20.0% new events"),
-        ({"has_live": False}, "anew", "no version is live"),
+        ({"live": None}, "anew", "no version is live"),
         ({"data_changed": True}, "anew", "another command has changed the prepared data"),
         ({"warm_starts": 5}, "anew", "5 warm starts since the last full training"),
         ({"new_events": 0.21}, "anew", "21.0% of the events are newer than the last full training"),
@@ -43,16 +38,22 @@ RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_s
 def test_a_limit_that_is_exceeded_leads_to_a_training_anew(
     change: dict[str, Any], mode: str, reason: str
 ) -> None:
-    chosen, told = choose_mode(RULE, **{**USUAL, **change})
+    chosen, told = chosen_mode(RULE, **change)
     assert chosen == mode
     assert told.startswith(reason)
 
 
+def chosen_mode(settings: RetrainSettings, **change: Any) -> tuple[str, str]:
+    given = {**USUAL, **SHARES, **change}
+    state = Retraining(run="r", started=show_time(0), **{name: given.pop(name) for name in USUAL})
+    return choose_mode(settings, state, **given)
+
+
 def test_a_requested_mode_overrides_the_limits_but_needs_a_live_version() -> None:
     warm = replace(RULE, mode="warm")
-    assert choose_mode(warm, **{**USUAL, "warm_starts": 99})[0] == "warm"
-    assert choose_mode(warm, **{**USUAL, "has_live": False})[0] == "anew"
-    assert choose_mode(replace(RULE, mode="anew"), **USUAL)[0] == "anew"
+    assert chosen_mode(warm, warm_starts=99)[0] == "warm"
+    assert chosen_mode(warm, live=None)[0] == "anew"
+    assert chosen_mode(replace(RULE, mode="anew"))[0] == "anew"
 
 
 USERS = 100

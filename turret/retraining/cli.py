@@ -146,17 +146,11 @@ def retrain(
     if as_json:
         print(record.model_dump_json(indent=2, exclude_none=True))
     if record.status:
-        raise NotActivatedError(record.message, record.status)
+        refused = TurretError(record.message)
+        refused.exit_status = record.status  # that of `turret activate`
+        raise refused
     if not as_json:
         print(f"{record.decision}: {record.message}")
-
-
-class NotActivatedError(TurretError):
-    """The new version has not become live; the exit status is that of `turret activate`."""
-
-    def __init__(self, message: str, exit_status: int) -> None:
-        super().__init__(message)
-        self.exit_status = exit_status
 
 
 def _print_history(work: Path, records: "Sequence[Retraining]", as_json: bool) -> None:
@@ -175,8 +169,7 @@ def _print_history(work: Path, records: "Sequence[Retraining]", as_json: bool) -
 def _row(record: "Retraining") -> list[str]:
     compared, figures = ["", "", ""], record.figures
     if figures is not None:
-        interval = f"[{figures.low:+.4f}, {figures.high:+.4f}]"
-        difference = f"{figures.new - figures.live:+.4f} {interval}"
+        difference = f"{figures.new - figures.live:+.4f} [{figures.low:+.4f}, {figures.high:+.4f}]"
         compared = [f"{figures.metric} {figures.new:.4f}", f"{figures.live:.4f}", difference]
     return [
         record.run,

@@ -253,14 +253,9 @@ def choose(settings: RetrainSettings, state: Retraining) -> None:
     assert state.after is not None, "the second step sets it"
     warm_starts, full = lineage(read_records(settings.work), state.live)
     full = full or state.before
-    state.mode, state.reason = choose_mode(
-        settings,
-        has_live=state.live is not None,
-        data_changed=state.data_changed,
-        warm_starts=warm_starts,
-        new_events=max(0.0, 1.0 - full.events / state.after.events),
-        new_items=max(0.0, 1.0 - full.items / state.after.items),
-    )
+    new_events = max(0.0, 1.0 - full.events / state.after.events)
+    new_items = max(0.0, 1.0 - full.items / state.after.items)
+    state.mode, state.reason = choose_mode(settings, state, warm_starts, new_events, new_items)
     report(f"{state.mode}: {state.reason}")
     if state.mode == "anew":
         return

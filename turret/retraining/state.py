@@ -67,46 +67,6 @@ class RetrainSettings:
         return self.work / "runs"
 
 
-def choose_mode(
-    settings: RetrainSettings,
-    has_live: bool,
-    data_changed: bool,
-    warm_starts: int,
-    new_events: float,
-    new_items: float,
-) -> tuple[Mode, str]:
-    """Choose the mode of a training, with the reason as a clause; without a live version, it is anew.
-
-    Args:
-        settings: the limits of the rule.
-        has_live: a version is live.
-        data_changed: another command has written the prepared data since the last training.
-        warm_starts: the number of them between the last full training and the live version.
-        new_events: the share of the events that are newer than that full training.
-        new_items: the same of the items.
-    """
-    if not has_live:
-        return "anew", "no version is live"
-    if settings.mode != "rule":
-        return settings.mode, f"--mode {settings.mode}"
-    if data_changed:
-        return "anew", "another command has changed the prepared data since the last training"
-    if warm_starts >= settings.warm_starts:
-        return "anew", f"{counted(warm_starts, 'warm start')} since the last full training"
-    for name, share in (("events", new_events), ("items", new_items)):
-        if share > settings.anew_share:
-            return (
-                "anew",
-                f"{share:.1%} of the {name} are newer than the last full training, and the limit is "
-                f"{settings.anew_share:.1%}",
-            )
-    return (
-        "warm",
-        f"{counted(warm_starts, 'warm start')} and {new_events:.1%} new events since the last full training "
-        "are within the limits",
-    )
-
-
 @pydantic_dataclass(frozen=True)
 class DataSize:
     """The prepared data at a moment."""
@@ -177,6 +137,36 @@ class Retraining(BaseModel):
         """Replace the state in the folder by rename."""
         with new_file(work / STATE, 0o600) as fresh:
             fresh.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def choose_mode(
+    settings: RetrainSettings, state: Retraining, warm_starts: int, new_events: float, new_items: float
+) -> tuple[Mode, str]:
+    """Choose the mode of a training, with the reason as a clause; without a live version, it is anew.
+
+    `warm_starts` counts them between the last full training and the live version; `new_events` and
+    `new_items` are the shares of the data that are newer than that full training.
+    """
+    if state.live is None:
+        return "anew", "no version is live"
+    if settings.mode != "rule":
+        return settings.mode, f"--mode {settings.mode}"
+    if state.data_changed:
+        return "anew", "another command has changed the prepared data since the last training"
+    if warm_starts >= settings.warm_starts:
+        return "anew", f"{counted(warm_starts, 'warm start')} since the last full training"
+    for name, share in (("events", new_events), ("items", new_items)):
+        if share > settings.anew_share:
+            return (
+                "anew",
+                f"{share:.1%} of the {name} are newer than the last full training, and the limit is "
+                f"{settings.anew_share:.1%}",
+            )
+    return (
+        "warm",
+        f"{counted(warm_starts, 'warm start')} and {new_events:.1%} new events since the last full training "
+        "are within the limits",
+    )
 
 
 def report(line: str) -> None:
