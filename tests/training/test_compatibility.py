@@ -72,16 +72,6 @@ CASES: dict[str, Case] = {
         ["expected count of the positive", "exclude_positive = true", "use 'sampled_softmax'"],
         {"objective": drawing("sampled_softmax", **EXCLUDED)},
     ),
-    "a mean over different positives": (
-        {"objective": drawing("negative_sampling", kind="in_batch", unique=True)},
-        ["mean over a fixed number", "'in_batch' draws more or fewer"],
-        {"objective": drawing("negative_sampling", kind="in_batch", unique=False)},
-    ),
-    "the whole sum without the positive": (
-        {"objective": drawing("standard_importance", **EXCLUDED)},
-        ["counts drawn positives", "can't draw the positive with exclude_positive = true"],
-        {"objective": drawing("standard_importance", kind="uniform")},
-    ),
     "known items of a cluster": (
         {"objective": {"loss": "hierarchical_softmax", "mask_known": True}},
         ["the cluster's own score", "set mask_known = false, or loss = 'full_softmax'"],
@@ -97,33 +87,15 @@ CASES: dict[str, Case] = {
         ["margin in cosines", "temperature = 1.0", "not kind = 'cosine' with temperature = 0.07"],
         {"objective": drawing("cosine_hinge", kind="uniform"), "tower.scoring": COSINE},
     ),
-    "a cosine margin on biased scores": (
-        {
-            "objective": drawing("cosine_embedding", kind="uniform"),
-            "tower.scoring": {**COSINE, "item_bias": True},
-        },
-        ["margin in cosines", "must be kind = 'cosine'", "and item_bias = true"],
-        {"objective": drawing("cosine_embedding", kind="uniform"), "tower.scoring": COSINE},
-    ),
     "a sampler beside given negatives": (
         {"objective": {**drawing("ranking", kind="uniform"), "candidates": "given"}},
         ["takes the negatives of the data", "objective.sampler.kind = 'uniform' contradicts it"],
-        {"objective": {"loss": "ranking", "candidates": "given"}},
-    ),
-    "the catalog with given negatives": (
-        {"objective": {"loss": "full_softmax", "candidates": "given"}},
-        ["scores the whole catalog", "candidates = 'given' contradicts it; use 'cosine_hinge', 'ranking'"],
         {"objective": {"loss": "ranking", "candidates": "given"}},
     ),
     "a loss of pairs that has none": (
         {"objective": {"loss": "ranking", "candidates": "labelled"}},
         ["a pair and its label have no loss", "use 'binary_cross_entropy' or", "or candidates = 'given'"],
         {"objective": {"loss": "binary_cross_entropy", "candidates": "labelled"}},
-    ),
-    "probabilities of given negatives": (
-        {"objective": {"loss": "nce", "candidates": "given"}},
-        ["corrects scores by the probabilities of a draw", "nothing is drawn", "or 'sampled_softmax'"],
-        {"objective": {"loss": "sampled_softmax", "candidates": "given"}},
     ),
     "known items of labelled pairs": (
         {"objective": {"loss": "binary_cross_entropy", "candidates": "labelled", "mask_known": True}},
