@@ -104,10 +104,7 @@ def published(bundles: Path, name: str, server: EngineServer) -> dict[str, Any]:
     seconds = time.perf_counter() - begun
     bundle = Bundle.open(target)
     grown = resident_bytes(server.process.pid) - before
-    return {
-        "publish_s": seconds,
-        "resident_bytes_an_item": grown / len(bundle.vectors),
-    }
+    return {"publish_s": seconds, "resident_bytes_an_item": grown / len(bundle.vectors)}
 
 
 def asked(shop: Served, catalog: Catalog, count: int) -> list[Asked]:

@@ -40,9 +40,7 @@ class Options:
 
 
 def read_options(
-    description: str | None,
-    needs_data: bool = True,
-    more: argparse.ArgumentParser | None = None,
+    description: str | None, needs_data: bool = True, more: argparse.ArgumentParser | None = None
 ) -> Options:
     """Read `--data DIR`, `--quick`, `--trial`, `--json` and the options of `more` from the command line.
 

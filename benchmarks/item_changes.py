@@ -53,10 +53,7 @@ def measure(options: Options) -> dict[str, Any]:
                 f"cost_{name}_greatest": max(ratios) - 1,
                 f"rps_{name}": {which: statistics.median(own) for which, own in rates.items()},
             }
-    return figures | {
-        "items": shop.items,
-        "bytes_an_item": (after - before) / count,
-    }
+    return figures | {"items": shop.items, "bytes_an_item": (after - before) / count}
 
 
 def _loads(shop: Served, service: Running) -> Iterator[tuple[str, tuple[str, ...]]]:

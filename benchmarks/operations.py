@@ -32,13 +32,7 @@ from typing import Any
 
 from benchmarks.harness import Options, run
 from benchmarks.load import Load, processors, request_costs, run_load
-from benchmarks.processes import (
-    Running,
-    local_proxy,
-    post,
-    resident_bytes,
-    running_service,
-)
+from benchmarks.processes import Running, local_proxy, post, resident_bytes, running_service
 from benchmarks.serving_shop import VERSIONS, Served, served_shop
 from tests.support.redis_server import own_redis
 

@@ -99,16 +99,8 @@ def _scale() -> Row:
 
 _CONTEXT: dict[str, Callable[[], Row]] = {
     "data.md": lambda: {"memory": load_figures().quantities["preparation.memory"]},
-    "papers.md": lambda: {
-        "by_setting": by_setting,
-        "largest_rise": _largest_rise,
-        "seconds": _seconds,
-    },
-    "results.md": lambda: {
-        "quality_sets": SETS.values(),
-        "seeds_of": kept,
-        "timed_sets": TIMED.values(),
-    },
+    "papers.md": lambda: {"by_setting": by_setting, "largest_rise": _largest_rise, "seconds": _seconds},
+    "results.md": lambda: {"quality_sets": SETS.values(), "seeds_of": kept, "timed_sets": TIMED.values()},
     "scale.md": _scale,
     "vector_index.md": lambda: {"fastest_calls": fastest_calls, "index_sets": INDEX_TITLES},
 }

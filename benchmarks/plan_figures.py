@@ -120,9 +120,7 @@ QUANTITIES: dict[str, Measured] = {
         *("users", "items"),
     ),
     "preparation.disk": _of(
-        "preparation",
-        lambda row: MB * max(row["prepared_mb"], row["work_mb"]),
-        *("events", "users", "items"),
+        "preparation", lambda row: MB * max(row["prepared_mb"], row["work_mb"]), *("events", "users", "items")
     ),
     **{name: one for experiment in EXPERIMENTS for name, one in _training(experiment).items()},
     "training.validation_seconds": _of(

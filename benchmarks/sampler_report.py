@@ -23,10 +23,7 @@ from turret.training.trainer import train
 
 # The events of each set, and whether their order is that of the file.
 SETS = {"sasrec_ml-1m": ("interactions.parquet", False), "gowalla": ("train.parquet", True)}
-ASKED, ASKED_QUICKLY = (
-    ReportRequest(),
-    ReportRequest(negatives=(16,), queries=16, draws=20),
-)
+ASKED, ASKED_QUICKLY = (ReportRequest(), ReportRequest(negatives=(16,), queries=16, draws=20))
 
 
 def report_of(name: str, options: Options, work: Path) -> dict[str, Any]:

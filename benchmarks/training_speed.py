@@ -20,16 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.harness import (
-    Options,
-    Side,
-    Turn,
-    alternate,
-    peak_memory_mb,
-    rate_ratio,
-    rate_summary,
-    run,
-)
+from benchmarks.harness import Options, Side, Turn, alternate, peak_memory_mb, rate_ratio, rate_summary, run
 from benchmarks.peers.contestants import (
     HISTORY_LENGTH,
     POOLED,
@@ -77,11 +68,7 @@ def catalog_steps(options: Options, folder: Path) -> dict[str, float]:
         turns[str(items)] = Turn(_steps_of(side), TURN_STEPS)
     rates = alternate(turns, 3 if options.quick else TURNS)
     small, large = (1.0 / statistics.median(rates[str(items)]) for items in CATALOGS)
-    return {
-        "step_1e4_ms": 1e3 * small,
-        "step_1e6_ms": 1e3 * large,
-        "step_1e6_over_1e4": large / small,
-    }
+    return {"step_1e4_ms": 1e3 * small, "step_1e6_ms": 1e3 * large, "step_1e6_over_1e4": large / small}
 
 
 K, RANKINGS = 20, 5
@@ -211,14 +198,7 @@ def measure(options: Options) -> dict[str, Any]:
         ranking = alone(evaluation_cost, options, work / "gowalla")
     ratios = {key: one["ratio"] for key, one in held.items()}
     ratios["over_bare_loop"] = min(one["over_bare"]["ratio"] for one in held.values() if one["over_bare"])
-    return {
-        **ratios,
-        **steps,
-        **ranking,
-        "threads": THREADS,
-        "load": load,
-        "contests": held,
-    }
+    return {**ratios, **steps, **ranking, "threads": THREADS, "load": load, "contests": held}
 
 
 if __name__ == "__main__":

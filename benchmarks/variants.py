@@ -65,12 +65,7 @@ class FeaturedSet:
 
 
 def tested(
-    experiment: str,
-    changes: Sequence[str],
-    seed: int,
-    data: PreparedData,
-    work: Path,
-    metrics: Sequence[str],
+    experiment: str, changes: Sequence[str], seed: int, data: PreparedData, work: Path, metrics: Sequence[str]
 ) -> dict[str, float]:
     """Train once with these changes; the metrics of the towers on the test."""
     settings = load_experiment(experiment, [*changes, f"training.seed={seed}"])

@@ -87,12 +87,7 @@ class Peer:
         self.errors = tempfile.TemporaryFile("w+", encoding="utf-8")
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            self.command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=self.errors,
-            text=True,
-            env=os.environ | LARGE_PAGES,
+            self.command, stdin=pipe, stdout=pipe, stderr=self.errors, text=True, env=os.environ | LARGE_PAGES
         )
         return self
 
