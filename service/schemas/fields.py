@@ -88,11 +88,7 @@ def check_used(value: object) -> int | str | tuple[int | str, str | None]:
     if not isinstance(value, dict):
         return check_id(value)
     kind = value.get("kind")
-    if (
-        not value.keys() <= {"item", "kind"}
-        or not isinstance(kind, str | None)
-        or len(kind or "") > KIND_LENGTH
-    ):
+    if not value.keys() <= {"item", "kind"} or not (kind is None or _may_be_kind(kind)):
         raise PydanticCustomError("used", 'send an id, or an object like {"item": 7, "kind": "view"}')
     return check_id(value.get("item")), (kind or "").strip() or None
 
@@ -110,9 +106,15 @@ def check_seen(value: object) -> bool | tuple[str, ...] | None:
     """Accept a bool, None, or a list of kinds."""
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, list) and len(value) <= KINDS and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and len(value) <= KINDS and all(map(_may_be_kind, value)):
         return tuple(one.strip() for one in value)
-    raise PydanticCustomError("seen", "send true, false, or a list of up to {limit} kinds", {"limit": KINDS})
+    raise PydanticCustomError(
+        "seen", "send true, false, or a list of up to {limit} kinds of events", {"limit": KINDS}
+    )
+
+
+def _may_be_kind(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= KIND_LENGTH
 
 
 def check_session(value: object) -> int | str:

@@ -225,7 +225,10 @@ class EventBody(Body):
     model_config = ConfigDict(
         json_schema_extra={
             "additionalProperties": False,
-            "anyOf": [{"required": ["user_id"]}, {"required": ["session_id"]}],
+            "anyOf": [
+                {"required": [name], "properties": {name: {"type": ["integer", "string"]}}}
+                for name in ("user_id", "session_id")
+            ],
         }
     )
 
