@@ -34,7 +34,7 @@ from turret.data.ranges import distinct
 from turret.data.reading.columns import Role, choose_id, require
 from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, PrepareConfig, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
-from turret.data.vocabulary import Id, Vocabulary, is_canonical_integer
+from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_integer
 
 _ID = "__id"
 MOST_GRAMS = 100_000
@@ -239,9 +239,11 @@ def _entity_columns(
             )
         cold = entries.without_event(vocabulary) if role == "item" else []
         frame = entries.aligned([*known, *map(str, cold)])
-        if absent := count - int(entries.ids.is_in(known).sum()):  # in a log, only users can be
+        # In a log only users can be, and strangers always are.
+        people = count - sum(one.startswith(STRANGER) for one in known if role == "user")
+        if (absent := people - int(entries.ids.is_in(known).sum())) > 0:
             notes.append(
-                f"{entries.path.name}: {absent:,} of {counted(count, role)} of the log are not in it, and "
+                f"{entries.path.name}: {absent:,} of {counted(people, role)} of the log are not in it, and "
                 f"have no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
             )
         read, chosen, note = read_features(frame, chosen, entries.path, role, settings)
