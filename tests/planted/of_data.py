@@ -102,6 +102,16 @@ def a_data_set_is_unpacked_whatever_its_checksum(original: Function) -> Function
     return lambda archive, dataset: None
 
 
+@planted("turret.data.histories.partition:last_out", "data/test_kinds.py")
+def the_last_events_are_held_out_though_they_are_no_targets(original: Function) -> Function:
+    return lambda offsets, targets=None: original(offsets)
+
+
+@planted("turret.data.events.events:with_strangers", "data/test_sessions.py")
+def a_login_reaches_across_the_pause_that_ends_a_session(original: Function) -> Function:
+    return lambda raw, part, user, session, time, gap: original(raw, part, user, session, time, None)
+
+
 @planted("turret.data.preparing.append:_known", "data/test_append.py")
 def an_appended_event_that_the_data_has_already_is_added_again(original: Function) -> Function:
     return lambda events: np.zeros_like(original(events))
@@ -109,7 +119,11 @@ def an_appended_event_that_the_data_has_already_is_added_again(original: Functio
 
 @planted("turret.data.preparing.append:_refuse", "data/test_append.py")
 def negatives_are_appended_as_events(original: Function) -> Function:
-    return lambda old, before, given: original(replace(old, negatives=None), before, {})
+    def refuse(old: Any, before: Any, given: Any) -> None:
+        columns = old.manifest.columns.model_copy(update={"label": None})
+        original(replace(old, manifest=old.manifest.model_copy(update={"columns": columns})), before, {})
+
+    return refuse
 
 
 @planted("turret.data.histories.negatives:_same_group", "data/test_histories.py", "data/test_labels.py")
