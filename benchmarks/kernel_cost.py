@@ -33,7 +33,7 @@ from turret.training.losses.sampled import sampled_softmax
 from turret.training.optimiser import RowAdam
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
 
 BATCH, WIDTH, NEGATIVES, ALPHA, REFRESH_EVERY = 256, 64, 64, 100.0, 100
@@ -80,7 +80,7 @@ class SampledStep:
         self.rows = RowAdam(self.towers.items.parameters(), LEARNING_RATE)
         settings = QuadraticConfig(negatives=NEGATIVES, alpha=ALPHA, refresh_every=REFRESH_EVERY)
         statistics = GivenStatistics(item_count)
-        self.sampler = QuadraticSampler(settings, SamplerContext(statistics, SCORING, 0, torch.device("cpu")))
+        self.sampler = QuadraticSampler(settings, BuildContext(statistics, SCORING, 0, torch.device("cpu")))
         self.sampler.refresh(self.towers.items.weight.detach())
         self.steps = 0
 

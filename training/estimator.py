@@ -19,7 +19,6 @@ from turret.training.losses.pairwise import positive_labels
 from turret.training.objectives.contract import (
     Examples,
     LossSettings,
-    ObjectiveContext,
     SeenItems,
     StepLoss,
     weighted_mean,
@@ -27,7 +26,7 @@ from turret.training.objectives.contract import (
 from turret.training.objectives.sampled import described
 from turret.training.objectives.several_positives import one_for_each_positive
 from turret.training.randomness import purpose_of_process, stream
-from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, Counts, SamplerSettings
 from turret.training.samplers.fixed.given import GivenSampler
 
 ItemTower = Callable[[Tensor], Tensor]
@@ -92,13 +91,12 @@ class Estimator(nn.Module):
             raise TrainingError(f"{reason}.")
         if not loss.servable:
             raise TrainingError(f"losses.{loss.kind} doesn't rank by an inner product; use another loss.")
-        statistics = GivenStatistics(items, counts, following)
         device = torch.device(device)
-        context = SamplerContext(statistics, self.scoring, seed, device)
+        context = BuildContext(GivenStatistics(items, counts, following), self.scoring, seed, device)
         self.sampler = None if sampler is None else sampler.build(context)
         self.items, self.seed, self.device, self.step = items, seed, device, 0
         self.kind, self.pair_loss = loss.kind, loss.pair_loss()
-        self.objective = loss.objective(ObjectiveContext(statistics, self.sampler, False, 0, seed)).to(device)
+        self.objective = loss.objective(context, self.sampler).to(device)
 
     def forward(
         self,

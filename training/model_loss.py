@@ -18,13 +18,12 @@ from turret.training.objectives.contract import (
     Examples,
     ItemEncoder,
     Objective,
-    ObjectiveContext,
     SeenItems,
     StepLoss,
 )
 from turret.training.objectives.pairs import PairsObjective
 from turret.training.samplers.core.contract import GatheredBatch
-from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.given import GivenNegatives
 
 
@@ -44,16 +43,13 @@ def build_objective(
         TrainingError: the settings do not fit the data.
     """
     statistics = PreparedStatistics(data, tower.user.context, start_time)
-    context = SamplerContext(statistics, tower.scoring, seed, device)
+    context = BuildContext(statistics, tower.scoring, seed, device, config.mask_known, tower.dimension)
     if config.candidates != "drawn":
         _check_negatives(config.candidates, data)
     if config.candidates == "labelled" and (pair_loss := config.loss.pair_loss()) is not None:
         return PairsObjective(pair_loss)
     settings = GivenNegatives() if config.candidates == "given" else config.sampler
-    sampler = None if settings is None else settings.build(context)
-    return config.loss.objective(
-        ObjectiveContext(statistics, sampler, config.mask_known, tower.dimension, seed)
-    )
+    return config.loss.objective(context, None if settings is None else settings.build(context))
 
 
 def _check_negatives(candidates: str, data: PreparedData) -> None:

@@ -33,7 +33,7 @@ from turret.training.samplers.adaptive.dense import (
     softmax_kernel,
 )
 from turret.training.samplers.core.contract import Sampler
-from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.alias import unigram_weights
 from turret.training.samplers.fixed.bigram import BigramSampler
 from turret.training.samplers.fixed.complement import ComplementSampler
@@ -111,7 +111,7 @@ def sampler_of(kind: str, size: int, text: Text) -> Sampler:
     }
     if kind in kernels:
         settings = SoftmaxConfig(negatives=size, exclude_positive=True)
-        context = SamplerContext(GivenStatistics(text.vocabulary), scoring, 0, CPU)
+        context = BuildContext(GivenStatistics(text.vocabulary), scoring, 0, CPU)
         return DenseSampler(settings, context, kernels[kind])
     unigram = unigram_weights(text.counts(), 1.0)
     if kind == "bigram":

@@ -12,7 +12,7 @@ from turret.tower.config import ScoringConfig
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw
-from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, Counts, SamplerSettings
 
 # The chance that a right sampler fails: one in a million, at fixed seeds.
 Z_OF_ONE_IN_A_MILLION = 4.75
@@ -80,4 +80,4 @@ class Catalog:
 
 def sampler_of(settings: SamplerSettings, items: int, scoring: ScoringConfig | None = None) -> Sampler:
     """The sampler of these settings for items of which nothing is known."""
-    return settings.build(SamplerContext(Catalog(items), scoring or DOT, 0, CPU))
+    return settings.build(BuildContext(Catalog(items), scoring or DOT, 0, CPU))

@@ -21,7 +21,6 @@ from turret.training.objectives.contract import (
     Loss,
     LossSettings,
     Objective,
-    ObjectiveContext,
     StepLoss,
     weighted_mean,
 )
@@ -29,7 +28,7 @@ from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
-from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.popularity import UniformConfig
 
 EVERY_LOSS: list[LossSettings] = [
@@ -288,9 +287,9 @@ class Towers(nn.Module):
 
 
 def objective_of(settings: LossSettings, towers: Towers) -> Objective:
-    context = SamplerContext(CATALOG, towers.scoring, 0, torch.device("cpu"))
+    context = BuildContext(CATALOG, towers.scoring, 0, torch.device("cpu"), dimension=WIDTH)
     sampler = UniformConfig(negatives=16).build(context) if settings.draws else None
-    return settings.objective(ObjectiveContext(CATALOG, sampler, False, WIDTH, 0))
+    return settings.objective(context, sampler)
 
 
 def step(objective: Objective, towers: Towers, weights: Tensor, number: int = 0) -> Tensor:

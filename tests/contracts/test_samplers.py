@@ -30,7 +30,7 @@ from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
 from turret.training.samplers.registry import SAMPLERS
 
@@ -50,7 +50,7 @@ class TensorSampler(QuadraticSampler):
 class OnTensors(QuadraticConfig):
     """The quadratic sampler as it is on a GPU, but for the device."""
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return TensorSampler(self, context)
 
 
@@ -109,7 +109,7 @@ class Trial:
 
     def built(self) -> Sampler:
         scoring = DOT.model_copy(update={"absolute": self.absolute})
-        return self.settings.build(SamplerContext(Catalog(ITEMS, COUNTS, follows()), scoring, 0, CPU))
+        return self.settings.build(BuildContext(Catalog(ITEMS, COUNTS, follows()), scoring, 0, CPU))
 
     def made(self) -> Sampler:
         """A sampler that has copied the item vectors, and has made its first draws."""

@@ -28,7 +28,7 @@ from turret.training.objectives.sampled import DrawLossSettings, SampledObjectiv
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.fixed.complement import SharedComplementSampler
 
 TEMPERATURE = 0.25
@@ -341,7 +341,7 @@ class HalfSettings(SamplerSettings):
     covers_catalog: ClassVar[bool] = False
     kind: Literal["half"] = "half"
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         """Not built."""
         raise NotImplementedError
 

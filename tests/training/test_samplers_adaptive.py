@@ -41,7 +41,7 @@ from turret.training.samplers.adaptive.features import (
     PositiveFeaturesConfig,
     PositiveFeaturesSampler,
 )
-from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.alias import unigram_weights
 
 DOT = ScoringConfig(kind="dot", temperature=0.5)
@@ -56,7 +56,7 @@ KERNELS: dict[str, tuple[LogKernel, Callable[[float], float]]] = {
 
 def dense(kernel: LogKernel, exclude_positive: bool = False) -> DenseSampler:
     settings = SoftmaxConfig(negatives=10, refresh_every=3, exclude_positive=exclude_positive)
-    sampler = DenseSampler(settings, SamplerContext(Catalog(ITEMS), DOT, 0, CPU), kernel)
+    sampler = DenseSampler(settings, BuildContext(Catalog(ITEMS), DOT, 0, CPU), kernel)
     sampler.refresh(VECTORS)
     return sampler
 

@@ -23,7 +23,7 @@ from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import SoftmaxConfig
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import draw_by_inversion, relative
-from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.core.snapshot import SnapshotSampler
 from turret.training.samplers.kernel.quadratic import BatchQuadraticSampler, QuadraticConfig, QuadraticSampler
 
@@ -34,7 +34,7 @@ def made(
     vectors: Tensor, kind: type[QuadraticSampler] = QuadraticSampler, negatives: int = 50, **settings: bool
 ) -> QuadraticSampler:
     chosen = QuadraticConfig(negatives=negatives, alpha=ALPHA, refresh_every=3, **settings)
-    sampler = kind(chosen, SamplerContext(Catalog(len(vectors)), DOT, 0, CPU))
+    sampler = kind(chosen, BuildContext(Catalog(len(vectors)), DOT, 0, CPU))
     sampler.refresh(vectors)
     return sampler
 

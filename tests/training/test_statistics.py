@@ -16,7 +16,7 @@ from turret.training.batches.batches import PreparedStatistics
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import TwoPassConfig, TwoPassSampler
 from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.fixed.bigram import BigramConfig
 from turret.training.samplers.fixed.popularity import BernoulliConfig, LogUniformConfig, UnigramConfig
 from turret.training.samplers.from_batch.in_batch import InBatchConfig
@@ -55,7 +55,7 @@ def with_events(data: PreparedData, held_out: bool) -> PreparedData:
 def proposal(settings: SamplerSettings, data: PreparedData) -> Tensor:
     """The probabilities of each item after each item; those of the first pass, where there are two."""
     size, statistics = len(data.item_ids), PreparedStatistics(data)
-    sampler = settings.build(SamplerContext(statistics, ScoringConfig(), 0, torch.device("cpu")))
+    sampler = settings.build(BuildContext(statistics, ScoringConfig(), 0, torch.device("cpu")))
     if isinstance(sampler, TwoPassSampler):
         return sampler.log_expected.exp()
     vectors = torch.zeros(size, 4)

@@ -18,11 +18,12 @@ from turret.training.objectives.contract import (
     Examples,
     LossSettings,
     Objective,
-    ObjectiveContext,
     StepLoss,
     weighted_mean,
 )
+from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
+from turret.training.samplers.core.settings import BuildContext
 
 
 @loss("full_softmax", CatalogLossSettings, blocked=True)
@@ -80,8 +81,8 @@ class ScalableCrossEntropyConfig(LossSettings):
     bucket_examples: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 128
     bucket_items: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 256
 
-    def objective(self, context: ObjectiveContext) -> Objective:
-        return BucketedObjective(self, context.statistics.item_count, context.mask_seen)
+    def objective(self, context: BuildContext, sampler: Sampler | None) -> Objective:
+        return BucketedObjective(self, context.item_count, context.mask_seen)
 
 
 def scalable_cross_entropy(positive: Tensor, bucketed: Tensor, draw: Draw, examples: Tensor) -> Tensor:

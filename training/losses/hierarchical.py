@@ -20,11 +20,12 @@ from turret.training.objectives.contract import (
     Examples,
     LossSettings,
     Objective,
-    ObjectiveContext,
     StepLoss,
     weighted_mean,
 )
 from turret.training.randomness import stream
+from turret.training.samplers.core.contract import Sampler
+from turret.training.samplers.core.settings import BuildContext
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class HierarchicalSoftmaxConfig(LossSettings):
     tree: Literal["clusters", "huffman"] = "clusters"
     clusters: Annotated[int, Field(strict=True, ge=0, le=10_000_000)] = 0
 
-    def objective(self, context: ObjectiveContext) -> Objective:
+    def objective(self, context: BuildContext, sampler: Sampler | None) -> Objective:
         """Build the objective. Raises TrainingError for more clusters than items."""
         counts = context.statistics.target_counts()
         random = stream(context.seed, "cluster vectors", 0)

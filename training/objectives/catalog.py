@@ -15,11 +15,12 @@ from turret.training.objectives.contract import (
     Examples,
     LossSettings,
     Objective,
-    ObjectiveContext,
     StepLoss,
     total_weight,
     weighted_mean,
 )
+from turret.training.samplers.core.contract import Sampler
+from turret.training.samplers.core.settings import BuildContext
 
 
 class CatalogLossSettings(LossSettings, ABC):
@@ -31,7 +32,7 @@ class CatalogLossSettings(LossSettings, ABC):
     def build(self) -> CatalogLoss:
         """Build the loss."""
 
-    def objective(self, context: ObjectiveContext) -> Objective:
+    def objective(self, context: BuildContext, sampler: Sampler | None) -> Objective:
         return CatalogObjective(self, context.mask_seen)
 
 
@@ -80,7 +81,7 @@ class CatalogObjective(Objective):
         order = torch.arange(size, device=users.device)
         groups = order if examples.groups is None else examples.groups
         first = order.new_full((len(users),), size).scatter_reduce(0, groups, order, "amin")
-        positive = self._positive(examples, gather_rows(users, groups))
+        positive = paired_scores(gather_rows(users, groups), examples.positive_vectors, examples.scoring)
         shares = examples.weights / total_weight(examples.weights)
         together = shares.new_zeros(len(users)).index_add(0, groups, shares)
         hits = (torch.arange(len(users), device=users.device), examples.positives[first])
@@ -95,10 +96,7 @@ class CatalogObjective(Objective):
         assert examples.seen is not None
         hits = examples.seen.pairs()
         users, shares = examples.users, examples.weights / total_weight(examples.weights)
-        positive = self._positive(examples, users)
+        positive = paired_scores(users, examples.positive_vectors, examples.scoring)
         loss = blocked_softmax(users, positive, shares, hits, items, None, examples.scoring, self.products)
         masked = examples.positives.new_tensor(len(hits[0]) - len(users))
         return StepLoss(loss, masked, examples.weights.sum())
-
-    def _positive(self, examples: Examples, users: Tensor) -> Tensor:
-        return paired_scores(users, examples.positive_vectors, examples.scoring)

@@ -14,7 +14,7 @@ from turret.tower.layers.packed import ranges
 from turret.tower.towers.scoring import served_scores
 from turret.training.samplers.core.contract import GatheredBatch, Sampler
 from turret.training.samplers.core.draw import Draw
-from turret.training.samplers.core.settings import ItemStatistics
+from turret.training.samplers.core.settings import BuildContext
 
 Loss = Callable[[Tensor, Tensor, Draw], Tensor]
 """`(positive, drawn, draw) -> [B]`, unreduced.
@@ -190,25 +190,6 @@ class Objective(nn.Module, ABC):
         return served_scores(users, items, scoring)
 
 
-@dataclass(frozen=True)
-class ObjectiveContext:
-    """Input of an objective's builder.
-
-    Attributes:
-        statistics: item counts of the training part.
-        sampler: for losses over a draw.
-        mask_seen: whether the items that a user has used are masked.
-        dimension: D, the width of vectors.
-        seed: of the run.
-    """
-
-    statistics: ItemStatistics
-    sampler: Sampler | None
-    mask_seen: bool
-    dimension: int
-    seed: int
-
-
 class LossSettings(Settings, ABC):
     """The registry entry of a loss: its settings, its needs, and how its objective is built.
 
@@ -250,8 +231,11 @@ class LossSettings(Settings, ABC):
         return False
 
     @abstractmethod
-    def objective(self, context: ObjectiveContext) -> Objective:
-        """Build the objective. Raises TrainingError where the settings don't fit the catalog."""
+    def objective(self, context: BuildContext, sampler: Sampler | None) -> Objective:
+        """Build the objective, over the draws of `sampler` if it is a loss over a draw.
+
+        Raises TrainingError where the settings don't fit the catalog.
+        """
 
 
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:

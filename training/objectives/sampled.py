@@ -16,7 +16,6 @@ from turret.training.objectives.contract import (
     Loss,
     LossSettings,
     Objective,
-    ObjectiveContext,
     StepLoss,
     total_weight,
     weighted_mean,
@@ -28,6 +27,7 @@ from turret.training.objectives.several_positives import (
 )
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.settings import BuildContext
 
 # One product with all distinct candidates is faster while there are at most this many times K of them.
 MOST_DISTINCT = 32
@@ -40,11 +40,11 @@ class DrawLossSettings(LossSettings, ABC):
     def build(self, item_count: int) -> Loss:
         """Build the loss for a catalog of N = `item_count`."""
 
-    def objective(self, context: ObjectiveContext) -> Objective:
-        """Build the objective over the draws of the context's sampler. Raises TrainingError without one."""
-        if context.sampler is None:
+    def objective(self, context: BuildContext, sampler: Sampler | None) -> Objective:
+        """Build the objective over the draws of `sampler`. Raises TrainingError without one."""
+        if sampler is None:
             raise TrainingError(f"objective.loss = {self.kind!r} needs a sampler; add [objective.sampler].")
-        return SampledObjective(self, context.sampler, context.statistics.item_count, context.mask_seen)
+        return SampledObjective(self, sampler, context.item_count, context.mask_seen)
 
 
 class HitSettings(DrawLossSettings, ABC):
@@ -165,11 +165,13 @@ def described(value: Tensor) -> str:
 
 def candidate_scores(examples: Examples, draw: Draw) -> Tensor:
     """The scores of the examples' user vectors with a draw's candidates: [B, K]."""
-    if draw.ids.dim() == 1:
-        return _shared_scores(examples, draw.ids, draw.stored)
-    if not draw.shared:
+    if draw.ids.dim() == 2 and not draw.shared:
         return _own_scores(examples, draw.ids)
-    shared = _shared_scores(examples, draw.ids[0, : draw.shared], draw.stored)
+    ids = draw.ids if draw.ids.dim() == 1 else draw.ids[0, : draw.shared]
+    vectors = _shared_vectors(examples, ids, draw.stored)
+    shared = cross_scores(examples.users, vectors, examples.scoring)
+    if draw.ids.dim() == 1:
+        return shared
     return torch.cat([shared, _own_scores(examples, draw.ids[:, draw.shared :])], dim=1)
 
 
@@ -182,11 +184,6 @@ def _own_scores(examples: Examples, ids: Tensor) -> Tensor:
     if len(distinct) <= MOST_DISTINCT * ids.shape[1]:
         return cross_scores(examples.users, vectors, examples.scoring).gather(1, positions)
     return cross_scores(examples.users, gather_rows(vectors, positions), examples.scoring)
-
-
-def _shared_scores(examples: Examples, ids: Tensor, stored: Tensor | None) -> Tensor:
-    """The scores of all users with `ids` [K], of which the last may have `stored` vectors: [B, K]."""
-    return cross_scores(examples.users, _shared_vectors(examples, ids, stored), examples.scoring)
 
 
 def _shared_vectors(examples: Examples, ids: Tensor, stored: Tensor | None) -> Tensor:

@@ -25,7 +25,7 @@ from turret.training.report.measures import Queries, divergence, gradient_error,
 from turret.training.run import Run
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
 from turret.training.samplers.registry import SAMPLERS
 
@@ -138,7 +138,7 @@ class SamplerReport:
         statistics = PreparedStatistics(
             data, self.experiment.tower.user.context, self.experiment.training.since
         )
-        self.context = SamplerContext(statistics, self.scoring, request.seed, device)
+        self.context = BuildContext(statistics, self.scoring, request.seed, device)
         self.items = len(data.item_ids)
         affordable = max(_FEWEST_QUERIES, _MOST_SCORES // self.items)
         count = min(request.queries, batches.example_count, affordable)

@@ -8,7 +8,7 @@ from turret.training.samplers.adaptive.dense import MinedConfig, QuarticConfig, 
 from turret.training.samplers.adaptive.features import FourierFeaturesConfig, PositiveFeaturesConfig
 from turret.training.samplers.adaptive.ngram import AdaptiveNgramConfig
 from turret.training.samplers.core.contract import CountingSampler, Sampler
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings, by_kind, one_of
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings, by_kind, one_of
 from turret.training.samplers.fixed.bigram import BigramConfig
 from turret.training.samplers.fixed.popularity import (
     BernoulliConfig,
@@ -88,7 +88,7 @@ class MixedConfig(SamplerSettings):
             )
         return self
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return MixedSampler([cast(CountingSampler, part.build(context)) for part in self.parts])
 
 

@@ -20,10 +20,10 @@ from turret.training.samplers.core.draw import (
     without_accidental_hits,
 )
 from turret.training.samplers.core.settings import (
+    BuildContext,
     ExcludingSettings,
     Negatives,
     Power,
-    SamplerContext,
     SamplerSettings,
     Steps,
 )
@@ -51,7 +51,7 @@ class QuarticConfig(DenseSettings):
 
     kind: Literal["quartic"] = "quartic"
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return DenseSampler(self, context, quartic_kernel(context.scoring))
 
 
@@ -60,7 +60,7 @@ class SoftmaxConfig(DenseSettings):
 
     kind: Literal["softmax"] = "softmax"
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return DenseSampler(self, context, softmax_kernel(context.scoring))
 
 
@@ -74,7 +74,7 @@ class DenseSampler(SnapshotSampler):
     exclude_positive = False
 
     def __init__(
-        self, settings: SnapshotSettings, context: SamplerContext, kernel: LogKernel | None = None
+        self, settings: SnapshotSettings, context: BuildContext, kernel: LogKernel | None = None
     ) -> None:
         """Draw by `kernel`; without one a subclass has `log_weights`.
 
@@ -135,17 +135,15 @@ def quartic_kernel(scoring: ScoringConfig) -> LogKernel:
 class TwoPassConfig(SamplerSettings):
     """A cheap shared `pool` by (count + 1)^alpha, and from it each example's candidates by their scores."""
 
+    # Its counts are those given the pool, which need not contain the positive.
+    counts_positives: ClassVar[bool] = False
+
     kind: Literal["two_pass"] = "two_pass"
     negatives: Negatives = 64
     pool: Negatives = 4096
     alpha: Power = 0.75
 
-    @property
-    def counts_positives(self) -> bool:
-        """Its counts are those given the pool, which need not contain the positive."""
-        return False
-
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
         return TwoPassSampler(weights, self.pool, self.negatives, context.scoring, context.device)
 
@@ -234,7 +232,7 @@ class MinedConfig(SnapshotSettings):
     kind: Literal["mined"] = "mined"
     negatives: Negatives = 16
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return MinedSampler(self, context)
 
 
@@ -249,7 +247,7 @@ class MinedSampler(SnapshotSampler, CountingSampler):
     The positive is among its example's best like any other item, and masked there.
     """
 
-    def __init__(self, settings: MinedConfig, context: SamplerContext) -> None:
+    def __init__(self, settings: MinedConfig, context: BuildContext) -> None:
         """Raises TrainingError for more negatives than items."""
         super().__init__(settings, context)
         if self.negatives > self.item_count:

@@ -17,7 +17,7 @@ from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import DenseSampler
 from turret.training.samplers.core.contract import DrawContext, Sampler, State
 from turret.training.samplers.core.draw import Draw, draw_by_inversion, drawn_by_example
-from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.core.snapshot import SnapshotSampler, SnapshotSettings
 from turret.training.samplers.fixed.alias import fill_cells
 
@@ -124,7 +124,7 @@ class FeatureSampler(SnapshotSampler):
 
     _directions: Tensor | None = None
 
-    def __init__(self, settings: FeatureSettings, context: SamplerContext) -> None:
+    def __init__(self, settings: FeatureSettings, context: BuildContext) -> None:
         super().__init__(settings, context)
         self.feature_count = settings.features
         # Sharper than the softmax, a kernel would only be harder to estimate.
@@ -151,7 +151,7 @@ class PositiveFeaturesConfig(FeatureSettings):
 
     kind: Literal["positive_features"] = "positive_features"
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return PositiveFeaturesSampler(self, context)
 
 
@@ -177,7 +177,7 @@ class PositiveFeaturesSampler(FeatureSampler):
     Rendle 2018, section 5, name such a kernel as future work.
     """
 
-    def __init__(self, settings: FeatureSettings, context: SamplerContext) -> None:
+    def __init__(self, settings: FeatureSettings, context: BuildContext) -> None:
         super().__init__(settings, context)
         self.frozen = torch.empty(0, 0)
         self.half_norms = torch.empty(0)
@@ -252,7 +252,7 @@ class FourierFeaturesConfig(FeatureSettings):
 
     kind: Literal["fourier_features"] = "fourier_features"
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return FourierFeaturesSampler(self, context)
 
 
@@ -275,7 +275,7 @@ class FourierFeaturesSampler(FeatureSampler, DenseSampler):
     Source: Rawat et al. 2019, section 3.1 (the features) and 3.2 (the sampler, with k_i taken for positive).
     """
 
-    def __init__(self, settings: FeatureSettings, context: SamplerContext) -> None:
+    def __init__(self, settings: FeatureSettings, context: BuildContext) -> None:
         super().__init__(settings, context)
         self.features = torch.empty(0, 0)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import DrawContext, Sampler, State
 from turret.training.samplers.core.draw import Draw, drawn_by_example
-from turret.training.samplers.core.settings import Negatives, Power, SamplerContext, SamplerSettings, Steps
+from turret.training.samplers.core.settings import BuildContext, Negatives, Power, SamplerSettings, Steps
 from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 
 Rows = NDArray[np.int64]
@@ -114,7 +114,7 @@ class AdaptiveNgramConfig(SamplerSettings):
     rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.05
     publish_every: Steps = 100
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         unigram = unigram_weights(context.statistics.item_counts(), self.alpha)
         pairs, counts = context.statistics.bigram_counts()
         bins = frequency_bins(pairs, counts, len(unigram))

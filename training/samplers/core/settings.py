@@ -48,13 +48,24 @@ class ItemStatistics(Protocol):
 
 
 @dataclass(frozen=True)
-class SamplerContext:
-    """Input of a sampler's builder: item statistics, the scores' form, seed and device."""
+class BuildContext:
+    """Input of the builders of samplers and objectives.
+
+    Attributes:
+        statistics: item counts of the training part.
+        scoring: how two vectors become a score.
+        seed: of the run.
+        device: of the vectors.
+        mask_seen: whether the items that a user has used are masked.
+        dimension: D, the width of vectors, where the objective has vectors of its own.
+    """
 
     statistics: ItemStatistics
     scoring: ScoringConfig
     seed: int
     device: torch.device
+    mask_seen: bool = False
+    dimension: int = 0
 
     @property
     def item_count(self) -> int:
@@ -109,7 +120,7 @@ class SamplerSettings(Settings, ABC):
         return False
 
     @abstractmethod
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         """Build the sampler. Raises TrainingError where the statistics have nothing to draw by."""
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import Encode, Sampler, State
-from turret.training.samplers.core.settings import Negatives, SamplerContext, SamplerSettings, Steps
+from turret.training.samplers.core.settings import BuildContext, Negatives, SamplerSettings, Steps
 
 
 class SnapshotSettings(SamplerSettings, ABC):
@@ -25,7 +25,7 @@ class SnapshotSampler(Sampler):
     the last and over again.
     """
 
-    def __init__(self, settings: SnapshotSettings, context: SamplerContext) -> None:
+    def __init__(self, settings: SnapshotSettings, context: BuildContext) -> None:
         """Draw `settings.negatives` candidates; there is no copy at first."""
         self.negatives = settings.negatives
         self.item_count, self.device = context.item_count, context.device

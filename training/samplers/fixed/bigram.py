@@ -10,7 +10,7 @@ from torch import Tensor
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, drawn_by_example
-from turret.training.samplers.core.settings import Negatives, Power, SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, Negatives, Power, SamplerSettings
 from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 
 # The counts that the unigram adds to those of an item's followers.
@@ -24,7 +24,7 @@ class BigramConfig(SamplerSettings):
     negatives: Negatives = 64
     alpha: Power = 1.0
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
         pairs, counts = context.statistics.bigram_counts()
         return BigramSampler(pairs, counts, weights, self.negatives, context.device)

@@ -1,12 +1,14 @@
 """Negatives that came with the data, such as the wrong answers of a question."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 
 
 class GivenNegatives(SamplerSettings):
@@ -15,14 +17,11 @@ class GivenNegatives(SamplerSettings):
     They have no probabilities: losses that are corrected by them take each negative as expected once.
     """
 
+    counts_positives: ClassVar[bool] = False
+
     kind: str = "given"
 
-    @property
-    def counts_positives(self) -> bool:
-        """Never: nothing is drawn."""
-        return False
-
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return GivenSampler()
 
 

@@ -16,10 +16,10 @@ from turret.training.samplers.core.draw import (
     drawn_with_replacement,
 )
 from turret.training.samplers.core.settings import (
+    BuildContext,
     ExcludingSettings,
     Negatives,
     Power,
-    SamplerContext,
     SamplerSettings,
 )
 from turret.training.samplers.fixed.alias import AliasTable, Weights, log_uniform_weights, unigram_weights
@@ -50,7 +50,7 @@ class PopularitySettings(ExcludingSettings):
             )
         return self
 
-    def _sampler(self, weights: Weights, context: SamplerContext) -> Sampler:
+    def _sampler(self, weights: Weights, context: BuildContext) -> Sampler:
         if self.spare:
             return SharedComplementSampler(weights, self.negatives, self.spare, context.device)
         kind = ComplementSampler if self.exclude_positive else PopularitySampler
@@ -62,7 +62,7 @@ class UniformConfig(PopularitySettings):
 
     kind: Literal["uniform"] = "uniform"
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return self._sampler(np.ones(context.item_count), context)
 
 
@@ -72,7 +72,7 @@ class UnigramConfig(PopularitySettings):
     kind: Literal["unigram"] = "unigram"
     alpha: Power = 0.75
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return self._sampler(unigram_weights(context.statistics.item_counts(), self.alpha), context)
 
 
@@ -91,7 +91,7 @@ class LogUniformConfig(PopularitySettings):
             )
         return self
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         weights = log_uniform_weights(context.statistics.target_counts())
         if self.unique:
             return UniqueSampler(weights, self.negatives, context.device)
@@ -158,7 +158,7 @@ class ExactHeadConfig(SamplerSettings):
     exact: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 64
     alpha: Power = 0.75
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
         return ExactHeadSampler(weights, self.exact, self.negatives, context.device)
 
@@ -196,16 +196,14 @@ class ExactHeadSampler(FixedCountSampler):
 class BernoulliConfig(SamplerSettings):
     """Each item is in the draw or not, on its own; `negatives` are expected, by (count + 1)^alpha."""
 
+    # The number of candidates is random.
+    fixed_size: ClassVar[bool] = False
+
     kind: Literal["bernoulli"] = "bernoulli"
     negatives: Negatives = 512
     alpha: Power = 0.75
 
-    @property
-    def fixed_size(self) -> bool:
-        """Never: the number of candidates is random."""
-        return False
-
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         weights = unigram_weights(context.statistics.item_counts(), self.alpha)
         return BernoulliSampler(weights, self.negatives, context.device)
 

@@ -1,7 +1,7 @@
 """Frequencies of items: known, smoothed, or estimated from the stream (Yi et al. 2019, algorithm 2)."""
 
 from abc import ABC
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import State
-from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 
 
 class KnownFrequency:
@@ -183,14 +183,12 @@ HASHES = 2
 class FrequencySettings(SamplerSettings, ABC):
     """The source of the frequencies of positives: known, smoothed by a count added to each, or streaming."""
 
+    reads_batch: ClassVar[bool] = True
+
     frequencies: Literal["known", "smoothed", "streaming"] = "known"
     streaming_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
 
-    @property
-    def reads_batch(self) -> bool:
-        return True
-
-    def frequency(self, context: SamplerContext) -> Frequency:
+    def frequency(self, context: BuildContext) -> Frequency:
         """Build the estimate of the settings. Raises TrainingError where none are known."""
         if self.frequencies != "streaming":
             smoothed = self.frequencies == "smoothed"

@@ -15,7 +15,7 @@ from turret.training.samplers.core.contract import (
     State,
 )
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
-from turret.training.samplers.core.settings import SamplerContext
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.from_batch.frequency import Frequency, FrequencySettings
 
 
@@ -23,6 +23,8 @@ class InBatchConfig(FrequencySettings):
     """The other positives of the batch; `unique` keeps one candidate of each item."""
 
     mixable: ClassVar[bool] = True
+    # An example's own positive is masked.
+    needs_other_examples: ClassVar[bool] = True
 
     kind: Literal["in_batch"] = "in_batch"
     unique: bool = False
@@ -32,12 +34,7 @@ class InBatchConfig(FrequencySettings):
         """Not where repeated positives are one candidate."""
         return not self.unique
 
-    @property
-    def needs_other_examples(self) -> bool:
-        """Always: an example's own positive is masked."""
-        return True
-
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return InBatchSampler(self.frequency(context), context.item_count, self.unique)
 
 
@@ -145,6 +142,8 @@ class CrossBatchConfig(FrequencySettings):
 
     mixable: ClassVar[bool] = True
     covers_catalog: ClassVar[bool] = False
+    # The first steps draw from a queue that is not full.
+    fixed_size: ClassVar[bool] = False
 
     kind: Literal["cross_batch"] = "cross_batch"
     batches: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 8
@@ -154,12 +153,7 @@ class CrossBatchConfig(FrequencySettings):
         """The whole queue."""
         return self.batches
 
-    @property
-    def fixed_size(self) -> bool:
-        """Not before the queue is full, and the first step draws nothing."""
-        return False
-
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         frequency = self.frequency(context)
         return CrossBatchSampler(frequency, context.item_count, self.batches, context.device)
 

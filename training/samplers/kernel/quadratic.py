@@ -14,7 +14,7 @@ from turret.training.samplers.core.draw import (
     drawn_by_example,
     without_accidental_hits,
 )
-from turret.training.samplers.core.settings import ExcludingSettings, SamplerContext
+from turret.training.samplers.core.settings import BuildContext, ExcludingSettings
 from turret.training.samplers.core.snapshot import SnapshotSampler, SnapshotSettings
 from turret.training.samplers.fixed.complement import check_others
 from turret.training.samplers.kernel.sums import KernelSums
@@ -47,7 +47,7 @@ class QuadraticConfig(SnapshotSettings, ExcludingSettings):
     def reads_batch(self) -> bool:
         return self.per == "batch"
 
-    def build(self, context: SamplerContext) -> Sampler:
+    def build(self, context: BuildContext) -> Sampler:
         return (BatchQuadraticSampler if self.per == "batch" else QuadraticSampler)(self, context)
 
 
@@ -61,7 +61,7 @@ class QuadraticSampler(SnapshotSampler):
     With `exclude_positive` the candidates come from q_j / (1 - q_y).
     """
 
-    def __init__(self, settings: QuadraticConfig, context: SamplerContext) -> None:
+    def __init__(self, settings: QuadraticConfig, context: BuildContext) -> None:
         """Draw by `settings`. Raises TrainingError for `exclude_positive` with one item."""
         super().__init__(settings, context)
         self.exclude_positive = settings.exclude_positive
