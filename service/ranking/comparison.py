@@ -209,7 +209,12 @@ async def stored_queries(
                 if len(found) > users:  # all but the latest user are read to their ends
                     break
     some = list(found.values())[:users]
-    return [_query([one.item for one in events], [one.time for one in events], k, now) for events in some]
+    return [
+        _query([one.item for one in events], [one.time for one in events], k, now)._replace(
+            kinds=[one.kind for one in events]
+        )
+        for events in some
+    ]
 
 
 def recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
@@ -223,7 +228,8 @@ def recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
     for query in recorded:
         times = query.history_times and [round(1000 * time) for time in query.history_times]
         at = None if query.at is None else round(1000 * query.at)
-        queries.append(_query(list(query.history), times or None, k, now, at=at, features=query.features))
+        made = _query(list(query.history), times or None, k, now, at=at, features=query.features)
+        queries.append(made._replace(kinds=query.history_kinds or ()))
     return queries
 
 

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 import turret
 from tests.conftest import contents
-from tests.support.service_app import ids, post_events, recommended, serving
+from tests.support.service_app import ADMIN, ids, post_events, recommended, serving
 from turret.data.kinds import Kind
 from turret.tower.bundle.publish import publish
 
@@ -164,6 +164,24 @@ def test_a_version_without_kinds_leaves_out_the_kinds_that_are_named(client: Tes
     history = [{"item": 101, "kind": "buy"}, 102, {"item": 103, "kind": "view"}]
     assert left_out(client, history=history, exclude_seen=["buy", "like"]) == {101}
     assert recommended(client, history=history) == recommended(client, history=[101, 102, 103])
+
+
+def test_a_version_with_kinds_is_compared_with_one_without(tmp_path: Path) -> None:
+    publish(tmp_path, contents())
+    publish(tmp_path, replace(contents("v2", kinds=KINDS), default_kind="view", exclude_seen=None))
+    with serving(tmp_path) as client:
+        post_events(client, *EVENTS)
+        assert client.post("/admin/comparison", json={"version": "v2"}, headers=ADMIN).status_code == 200
+        for body in ({"user_id": 7}, HISTORY):
+            answer = client.post("/admin/comparison/recommend", json={**body, "k": 50}, headers=ADMIN).json()
+            shown = [{*ITEMS} - {*ids(answer[side])} for side in ("live", "other")]
+            assert shown[0] == {*ITEMS}
+            assert {103, 105, 106} <= shown[1] < {*ITEMS}
+        measured = client.get("/admin/comparison/overlap?users=1&k=50", headers=ADMIN).json()
+        assert (measured["source"], measured["overlap_mean"]) == ("users", answer["overlap"])
+        unknown = {"history": [{"item": 101, "kind": "x"}]}
+        refused = client.post("/admin/comparison/recommend", json=unknown, headers=ADMIN).json()["error"]
+        assert "version v2 has no such kind" in refused["message"]
 
 
 # --- Sessions
