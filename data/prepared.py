@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from turret.data.errors import DataError
 from turret.data.features import QUERY, Features, VectorRows, text_of
 from turret.data.files import open_array
-from turret.data.kinds import target_codes
+from turret.data.kinds import read_kinds, target_codes
 from turret.data.manifest import Manifest, hash_file
 from turret.data.ranges import ranges
 from turret.data.vocabulary import Id, Vocabulary
@@ -299,11 +299,12 @@ class PreparedData:
 
 @dataclass(frozen=True)
 class UserHistory:
-    """A user, the used item ids (oldest first), and the catalog fields of each."""
+    """A user, the used item ids (oldest first), and the catalog fields and the kind of each."""
 
     user: int | str
     items: list[int | str]
     fields: list[dict[str, Any]]
+    kinds: list[str | None]
 
 
 def look_up(folder: Path, user: str | None, limit: int) -> UserHistory:
@@ -322,7 +323,11 @@ def look_up(folder: Path, user: str | None, limit: int) -> UserHistory:
         raise DataError(f"there is no user {user!r} in {folder}; it has users such as {examples}")
     rows = data.history(row, "end")[-limit:].tolist()
     fields = [{name: column[item] for name, column in data.fields.items()} for item in rows]
-    return UserHistory(data.users.id(row), data.item_ids.ids(rows), fields)
+    kinds: list[str | None] = [None] * len(rows)
+    if data.kinds is not None and rows:
+        names = read_kinds(data.manifest.kinds)
+        kinds = [names[code] for code in data.kinds[data.offsets[row] : data.offsets[row + 1]][-limit:]]
+    return UserHistory(data.users.id(row), data.item_ids.ids(rows), fields, kinds)
 
 
 def _load_fields(path: Path) -> dict[str, list[Any]]:

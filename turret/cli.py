@@ -122,13 +122,17 @@ def recommend(
     """
     from turret import recommending
 
-    items: list[int | str] | None = list(history) if history else None
+    items: list[Any] | None = list(history) if history else None
     words = list(history or [])
     if data is not None and not history:
         from turret.data.prepared import look_up
 
         known = look_up(data, user, limit=1000)
-        user, items = str(known.user), known.items
+        user, items = str(known.user), list(known.items)
+        if any(known.kinds):
+            items = [
+                {"item": item, "kind": kind} for item, kind in zip(known.items, known.kinds, strict=True)
+            ]
         words = [recommending.item_text(*shown) for shown in zip(known.items, known.fields, strict=True)]
     with recommending.service_client(url) as client:
         recommending.wait_until_ready(client, wait)

@@ -14,7 +14,7 @@ from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
 from turret.data.errors import ColumnError, ConfigurationError, EmptyDataError
 from turret.data.kinds import Kind, left_out_for, read_kinds, text_of_kind
-from turret.data.prepared import PARTS, PreparedData
+from turret.data.prepared import PARTS, PreparedData, look_up
 from turret.data.preparing.append import append
 from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import prepare
@@ -67,6 +67,7 @@ def test_each_role_has_its_place_in_the_folder(prepared: Prepare) -> None:
     assert data.kinds.tolist() == [0, 2, 1, 0, 2, 0, 2, 0, *[0] * 3]
     assert data.weights.tolist() == [0.5, 2, 1, 0.5, 2, 0.5, 2, 0.5] + [0.5] * 3
     assert read_kinds(data.manifest.kinds) == ("view", "cart", "buy")
+    assert look_up(data.folder, "a", limit=3).kinds == ["view", "buy", "view"]
     assert data.manifest.kinds["buy"] == Kind(weight=2, consume=True)
     assert data.splits.tolist() == [[4, 6], [11, 11]]
     assert [data.item_ids.ids(data.targets(0, part).tolist()) for part in PARTS] == [["x"], ["z"], ["y"]]
