@@ -353,15 +353,3 @@ def test_a_step_is_the_weighted_mean_of_the_function_also_in_blocks(settings: Lo
         expected = settings.build(ITEMS)(positive, drawn, draw)
     found = step(objective, towers, weights)
     torch.testing.assert_close(found, weighted_mean(expected, weights), rtol=1e-4, atol=1e-5)
-
-
-def test_no_two_kinds_are_the_same_loss() -> None:
-    """On one batch all values differ, so no name stands for another's function."""
-    positive, drawn = torch.tensor([0.3, -1.0]), torch.tensor([[0.5, 1.0, -0.2], [0.1, -0.4, 2.0]])
-    draw = Draw(torch.arange(3), torch.tensor([0.2, -1.0, 0.7]), torch.tensor([-0.5, 0.4]), drawn < 2.0)
-    values: dict[tuple[float, ...], str] = {}
-    for kind, settings in LOSSES.items():
-        if issubclass(settings, DrawLossSettings):
-            found = tuple(settings(kind=kind).build(40)(positive, drawn, draw).tolist())
-            assert found not in values, (kind, values[found])
-            values[found] = kind

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-import stat
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -74,18 +72,6 @@ def test_the_towers_beat_popularity_in_json_that_others_can_read(shop: TrainedSh
     report = json.loads(shop.said["evaluate ids"])
     assert report["users"] == 400
     assert report["towers"]["ndcg@10"]["low"] > report["popularity"]["ndcg@10"]["high"]
-
-
-def test_the_first_bundle_is_current_and_none_can_be_written_to(shop: TrainedShop) -> None:
-    """What is served is what was exported, with its metrics."""
-    listed = json.loads(output("versions", "--bundles", "bundles", "--json", folder=shop.folder))
-    assert [(one["version"], one["is_current"]) for one in listed] == [("ids", True), ("features", False)]
-    assert [one["metrics"]["test"] for one in listed] == [
-        json.loads(shop.said[f"evaluate {name}"]) for name in ("ids", "features")
-    ]
-    files = list((shop.bundles / "ids").iterdir())
-    assert files
-    assert not any(os.stat(path).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) for path in files)
 
 
 def test_the_service_answers_what_the_evaluator_ranks(shop: TrainedShop, tmp_path: Path) -> None:

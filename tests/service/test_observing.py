@@ -20,7 +20,7 @@ from tests.support.tools import require
 from tests.support.until import until
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
-from turret.service.observing.logs import LineWriter, Logs, fields_of, handle, json_line, text_line, trace_of
+from turret.service.observing.logs import LineWriter, Logs, fields_of, handle, json_line, text_line
 from turret.service.observing.metrics import REASONS, Metrics
 from turret.service.observing.observation import Observation, open_traces
 from turret.service.settings import Settings
@@ -250,22 +250,6 @@ def test_a_log_without_a_thread_drops_lines_that_would_block(
 
 STAGES = (("parse", 0.001), ("search", 0.002))
 TRACE, CALLER = "a" * 32, "b" * 16
-
-
-@pytest.mark.parametrize(
-    ("parent", "trace"),
-    [
-        (f"00-{TRACE}-{CALLER}-01", TRACE),
-        (f"01-{TRACE}-{CALLER}-01-more", TRACE),
-        (f"ff-{TRACE}-{CALLER}-01", None),
-        (f"00-{'0' * 32}-{CALLER}-01", None),
-        (f"00-{TRACE}-{'0' * 16}-01", None),
-        (f"00-{'A' * 32}-{CALLER}-01", None),
-        ("nonsense", None),
-    ],
-)
-def test_a_trace_is_read_from_its_header(parent: str, trace: str | None) -> None:
-    assert trace_of(parent.encode()) == trace
 
 
 def test_traces_are_made_where_there_is_a_collector_and_need_their_extra(

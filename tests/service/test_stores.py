@@ -193,15 +193,6 @@ def lengths(stored: Stored) -> dict[str, int]:
     return {user: len(one.items) for user, one in stored.histories.items()}
 
 
-@pytest.mark.parametrize(("limit", "calls"), [(7, [7]), (1_000, [1_000]), (10_000, [1_000, 10_000])])
-async def test_a_long_history_is_read_up_to_the_limit(limit: int, calls: list[int]) -> None:
-    store = Counted(u=20_000)
-    stored = await read(store, ["u"], limit)
-    assert stored.histories["u"].items == [*range(20_000 - limit, 20_000)]
-    assert [asked for _, asked, _ in store.calls] == calls
-    assert not stored.truncated
-
-
 @pytest.mark.fault(56)
 async def test_a_batch_of_long_histories_is_read_in_bounded_portions() -> None:
     """All get the newest events that the tower needs; truncated histories are marked."""

@@ -442,17 +442,6 @@ async def test_a_stopped_worker_opens_only_the_last_of_several_versions(
     assert (other.version, opened) == ("v3", ["v3"])
 
 
-async def test_a_worker_that_ended_without_a_word_is_forgotten_by_its_successor(
-    three: Path, server: RecordServer
-) -> None:
-    one = await joined(three, server)
-    await one.records.members("a:8000/999999999", b"{}", 60)
-    await one.records.members("b:8000/999999999", b"{}", 60)
-    assert (await one.activate("v2")).late == ([], ["b:8000"])
-    await joined(three, server, "a:8000/1")
-    assert sorted(server.reports) == sorted([one.name, "a:8000/1", "b:8000/999999999"])
-
-
 async def test_an_answer_is_never_older_than_was_asked_for(three: Path, server: RecordServer) -> None:
     """It waits for the worker to follow, a while; order is that of activations."""
     one = await joined(three, server, activation_seconds=1)

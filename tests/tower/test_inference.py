@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, user_tower
 from tests.support.item_towers import item_features, item_tower, placed, with_item_tower
-from tests.support.places import FIXTURES
 from turret.data.kinds import Kind, KindTable
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference.encoder import Encoder, ItemEncoder
 from turret.tower.times import Times
 
-TOWERS = FIXTURES / "towers"
 KINDS = {"view": Kind(role="signal"), "purchase": Kind()}
 
 
@@ -93,22 +91,6 @@ def test_a_tower_that_mixes_its_lines_is_seen(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(encoder._session, "run", mixed)
     assert not encoder.is_steady
-
-
-def test_a_recorded_tower_that_reads_times_has_the_same_bits_whatever_comes_with_it() -> None:
-    """Its sines have other bits at the end of all numbers, for a few numbers only."""
-    tower, items = (TOWERS / "times.onnx").read_bytes(), np.load(TOWERS / "times_items.npy")
-    encoder = Encoder(tower, items, 5, (), reads_times=True)
-    generator = np.random.default_rng(0)
-    histories = [generator.integers(0, 24, size) for size in generator.integers(1, 60, 200)]
-    known = [Times(np.sort(1.6e9 + generator.random(len(rows)) * 1e7), 1.7e9) for rows in histories]
-    for start in range(0, len(histories), 16):
-        some, when = histories[start : start + 16], known[start : start + 16]
-        together = encoder.encode_each(some, [{}] * len(some), when)
-        alone = [
-            encoder.encode_each([rows], [{}], [times])[0] for rows, times in zip(some, when, strict=True)
-        ]
-        assert np.array_equal(together, alone)
 
 
 def test_unknown_values_count_as_nothing() -> None:

@@ -160,19 +160,6 @@ def test_a_version_is_neither_overwritten_nor_put_elsewhere(shop: Path, version:
         reindex(shop / "v1", IndexRequest("flat"), version)
 
 
-def test_without_signs_the_index_is_measured_so(tmp_path: Path) -> None:
-    made = contents(ids=tuple(range(ITEMS)), absolute=True)
-    folder = publish(tmp_path, replace(made, query_vectors=queries()))
-    bundle = Bundle.open(reindex(folder, IndexRequest("sq8", 0.9)))
-    assert bundle.manifest.scoring.absolute
-    assert min(one.recall for one in bundle.manifest.recall) >= 0.9
-    scores = np.abs(np.array(bundle.vectors, np.float64) @ np.array(bundle.vectors[4], np.float64)) / 0.5
-    found = Retriever(bundle).similar(4, 10)
-    best = [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4][:10]
-    assert len(set(found.rows.tolist()) & set(best)) >= 8
-    assert found.scores == pytest.approx(scores[found.rows], rel=1e-5)
-
-
 QUERIES = np.random.default_rng(0).standard_normal((30, 8)).astype(np.float32)
 
 

@@ -19,12 +19,6 @@ def bundle(bundles: Path) -> Bundle:
     return Bundle.open(bundles / "v1")
 
 
-@pytest.fixture
-def absolute(tmp_path: Path) -> Bundle:
-    """The same vectors, ranked by scores without their sign."""
-    return Bundle.open(publish(tmp_path / "absolute", contents(absolute=True)))
-
-
 def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle) -> None:
     histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
     rankings = Retriever(bundle).recommend(histories, [{}] * 3, 12, histories)
@@ -32,22 +26,6 @@ def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle) -> None:
         rows, scores = plain_ranking(np.array(bundle.vectors), history.tolist(), 0.5, 12)
         assert ranking.rows.tolist() == rows.tolist()
         assert ranking.scores == pytest.approx(scores, rel=1e-5)
-
-
-def test_excluded_rows_are_replaced_by_the_next_best(bundle: Bundle) -> None:
-    retriever = Retriever(bundle)
-    (everything,) = retriever.recommend([np.array([3])], [{}], 60, [NOTHING])
-    excluded = everything.rows[:7]
-    (ranking,) = retriever.recommend([np.array([3])], [{}], 5, [np.tile(excluded, 3)])
-    assert ranking.rows.tolist() == everything.rows[7:12].tolist()
-
-
-def test_fewer_are_given_when_fewer_are_left(bundle: Bundle) -> None:
-    retriever = Retriever(bundle)
-    (ranking,) = retriever.recommend([np.array([0])], [{}], 1000, [np.arange(58)])
-    assert sorted(ranking.rows.tolist()) == [58, 59]
-    (none,) = retriever.recommend([np.array([0])], [{}], 10, [np.arange(60)])
-    assert none.rows.tolist() == none.scores.tolist() == []
 
 
 def test_similar_items_are_ranked_by_the_items_own_vector(bundle: Bundle) -> None:
@@ -66,18 +44,6 @@ def test_similar_items_are_so_without_their_biases(bundle: Bundle, monkeypatch: 
     ranking = Retriever(bundle).similar(4, 59)
     assert ranking.rows.tolist() == [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
     assert ranking.scores == pytest.approx(scores[ranking.rows], rel=1e-5)
-
-
-def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle) -> None:
-    """The far side counts as the near one; a search for h alone would have found another ranking."""
-    histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
-    rankings = Retriever(absolute).recommend(histories, [{}] * 3, 12, histories)
-    vectors = np.array(absolute.vectors)
-    for history, ranking in zip(histories, rankings, strict=True):
-        rows, scores = plain_ranking(vectors, history.tolist(), 0.5, 12, absolute=True)
-        with_signs = plain_ranking(vectors, history.tolist(), 0.5, 12)[0]
-        assert ranking.rows.tolist() == rows.tolist() != with_signs.tolist()
-        assert ranking.scores == pytest.approx(scores, rel=1e-5)
 
 
 def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path) -> None:

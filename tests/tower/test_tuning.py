@@ -31,29 +31,9 @@ def made(
     return candidates(vectors, biased, kind)
 
 
-@pytest.mark.parametrize(
-    ("count", "lists"),
-    [(3_000, [1]), (10_000, [1]), (40_000, [200, 1]), (100_000, [632, 1]), (1_000_000, [2000])],
-)
-def test_more_items_have_more_lists(count: int, lists: list[int]) -> None:
-    codes = [one for one in made(count, "ivf_pq") if isinstance(one, IvfPqSettings)]
-    assert [one.lists for one in codes if not one.rotated] == lists
-    assert [one.lists for one in codes if one.rotated] == [some for some in lists if some == 1]
-
-
 def test_a_graph_is_left_out_where_lengths_differ_unless_it_is_named() -> None:
     assert "hnsw" not in {one.kind for one in made(3_000, unequal=0.6)}
     assert [one.kind for one in made(3_000, "hnsw", unequal=0.6)] == ["hnsw"]
-
-
-@pytest.mark.parametrize(
-    ("biased", "unequal", "augmented", "parts"),
-    [(False, 0.0, False, 4), (False, 0.6, True, 5), (True, 0.6, False, 4)],
-)
-def test_lists_fit_the_lengths(biased: bool, unequal: float, augmented: bool, parts: int) -> None:
-    codes = made(3_000, "ivf_pq", biased, unequal)[0]
-    assert isinstance(codes, IvfPqSettings)
-    assert (codes.biased, codes.augmented, codes.parts) == (biased, augmented, parts)
 
 
 FEW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)

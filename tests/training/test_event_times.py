@@ -141,12 +141,6 @@ def test_numbers_are_compared_with_numbers(log: Make, since: str | float) -> Non
     assert first_events(log(lambda step: step, split="99"), since).tolist() == [2, 5, 8]
 
 
-@pytest.mark.parametrize("since", [1714737600, 1714737600000.0, "1714737600000000", "20240503", 20240503])
-def test_numbers_of_our_days_are_times(log: Make, since: str | float) -> None:
-    """2024-05-03, 12:00, in seconds, milliseconds and microseconds since 1970, and as a date."""
-    assert first_events(log(day), since).tolist() == [2, 5, 8]
-
-
 @pytest.mark.parametrize("since", ["yesterday", "2024-13-01", "20241301", 5, 1e300])
 def test_what_is_no_time_is_refused(log: Make, since: str | float) -> None:
     """Numbers too that are of no time near ours, or dates without such a month."""
