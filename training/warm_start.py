@@ -120,7 +120,7 @@ def _listed(features: Sequence[Feature]) -> str:
     return ", ".join(f"{feature.name} ({feature.kind})" for feature in features) or "none"
 
 
-_ID_TABLE, _KINDS = "item.table.weight", "kinds.weight"
+_ID_TABLE, _KINDS = "item.table.weight", "kinds."
 
 
 @torch.no_grad()
@@ -158,7 +158,7 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
         if name == _ID_TABLE:
             default = new_item_rows(learnt[name], parameter.cpu(), bool(item))
             parameter.copy_(_select_rows(learnt[name], rows, default))
-        elif name == _KINDS:  # zeros where the parent has none, as its data had no kinds
+        elif name.startswith(_KINDS):  # zeros where the parent has none, as its data had no kinds
             had = {kind: code for code, kind in enumerate(parent.kinds)}
             own = torch.tensor([had.get(kind, -1) for kind in read_kinds(data.manifest.kinds)])
             parameter.copy_(_select_rows(learnt.get(name, torch.zeros(1, 1)), own, torch.zeros(())))

@@ -72,19 +72,22 @@ _VECTORS_AT_ONCE = 32_768
 
 
 class KindLayer(nn.Module):
-    """Adds a learned vector of its event's kind to each item vector of a history; zeros at first.
+    """Weighs each item vector of a history by the kind of its event, and adds a vector of the kind.
 
-    An event of an unknown kind keeps its item vector.
+    A mean over a history then counts a purchase for more than a view, and towers that read one event at a
+    time can tell them apart. At first, and for an event of an unknown kind, the item vector is unchanged.
     """
 
     def __init__(self, count: int, dimension: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(count, dimension))
+        self.factor = nn.Parameter(torch.zeros(count, 1))
+        self.added = nn.Parameter(torch.zeros(count, dimension))
 
     def forward(self, vectors: Tensor, kinds: Tensor) -> Tensor:
         """Vectors [..., D] of events of `kinds` [...], codes from 0, -1 for unknown ones: [..., D]."""
-        codes = torch.arange(len(self.weight), device=kinds.device)
-        return vectors + (kinds.unsqueeze(-1) == codes).to(vectors.dtype) @ self.weight
+        codes = torch.arange(len(self.added), device=kinds.device)
+        is_of = (kinds.unsqueeze(-1) == codes).to(vectors.dtype)
+        return vectors * (1.0 + is_of @ self.factor) + is_of @ self.added
 
 
 class TwoTowers(nn.Module):
@@ -117,7 +120,7 @@ class TwoTowers(nn.Module):
         self.item = ItemTower(config, item_count, item_features, table_device)
         user_tower = USER_TOWERS[config.user.kind]
         self.user: UserTower = user_tower.build(config.user, config.dimension, user_features)
-        reads_kinds = config.user.kinds and kind_count > 0
+        reads_kinds = config.user.kinds and config.user.context != "none" and kind_count > 1
         self.kinds = KindLayer(kind_count, config.dimension) if reads_kinds else None
 
     def item_vectors(self, rows: Tensor) -> Tensor:

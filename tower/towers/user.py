@@ -29,8 +29,8 @@ none, for queries."""
 class UserTowerSettings(Settings):
     """The settings of every user tower. A subclass names its `kind` as a `Literal` and adds its own.
 
-    `history_length` is the number of newest items that the tower reads. `kinds` adds a learned vector of its
-    event's kind to each of them, where the data has kinds.
+    `history_length` is the number of newest items that the tower reads. `kinds` weighs each of them by the
+    kind of its event, where the data has several kinds (`tower.towers.model.KindLayer`).
     """
 
     kind: str
@@ -38,7 +38,7 @@ class UserTowerSettings(Settings):
     features: FeatureNames = ()
     feature_width: Width = 8
     dropout: Rate = 0.1
-    kinds: bool = False
+    kinds: bool = True
 
     @property
     def context(self) -> Context:

@@ -109,6 +109,9 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
         kinds["features"] = ("full_softmax", {**_features(facts), **hidden, "tower.user.features": "all"})
     else:
         kinds["pooled"] = ("full_softmax", _objective(facts))
+    if facts.kinds > 1:
+        favourite, (base, own) = next(iter(kinds.items()))
+        kinds[f"{favourite}_without_kinds"] = (base, {**own, "tower.user.kinds": False})
     return kinds
 
 

@@ -1,10 +1,12 @@
 """The items that answers leave out, because of what the user did before."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from turret.data.kinds import Seen, left_out_for, read_kinds
+from turret.data.kinds import Kind, Seen, left_out_for, read_kinds
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import ranges
 from turret.training.batches.event_times import request_moments
@@ -43,12 +45,20 @@ def left_out_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryE
         asked = request_moments(data, users, ends)
         are_left_out = asked[owners] - data.times[events] < spans[data.kinds[events]]
     indices, rows = owners[are_left_out], data.event_items[events[are_left_out]].astype(np.int64)
-    if data.negatives is None or not leaves_out_negatives(data, seen):
+    if not leaves_out_negatives(data.manifest.kinds, seen):
         return indices, rows
-    firsts = data.negatives.offsets[starts]
+    owners, given = given_negatives(data, users, ends)
+    return np.append(indices, owners), np.append(rows, given)
+
+
+def given_negatives(data: PreparedData, users: NDArray[np.int64], ends: NDArray[np.int64]) -> Pairs:
+    """The negatives of `users` [U] until their events at `ends` [U], with those of these events."""
+    if data.negatives is None:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    firsts = data.negatives.offsets[data.offsets[users]]
     counts = data.negatives.offsets[np.minimum(ends + 1, data.offsets[users + 1])] - firsts
-    given = data.negatives.items[ranges(firsts, counts)].astype(np.int64)
-    return np.append(indices, np.repeat(np.arange(len(users)), counts)), np.append(rows, given)
+    items = data.negatives.items[ranges(firsts, counts)].astype(np.int64)
+    return np.repeat(np.arange(len(users)), counts), items
 
 
 def mask(scores: Tensor, pairs: Pairs) -> None:
@@ -69,10 +79,10 @@ def consuming_kinds(data: PreparedData, seen: Seen) -> list[str]:
     return [name for name, span in zip(read_kinds(data.manifest.kinds), spans, strict=True) if span]
 
 
-def leaves_out_negatives(data: PreparedData, seen: Seen) -> bool:
+def leaves_out_negatives(kinds: Mapping[str, Kind], seen: Seen) -> bool:
     """Whether items of a negative kind are left out."""
-    names = [name for name, kind in data.manifest.kinds.items() if kind.role == "negative"]
-    return bool((left_out_for(data.manifest.kinds, seen, names)[:-1] > 0).any())
+    names = [name for name, kind in kinds.items() if kind.role == "negative"]
+    return bool((left_out_for(kinds, seen, names)[:-1] > 0).any())
 
 
 def kind_spans(data: PreparedData, seen: Seen) -> NDArray[np.float64]:

@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError, TurretError
-from turret.data.kinds import kind_codes, left_out_for, read_kinds
+from turret.data.kinds import read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.format.manifest import Manifest
+from turret.tower.kinds import CountedKinds
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 from turret.training.evaluation.metrics import Values, bootstrap_interval, metrics_at
+from turret.training.evaluation.seen import given_negatives, leaves_out_negatives
 
 WORSE, UNCLEAR = 3, 4  # exit statuses
 METRIC, MARGIN = "ndcg@10", 0.1
@@ -275,26 +277,25 @@ class _Reader:
 
     Attributes:
         rows: int64 [N], the bundle's row of each item of the data, -1 for none.
-        codes: the bundle's code of each kind of the data.
-        spans: for how long items are left out, by the bundle's codes (`data.kinds.left_out_for`).
+        names: the kinds of the data by code.
+        counted: how they count for the bundle.
     """
 
     bundle: Bundle
     data: PreparedData
     rows: Positions
-    codes: Positions
-    spans: NDArray[np.float64]
+    names: tuple[str, ...]
+    counted: CountedKinds
 
     @classmethod
     def of(cls, bundle: Bundle, data: PreparedData) -> "_Reader":
-        kinds = bundle.manifest.kinds
         found = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
         return cls(
             bundle,
             data,
             np.array([-1 if row is None else row for row in found], dtype=np.int64),
-            kind_codes(kinds, read_kinds(data.manifest.kinds)),
-            left_out_for(kinds, bundle.manifest.exclude_seen),
+            read_kinds(data.manifest.kinds),
+            CountedKinds(bundle.manifest, bundle.manifest.exclude_seen),
         )
 
     def query(self, user: int, end: int) -> _Query:
@@ -302,18 +303,23 @@ class _Reader:
         data, bundle = self.data, self.bundle
         positions = np.arange(end if data.has_queries else data.offsets[user], end)
         positions = positions[self.rows[data.event_items[positions]] >= 0]
-        kinds, ages, times = np.full(len(positions), -1), np.zeros(len(positions)), None
-        if data.kinds is not None and bundle.manifest.kinds:
-            kinds = self.codes[data.kinds[positions]]
-            positions, kinds = positions[kinds >= 0], kinds[kinds >= 0]
+        kinds = () if data.kinds is None else [self.names[code] for code in data.kinds[positions]]
+        ages, times = np.zeros(len(positions)), None
+        if data.manifest.time.kind == "timestamp":
+            ages = float(data.times[end]) - data.times[positions]
+        counted = self.counted.count(kinds, ages)
+        excluded, positions = positions[counted.are_left_out], positions[counted.are_read]
         values = data.user_values(user) if bundle.user_features else {}
         features = {one.name: values[one.name] for one in bundle.user_features if one.name in values}
-        if data.manifest.time.kind == "timestamp":
-            moments, asked = np.asarray(data.times[positions], dtype=np.float64), float(data.times[end])
-            ages = asked - moments
-            times = Times(moments / 1000.0, asked / 1000.0) if bundle.manifest.uses_times else None
+        if bundle.manifest.uses_times and data.manifest.time.kind == "timestamp":
+            seconds = np.asarray(data.times[positions], dtype=np.float64) / 1000.0
+            times = Times(seconds, float(data.times[end]) / 1000.0)
+        out = data.event_items[excluded].astype(np.int64)
+        if leaves_out_negatives(bundle.manifest.kinds, bundle.manifest.exclude_seen):
+            out = np.append(out, given_negatives(data, np.array([user]), np.array([end]))[1])
+        out = self.rows[out]
         rows = self.rows[data.event_items[positions]]
-        return _Query(rows, features, times, kinds, rows[ages < self.spans[kinds]])
+        return _Query(rows, features, times, counted.codes[counted.are_read], out[out >= 0])
 
 
 def _ranked(retriever: Retriever, bundle: Bundle, queries: list[_Query], k: int) -> list[Positions]:

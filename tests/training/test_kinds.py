@@ -1,0 +1,335 @@
+"""Kinds of events: what is a next item, what a history holds, and what answers leave out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from tests.oracles import ranking as oracle
+from turret.activation.comparison import held_out, metric_of_users
+from turret.data.configuration import load_configuration
+from turret.data.kinds import Seen
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.golden import load_golden
+from turret.training.auto.candidates import candidates
+from turret.training.auto.facts import facts_of
+from turret.training.baselines.registry import chosen_baselines
+from turret.training.batches.batches import TrainingBatches, target_counts
+from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
+from turret.training.errors import TrainingError
+from turret.training.evaluation.evaluation import evaluate, relevant_items
+from turret.training.evaluation.ranking import tower_scores
+from turret.training.export.export import export
+from turret.training.randomness import stream
+from turret.training.run import Run, build_model
+from turret.training.trainer import train
+from turret.training.verdict.verdict import verdict
+from turret.training.warm_start import ParentBundle, warm_start_weights
+
+DAY = 86_400
+KINDS = [
+    "view=signal",
+    "cart=signal",
+    "rent=target:1:consume=3",
+    "buy=target:2:consume",
+    "back=negative:1:consume",
+]
+KINDS_SETTINGS = {"columns.kind": "kind", "kinds": KINDS}
+
+
+def written(folder: Path, events: list[dict[str, Any]], settings: dict[str, Any]) -> PreparedData:
+    folder.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(events).write_csv(folder / "events.csv")
+    given = {"source": folder / "events.csv", **settings}
+    prepare(load_configuration(PrepareConfig, None, given), folder / "prepared")
+    return PreparedData.open(folder / "prepared")
+
+
+def funnel_log(users: int, visits: int = 6, items: int = 24) -> list[dict[str, Any]]:
+    """Visits of a day: two items are viewed, a third is put into the cart, and is rented or bought.
+
+    Which of the three it is can be told by the kind alone. Some purchases are given back.
+    """
+    random, rows = np.random.default_rng(5), []
+    for user in range(users):
+        for visit in range(visits):
+            time = 1_700_000_000 + DAY * (2 * visit + user % 2)
+            viewed = random.choice(items, 3, replace=False)
+            chosen = int(random.choice(viewed))
+            steps = [(int(item), "cart" if item == chosen else "view") for item in viewed]
+            steps.append((chosen, "buy" if random.random() < 0.6 else "rent"))
+            if random.random() < 0.2:
+                steps.append((int(random.integers(items)), "back"))
+            for place, (item, kind) in enumerate(steps):
+                row = {"user": f"u{user:03}", "item": f"i{item:02}", "time": time + 60 * place, "kind": kind}
+                rows.append(row)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def funnel(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    return written(tmp_path_factory.mktemp("funnel"), funnel_log(150), KINDS_SETTINGS)
+
+
+def names_of(data: PreparedData) -> list[str]:
+    """The kind of each event."""
+    assert data.kinds is not None
+    names = [name for name, kind in data.manifest.kinds.items() if kind.role in ("target", "signal")]
+    return [names[code] for code in data.kinds]
+
+
+def is_target(name: str) -> bool:
+    return name in ("rent", "buy")
+
+
+def events_before(data: PreparedData, user: int, part: str) -> range:
+    """The events before the user's first target of a part."""
+    kinds, column = names_of(data), {"validation": 0, "test": 1}[part]
+    start = int(data.splits[user, column])
+    first = next(place for place in range(start, int(data.offsets[user + 1])) if is_target(kinds[place]))
+    return range(int(data.offsets[user]), first)
+
+
+@pytest.mark.parametrize("context", ["causal_window", "causal_segment", "leave_one_out"])
+@pytest.mark.parametrize("since", [None, 1_700_000_000 + 4 * DAY])
+def test_targets_are_events_of_target_kinds_and_histories_hold_all(
+    funnel: PreparedData, context: Any, since: float | None
+) -> None:
+    kinds, (starts, ends) = names_of(funnel), funnel.bounds("train")
+    expected = []
+    for user in range(len(funnel.users)):
+        for place in range(int(starts[user]), int(ends[user])):
+            is_first = place == starts[user] and context != "leave_one_out"
+            if (
+                is_target(kinds[place])
+                and not is_first
+                and (since is None or funnel.times[place] >= 1000 * since)
+            ):
+                expected.append((user, int(funnel.event_items[place])))
+    batches = TrainingBatches(funnel, 50, 12, 3, context, since, kinds=True)
+    found, codes = [], {(int(u), int(i)): set[int]() for u, i in zip(*_owned(funnel), strict=True)}
+    assert funnel.kinds is not None
+    for owner, item, code in zip(*_owned(funnel), funnel.kinds.tolist(), strict=True):
+        codes[owner, item].add(code)
+    for batch in batches.epoch(stream(0, "order", 0)):
+        histories = batch.histories
+        assert histories.kinds is not None
+        for owner, item, code in zip(batch.owners, histories.rows, histories.kinds, strict=True):
+            assert int(code) in codes[int(owner), int(item)]
+        found += list(zip(histories.users.tolist(), batch.targets.tolist(), strict=True))
+        sizes = histories.ends - histories.starts
+        assert sizes.min() > 0
+        assert sizes.max() <= 12
+    assert sorted(found) == sorted(expected)
+    assert batches.example_count == len(expected) > 100
+    counts = np.bincount([item for _, item in expected], minlength=len(funnel.item_ids))
+    assert target_counts(funnel, context, since).tolist() == counts.tolist()
+
+
+def _owned(data: PreparedData) -> tuple[list[int], list[int]]:
+    owners = np.repeat(np.arange(len(data.users)), np.diff(data.offsets))
+    return owners.tolist(), data.event_items.tolist()
+
+
+def test_a_window_holds_the_events_before_its_target(funnel: PreparedData) -> None:
+    """Signals too, each with its kind, in their order."""
+    kinds = names_of(funnel)
+    assert funnel.kinds is not None
+    batches = TrainingBatches(funnel, 40, 9, 4, kinds=True)
+    windows = {
+        (int(histories.users[b]), int(batch.targets[b])): (histories.rows[window], histories.kinds[window])
+        for batch in batches.epoch(stream(0, "order", 0))
+        for histories in [batch.histories]
+        for b in range(len(batch.targets))
+        for window in [slice(int(histories.starts[b]), int(histories.ends[b]))]
+        if histories.kinds is not None
+    }
+    checked = 0
+    for user in range(len(funnel.users)):
+        first, end = int(funnel.offsets[user]), int(funnel.splits[user, 0])
+        for place in range(first, end):
+            same = [
+                p
+                for p in range(first, end)
+                if is_target(kinds[p]) and funnel.event_items[p] == funnel.event_items[place]
+            ]
+            if is_target(kinds[place]) and len(same) == 1:
+                rows, codes = windows[user, int(funnel.event_items[place])]
+                read = slice(max(first, place - 9), place)
+                assert rows.tolist() == funnel.event_items[read].tolist()
+                assert codes.tolist() == funnel.kinds[read].tolist()
+                checked += 1
+    assert checked > 50
+
+
+EXCLUDED: dict[str, Seen] = {
+    "by the table": None,
+    "all": True,
+    "none": False,
+    "of the cart": ("cart",),
+    "of returns": ("back",),
+}
+
+
+def naive_excluded(data: PreparedData, user: int, part: str, seen: Seen) -> set[int]:
+    """The items that are left out for `user` at the first target of a part, an event after the other."""
+    kinds, before = names_of(data), events_before(data, user, part)
+    out = set()
+    for place in before:
+        age = int(data.times[before.stop] - data.times[place])
+        consumes = {"buy": True, "rent": age < 3 * DAY * 1000}.get(kinds[place], False)
+        if seen is True or (isinstance(seen, tuple) and kinds[place] in seen) or (seen is None and consumes):
+            out.add(int(data.event_items[place]))
+    if seen in (None, True) or seen == ("back",):
+        assert data.negatives is not None
+        span = data.negatives.offsets[[before.start, before.stop + 1]]
+        out |= set(data.negatives.items[span[0] : span[1]].tolist())
+    return out
+
+
+@pytest.mark.parametrize("seen", EXCLUDED.values(), ids=EXCLUDED)
+def test_an_evaluation_ranks_targets_and_leaves_out_what_the_kinds_say(
+    funnel: PreparedData, seen: Seen
+) -> None:
+    """Against plain loops, a user at a time."""
+    model, kinds = build_model(load_experiment("youtubednn"), funnel).eval(), names_of(funnel)
+    config = EvaluationConfig(k=(3, 9), bootstrap=100, exclude_seen=seen)
+    report = evaluate(model, funnel, "test", config)
+    scores_of = tower_scores(model, funnel, "test", funnel.item_counts())
+    values: dict[str, list[float]] = {"all": [], "rent": [], "buy": []}
+    masked = 0
+    for user in relevant_items(funnel, "test").users.tolist():
+        places = range(int(funnel.splits[user, 1]), int(funnel.offsets[user + 1]))
+        targets = {
+            int(funnel.event_items[place]): kinds[place] for place in places if is_target(kinds[place])
+        }
+        excluded = naive_excluded(funnel, user, "test", seen)
+        masked += len(excluded & targets.keys())
+        ranked = oracle.ranking(scores_of(np.array([user]))[0].tolist(), excluded)
+        values["all"].append(oracle.metric("ndcg@9", ranked, {*targets}))
+        for name in ("rent", "buy"):
+            if own := {item for item, kind in targets.items() if kind == name}:
+                values[name].append(oracle.metric("ndcg@9", ranked, own))
+    assert report["towers"]["ndcg@9"]["mean"] == pytest.approx(np.mean(values["all"]))
+    for name in ("rent", "buy"):
+        group = report["slices"][f"kind {name}"]
+        assert group["users"] == len(values[name])
+        assert group["towers"]["ndcg@9"]["mean"] == pytest.approx(np.mean(values[name]))
+    assert report["relevant_masked"] == masked
+    assert report["exclude_seen"] is (seen is True)
+    assert ("last_used" in [one.name for one in chosen_baselines([], funnel, seen)[0]]) is (seen is not True)
+
+
+def test_a_kind_that_the_data_does_not_have_is_refused(funnel: PreparedData, handmade: PreparedData) -> None:
+    for data, known in ((funnel, "view, cart, rent, buy"), (handmade, "no kinds")):
+        with pytest.raises(TrainingError, match=f"exclude_seen .* names 'play', and .* has {known}; name"):
+            evaluate(
+                build_model(load_experiment("youtubednn"), data).eval(),
+                data,
+                "test",
+                EvaluationConfig(k=(3,), bootstrap=100, exclude_seen=("play",)),
+            )
+
+
+def test_popularity_counts_targets(funnel: PreparedData) -> None:
+    starts, ends = funnel.bounds("train")
+    kinds, counts = names_of(funnel), np.zeros(len(funnel.item_ids), dtype=int)
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        for place in range(start, end):
+            counts[funnel.event_items[place]] += is_target(kinds[place])
+    assert funnel.item_counts().tolist() == counts.tolist()
+
+
+@dataclass(frozen=True)
+class Trained:
+    run: Run
+    data: PreparedData
+    bundle: Bundle
+
+
+def trained_on(data: PreparedData, folder: Path, name: str, reads: bool = True) -> Run:
+    """A run whose towers weigh three events by themselves: their kinds alone tell which comes next."""
+    user = {"kind": "attentive", "history_length": 3, "hidden": [], "dropout": 0.0, "kinds": reads}
+    settings = {
+        "tower": {"dimension": 16, "user": user},
+        "objective": {"loss": "full_softmax"},
+        "training": {"batch_size": 64, "epochs": 15, "learning_rate": 0.01, "device": "cpu"},
+        "evaluation": {"k": [1, 10], "bootstrap": 100},
+    }
+    run = Run(folder / name, ExperimentConfig.model_validate(settings), data.folder, data.fingerprint)
+    train(run, data, report=lambda _: None)
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(funnel: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    folder = tmp_path_factory.mktemp("trained")
+    run = trained_on(funnel, folder, "run")
+    return Trained(run, funnel, Bundle.open(export(run, funnel, folder / "bundles", "kinds")))
+
+
+def test_towers_that_read_kinds_see_what_is_in_the_cart(trained: Trained, tmp_path: Path) -> None:
+    """A third of the time without the kinds: one of three items that were looked at."""
+    without = trained_on(trained.data, tmp_path, "run", reads=False)
+    found = [run.evaluate(trained.data, "test")["towers"]["hr@1"]["mean"] for run in (without, trained.run)]
+    assert found[0] < 0.5 < 0.7 < found[1]
+
+
+def test_a_bundle_answers_as_the_evaluation_does(trained: Trained) -> None:
+    """Kinds of histories, and what they leave out; the comparison of versions measures the same."""
+    data, bundle = trained.data, trained.bundle
+    report = trained.run.evaluate(data, "test")
+    manifest = bundle.manifest
+    assert (manifest.reads_kinds, manifest.kinds, manifest.exclude_seen) == (True, data.manifest.kinds, None)
+    held = held_out(data, manifest, manifest)
+    values = metric_of_users(bundle, data, held, "ndcg@10", 10)
+    assert len(values) == report["users"]
+    assert values.mean() == pytest.approx(report["towers"]["ndcg@10"]["mean"])
+    assert all(query.history_kinds for query in load_golden(bundle.folder / "golden.json").queries)
+
+
+def test_a_warm_start_keeps_the_kinds_by_name(trained: Trained, tmp_path: Path) -> None:
+    """A new kind starts from zeros, as unknown ones are."""
+    table = ["cart=signal", "click=signal", "buy=target"]
+    log = [event | {"kind": {"view": "click"}.get(event["kind"], event["kind"])} for event in funnel_log(20)]
+    data = written(tmp_path, log, {**KINDS_SETTINGS, "kinds": table})
+    model = build_model(trained.run.experiment, data)
+    warm_start_weights(model, data, ParentBundle.open(trained.bundle.folder))
+    learnt = trained.run.open_model(trained.data).kinds
+    assert model.kinds is not None
+    assert learnt is not None
+    for own, old in ((model.kinds.added, learnt.added), (model.kinds.factor, learnt.factor)):
+        assert torch.equal(own, torch.stack([old[1], torch.zeros_like(old[0]), old[3]]))
+
+
+def test_what_is_consumed_and_can_not_be_hit_is_told(trained: Trained, tmp_path: Path) -> None:
+    report = trained.run.evaluate(trained.data, "test")
+    (finding,) = (one for one in report["verdict"] if one["kind"] == "repeats")
+    masked, targets = report["relevant_masked"], report["relevant_items"]
+    assert finding["figures"] == {"kinds": ["rent", "buy"], "targets_masked": masked, "targets": targets}
+    assert (
+        f"{masked} of {targets} targets can't be hit, as events of the kinds rent and buy"
+        in finding["sentence"]
+    )
+    ranked = {**report, "relevant_masked": 1}
+    assert not [
+        one for one in verdict(ranked, trained.run.experiment, trained.data, None) if one["kind"] == "repeats"
+    ]
+
+
+def test_auto_tries_towers_with_kinds_and_without(funnel: PreparedData, handmade: PreparedData) -> None:
+    """And leaves what answers leave out to the table."""
+    facts = facts_of(funnel)
+    assert (facts.kinds, facts.ranks_repeats, facts.exclude_seen) == (4, True, None)
+    tried, _ = candidates(facts, {})
+    first, *others, last = tried
+    assert last == f"{first}_without_kinds"
+    assert [tried[name].tower.user.kinds for name in tried] == [True, *[True] * len(others), False]
+    assert not any("kinds" in name for name in candidates(facts_of(handmade), {})[0])
