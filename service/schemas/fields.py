@@ -117,6 +117,15 @@ def _may_be_kind(value: object) -> bool:
     return isinstance(value, str) and len(value) <= KIND_LENGTH
 
 
+def check_named_user(value: object) -> int | str:
+    """Accept an id that is none of a session's user."""
+    user = check_id(value)
+    if isinstance(user, str) and user.startswith(STRANGER):
+        message = "users called {stranger}ID are sessions; send ID as session_id"
+        raise PydanticCustomError("user", message, {"stranger": STRANGER})
+    return user
+
+
 def check_session(value: object) -> int | str:
     """Accept an id that names a user behind the prefix of sessions."""
     session = check_id(value)
@@ -151,6 +160,7 @@ _SEEN = {
     "anyOf": [{"type": "boolean"}, {"type": "array", "items": _KIND, "maxItems": KINDS}, {"type": "null"}]
 }
 Id = Annotated[int | str, PlainValidator(check_id), WithJsonSchema(_ID)]
+NamedUserId = Annotated[int | str, PlainValidator(check_named_user), WithJsonSchema(_ID)]
 SessionId = Annotated[int | str, PlainValidator(check_session), WithJsonSchema(_SESSION)]
 Used = Annotated[Any, PlainValidator(check_used), WithJsonSchema({"anyOf": [*_ID["anyOf"], _USED]})]
 SeenKinds = Annotated[Any, PlainValidator(check_seen), WithJsonSchema(_SEEN)]

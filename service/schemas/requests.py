@@ -20,6 +20,7 @@ from turret.service.schemas.fields import (
     History,
     Id,
     Ids,
+    NamedUserId,
     RuleName,
     SeenKinds,
     SessionId,
@@ -233,19 +234,11 @@ class EventBody(Body):
     )
 
     event_id: Id
-    user_id: Id | None = None
+    user_id: NamedUserId | None = None
     session_id: SessionId | None = None
     item_id: Id
     time: Time | None = None
     kind: str | None = Field(default=None, max_length=KIND_LENGTH)
-
-    @field_validator("user_id")
-    @classmethod
-    def _is_no_session(cls, user: int | str | None) -> int | str | None:
-        if isinstance(user, str) and user.startswith(STRANGER):
-            message = "users called {stranger}ID are sessions; send ID as session_id"
-            raise PydanticCustomError("user", message, {"stranger": STRANGER})
-        return user
 
     @model_validator(mode="after")
     def _is_of_somebody(self) -> "EventBody":
