@@ -1,6 +1,8 @@
 """Accounts that are no people, by the number and the pace of their events."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,21 @@ from turret.data.vocabulary import Vocabulary
 
 FAST, _DAY = 1_000, 86_400_000
 """The events within a day that no person has: one a minute for 17 hours."""
+_LEFT_OUT = "left_out_users.json"
+
+
+def save_left_out(folder: Path, users: Iterable[str]) -> None:
+    """Write the users with too many events, by their ids as texts: later events of them are left out too."""
+    if ids := sorted({*users}):
+        Vocabulary(ids).save(folder / _LEFT_OUT)
+
+
+def left_out_of(folder: Path) -> list[str]:
+    """Return the users whom `save_left_out` has written."""
+    if not (folder / _LEFT_OUT).exists():
+        return []
+    users = Vocabulary.load(folder / _LEFT_OUT)
+    return [str(one) for one in users.ids(range(len(users)))]
 
 
 @dataclass

@@ -15,7 +15,7 @@ from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events, U
 from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
 from turret.data.files import map_ordered
-from turret.data.histories.accounts import Accounts
+from turret.data.histories.accounts import Accounts, save_left_out
 from turret.data.histories.negatives import NegativeFiles
 from turret.data.kinds import target_codes
 from turret.data.manifest import Removed
@@ -23,8 +23,6 @@ from turret.data.ranges import groups
 from turret.data.reading.schema import Duplicates, FilterSettings, milliseconds_of
 from turret.data.vocabulary import Vocabulary
 
-LEFT_OUT = "left_out_users.json"
-"""The users with too many events, so that later ones of them are left out too."""
 Result = TypeVar("Result")
 Mask = NDArray[np.bool_]
 Core = tuple[Mask, Mask]
@@ -180,8 +178,7 @@ def build_histories(
     if accounts.most is not None:
         rows = np.concatenate(accounts.kept)
         left_out = np.delete(np.arange(len(users)), rows)
-        if len(left_out):
-            _at(users, left_out).save(folder / LEFT_OUT)
+        save_left_out(folder, map(str, users.ids(left_out)))
         users = _at(users, rows)
     histories = whole = replace(whole, users=users, items=items, targets=targets, accounts=accounts)
     if not is_whole:
