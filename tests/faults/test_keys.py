@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.support.service_calls import anew, children, kill_workers, peak
-from tests.support.service_process import Process, Start, plain_client
+from tests.support.service_calls import anew, kill_workers
+from tests.support.service_process import Process, Start
 from turret.service.keys.keys import add_key, new_key, record
 
 ASK = json.dumps({"history": [101], "k": 3})
@@ -61,31 +60,6 @@ def test_nothing_of_a_key_is_ever_written(start: Start, bundles: Path) -> None:
     for text in (right[-30:], secret, admin_key[-30:], admin_key[:30]):
         assert text not in said
         assert not [one for one in files if text.encode() in one.read_bytes()]
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(26)
-def test_guessed_keys_are_not_kept_and_leave_the_event_loop_its_turns(start: Start, bundles: Path) -> None:
-    """2,000 guesses of 12 kB would take 24 MB; probes are answered in between."""
-    make(bundles, "shop", "read")
-    service = start()
-
-    def guess(count: int) -> set[int]:
-        with plain_client(service.urls[0]) as client:
-            guesses = (bearer(new_key("shop") + "x" * 12_000) for _ in range(count))
-            return {client.get("/v1/version", headers=headers).status_code for headers in guesses}
-
-    assert guess(50) == {401}
-    (worker,) = children(service.process.pid)
-    before, probes = peak(worker), 0
-    with ThreadPoolExecutor(4) as guessers:
-        guessing = [guessers.submit(guess, 500) for _ in range(4)]
-        while not all(one.done() for one in guessing):
-            assert service.client.get("/livez").status_code == 200
-            probes += 1
-        assert [one.result() for one in guessing] == [{401}] * 4
-    assert probes > 20
-    assert peak(worker) - before < 10_000_000
 
 
 @pytest.mark.nightly

@@ -77,16 +77,6 @@ def model(shop: PreparedData) -> TwoTowers:
     return build_model(ExperimentConfig.model_validate({"tower": {"scoring": MILD}}), shop).eval()
 
 
-@pytest.mark.parametrize(("items", "clusters"), [(1, 1), (2, 1), (100, 10), (3700, 61)])
-def test_nothing_given_is_the_square_root(items: int, clusters: int) -> None:
-    """Every item stands in one cluster, and no cluster is more than one item larger than another."""
-    members = frequency_clusters(np.arange(items), 0)
-    sizes = (members >= 0).sum(dim=1)
-    assert len(members) == clusters
-    assert sorted(members[members >= 0].tolist()) == list(range(items))
-    assert int(sizes.max() - sizes.min()) <= 1
-
-
 MILD = {"kind": "cosine", "temperature": 0.5}
 
 

@@ -32,11 +32,7 @@ def test_overrides_are_toml_or_bare_words() -> None:
     [
         ("training.batchsize=5", ["training.batchsize", "batch_size"]),
         ("training.batch_size=0", ["training.batch_size", "0", "greater than or equal to 1"]),
-        ("training.metric=accuracy", ["training.metric", "accuracy"]),
-        ("objective.sampler.alpha=1", ["alpha", "negatives"]),
         ("objective.loss=full_softmax", ["'full_softmax' scores the whole catalog", "uniform", "objective="]),
-        ('objective={loss="sampled_softmax"}', ["needs a sampler", "uniform"]),
-        ("objective.sampler.kind=magic", ["magic", "uniform"]),
         ("tower.item.dropout=0.5", ["item.dropout", "hidden"]),
         ("objective.loss.delta=1", ["no setting 'objective.loss.delta'", "known here: kind"]),
         ("objective.loss.kind=nope", ["objective.loss.kind can't be 'nope'", "'sampled_softmax'"]),

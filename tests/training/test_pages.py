@@ -24,9 +24,7 @@ from turret.training.page.pages import compare_page, evaluated_report, run_page,
 from turret.training.page.recommended import (
     ITEMS,
     NEAREST,
-    NEWEST,
     Rankings,
-    examples,
     nearest_items,
     rankings_of,
 )
@@ -239,22 +237,6 @@ def test_a_page_allows_its_own_stylesheet_and_drawings_and_nothing_else(run_part
 def rankings(evaluated: Run, shop: PreparedData) -> Rankings:
     """The first ten items of every user of the shop, by its evaluated run."""
     return rankings_of(evaluated, shop, "test", 10)
-
-
-def test_an_example_is_what_the_data_and_the_model_say(rankings: Rankings) -> None:
-    """The rank of a target is at most k exactly where it is a hit."""
-    data = rankings.data
-    for one in examples(rankings, seed=0):
-        user = data.users.row(one["user"])
-        assert user is not None
-        history = data.history(user, "test").tolist()
-        assert one["history"] == history[-NEWEST:]
-        assert one["history_length"] == len(history)
-        assert one["targets"] == data.targets(user, "test").tolist()
-        assert one["hits"] == [row in one["targets"] for row in one["recommended"]]
-        for row, rank in zip(one["targets"], one["target_ranks"], strict=True):
-            assert (rank is None) == (row in history)
-            assert (rank is not None and rank <= 10) == (row in one["recommended"])
 
 
 def test_the_nearest_items_are_those_of_the_largest_cosine(rankings: Rankings) -> None:
