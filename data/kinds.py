@@ -127,3 +127,9 @@ def left_out_for(
         spans = [kinds[name].consume for name in read]
         return np.array([*(np.inf if span is True else float(span) * _DAY for span in spans), 0.0])
     return np.full(len(read) + 1, 0.0 if seen is False else np.inf)
+
+
+def leaves_out_negatives(kinds: Mapping[str, Kind], seen: Seen) -> bool:
+    """Whether answers leave out items of a negative kind."""
+    names = [name for name, kind in kinds.items() if kind.role == "negative"]
+    return bool((left_out_for(kinds, seen, names)[:-1] > 0).any())

@@ -254,6 +254,20 @@ class PreparedData:
         index = PARTS.index(part)
         return edges[index], edges[index + 1]
 
+    def given_negatives(
+        self, users: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the negatives of `users` [U] until their events at `ends` [U], with those of these events.
+
+        As the index in [U] and the item row of each, int64 [M].
+        """
+        if self.negatives is None:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        firsts = self.negatives.offsets[self.offsets[users]]
+        counts = self.negatives.offsets[np.minimum(ends + 1, self.offsets[users + 1])] - firsts
+        items = self.negatives.items[ranges(firsts, counts)].astype(np.int64)
+        return np.repeat(np.arange(len(users)), counts), items
+
     def item_counts(self, part: Part = "train") -> NDArray[np.int64]:
         """Return the number of targets of each item in `part`, int64 [N]: its popularity."""
         counts = np.zeros(len(self.item_ids), dtype=np.int64)

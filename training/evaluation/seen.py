@@ -1,12 +1,10 @@
 """The items that answers leave out, because of what the user did before."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from turret.data.kinds import Kind, Seen, left_out_for, read_kinds
+from turret.data.kinds import Seen, leaves_out_negatives, left_out_for, read_kinds
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import ranges
 from turret.training.batches.event_times import request_moments
@@ -47,18 +45,8 @@ def left_out_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryE
     indices, rows = owners[are_left_out], data.event_items[events[are_left_out]].astype(np.int64)
     if not leaves_out_negatives(data.manifest.kinds, seen):
         return indices, rows
-    owners, given = given_negatives(data, users, ends)
+    owners, given = data.given_negatives(users, ends)
     return np.append(indices, owners), np.append(rows, given)
-
-
-def given_negatives(data: PreparedData, users: NDArray[np.int64], ends: NDArray[np.int64]) -> Pairs:
-    """The negatives of `users` [U] until their events at `ends` [U], with those of these events."""
-    if data.negatives is None:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    firsts = data.negatives.offsets[data.offsets[users]]
-    counts = data.negatives.offsets[np.minimum(ends + 1, data.offsets[users + 1])] - firsts
-    items = data.negatives.items[ranges(firsts, counts)].astype(np.int64)
-    return np.repeat(np.arange(len(users)), counts), items
 
 
 def mask(scores: Tensor, pairs: Pairs) -> None:
@@ -77,12 +65,6 @@ def consuming_kinds(data: PreparedData, seen: Seen) -> list[str]:
     """The kinds whose items are left out, for ever or for some days."""
     spans = kind_spans(data, seen)[:-1]
     return [name for name, span in zip(read_kinds(data.manifest.kinds), spans, strict=True) if span]
-
-
-def leaves_out_negatives(kinds: Mapping[str, Kind], seen: Seen) -> bool:
-    """Whether items of a negative kind are left out."""
-    names = [name for name, kind in kinds.items() if kind.role == "negative"]
-    return bool((left_out_for(kinds, seen, names)[:-1] > 0).any())
 
 
 def kind_spans(data: PreparedData, seen: Seen) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError, TurretError
-from turret.data.kinds import read_kinds
+from turret.data.kinds import leaves_out_negatives, read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups
@@ -22,7 +22,6 @@ from turret.tower.kinds import CountedKinds
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 from turret.training.evaluation.metrics import Values, bootstrap_interval, metrics_at
-from turret.training.evaluation.seen import given_negatives, leaves_out_negatives
 
 WORSE, UNCLEAR = 3, 4  # exit statuses
 METRIC, MARGIN = "ndcg@10", 0.1
@@ -316,7 +315,7 @@ class _Reader:
             times = Times(seconds, float(data.times[end]) / 1000.0)
         out = data.event_items[excluded].astype(np.int64)
         if leaves_out_negatives(bundle.manifest.kinds, bundle.manifest.exclude_seen):
-            out = np.append(out, given_negatives(data, np.array([user]), np.array([end]))[1])
+            out = np.append(out, data.given_negatives(np.array([user]), np.array([end]))[1])
         out = self.rows[out]
         rows = self.rows[data.event_items[positions]]
         return _Query(rows, features, times, counted.codes[counted.are_read], out[out >= 0])
