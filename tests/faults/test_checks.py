@@ -27,7 +27,6 @@ os.fork = fork
 """
 
 
-@pytest.mark.fault(65)
 def test_a_worker_that_can_not_be_begun_is_begun_later(start: Start) -> None:
     """The other one answers meanwhile."""
     service = start(workers=2, before=FAIL)

@@ -84,7 +84,6 @@ def test_workers_that_can_not_start_end_the_service_with_a_sentence(start: Start
 
 
 @pytest.mark.nightly
-@pytest.mark.fault(28)
 def test_there_is_one_thread_before_the_fork_and_a_fork_beside_threads_is_refused(start: Start) -> None:
     """Threads of OpenMP, OpenBLAS and ONNX Runtime would not survive it; the supervisor never has any."""
     service = start(workers=2)

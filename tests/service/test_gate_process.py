@@ -114,7 +114,6 @@ async def test_a_check_ends_with_the_call_that_waits_for_it(
     assert not set(children(os.getpid())) - others
 
 
-@pytest.mark.fault(64)
 async def test_the_outcome_of_a_check_that_was_given_up_passes_for_no_other(
     instead: Instead, bundles: Path, tmp_path: Path
 ) -> None:

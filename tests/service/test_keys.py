@@ -241,7 +241,6 @@ def test_a_damaged_file_keeps_what_was_read_and_is_complained_of_once(watched: W
     assert not keys.find(key)
 
 
-@pytest.mark.fault(44)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES, errno.ENOMEM])
 def test_a_read_that_failed_is_tried_again_and_said_once(watched: Watched, code: int) -> None:
     """The revocation that it should have seen counts as soon as the file can be read."""

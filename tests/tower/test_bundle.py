@@ -52,7 +52,6 @@ load(Path(sys.argv[1]), "v1")
 
 
 @pytest.mark.nightly
-@pytest.mark.fault(52)
 @pytest.mark.skipif(sys.platform != "linux", reason="the system tells and limits this otherwise")
 def test_a_small_bundle_is_opened_where_little_memory_may_be_asked_for(bundles: Path) -> None:
     """Under `ulimit -v`: what is asked for counts, also where it is never used."""
