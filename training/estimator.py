@@ -1,6 +1,7 @@
 """Losses and samplers for a torch model and a training loop of one's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -139,8 +140,7 @@ class Estimator(nn.Module):
         if seen is not None:
             _check_rows("seen[0]", seen[0], tuple(seen[0].shape[:1]), size)
             _check_rows("seen[1]", seen[1], tuple(seen[0].shape), self.items)
-        encoder = self._encoder(item_tower, users.dtype)
-        with encoder.without_autocast():
+        with self._encoding(item_tower, users.dtype) as encoder:
             users = users.to(encoder.dtype)
             given = Examples(
                 users=scored_users(users, self.scoring),
@@ -184,8 +184,7 @@ class Estimator(nn.Module):
                 "losses.binary_cross_entropy or losses.cosine_embedding, or give each positive negatives."
             )
         _check_rows("items", items, (len(users),), self.items)
-        encoder = self._encoder(item_tower, users.dtype)
-        with encoder.without_autocast():
+        with self._encoding(item_tower, users.dtype) as encoder:
             users = users.to(encoder.dtype)
             vectors = encoder.item_vectors(items)
             scores = paired_scores(scored_users(users, self.scoring), vectors, self.scoring)
@@ -195,26 +194,29 @@ class Estimator(nn.Module):
     def refresh(self, item_tower: ItemTower) -> None:
         """Let the sampler copy all item vectors; before the first step, and best at each epoch's start."""
         if self.sampler is not None:
-            encoder = self._encoder(item_tower)
             chunks = torch.split(torch.arange(self.items, device=self.device), CHUNK)
-            with encoder.without_autocast():
+            with self._encoding(item_tower) as encoder:
                 self.sampler.refresh(torch.cat([encoder.current_vectors(rows) for rows in chunks]))
 
     def update(self, item_tower: ItemTower) -> None:
         """Let the sampler renew its share of item vectors; after each step of the optimiser."""
         if self.sampler is not None:
-            encoder = self._encoder(item_tower)
-            with encoder.without_autocast():
+            with self._encoding(item_tower) as encoder:
                 self.sampler.update(encoder.current_vectors)
 
-    def _encoder(self, item_tower: ItemTower, dtype: torch.dtype = torch.float32) -> "_Encoder":
-        """The scored vectors of `item_tower`, in float32 or in a wider `dtype`."""
+    @contextmanager
+    def _encoding(self, item_tower: ItemTower, dtype: torch.dtype = torch.float32) -> Iterator["_Encoder"]:
+        """Compute without autocast, with the vectors of `item_tower` in float32 or in a wider `dtype`.
+
+        The tower itself runs under the caller's autocast.
+        """
         wide, kind = torch.promote_types(dtype, torch.float32), self.device.type
         # A weight that is cast and cached without gradients, as by `refresh`, would have none in the step.
         autocast = torch.autocast(
             kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
         )
-        return _Encoder(item_tower, self.items, self.scoring, self.device, wide, autocast)
+        with torch.autocast(kind, enabled=False):
+            yield _Encoder(item_tower, self.items, self.scoring, self.device, wide, autocast)
 
     def get_extra_state(self) -> dict[str, Any]:
         """The number of steps and the sampler's state, for `state_dict`."""
@@ -229,10 +231,7 @@ class Estimator(nn.Module):
 
 @dataclass(frozen=True)
 class _Encoder:
-    """Scored vectors of an item tower in the type `dtype`.
-
-    The tower runs under the caller's `autocast`, and all other arithmetic without.
-    """
+    """Scored vectors of an item tower, which runs under `autocast`, in the type `dtype`."""
 
     tower: ItemTower
     items: int
@@ -240,9 +239,6 @@ class _Encoder:
     device: torch.device
     dtype: torch.dtype
     autocast: torch.autocast
-
-    def without_autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, enabled=False)
 
     def item_vectors(self, rows: Tensor) -> Tensor:
         with self.autocast:

@@ -21,7 +21,7 @@ from turret.training.objectives.contract import (
     SeenItems,
     StepLoss,
 )
-from turret.training.objectives.pairs import PairsObjective
+from turret.training.objectives.sampled import PairsObjective
 from turret.training.samplers.core.contract import GatheredBatch
 from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.given import GivenNegatives

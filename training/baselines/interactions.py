@@ -94,23 +94,18 @@ class Interactions:
         return len(self.item_users)
 
     @classmethod
-    def of_rows(cls, offsets: Offsets, items: Rows, item_repeaters: NDArray[np.int64]) -> "Interactions":
-        """Interactions from the distinct items of each user, ascending."""
-        item_count = len(item_repeaters)
-        item_users = np.bincount(items, minlength=item_count)
-        return cls(sparse_rows(offsets, items, item_count), item_users, item_repeaters)
-
-    @classmethod
     def training(cls, data: PreparedData) -> "Interactions":
         """The pairs of the training part, of the newest `MOST_EVENTS` events of each user."""
         offsets, blocks = [np.zeros(1, dtype=np.int64)], []
         repeaters = np.zeros(len(data.item_ids), dtype=np.int64)
         for first, last in pairwise(groups(np.asarray(data.offsets), _EVENTS_A_BLOCK).tolist()):
-            own, items, counts = distinct_items(data, np.arange(first, last), "validation")
-            repeaters += np.bincount(items[counts > 1], minlength=len(repeaters))
+            own, rows, counts = distinct_items(data, np.arange(first, last), "validation")
+            repeaters += np.bincount(rows[counts > 1], minlength=len(repeaters))
             offsets.append(own[1:] + offsets[-1][-1])
-            blocks.append(items)
-        return cls.of_rows(np.concatenate(offsets), np.concatenate(blocks), repeaters)
+            blocks.append(rows)
+        items = np.concatenate(blocks)
+        used = sparse_rows(np.concatenate(offsets), items, len(repeaters))
+        return cls(used, np.bincount(items, minlength=len(repeaters)), repeaters)
 
 
 def sparse_rows(offsets: Offsets, items: Rows, item_count: int) -> Any:

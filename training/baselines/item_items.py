@@ -37,11 +37,6 @@ KNN_NEIGHBOURS, KNN_SHRINKAGE = 100, 10.0
 MOST_ITEMS = 10_000
 
 
-def affordable_neighbours(item_count: int) -> int:
-    """The number of neighbours of each item that fit into the memory of `MOST_NEIGHBOURS`."""
-    return max(1, min(item_count, MOST_NEIGHBOURS // item_count))
-
-
 def pair_counts(used: Any) -> Iterator[tuple[slice, Any]]:
     """c_ij, the number of users of both items of the sparse `used` [U, N]: blocks of sparse rows [b, N].
 
@@ -114,7 +109,7 @@ def _fitted(
     until: HistoryEnd,
 ) -> Fitted:
     """Scores by the `wanted` nearest items, and by `own` [N], the weight of each item for itself."""
-    most = min(wanted, affordable_neighbours(log.item_count))
+    most = max(1, min(wanted, log.item_count, MOST_NEIGHBOURS // log.item_count))
     neighbours = nearest(log, most, norms, shrinkage)
 
     def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The objective that scores the positives and the candidates of one draw."""
+"""The objective that scores the positives and the candidates of one draw, and over labelled pairs."""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -16,6 +16,7 @@ from turret.training.objectives.contract import (
     Loss,
     LossSettings,
     Objective,
+    PairLoss,
     StepLoss,
     total_weight,
     weighted_mean,
@@ -191,3 +192,32 @@ def _shared_vectors(examples: Examples, ids: Tensor, stored: Tensor | None) -> T
     if stored is None:
         return examples.items.item_vectors(ids)
     return torch.cat([examples.items.item_vectors(ids[: len(ids) - len(stored)]), stored])
+
+
+class PairsObjective(Objective):
+    """The weighted mean of a pair loss over B positives with label 1 and their M negatives with label 0.
+
+    A negative is judged by the user vector of the example that it was given with.
+    """
+
+    merges = True
+
+    def __init__(self, loss: PairLoss) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
+        """The loss of a step; nothing is drawn and nothing is masked. Raises TrainingError without labels."""
+        if examples.negatives is None or examples.negative_weights is None:
+            raise TrainingError(
+                "labelled pairs need the negatives of the examples; prepare data with labels."
+            )
+        present = examples.negatives >= 0
+        owners, rows = present.nonzero(as_tuple=True)[0], examples.negatives[present]
+        users = torch.cat([examples.users, gather_rows(examples.users, owners)])
+        items = torch.cat([examples.positive_vectors, examples.items.item_vectors(rows)])
+        labels = torch.arange(len(users), device=users.device) < len(examples.positives)
+        losses = self.loss(paired_scores(users, items, examples.scoring), labels)
+        weights = torch.cat([examples.weights, examples.negative_weights[present]])
+        masked = examples.positives.new_zeros(())
+        return StepLoss(weighted_mean(losses, weights), masked, weights.sum())
