@@ -23,7 +23,6 @@ from tests.contracts.samplers import (
     follows,
     positives_of,
     query_of,
-    sampler_of,
 )
 from turret.training import Estimator, losses, samplers
 from turret.training.errors import TrainingError
@@ -338,14 +337,3 @@ def test_both_towers_train_in_an_estimator(trial: Trial) -> None:
         one(users(everyone), positives, items, last_items=positives).loss for one in (other, estimate)
     )
     assert torch.equal(found, expected)
-
-
-@pytest.mark.parametrize("kind", [kind for kind, settings in SAMPLERS.items() if settings.alone])
-@pytest.mark.parametrize("row", [-1, 5])
-def test_positives_outside_the_catalog_are_refused(kind: str, row: int) -> None:
-    """The row is named; -1 does not silently mean the last item."""
-    positives = torch.tensor([3, row])
-    sampler = sampler_of(SAMPLERS[kind](kind=kind), items=5)
-    sampler.refresh(torch.ones(5, 4))
-    with pytest.raises(TrainingError, match=rf"item row {row}, .*0 to 4"):
-        sampler.draw(torch.ones(2, 4), positives, context_of(torch.tensor([3, 3]), torch.ones(5, 4)))
