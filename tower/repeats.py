@@ -22,7 +22,7 @@ _MINUTE, _SHARES, _DUE = 60.0, 8, 8
 # Features by their number of weights: a number has one, a class one for each of its values.
 NUMBERS = ("count", "popularity")
 CLASSES = {"recency": 11, "share": _SHARES, "length": 11, "age": 24, "due": 2 * _DUE + 2}
-TIMED = ("age", "due")
+_TIMED, _OF_KINDS = ("age", "due"), ("recency", "age")
 
 Rows = NDArray[np.integer[Any]]
 Scores = NDArray[np.float32]
@@ -46,6 +46,14 @@ class Events(NamedTuple):
     kinds: NDArray[np.int64] | None = None
 
 
+def class_sizes(timed: bool, kinds: int) -> dict[str, int]:
+    """The number of values of each class, with or without times, of histories of so many kinds."""
+    sizes = {name: size for name, size in CLASSES.items() if timed or name not in _TIMED}
+    for name in _OF_KINDS if timed else _OF_KINDS[:1]:
+        sizes |= {f"{name} of {kind}": CLASSES[name] + 1 for kind in range(kinds)}
+    return sizes
+
+
 class Used(NamedTuple):
     """The M distinct items of B histories, ordered by their history and their row.
 
@@ -62,15 +70,15 @@ class Used(NamedTuple):
     classes: dict[str, NDArray[np.int64]]
 
 
-def used_items(events: Events, popularity: NDArray[np.int64]) -> Used:
+def used_items(events: Events, popularity: NDArray[np.int64], kind_count: int = 0) -> Used:
     """The features of each item of each history; `popularity` [N] counts the items' training events.
 
     The numbers are natural logarithms: of the uses, and of the popularity plus 1; an item from N on has none.
     The classes "recency", "length" and "age" are whole binary logarithms: of how many events ago the last use
     was, of the history's length, and of the minutes since the last use plus 1. "due" is the age relative to
     the mean time between uses, in halves of binary logarithms from 1 on, and 0 for an item of one use.
-    "share" is the share of events that repeat an earlier item, in eighths; "kind", the code of the last use's
-    plus 1, where kinds are known.
+    "share" is the share of events that repeat an earlier item, in eighths. "recency of 2" and "age of 2" are
+    those of the last event of the kind 2, plus 1, and 0 for an item without one.
     """
     rows, lengths, times, asked, kinds = events
     owners = np.repeat(np.arange(len(lengths)), lengths)
@@ -96,14 +104,25 @@ def used_items(events: Events, popularity: NDArray[np.int64]) -> Used:
     if times is not None and asked is not None:
         age = np.maximum(asked[owner] - times[last], 0.0)
         between = (times[last] - times[first]) / np.maximum(uses - 1, 1)
-        classes["age"] = np.minimum(_log(1.0 + age / _MINUTE), CLASSES["age"] - 1)
+        classes["age"] = _age(age)
         # The whole logarithm of a square is in halves.
         due = _log(np.square(age / np.where(between > 0, between, 1.0)))
         due = np.clip(np.where(age > 0, due, -_DUE), -_DUE, _DUE) + _DUE + 1
         classes["due"] = np.where(between > 0, due, 0)
-    if kinds is not None:
-        classes["kind"] = kinds[last] + 1
+    for kind in range(0 if kinds is None else kind_count):
+        are_own = kinds[order] == kind
+        latest = np.full(len(firsts), -1)
+        latest[(np.cumsum(is_first) - 1)[are_own]] = order[are_own]  # of each item the last one stays
+        is_used = latest >= 0
+        ago = np.where(is_used, np.cumsum(lengths)[owner] - latest, 1)
+        classes[f"recency of {kind}"] = np.where(is_used, _log(ago) + 1, 0)
+        if times is not None and asked is not None:
+            classes[f"age of {kind}"] = np.where(is_used, _age(asked[owner] - times[latest]) + 1, 0)
     return Used(owner, items.astype(np.int64), numbers, classes)
+
+
+def _age(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.minimum(_log(1.0 + np.maximum(seconds, 0.0) / _MINUTE), CLASSES["age"] - 1)
 
 
 def _log(values: NDArray[Any]) -> NDArray[np.int64]:
@@ -139,8 +158,9 @@ class RepeatWeights(Settings):
 
     @model_validator(mode="after")
     def _fit(self) -> "RepeatWeights":
-        sizes = {name: len(values) for name, values in self.classes.items() if name != "kind"}
-        if not (sizes.items() <= CLASSES.items() and self.numbers.keys() <= set(NUMBERS)):
+        kinds = sum(name.startswith("recency of ") for name in self.classes)
+        sizes = {name: len(values) for name, values in self.classes.items()}
+        if not (sizes.items() <= class_sizes(True, kinds).items() and self.numbers.keys() <= set(NUMBERS)):
             raise ValueError("the weights of repeats are of another release; train and export again")
         return self
 
@@ -162,11 +182,12 @@ class RepeatWeights(Settings):
 class RepeatTerm(Settings):
     """The weights of a model: `timed` where the times of events are known, else `untimed`.
 
-    `timed` is None where the data has no times.
+    `timed` is None where the data has no times. `kinds` is the number of kinds that histories have.
     """
 
     untimed: RepeatWeights
     timed: RepeatWeights | None = None
+    kinds: int = Field(default=0, ge=0)
 
     @property
     def reads_times(self) -> bool:
@@ -176,7 +197,7 @@ class RepeatTerm(Settings):
     @property
     def reads_kinds(self) -> bool:
         """Whether gains depend on the kinds of events."""
-        return "kind" in self.untimed.classes
+        return self.kinds > 0
 
     def weights(self, events: Events) -> RepeatWeights:
         """Those that apply to these events."""
@@ -198,5 +219,5 @@ class RepeatTerm(Settings):
             None if times is None else np.array([times.asked]),
             None if kinds is None else np.asarray(kinds[-EVENTS:], dtype=np.int64),
         )
-        weights, used = self.weights(events), used_items(events, popularity)
+        weights, used = self.weights(events), used_items(events, popularity, self.kinds)
         return Bonus(used.rows, weights.values(used), np.float32(weights.slope))

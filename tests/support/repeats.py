@@ -13,17 +13,18 @@ from turret.tower.bundle.publish import BundleContents
 from turret.tower.repeats import RepeatTerm, RepeatWeights
 
 SIZES = {"recency": 11, "share": 8, "length": 11, "age": 24, "due": 18}
+SIZES |= {"recency of 0": 12, "recency of 1": 12, "age of 0": 25, "age of 1": 25}
 TEMPERATURE = 0.5
 
 
 def weights(seed: int, timed: bool) -> RepeatWeights:
     random = np.random.default_rng(seed)
-    names = SIZES if timed else ("recency", "share", "length")
+    names = [name for name in SIZES if timed or not name.startswith(("age", "due"))]
     classes = {name: tuple(random.normal(size=SIZES[name]).tolist()) for name in names}
     return RepeatWeights(slope=-0.25, numbers={"count": 0.7, "popularity": 0.3}, classes=classes)
 
 
-TERM = RepeatTerm(untimed=weights(1, False), timed=weights(2, True))
+TERM = RepeatTerm(untimed=weights(1, False), timed=weights(2, True), kinds=2)
 
 
 def gains(
@@ -32,6 +33,7 @@ def gains(
     popularity: NDArray[np.int64],
     times: Sequence[float] | None = None,
     asked: float = 0.0,
+    kinds: Sequence[int] | None = None,
 ) -> dict[int, float]:
     """What each item of a history of `rows`, oldest first, gains by `TERM` over its score."""
     own = TERM.untimed if times is None else TERM.timed
@@ -53,6 +55,14 @@ def gains(
                 between = (last - first) / (len(places) - 1)
                 halves = math.floor(2 * math.log2((asked - last) / between)) if asked > last else -8
                 classes["due"] = 9 + min(8, max(-8, halves))
+        for kind in (0, 1) if kinds is not None else ():
+            own_places = [place for place in places if kinds and kinds[place] == kind]
+            last_place = own_places[-1] if own_places else None
+            ago = 0 if last_place is None else 1 + int(math.log2(len(rows) - last_place))
+            classes[f"recency of {kind}"] = ago
+            if times is not None:
+                minutes = 0.0 if last_place is None else 1 + (asked - times[last_place]) / 60
+                classes[f"age of {kind}"] = 0 if last_place is None else 1 + int(math.log2(minutes))
         found[row] = (
             own.slope * scores[row]
             + own.numbers["count"] * math.log(len(places))

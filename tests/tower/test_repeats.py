@@ -22,12 +22,16 @@ ASKED = [times[-1] + wait for times, wait in zip(TIMES, (0, 59, 60, 86_400, 3e7)
 
 
 @pytest.mark.parametrize("timed", [False, True])
-def test_gains_are_those_of_loops_over_the_events(timed: bool) -> None:
+@pytest.mark.parametrize("kinded", [False, True])
+def test_gains_are_those_of_loops_over_the_events(timed: bool, kinded: bool) -> None:
     for rows, times, asked in zip(HISTORIES, TIMES, ASKED, strict=True):
+        kinds = RANDOM.integers(-1, 2, len(rows)) if kinded else None  # -1: of no known kind
         scores = RANDOM.normal(size=40).astype(np.float32)
-        bonus = TERM.bonus(np.array(rows), POPULARITY, Times(np.array(times), asked) if timed else None)
+        when = Times(np.array(times), asked) if timed else None
+        bonus = TERM.bonus(np.array(rows), POPULARITY, when, kinds)
         found = bonus.gains(np.arange(40), scores)
-        expected = gains(rows, scores.astype(np.float64), POPULARITY, times if timed else None, asked)
+        beside = (times if timed else None, asked, None if kinds is None else kinds.tolist())
+        expected = gains(rows, scores.astype(np.float64), POPULARITY, *beside)
         assert found == pytest.approx([expected.get(row, 0.0) for row in range(40)], rel=1e-5, abs=1e-5)
 
 

@@ -13,14 +13,13 @@ from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import ranges
 from turret.tower.repeats import (
-    CLASSES,
     EVENTS,
     NUMBERS,
-    TIMED,
     Events,
     RepeatTerm,
     RepeatWeights,
     Used,
+    class_sizes,
     used_items,
 )
 from turret.training.batches.event_times import request_times, seconds
@@ -78,7 +77,7 @@ def with_repeats(scores_of: ScoresOf, term: RepeatTerm, data: PreparedData, unti
 
     def scores_with_gains(users: NDArray[np.int64]) -> Tensor:
         scores, events = scores_of(users), events_of(data, users, until)
-        used, weights = used_items(events, popularity), term.weights(events)
+        used, weights = used_items(events, popularity, term.kinds), term.weights(events)
         places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
         own = scores[places]
         scores[places] = own + (torch.from_numpy(weights.values(used)) + weights.slope * own)
@@ -122,17 +121,17 @@ def fit_repeats(scores_of: ScoresOf, data: PreparedData, seen: Seen, most: int) 
     if not len(known):
         return None
     choices = _choices(scores_of, data, seen, relevant.take(known))
-    kinds = {"kind": len(read_kinds(data.manifest.kinds)) + 1} if data.kinds is not None else {}
-    sizes = {name: size for name, size in {**CLASSES, **kinds}.items() if name in choices.used.classes}
-    timed = _fitted(choices, sizes) if "age" in sizes else None
+    kinds, is_timed = len(read_kinds(data.manifest.kinds)), data.manifest.time.kind == "timestamp"
     return RepeatTerm(
-        untimed=_fitted(choices, {name: size for name, size in sizes.items() if name not in TIMED}),
-        timed=timed,
+        untimed=_fitted(choices, class_sizes(False, kinds)),
+        timed=_fitted(choices, class_sizes(True, kinds)) if is_timed else None,
+        kinds=kinds,
     )
 
 
 def _choices(scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: Relevant) -> _Choices:
     popularity, count = data.item_counts("train"), len(data.item_ids)
+    kinds = len(read_kinds(data.manifest.kinds))
     size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // count))
     blocks: list[_Choices] = []
     with progress("fitting the repeat term", len(relevant.users)) as advance:
@@ -140,7 +139,7 @@ def _choices(scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: Rele
             some = relevant.take(np.arange(first, min(first + size, len(relevant.users))))
             scores, counts = scores_of(some.users), some.counts
             mask(scores, left_out_pairs(data, some.users, "validation", seen))
-            used = used_items(events_of(data, some.users, "validation"), popularity)
+            used = used_items(events_of(data, some.users, "validation"), popularity, kinds)
             places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
             own = scores[places].numpy().astype(np.float64)
             owners = np.repeat(np.arange(len(counts)), counts)
