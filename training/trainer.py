@@ -336,7 +336,7 @@ def train(
     """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
 
     The folder stays unchanged when the run can't begin. Without `loggers` it has those that it began with,
-    or TensorBoard.
+    or TensorBoard. The best metric is that with the repeat term, if the run has one.
 
     Raises:
         TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, the experiment
@@ -366,12 +366,16 @@ def train(
             trainer.report_first("The towers begin alike.")
     finished = trainer.train(loggers or DEFAULT)
     if world.leads and wants_repeats(run.experiment, data):
-        _add_repeats(run, data, trainer.users, trainer.report)
+        value = _add_repeats(run, data, trainer.users, trainer.report)
+        return finished if value is None else replace(finished, best=value)
     return finished
 
 
-def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: Report) -> None:
-    """Fit the repeat term of a trained run, and keep it unless it lowers the metric of validation."""
+def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: Report) -> float | None:
+    """Fit the repeat term of a trained run, and keep it unless it lowers the metric of validation.
+
+    Returns the metric with the term; None where none is measured or kept.
+    """
     settings, evaluation = run.experiment.training, run.experiment.evaluation
     (run.folder / REPEATS).unlink(missing_ok=True)
     if users is None:
@@ -379,11 +383,11 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
     ranker = run.open_ranker(data, "validation")
     term = fit_repeats(ranker, data, evaluation.exclude_seen, settings.validation_users)
     if term is None:
-        return
+        return None
     replace_json(run.folder / REPEATS, {"term": term.model_dump(mode="json")})
     if users is None:
         report("The repeat term is fitted on the last training event of each user.")
-        return
+        return None
     without, beside = (
         metric_of(run.open_ranker(data, "validation", repeats), data, users, settings.metric, evaluation)
         for repeats in (False, True)
@@ -391,5 +395,7 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
     figures = f"validation {settings.metric} {without:.4f} without the repeat term, {beside:.4f} with it"
     if beside < without:
         (run.folder / REPEATS).unlink()
-        figures += ", so it is left out"
+        report(f"{figures}, so it is left out")
+        return None
     report(figures)
+    return beside
