@@ -24,7 +24,7 @@ from turret.data.synthetic.messy import MessyConfig
 from turret.data.synthetic.synthesis import synthesise
 from turret.training.baselines.registry import BASELINES, fitted_scores
 from turret.training.config.experiment import load_experiment
-from turret.training.evaluation.evaluation import TOWERS, evaluate_rankers
+from turret.training.evaluation.evaluation import TOWERS, Rankers, evaluate_rankers
 from turret.training.run import Run
 from turret.training.trainer import train
 
@@ -118,7 +118,7 @@ def measured(options: Options, chosen: RepeatSet) -> dict[str, Any]:
         trained = Run(work / "run", experiment, data.folder, data.fingerprint)
         train(trained, data)
         limits: dict[str, str] = {}
-        rankers = {
+        rankers: Rankers = {
             TOWERS: lambda: trained.open_ranker(data, "test"),
             ALONE: lambda: trained.open_ranker(data, "test", repeats=False),
             **{name: partial(fitted_scores, BASELINES[name], data, "test", limits) for name in RIVALS},

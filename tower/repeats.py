@@ -109,8 +109,9 @@ def used_items(events: Events, popularity: NDArray[np.int64], kind_count: int = 
         due = _log(np.square(age / np.where(between > 0, between, 1.0)))
         due = np.clip(np.where(age > 0, due, -_DUE), -_DUE, _DUE) + _DUE + 1
         classes["due"] = np.where(between > 0, due, 0)
-    for kind in range(0 if kinds is None else kind_count):
-        are_own = kinds[order] == kind
+    of_kinds = None if kinds is None else kinds[order]
+    for kind in range(kind_count if of_kinds is not None else 0):
+        are_own = of_kinds == kind
         latest = np.full(len(firsts), -1)
         latest[(np.cumsum(is_first) - 1)[are_own]] = order[are_own]  # of each item the last one stays
         is_used = latest >= 0
