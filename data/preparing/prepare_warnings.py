@@ -13,7 +13,7 @@ from turret.data.events.event_arrays import Events
 from turret.data.events.events import Log
 from turret.data.histories.accounts import FAST, Accounts
 from turret.data.histories.histories import Histories
-from turret.data.kinds import KindTable, left_out_for
+from turret.data.kinds import KindTable, left_out_for, read_kinds
 from turret.data.manifest import Columns
 from turret.data.progress import counted
 from turret.data.ranges import distinct
@@ -105,6 +105,10 @@ def repeats_of(
 # The share of the events, and its ratio to that of the mean user, of one who may be nobody.
 _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
 _SHOWN = 3
+_EASY = (
+    ". A signal shortly before a target of its item makes that easy to tell: with --duplicates strongest "
+    "--session-gap 30m they are one event"
+)
 
 
 def prepare_warnings(
@@ -134,12 +138,14 @@ def prepare_warnings(
         yield (
             f"{repeats.in_visit:.1%} of the events repeat an item of the same visit (no half hour without an "
             "event), such as a purchase after a view; they don't count as users who come back"
+            + _EASY
+            * (len(read_kinds(log.kinds)) > 1)
         )
     if repeats.repeated_targets:
         where = "an earlier visit of their user" if repeats.in_visit else "their user"
         policy = (
             "strongest, which keeps the event of the largest weight"
-            if log.has_weights
+            if log.has_weights or log.kinds
             else "first, which keeps only first uses"
         )
         yield (

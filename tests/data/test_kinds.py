@@ -323,8 +323,11 @@ def test_negatives_and_users_with_too_many_events_are_appended_as_prepared(
 
 
 def test_the_test_targets_that_cannot_be_hit_are_those_that_were_consumed(tmp_path: Path) -> None:
-    """A view before a purchase leaves nothing out, a purchase does where it consumes."""
-    rows = [(user, item, time, kind) for user in "ab" for time, (item, kind) in enumerate(
+    """A view before a purchase leaves nothing out, a purchase does where it consumes.
+
+    But it makes the purchase easy to tell, which is said.
+    """
+    rows = [(user, item, START + 60 * time, kind) for user in "ab" for time, (item, kind) in enumerate(
         [("x", "view"), ("x", "buy"), ("y", "buy"), ("z", "view"), ("z", "buy"), ("x", "buy")]
     )]  # fmt: skip
     (tmp_path / "log.csv").write_text(csv(rows))
@@ -334,6 +337,7 @@ def test_the_test_targets_that_cannot_be_hit_are_those_that_were_consumed(tmp_pa
             load_configuration(PrepareConfig, overrides=overrides), tmp_path / "p", overwrite=True
         )
         assert any("2 of 2 test targets were used before" in one for one in report.warnings) == said
+        assert any("with --duplicates strongest --session-gap 30m" in one for one in report.warnings)
 
 
 @pytest.mark.parametrize(
