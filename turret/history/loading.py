@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from turret.data.configuration import load_configuration
 from turret.data.errors import without_credentials
 from turret.data.events.event_arrays import stable_order
+from turret.data.histories.negatives import LOOSE
 from turret.data.kinds import read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
@@ -34,6 +35,7 @@ PORTION = 1 << 17  # events in memory at a time
 WRITE_EVENTS = 2_000  # of one write: SQLite locks its file for about 10 ms, and a Redis is as busy
 # After each write, as a share of its duration: waiting writers of SQLite only look for the lock now and then.
 _PAUSE = 0.5
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 _MARGIN = 100  # stored events read of a user beyond the number in the log
 
 
@@ -163,7 +165,7 @@ def logged_events(
 ) -> Iterator[tuple[int, list[list[Event]]]]:
     """Yield the number of events read, and of these the kept events of each user, oldest first.
 
-    Given negatives of a kind are events too, at the time of the event that each belongs to.
+    Rows of a negative kind are events too.
 
     Kept are the `newest` of each user, of times from `oldest` on, in milliseconds since 1970. A time more
     than CLOCK_SKEW after `now` comes from a wrong clock and becomes `now`.
@@ -174,13 +176,12 @@ def logged_events(
     times, which are before those of all events to come.
     """
     order = _text_order(data.users.ids(range(len(data.users))))
-    sizes = np.diff(data.offsets)
-    if data.negatives is not None and _negative_kind(data) is not None:
-        sizes = sizes + np.diff(data.negatives.offsets[data.offsets])
+    negatives = _Negatives.of(data)
+    sizes = np.diff(data.offsets) + np.bincount(negatives.users, minlength=len(data.users))
     totals = np.concatenate([[0], np.cumsum(sizes[order])])
     for first, last in pairwise(groups(totals, portion)):
         users = order[first:last]
-        yield int(totals[last] - totals[first]), list(_portion(data, users, newest, oldest, now))
+        yield int(totals[last] - totals[first]), list(_portion(data, negatives, users, newest, oldest, now))
 
 
 def _text_order(ids: Sequence[int | str]) -> Rows:
@@ -190,7 +191,40 @@ def _text_order(ids: Sequence[int | str]) -> Rows:
     return np.argsort(np.array([str(number).encode() for number in ids]), kind="stable")
 
 
-def _portion(data: PreparedData, users: Rows, newest: int, oldest: int, now: int) -> Iterator[list[Event]]:
+class _Negatives(NamedTuple):
+    """The M rows of negative kinds of a log, by user and time: int64, int32 and number [M].
+
+    `kind` is the name of all: of several kinds, which the data does not tell apart, one that consumes.
+    """
+
+    kind: str | None
+    users: Rows
+    items: NDArray[np.int32]
+    times: NDArray[Any]
+
+    @classmethod
+    def of(cls, data: PreparedData) -> Self:
+        """Those of prepared data: the negatives of events, and those that belong to none."""
+        kinds = [
+            (not kind.consume, name) for name, kind in data.manifest.kinds.items() if kind.role == "negative"
+        ]
+        if data.negatives is None or not kinds:
+            none = np.empty(0, dtype=np.int64)
+            return cls(None, none, none.astype(np.int32), none)
+        counts = np.diff(data.negatives.offsets[data.offsets])
+        loose = {name: np.load(data.folder / LOOSE / f"{name}.npy") for name in ("users", "items", "times")}
+        users = np.concatenate([np.repeat(np.arange(len(data.users)), counts), loose["users"]])
+        items = np.concatenate([data.negatives.items, loose["items"]])
+        times = np.concatenate([np.load(data.folder / "negative_times.npy"), loose["times"]])
+        if data.manifest.time.kind != "timestamp":
+            times = np.zeros(len(users), dtype=np.int64)
+        order = stable_order([users, times])
+        return cls(min(kinds)[1], users[order], items[order], times[order])
+
+
+def _portion(
+    data: PreparedData, negatives: _Negatives, users: Rows, newest: int, oldest: int, now: int
+) -> Iterator[list[Event]]:
     """Yield the kept events of each of the `users` [U], rows; users without one are left out."""
     starts = np.asarray(data.offsets[users])
     lengths = data.offsets[users + 1] - starts
@@ -209,16 +243,15 @@ def _portion(data: PreparedData, users: Rows, newest: int, oldest: int, now: int
     names: list[str | None] = [None]
     codes = np.zeros(len(positions), dtype=np.int64)
     if data.kinds is not None:
-        names = [*read_kinds(data.manifest.kinds), _negative_kind(data)]
+        names = [*read_kinds(data.manifest.kinds), negatives.kind]
         codes = data.kinds[positions].astype(np.int64)
-    if data.negatives is not None and names[-1] is not None:
-        first = data.negatives.offsets[positions]
-        counts = data.negatives.offsets[positions + 1] - first
-        given = np.asarray(data.negatives.items[ranges(first, counts)])
-        # In front of the events that they belong to.
-        owners = np.concatenate([np.repeat(owners, counts), owners])
-        times = np.concatenate([np.repeat(times, counts), times])
-        items = np.concatenate([given, items])
+    first, end = (np.searchsorted(negatives.users, users, side) for side in _SIDES)
+    if (end > first).any():
+        given = ranges(first, end - first)
+        # An item is returned before what is bought at the same time.
+        owners = np.concatenate([np.repeat(np.arange(len(users), dtype=np.int32), end - first), owners])
+        times = np.concatenate([negatives.times[given], times])
+        items = np.concatenate([negatives.items[given], items])
         codes = np.concatenate([np.full(len(given), len(names) - 1), codes])
         order = stable_order([owners, times])
         owners, times, items, codes = owners[order], times[order], items[order], codes[order]
@@ -240,15 +273,6 @@ def _portion(data: PreparedData, users: Rows, newest: int, oldest: int, now: int
                 Event(f"log:{time}:{number}:{item}", user, item, stored, names[code])
                 for item, time, stored, number, code in islice(rows, count)
             ]
-
-
-def _negative_kind(data: PreparedData) -> str | None:
-    """The kind of the given negatives: of several, which the data does not tell apart, one that consumes."""
-    kinds = data.manifest.kinds
-    negative = sorted(
-        (name for name in kinds if kinds[name].role == "negative"), key=lambda name: not kinds[name].consume
-    )
-    return next(iter(negative), None)
 
 
 def _numbers(owners: NDArray[np.int32], items: NDArray[np.int32], times: NDArray[Any]) -> Rows:
