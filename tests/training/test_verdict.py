@@ -266,7 +266,12 @@ def test_nothing_advises_to_train_for_longer_where_the_metric_tells_nothing(hand
 
 def test_a_model_that_loses_to_the_users_own_items_is_told_so(loyal: PreparedData, tmp_path: Path) -> None:
     """Without asking for a baseline, and for items used before and new ones apart. Trains an epoch."""
-    changes = {"training.epochs": 1, "tower.dimension": 4, "training.device": "cpu"}
+    changes = {
+        "training.epochs": 1,
+        "tower.dimension": 4,
+        "training.device": "cpu",
+        "training.repeats": False,
+    }
     experiment = load_experiment("demo", {**changes, "evaluation.exclude_seen": False})
     run = Run(tmp_path / "run", experiment, loyal.folder, loyal.fingerprint)
     train(run, loyal, report=lambda line: None)
