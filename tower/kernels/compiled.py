@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-import numpy as np
 import torch
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 numba_config: Any = numba.config
 get_item_pointer: Callable[..., Any] = cgutils.get_item_pointer
-insert_function: Callable[..., Any] = cgutils.get_or_insert_function
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -96,42 +94,6 @@ def _prefetch(typing_context: Any, array: Any, row: Any, byte: Any) -> Any:
 
 
 prefetch = cast(Callable[[NDArray[Any], int, int], None], intrinsic(_prefetch))
-
-# How many coordinates `piece_product` multiplies.
-PIECE = 64
-
-
-def _piece_product(typing_context: Any, high: Any, row: Any, whole: Any, g: Any, first: Any) -> Any:
-    """The product of int8 [D] `high[row]` and int16 [D] `whole[g]` over PIECE coordinates from `first` on.
-
-    The compiler's own choice for such a loop fills half of a vector register.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        result = ir.IntType(32)
-
-        def widened(array: Any, value: Any, place: list[Any], bits: int) -> Any:
-            pointed = context.make_array(array)(context, builder, value)
-            address = get_item_pointer(context, builder, array, pointed, place)
-            vector = ir.VectorType(ir.IntType(bits), PIECE)
-            loaded = builder.load(builder.bitcast(address, vector.as_pointer()), align=bits // 8)
-            return builder.sext(loaded, ir.VectorType(result, PIECE))
-
-        bytes_, wholes = arguments[0], arguments[2]
-        products = builder.mul(
-            widened(high, bytes_, [arguments[1], arguments[4]], 8),
-            widened(whole, wholes, [arguments[3], arguments[4]], 16),
-        )
-        form = ir.FunctionType(result, [products.type])
-        added = insert_function(builder.module, form, f"llvm.vector.reduce.add.v{PIECE}i32")
-        return builder.call(added, [products])
-
-    return types.int32(high, types.uint64, whole, types.uint64, types.uint64), generate
-
-
-piece_product = cast(
-    Callable[[NDArray[np.int8], int, NDArray[np.int16], int, int], np.int32], intrinsic(_piece_product)
-)
 
 
 @cache
