@@ -122,9 +122,8 @@ _GLOBO = TimedSet(
     protocol=(
         "the last day of the log, hour by hour: before each hour the model goes on (`turret train --from`) "
         "and the baselines count anew. Asked is every click of the hour but the first of its session, from "
-        "the session's clicks before it; one right answer each, intervals over sessions. The model also "
-        "reads device, system, country, region and referrer of the first click. Settings were chosen on the "
-        "day before"
+        "the session's clicks before it; intervals over sessions. The model also reads device, system, "
+        "country, region and referrer of the first click. Settings were chosen on the day before"
     ),
     file="clicks.parquet",
     read=read_news,
@@ -161,10 +160,9 @@ _RETAIL = TimedSet(
     name="online-retail",
     protocol=(
         "the last month of the log, day by day: before each day the baselines count anew, and every seventh "
-        "day the model goes on (`turret train --from`). Asked is every line of the day's invoices, from all "
-        "that the customer bought before, which is masked; lines without a customer, returns and the first "
-        "line of a new customer are not asked. One right answer each, intervals over customers. Settings "
-        "were chosen on the month before"
+        "day the model goes on. Asked is every line of the day's invoices but the first of a new customer, "
+        "from all that the customer bought before, which is masked; intervals over customers. Settings were "
+        "chosen on the month before"
     ),
     file="transactions.parquet",
     read=read_purchases,
