@@ -21,8 +21,13 @@ def navigation(index: str) -> list[dict[str, object]]:
     """The sections of the index with their pages."""
     starts = list(_SECTION.finditer(index))
     ends = [*(start.start() for start in starts[1:]), len(index)]
+    first = {
+        "The first steps": "start.md",
+        "A messy shop": "messy_shop.md",
+        "The first week": "first_week.md",
+    }
     sections: list[dict[str, object]] = [
-        {"Turret": ["README.md", {"The first steps": "start.md"}, {"The first week": "first_week.md"}]}
+        {"Turret": ["README.md", *({name: page} for name, page in first.items())]}
     ]
     for start, end in zip(starts, ends, strict=True):
         pages = [{name[0].upper() + name[1:]: page} for name, page in _PAGE.findall(index[start.end() : end])]
