@@ -181,15 +181,6 @@ def test_agrees_with_loops_in_numpy(positions: str) -> None:
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_without_positions_the_past_is_a_set() -> None:
-    """The last state doesn't depend on the order of what came before in one block; with positions it does."""
-    order = torch.tensor([2, 0, 3, 1, 4, 5, 6, 7])
-    for positions, same in (("none", True), ("learned", False), ("rotary", False)):
-        made = transformer(positions=positions, blocks=1).eval()
-        one, other = made(from_the_start(), vectors()), made(from_the_start(), vectors()[order])
-        assert torch.allclose(one[4], other[4], atol=1e-6) == same
-
-
 def test_without_times_all_of_them_are_unknown() -> None:
     """A packed batch that has none is one of unknown gaps, whatever the clocks say; so is what is served."""
     made = transformer(times=True).eval()

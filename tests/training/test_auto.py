@@ -170,16 +170,6 @@ def test_without_a_trial_that_succeeds_nothing_is_picked(
         choose(handmade, {}, print)
 
 
-def test_a_choice_that_loses_to_the_users_own_items_is_told(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
-) -> None:
-    values = {"transformer": 0.11, "transformer_short": 0.1, "pooled": 0.12}
-    for own, told in ((0.13, True), (0.11, False)):
-        give(monkeypatch, values, facts(repeat_share=0.3, own_use={"last_used": own}))
-        last = choose(handmade, {}, lambda line: None).reasons[-1]
-        assert ("the user's own items are better" in last.sentence) == told
-
-
 def test_a_run_stores_the_choice_and_the_experiment_as_a_file(
     monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
 ) -> None:

@@ -17,7 +17,6 @@ from turret.training.checkpoint import (
 )
 from turret.training.errors import TrainingError
 from turret.training.optimiser import Optimiser
-from turret.training.randomness import stream
 
 
 def stepped() -> tuple[torch.nn.Linear, Optimiser]:
@@ -75,12 +74,3 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_file_that_is_there(tmp_path: Pa
         save_tensors(path, {"weight": torch.ones(1000, 3)})
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.safetensors"]
-
-
-def test_streams_repeat_and_differ() -> None:
-    drawn = {
-        key: stream(*key).integers(2**62)
-        for key in ((0, "draw", 0), (1, "draw", 0), (0, "order", 0), (0, "draw", 1))
-    }
-    assert len(set(drawn.values())) == 4
-    assert all(stream(*key).integers(2**62) == value for key, value in drawn.items())

@@ -143,11 +143,3 @@ def test_several_seeds_are_compared_as_their_mean(seeds: Path, tmp_path: Path, c
     compare_runs([one, seeds], "test", "ndcg@10", as_json=False)
     assert "(mean of 2 seeds, standard deviation of ndcg@10 0.0000)" in capsys.readouterr().out
     assert compare([one, seeds / "seed-3"], "test")["runs"][1]["seeds"] is None
-
-
-def test_seeds_that_were_evaluated_on_other_users_are_refused(seeds: Path) -> None:
-    made(seeds / "seed-3", ["a", "b"], [0.1, 0.2], ["training.seed=3"])
-    with pytest.raises(
-        TrainingError, match=r"users-test\.parquet: other seeds were evaluated on other users"
-    ):
-        compare([seeds, seeds], "test")

@@ -1,6 +1,5 @@
 """Rankings, metrics and their intervals, against plain loops; what of them is stored and shown."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.ranking import Block, popularity_scores, rank, tower_scores, user_scores
 from turret.training.evaluation.seen import mask, seen_pairs
 from turret.training.evaluation.table import metrics_table
-from turret.training.evaluation.top_rows import top_rows
 from turret.training.run import PER_USER, Run, build_model
 from turret.training.trainer import train
 
@@ -92,12 +90,6 @@ def test_coverage_is_of_the_first_k_of_each_user() -> None:
     assert coverage == {"coverage@1": 1 / 5, "coverage@2": 3 / 5, "coverage@3": 4 / 5}
 
 
-def test_the_report_is_json_and_repeats(shop: PreparedData) -> None:
-    model = build_model(ExperimentConfig(), shop)
-    first, second = (json.dumps(evaluate(model, shop, "validation", CONFIG)) for _ in range(2))
-    assert first == second
-
-
 def test_an_empty_part_is_refused(handmade: PreparedData) -> None:
     emptied = PreparedData(**{**vars(handmade), "splits": np.repeat(handmade.offsets[1:, None], 2, axis=1)})
     with pytest.raises(TrainingError, match="test part is empty"):
@@ -128,17 +120,6 @@ def test_the_oldest_of_many_seen_items_is_masked(handmade: PreparedData) -> None
     scores = torch.ones(1, len(handmade.item_ids))
     mask(scores, seen_pairs(PreparedData(**fields), np.arange(1), "validation"))
     assert torch.isinf(scores[0]).nonzero().flatten().tolist() == [0, 2]
-
-
-@pytest.mark.parametrize("k", [1, 20, 999, 3000])
-def test_long_lines_agree_with_a_stable_sort(k: int) -> None:
-    """More columns than are compared at once, with infinities and ties among them."""
-    scores = torch.randn(33, 2000, generator=torch.Generator().manual_seed(0)).round(decimals=1)
-    scores[:, ::7] = -torch.inf
-    scores[3], scores[4, 5], scores[5] = -torch.inf, torch.inf, 2.5
-    values, columns = scores.sort(dim=1, descending=True, stable=True)
-    expected = columns.masked_fill(values.isneginf(), -1)[:, :k]
-    assert torch.equal(top_rows(scores, k), expected)
 
 
 # User, item and its negatives, in order. The last event of each user is the test, the one before validation.

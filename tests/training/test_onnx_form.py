@@ -1,6 +1,5 @@
 """Item towers as ONNX: the same vectors, also for items that were never trained on."""
 
-import logging
 from copy import deepcopy
 from functools import cache
 from typing import Any
@@ -11,12 +10,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tests.tower.small_towers import ITEMS, config, item_features, no_features
+from tests.tower.small_towers import ITEMS, item_features, no_features
 from turret.data.features import Bag
 from turret.tower.inference.encoder import ItemEncoder
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
-from turret.training.export.onnx_form import item_tower_onnx, user_tower_onnx
+from turret.training.export.onnx_form import item_tower_onnx
 
 RAW: list[dict[str, object]] = [
     {"title": "ab abc", "brand": "y", "genres": ["war", "noir"], "price": 11.0},
@@ -119,12 +118,3 @@ def test_onnx_gives_what_torch_gives_items_that_were_never_trained_on(case: str)
         mean = made.item.table.weight.mean(dim=0)
         expected = catalog_with_ids(made, torch.zeros(6) if case == "dropped ids" else mean)
     np.testing.assert_allclose(ours, expected.detach().numpy(), atol=1e-6)
-
-
-def test_a_failed_export_leaves_the_log_of_the_exporter_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = logging.getLogger("torch.onnx._internal.exporter._registration")
-    monkeypatch.setattr(log, "level", logging.INFO)
-    monkeypatch.setattr(torch.onnx, "export", lambda *given, **named: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        user_tower_onnx(TwoTowers(config(dropout=0.0), ITEMS, item_features(), no_features(3)))
-    assert log.level == logging.INFO

@@ -47,13 +47,6 @@ def test_a_resumed_training_drops_lines_that_its_checkpoint_does_not_include(tmp
     assert kept == [(1, 0), (4, 1), (5, 1), (8, 1), (8, 2)]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"step": 1}', "7"])
-def test_a_damaged_history_is_named_with_its_line(tmp_path: Path, line: str) -> None:
-    (tmp_path / HISTORY).write_text(f'{{"step": 1, "epoch": 0, "seconds": 0.5}}\n{line}\n')
-    with pytest.raises(TrainingError, match=r"history\.jsonl, line 2: it can't be read"):
-        load_history(tmp_path)
-
-
 def git(folder: Path, *words: str) -> str:
     identity = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
     done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from tests.contracts.samplers import COUNTS, CPU, context_of, follows
 from tests.oracles.ngram import Mixture, redistributed
-from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.ngram import AdaptiveNgramSampler, NgramTables, frequency_bins
 from turret.training.samplers.core.contract import Sampler
@@ -57,13 +56,6 @@ def test_without_any_pair_the_unigram_is_left() -> None:
     learner.observe(draw, torch.zeros(2), torch.zeros(draw.ids.shape))
     q = learner.probability(torch.zeros(2, 4), context)
     torch.testing.assert_close(q.sum(dim=1), torch.ones(2), atol=1e-6, rtol=0)
-
-
-def test_a_closed_form_without_a_context_is_refused() -> None:
-    """Nothing says what was read last."""
-    for made in (bigram(), ngram()):
-        with pytest.raises(TrainingError, match="last item read"):
-            made.probability(torch.zeros(1, 4))
 
 
 FIRST, UNFOLLOWED = [0.1, 0.3, 0.6], [0.1, 0.9, 0.0]

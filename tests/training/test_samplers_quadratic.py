@@ -56,11 +56,6 @@ def test_the_kernel_is_that_of_the_tempered_score(per: Literal["example", "batch
     assert np.abs(q - shares(ALPHA, query[0].numpy(), vectors.numpy())).max() > 0.01
 
 
-def test_user_vectors_of_another_width_are_refused() -> None:
-    with pytest.raises(TrainingError, match=r"3 wide .* 4"):
-        made(normal(5)).draw(normal(2, width=3), torch.tensor([0, 1]), no_vectors())
-
-
 @pytest.mark.parametrize("kind", [QuadraticSampler, BatchQuadraticSampler])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_user_vectors_that_are_not_finite_are_refused(kind: type[QuadraticSampler], bad: float) -> None:

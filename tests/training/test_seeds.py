@@ -146,19 +146,6 @@ def test_a_folder_of_seeds_is_neither_replaced_nor_continued_unasked(
     assert (trained / SEEDS).read_bytes() == before
 
 
-def test_seeds_are_replaced_where_that_is_asked_for(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those that are not trained again, too."""
-    train_seeds(shop, tmp_path / "run", "0")
-    begun: list[Run] = []
-    monkeypatch.setattr(commands, "train", lambda run, *_, **__: begun.append(run))
-    train_seeds(shop, tmp_path / "run", "4", overwrite=True)
-    assert [run.folder.name for run in begun] == ["seed-4"]
-    assert not (tmp_path / "run" / "seed-0" / MODEL).exists()
-    assert json.loads((tmp_path / "run" / SEEDS).read_text())["seeds"] == [4]
-
-
 def test_an_evaluation_has_mean_deviation_and_a_verdict(trained: Path, capsys: Capture) -> None:
     """Of all metrics, and stored beside the runs. Evaluates two runs twice: seconds."""
     evaluate_command(trained, None, "test", True, ["co_occurrence"])

@@ -139,18 +139,6 @@ def shuffled(data: PreparedData) -> PreparedData:
     return PreparedData(**{**vars(data), "event_items": items})
 
 
-def test_an_order_that_predicts_the_next_item_is_told(shop: PreparedData) -> None:
-    """The shop's users read series, so successive items recur."""
-    found = unread_order(load_experiment("ids"), shop)
-    assert found is not None
-    assert found.kind == "unread_order"
-    assert "this experiment does not read that order" in found.sentence
-    assert "transformer and transformer_short read it" in found.sentence
-    found = unread_order(load_experiment("youtubednn"), shop)
-    assert found is not None
-    assert "this experiment reads little of that order" in found.sentence
-
-
 def test_users_who_take_their_last_item_again_show_an_order(loyal: PreparedData) -> None:
     """Where used items are ranked. A shuffled history has two equal items side by side more seldom."""
     found = unread_order(load_experiment("ids", {"evaluation.exclude_seen": False}), loyal)
@@ -254,14 +242,6 @@ def test_an_evaluation_that_can_not_tell_says_why_instead_of_comparing(
     found = comparison_findings(report, M)
     assert " ".join(finding.kind for finding in found) == kinds
     assert words in found[0].sentence
-
-
-def test_nothing_advises_to_train_for_longer_where_the_metric_tells_nothing(handmade: PreparedData) -> None:
-    experiment = load_experiment("youtubednn", {"training.epochs": 8, "evaluation.k": [20, 50]})
-    still = progress(RISING)
-    for cold, kinds in ((0, ["baseline", "still_improving"]), (100, ["cold_targets"])):
-        found = verdict({**REPORT, "relevant_cold": cold}, experiment, handmade, still)
-        assert [one["kind"] for one in found if one["kind"] != "repeats"] == kinds
 
 
 def test_a_model_that_loses_to_the_users_own_items_is_told_so(loyal: PreparedData, tmp_path: Path) -> None:
