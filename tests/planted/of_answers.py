@@ -71,3 +71,34 @@ def the_default_of_a_version_for_used_items_is_not_read(original: Function) -> F
 @planted("turret.tower.kinds:CountedKinds.count", "service/test_kinds.py")
 def an_item_that_was_consumed_for_some_days_never_comes_back(original: Function) -> Function:
     return lambda self, kinds, ages: original(self, kinds, 0 * ages)
+
+
+@planted("turret.tower.retrieval:Retriever._with_own", "tower/test_repeats.py", "service/test_repeats.py")
+def used_items_are_ranked_though_a_filter_refuses_them(original: Function) -> Function:
+    def with_own(self: Any, others: Any, vector: Any, k: int, out: Any, allowed: Any, bonus: Any) -> Any:
+        return original(self, others, vector, k, out, None, bonus)
+
+    return with_own
+
+
+@planted("turret.service.overlay.searching:_with_fresh", "service/test_repeats.py")
+def an_item_put_after_the_export_gains_nothing(original: Function) -> Function:
+    def with_fresh(*known: Any) -> Any:
+        model, fresh, ranking, vector, k, excluded, _, *others = known
+        return original(model, fresh, ranking, vector, k, excluded, None, *others)
+
+    return with_fresh
+
+
+@planted("turret.tower.repeats:used_items", "tower/test_repeats.py")
+def the_first_use_of_an_item_counts_as_its_last(original: Function) -> Function:
+    def used_items(events: Any, *others: Any) -> Any:
+        times = None if events.times is None else events.times[::-1]
+        return original(events._replace(times=times), *others)
+
+    return used_items
+
+
+@planted("turret.training.evaluation.repeats:events_of", "training/test_repeats.py")
+def the_evaluation_of_repeats_reads_no_times(original: Function) -> Function:
+    return lambda *given: original(*given)._replace(times=None, asked=None)

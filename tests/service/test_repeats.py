@@ -1,14 +1,25 @@
 """Answers of a version with a repeat term: items of the history are scored exactly, with what they gain."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.support.repeats import ranking, repeating
 from tests.support.service_app import ids, post_events, recommended, serving
+from turret.service.overlay.fresh import FreshItems
+from turret.service.ranking.answers import ids_of, recommend
+from turret.service.ranking.query import NO_HISTORY, make_query
+from turret.service.schemas.requests import RecommendRequest
+from turret.service.versions.loaded_model import LoadedModel
+from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
+from turret.tower.retrieval import Retriever
 
 NOW = 1_700_000_000
 HISTORY = [159, 102, 130, 101, 102, 108, 108]
@@ -82,3 +93,17 @@ def test_an_explanation_says_what_a_used_item_gains(client: TestClient) -> None:
     for item, one in zip(answer["items"], parts, strict=True):
         by_towers = one["inner_product"] / one["temperature"]
         assert item["score"] == pytest.approx(by_towers + one.get("repeat", 0.0), rel=1e-5, abs=1e-5)
+
+
+def test_an_item_that_was_put_after_the_export_gains_too(tmp_path: Path) -> None:
+    contents = repeating()
+    bundle = Bundle.open(publish(tmp_path, contents))
+    new = np.array([[0.6, 0.8, *[0.0] * 6]], dtype=np.float32)
+    fresh = FreshItems(bundle.vocabulary, new, ids=("999",), features=(b"{}",), positions={"999": 0})
+    history = [999, 105, 999, 107]
+    query = make_query(RecommendRequest(history=history, k=61), NO_HISTORY, (), NOW * 1000)
+    model = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC))
+    (answer,) = recommend(model, replace(fresh, added=fresh.added.changed({0: b"{}"})), [query])
+    both = replace(contents, item_vectors=np.vstack([contents.item_vectors, new]))
+    rows, _ = ranking(both, [60, 5, 60, 7])
+    assert ids_of(answer) == [999 if row == 60 else 100 + row for row in rows.tolist()]
