@@ -15,9 +15,9 @@ def with_strangers(
     """Give each row of a session that has no user one, in `raw_user` as text; and a sentence about them.
 
     `user` and `session` are the ids as texts, null for none, and rows are told by ROW and the column `part`.
-    A row has the first user of its session who is known, else `session:ID`. After a pause of more than `gap`
-    milliseconds an id is another session, `session:ID#2` and so on. Memory holds the rows of all sessions
-    with a row without a user.
+    A row has the next user who logs in during its session, else the last who did, else `session:ID`. After a
+    pause of more than `gap` milliseconds an id is another session, `session:ID#2` and so on. Memory holds the
+    rows of all sessions with a row without a user.
     """
     rows = raw.select(
         ROW, part, user.alias(_USER), session.alias(_SESSION), time.cast(pl.Float64).alias("time")
@@ -27,7 +27,8 @@ def with_strangers(
     found = found.sort(_SESSION, "time", part, ROW, nulls_last=True)
     is_new = pl.lit(False) if gap is None else pl.col("time").diff().over(_SESSION) > gap
     found = found.with_columns(is_new.fill_null(False).cum_sum().over(_SESSION).alias(_NUMBER))
-    known = pl.col(_USER).drop_nulls().first().over(_SESSION, _NUMBER)
+    # As the service moves the events of a session to each user who logs in.
+    known = pl.coalesce(pl.col(_USER).backward_fill(), pl.col(_USER).forward_fill()).over(_SESSION, _NUMBER)
     number = pl.when(pl.col(_NUMBER) > 0).then(pl.format("#{}", pl.col(_NUMBER) + 1)).otherwise(pl.lit(""))
     stranger = pl.concat_str(pl.lit(STRANGER), _SESSION, number)
     named = found.with_columns(known.alias(_USER), pl.col(_USER).is_null().alias("__is_missing"))

@@ -37,9 +37,11 @@ def naive(rows: list[Row], gap: float) -> dict[str, list[str]]:
                 visits.append([])
             visits[-1].append(after)
         for number, visit in enumerate(visits, 1):
-            known = next((user for _, _, user, _ in visit if user), None) if session else None
             stranger = f"session:{session}" + f"#{number}" * (number > 1) if session else None
-            for time, place, user, item in visit:
+            for at, (time, place, user, item) in enumerate(visit):
+                # The next user, else the last one.
+                others = [*visit[at:], *visit[at::-1]] if session else []
+                known = next((other for _, _, other, _ in others if other), None)
                 if name := user or known or stranger:
                     users.setdefault(name, []).append((time, place, item))
     return {user: [item for *_, item in sorted(events)] for user, events in users.items()}
