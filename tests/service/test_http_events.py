@@ -91,7 +91,6 @@ def decoding(settings: Settings) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.mark.fault(58)
 def test_a_path_that_is_not_utf_8_names_nobody(decoding: TestClient) -> None:
     """Else all of them would be one user, whom anybody of them could read and delete."""
     post_events(decoding, event(1, "\ufffd"), event(1, "a\ufffdb"))

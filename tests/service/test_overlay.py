@@ -369,7 +369,6 @@ async def put_all(workers: list[ItemWriter], bundle: Bundle, items: list[str]) -
     return counts
 
 
-@pytest.mark.fault(60)
 @pytest.mark.parametrize("first", [900, 100])
 async def test_no_more_than_the_limit_are_put_by_several_workers(
     stores: list[ItemStore], bundle: Bundle, first: int

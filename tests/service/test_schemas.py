@@ -41,7 +41,6 @@ def test_a_time_is_shown_as_it_was_sent_to_the_millisecond(moment: datetime) -> 
     assert datetime.fromisoformat(show_time(stored)) == cut
 
 
-@pytest.mark.fault(61)
 @pytest.mark.parametrize("text", NO_TIMES)
 def test_a_text_that_is_no_time_is_refused(text: str) -> None:
     """Also digits without end, in which `fromisoformat` of some releases of Python reads a year of 1111."""
