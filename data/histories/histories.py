@@ -261,8 +261,8 @@ def distinct_events(
 ) -> Mask:
     """Mask all but one of a user's events with an item: bool [E], for events that are in order.
 
-    "first" and "last" keep the oldest and the newest event; "strongest" keeps that of the largest weight, of
-    equal ones one of the kinds `targets`, the newest of them, within each session if a `gap` ends one;
+    "first" and "last" keep the oldest and the newest event; "strongest" keeps one of the kinds `targets`, if
+    there is one, of the largest weight, the newest of equal ones, within each session if a `gap` ends one;
     "exact" keeps one of those at the same time.
     Negatives are no events, and are kept.
     """
@@ -279,10 +279,10 @@ def distinct_events(
     if policy == "exact":
         keys.append(events.times)
     ranks: list[NDArray[Any]] = []
-    if policy == "strongest" and events.weights is not None:
-        ranks = [np.unique(events.weights, return_inverse=True)[1]]  # integers are sorted faster
     if policy == "strongest" and targets is not None:
-        ranks.append(events.are_of(targets).astype(np.int8))
+        ranks = [events.are_of(targets).astype(np.int8)]
+    if policy == "strongest" and events.weights is not None:
+        ranks.append(np.unique(events.weights, return_inverse=True)[1])  # integers are sorted faster
     order = stable_order([*keys, *ranks])  # stable: duplicates stay in order of time
     is_new = np.zeros(len(order), dtype=bool)
     is_new[:1] = True

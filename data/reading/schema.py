@@ -182,10 +182,10 @@ class FilterSettings(_Settings):
     First, row by row: the kinds of the table of kinds that are not ignored, then weights of at least
     `min_weight`. Rows without a kind are dropped, unless `default_kind` gives them one. Then, over the whole
     log: users with more than `max_user_events` are removed, and `duplicates` of a user and an item ("first"
-    or "last" by time; "strongest" by weight, of equal ones a target before a signal, then the newest; "exact"
-    drops repeats of user, item and time). With `session_gap`, such as "30m", the strongest is that of a
-    session, which ends where the user has no event for so long. Last, users with fewer than `min_user_events`
-    and items with fewer than `min_item_events` are removed until all that remain have enough (the k-core).
+    or "last" by time; "strongest": a target before a signal, then by weight, the newest of equal ones;
+    "exact" drops repeats of user, item and time). With `session_gap`, such as "30m", the strongest is that of
+    a session, which ends where the user has no event for so long. Last, users with fewer than
+    `min_user_events` and items with fewer than `min_item_events` are removed until all that remain have enough (the k-core).
     """
 
     default_kind: Annotated[str | None, Option("The kind of events that have none.", "KIND")] = None

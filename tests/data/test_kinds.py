@@ -131,12 +131,12 @@ def test_the_last_targets_are_held_out_with_the_signals_behind_them(
     assert [*data.manifest.split.targets.values()] == targets
 
 
-def test_the_strongest_event_is_that_of_the_largest_weight_then_a_target(prepared: Prepare) -> None:
+def test_the_strongest_event_is_a_target_then_that_of_the_largest_weight(prepared: Prepare) -> None:
     rows = [("a", "x", 1, "buy"), ("a", "x", 2, "view"), ("a", "y", 3, "cart"), ("a", "y", 4, "view")]
     rows.append(("b", "x", 9, "buy"))
     for kinds, kept in (
         (["view=signal", "cart=signal", "buy"], [(1, 2), (4, 0), (9, 2)]),
-        (["view=signal", "cart=signal:3", "buy=target:.5"], [(2, 0), (3, 1), (9, 2)]),
+        (["view=signal", "cart=signal:3", "buy=target:.5"], [(1, 2), (3, 1), (9, 2)]),
     ):
         data = prepared(csv(rows), {**SHOP, "kinds": kinds, "filters.duplicates": "strongest"})
         assert data.kinds is not None

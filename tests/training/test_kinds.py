@@ -1,6 +1,6 @@
 """Kinds of events: what is a next item, what a history holds, and what answers leave out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from tests.oracles import ranking as oracle
 from turret.activation.comparison import held_out, metric_of_users
 from turret.data.configuration import load_configuration
-from turret.data.kinds import Seen
+from turret.data.kinds import Seen, read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -26,6 +26,7 @@ from turret.training.config.experiment import EvaluationConfig, ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import evaluate, relevant_items
 from turret.training.evaluation.ranking import tower_scores
+from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export
 from turret.training.randomness import stream
 from turret.training.run import Run, build_model
@@ -335,3 +336,14 @@ def test_auto_tries_towers_with_kinds_and_without(funnel: PreparedData, handmade
     assert last == f"{first}_without_kinds"
     assert [tried[name].tower.user.kinds for name in tried] == [True, *[True] * len(others), False]
     assert not any("kinds" in name for name in candidates(facts_of(handmade), {})[0])
+
+
+def test_a_target_kind_of_which_nobody_has_one_is_no_slice(funnel: PreparedData) -> None:
+    """The tables of the evaluation have a figure in each of their cells."""
+    kinds = np.array(funnel.kinds)
+    names = list(read_kinds(funnel.manifest.kinds))
+    kinds[kinds == names.index("rent")] = names.index("buy")
+    model = build_model(load_experiment("youtubednn"), funnel).eval()
+    report = evaluate(model, replace(funnel, kinds=kinds), "test", EvaluationConfig(k=(3,), bootstrap=100))
+    assert [name for name in report["slices"] if name.startswith("kind")] == ["kind buy"]
+    assert metrics_table(report)

@@ -116,7 +116,8 @@ def _items_of(
 def relevant_by_kind(data: PreparedData, part: EvaluatedPart, relevant: Relevant) -> dict[str, Relevant]:
     """The relevant items of each target kind, such as "kind purchase", of the users of `relevant`.
 
-    Some of the users have none. Empty for data with fewer than two target kinds.
+    Some of the users have none, and kinds of which nobody has one are left out. Empty for data with fewer
+    than two target kinds.
     """
     codes, names = target_codes(data.manifest.kinds), read_kinds(data.manifest.kinds)
     if data.kinds is None or len(codes) < 2:
@@ -127,7 +128,8 @@ def relevant_by_kind(data: PreparedData, part: EvaluatedPart, relevant: Relevant
         return lambda positions: kinds[positions] == code
 
     users = relevant.users
-    return {f"kind {names[code]}": _items_of(data, part, users, are_of(code)) for code in codes.tolist()}
+    each = {f"kind {names[code]}": _items_of(data, part, users, are_of(code)) for code in codes.tolist()}
+    return {kind: own for kind, own in each.items() if own.counts.any()}
 
 
 def validated_items(data: PreparedData, metric: str) -> Relevant:
