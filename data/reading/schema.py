@@ -185,7 +185,8 @@ class FilterSettings(_Settings):
     or "last" by time; "strongest": a target before a signal, then by weight, the newest of equal ones;
     "exact" drops repeats of user, item and time). With `session_gap`, such as "30m", the strongest is that of
     a session, which ends where the user has no event for so long. Last, users with fewer than
-    `min_user_events` and items with fewer than `min_item_events` are removed until all that remain have enough (the k-core).
+    `min_user_events` and items with fewer than `min_item_events` are removed until all that remain have
+    enough (the k-core).
     """
 
     default_kind: Annotated[str | None, Option("The kind of events that have none.", "KIND")] = None
