@@ -59,7 +59,7 @@ def validation_users(
 ) -> Relevant | None:
     """The users of the validation metric, drawn once; None for data without a validation part, reported."""
     starts, ends = data.bounds("validation")
-    if not (ends > starts).any():
+    if not (data.first_targets(starts, ends) < ends).any():
         report("The data has no validation part: all epochs are run and the last model is kept.")
         return None
     relevant = validated_items(data, settings.metric)

@@ -87,8 +87,8 @@ def facts_of(data: PreparedData) -> Facts:
         TrainingError: nothing can be trained on the data.
     """
     check_trainable(data, "causal_window")
-    validation_starts, validation_ends = data.bounds("validation")
-    has_validation = bool((validation_ends > validation_starts).any())
+    starts, ends = data.bounds("validation")
+    has_validation = bool((data.first_targets(starts, ends) < ends).any())
     share = data.manifest.repeat_share
     kinds = len(read_kinds(data.manifest.kinds))
     facts = Facts(

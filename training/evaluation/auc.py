@@ -13,12 +13,8 @@ def users_with_negatives(data: PreparedData, part: Part) -> NDArray[np.int64]:
     """The rows of users with a target in `part` that has a negative: int64, ascending."""
     if data.negatives is None:
         return np.empty(0, dtype=np.int64)
-    starts, ends = (np.asarray(bound) for bound in data.bounds(part))
-    if data.kinds is None:
-        return np.flatnonzero(data.negatives.offsets[ends] > data.negatives.offsets[starts])
-    positions = data.only_targets(ranges(starts, ends - starts))
-    are_offered = data.negatives.offsets[positions + 1] > data.negatives.offsets[positions]
-    return np.unique(np.searchsorted(data.offsets, positions[are_offered], side="right") - 1)
+    starts, ends = data.bounds(part)
+    return np.flatnonzero(data.negatives.offsets[ends] > data.negatives.offsets[starts])
 
 
 def auc_of_users(scores_of: ScoresOf, data: PreparedData, part: Part, users: NDArray[np.int64]) -> Values:
@@ -45,10 +41,8 @@ def _pairs(data: PreparedData, part: Part, users: NDArray[np.int64]) -> tuple[ND
     assert data.negatives is not None
     starts, ends = (np.asarray(bound[users]) for bound in data.bounds(part))
     positions = ranges(starts, ends - starts)
-    are_targets = data.are_targets(positions)
-    positions, owners = positions[are_targets], np.repeat(np.arange(len(users)), ends - starts)[are_targets]
     firsts = np.asarray(data.negatives.offsets[positions])
     counts = np.asarray(data.negatives.offsets[positions + 1]) - firsts
-    owners = np.repeat(owners, counts)
+    owners = np.repeat(np.repeat(np.arange(len(users)), ends - starts), counts)
     events = np.repeat(data.event_items[positions].astype(np.int64), counts)
     return owners, events, data.negatives.items[ranges(firsts, counts)].astype(np.int64)

@@ -37,7 +37,7 @@ from turret.tower.errors import BundleError
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import Manifest, read_manifest
 from turret.tower.tuning.choice import IndexRequest
-from turret.training.batches.event_times import first_events
+from turret.training.batches.batches import target_counts
 from turret.training.begin import begin_run
 from turret.training.export.export import export, export_warnings
 from turret.training.run import CHECKPOINT, Run
@@ -273,10 +273,8 @@ def choose(settings: RetrainSettings, state: Retraining) -> None:
 
 
 def count_predictable(data: PreparedData, since: str) -> int:
-    """The number of training examples of a warm start: training events from `since` on with a history."""
-    begins, ends = data.bounds("train")
-    firsts = np.maximum(first_events(data, since), begins + 1)
-    return int(np.maximum(ends - firsts, 0).sum())
+    """The number of training examples of a warm start: training targets from `since` on with a history."""
+    return int(target_counts(data, start_time=since).sum())
 
 
 def train_run(settings: RetrainSettings, state: Retraining) -> None:
