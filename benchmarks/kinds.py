@@ -30,7 +30,7 @@ from turret.training.run import Run
 from turret.training.trainer import train
 
 METRIC, SEEDS, EPOCHS = "ndcg@10", 2, 10
-EXPERIMENTS = ("youtubednn", "transformer_short")
+EXPERIMENT = "youtubednn"
 SETTINGS = ("training.batch_size=1024", "training.patience=1000", "training.device=cpu")
 _STARS = pl.when(pl.col("rating") >= 4).then(pl.lit("liked"))
 _SHOP = {
@@ -67,13 +67,13 @@ def _prepared(settings: dict[str, Any], folder: Path) -> PreparedData:
     return PreparedData.open(folder / "prepared")
 
 
-def values_of(data: PreparedData, name: str, kinds: bool, quick: bool, folder: Path) -> list[NDArray[Any]]:
+def values_of(data: PreparedData, kinds: bool, quick: bool, folder: Path) -> list[NDArray[Any]]:
     """The metric [U] by the towers alone, and with the repeat term if there is one: means of the seeds."""
     epochs, seeds, found = 1 if quick else EPOCHS, 1 if quick else SEEDS, []
     for seed in range(seeds):
         own = (f"tower.user.kinds={str(kinds).lower()}", f"training.seed={seed}", f"training.epochs={epochs}")
-        experiment = load_experiment(name, [*SETTINGS, *own])
-        trained = Run(folder / f"{name}-{kinds}-{seed}", experiment, data.folder, data.fingerprint)
+        experiment = load_experiment(EXPERIMENT, [*SETTINGS, *own])
+        trained = Run(folder / f"{kinds}-{seed}", experiment, data.folder, data.fingerprint)
         train(trained, data, report=lambda _: None)
         with_term = [False, True] if trained.repeats() else [False]
         found.append([_values(trained, data, repeats) for repeats in with_term])
@@ -86,21 +86,20 @@ def _values(trained: Run, data: PreparedData, repeats: bool) -> NDArray[Any]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """A row for each log, experiment, and ranking without the repeat term and with it."""
+    """A row for each log, without the repeat term and with it."""
     rows = []
     for log in (shop, films):
         with TemporaryDirectory() as scratch:
             folder = Path(scratch)
             data = log(options, folder)
-            for name in EXPERIMENTS if log is shop else EXPERIMENTS[:1]:
-                without, read = (values_of(data, name, on, options.quick, folder) for on in (False, True))
-                for repeats, before, after in zip((False, True), without, read, strict=False):
-                    low, high = bootstrap_interval(after - before, 1000, np.random.default_rng(0))
-                    row = {"log": log.__name__, "experiment": name, "repeats": repeats, "users": len(before)}
-                    means = {"without": float(before.mean()), "with": float(after.mean())}
-                    rows.append({**row, **means, "low": low, "high": high})
-                    print(rows[-1], flush=True)
-    return {"metric": METRIC, "seeds": SEEDS, "epochs": EPOCHS, "rows": rows}
+            without, read = (values_of(data, on, options.quick, folder) for on in (False, True))
+            for repeats, before, after in zip((False, True), without, read, strict=False):
+                low, high = bootstrap_interval(after - before, 1000, np.random.default_rng(0))
+                row: dict[str, Any] = {"log": log.__name__, "repeats": repeats, "users": len(before)}
+                row |= {"without": float(before.mean()), "with": float(after.mean())}
+                rows.append({**row, "low": low, "high": high})
+                print(rows[-1], flush=True)
+    return {"metric": METRIC, "experiment": EXPERIMENT, "seeds": SEEDS, "epochs": EPOCHS, "rows": rows}
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from turret.training.evaluation.evaluation import (
     validation_metric,
 )
 from turret.training.evaluation.repeats import fit_repeats, last_trained, wants_repeats
+from turret.training.evaluation.seen import kind_spans
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import StepLoss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
@@ -91,6 +92,7 @@ class Trainer:
         self.run, self.data, self.observe, self.world = run, data, observe, world
         self.report = report if world.leads else lambda line: None  # process 0 reports for all
         self.settings: TrainingConfig = experiment.training
+        kind_spans(data, experiment.evaluation.exclude_seen)  # refuses kinds that are not there
         self.device = pick_device(self.settings.device)
         self.model = build_model(experiment, data)
         self.model.to(self.device)

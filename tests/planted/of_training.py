@@ -13,7 +13,8 @@ from tests.planted.fault import Function, planted, seeing
 def the_first_event_of_a_history_is_a_target(original: Function) -> Function:
     def cut_spans(begins: Any, ends: Any, longest: int, history_length: int) -> Any:
         spans = original(begins, ends, longest, history_length)
-        return replace(spans, firsts=spans.firsts - (spans.firsts == begins[spans.users] + 1))
+        firsts = spans.firsts - (spans.firsts == begins[spans.users] + 1)
+        return replace(spans, firsts=firsts, counts=spans.ends - firsts)
 
     return cut_spans
 
@@ -115,7 +116,7 @@ def coverage_is_that_of_the_largest_k(original: Function) -> Function:
     return measure
 
 
-@planted("turret.training.evaluation.seen:seen_pairs", "training/test_evaluation.py")
+@planted("turret.training.evaluation.seen:left_out_pairs", "training/test_evaluation.py")
 def evaluation_masks_the_newest_fifty_of_the_seen_items_alone(original: Function) -> Function:
     bounds = original.__globals__["history_bounds"]
 
@@ -140,3 +141,18 @@ def the_automatic_choice_picks_the_worst_trial(original: Function) -> Function:
 @planted("turret.training.auto.choice:_trial", "training/test_auto.py")
 def trials_of_all_candidates_have_as_many_epochs(original: Function) -> Function:
     return seeing(original, round=lambda epochs: 2)
+
+
+@planted("turret.data.prepared:PreparedData.only_targets", "training/test_kinds.py")
+def signals_are_next_items(original: Function) -> Function:
+    return lambda self, positions: positions
+
+
+@planted("turret.training.batches.batches:packed_kinds", "training/test_kinds.py")
+def an_event_has_the_kind_of_the_one_before(original: Function) -> Function:
+    return lambda data, events: original(data, np.maximum(events - 1, 0))
+
+
+@planted("turret.training.evaluation.seen:request_moments", "training/test_kinds.py")
+def consumption_ends_by_the_end_of_the_log(original: Function) -> Function:
+    return lambda data, users, ends: np.full(len(users), float(data.manifest.time.last))

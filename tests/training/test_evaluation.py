@@ -21,7 +21,7 @@ from turret.training.evaluation.evaluation import Relevant, evaluate, measure, r
 from turret.training.evaluation.metrics import metrics_at, popularity_kinds
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.ranking import Block, popularity_scores, rank, tower_scores, user_scores
-from turret.training.evaluation.seen import mask, seen_pairs
+from turret.training.evaluation.seen import left_out_pairs, mask
 from turret.training.evaluation.table import metrics_table
 from turret.training.run import PER_USER, Run, build_model
 from turret.training.trainer import train
@@ -118,7 +118,7 @@ def test_the_oldest_of_many_seen_items_is_masked(handmade: PreparedData) -> None
         "splits": np.array([[300, 301]]),
     }
     scores = torch.ones(1, len(handmade.item_ids))
-    mask(scores, seen_pairs(PreparedData(**fields), np.arange(1), "validation"))
+    mask(scores, left_out_pairs(PreparedData(**fields), np.arange(1), "validation", None))
     assert torch.isinf(scores[0]).nonzero().flatten().tolist() == [0, 2]
 
 

@@ -70,12 +70,11 @@ def consuming_kinds(data: PreparedData, seen: Seen) -> list[str]:
 def kind_spans(data: PreparedData, seen: Seen) -> NDArray[np.float64]:
     """As `data.kinds.left_out_for`. Raises TrainingError for a kind that the data doesn't have."""
     kinds = data.manifest.kinds
-    names = seen if isinstance(seen, tuple) else ()
-    for name in names:
-        if name not in kinds or kinds[name].role == "ignored":
-            known = ", ".join(read_kinds(kinds)) or "no kinds"
-            raise TrainingError(
-                f"evaluation.exclude_seen = {[*names]} names {name!r}, and {data.folder} has {known}; name "
-                "some of these, or give true or false."
-            )
+    known = [name for name, kind in kinds.items() if kind.role != "ignored"]
+    unknown = [name for name in seen if name not in known] if isinstance(seen, tuple) else []
+    if unknown:
+        raise TrainingError(
+            f"evaluation.exclude_seen names {unknown[0]!r}, and {data.folder} has "
+            f"{', '.join(known) or 'no kinds'}; name some of these, or give true or false."
+        )
     return left_out_for(kinds, seen)

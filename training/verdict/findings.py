@@ -95,8 +95,9 @@ def cold_targets(report: dict[str, Any]) -> Finding | None:
         return None
     compared = cold < targets / 2
     end = "" if compared else "; the two are not compared"
+    event = "an event of a target kind" if "consuming_kinds" in report else "an event"
     sentence = (
-        f"{cold:,} of {targets:,} targets are items without an event in the training part, which baselines "
+        f"{cold:,} of {targets:,} targets are items without {event} in the training part, which baselines "
         f"never find, and towers by features of items or by chance{end}."
     )
     return Finding("cold_targets", sentence, {"cold": cold, "targets": targets, "compared": compared})
