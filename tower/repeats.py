@@ -81,7 +81,7 @@ def used_items(events: Events, popularity: NDArray[np.int64], kind_count: int = 
     those of the last event of the kind 2, plus 1, and 0 for an item without one.
     """
     rows, lengths, times, asked, kinds = events
-    owners = np.repeat(np.arange(len(lengths)), lengths)
+    owners, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
     order = np.lexsort((rows, owners))  # stable: the uses of an item stay in their order
     owners, rows = owners[order], rows[order]
     is_first = np.ones(len(rows), dtype=np.bool_)
@@ -91,35 +91,35 @@ def used_items(events: Events, popularity: NDArray[np.int64], kind_count: int = 
     owner, items = owners[firsts], rows[firsts]
     first, last = order[firsts], order[firsts + uses - 1]
     share = (lengths - np.bincount(owner, minlength=len(lengths)) + 0.5) / (lengths + 1.0)
-    known = items < len(popularity)
-    numbers = {
-        "count": np.log(uses),
-        "popularity": np.log1p(np.where(known, popularity[np.where(known, items, 0)], 0)),
-    }
+    is_known = items < len(popularity)
+    trained = np.where(is_known, popularity[np.where(is_known, items, 0)], 0)
     classes = {
-        "recency": _log(np.cumsum(lengths)[owner] - last),
+        "recency": _log(ends[owner] - last),
         "share": np.floor(share * _SHARES).astype(np.int64)[owner],
         "length": _log(lengths)[owner],
     }
     if times is not None and asked is not None:
-        age = np.maximum(asked[owner] - times[last], 0.0)
+        classes["age"] = _age(asked[owner] - times[last])
         between = (times[last] - times[first]) / np.maximum(uses - 1, 1)
-        classes["age"] = _age(age)
-        # The whole logarithm of a square is in halves.
-        due = _log(np.square(age / np.where(between > 0, between, 1.0)))
-        due = np.clip(np.where(age > 0, due, -_DUE), -_DUE, _DUE) + _DUE + 1
-        classes["due"] = np.where(between > 0, due, 0)
-    of_kinds = None if kinds is None else kinds[order]
-    for kind in range(kind_count if of_kinds is not None else 0):
-        are_own = of_kinds == kind
+        classes["due"] = _due(asked[owner] - times[last], between)
+    for kind in range(0 if kinds is None else kind_count):
+        are_own = np.asarray(kinds)[order] == kind
         latest = np.full(len(firsts), -1)
         latest[(np.cumsum(is_first) - 1)[are_own]] = order[are_own]  # of each item the last one stays
         is_used = latest >= 0
-        ago = np.where(is_used, np.cumsum(lengths)[owner] - latest, 1)
-        classes[f"recency of {kind}"] = np.where(is_used, _log(ago) + 1, 0)
+        classes[f"recency of {kind}"] = np.where(is_used, _log(ends[owner] - latest) + 1, 0)
         if times is not None and asked is not None:
             classes[f"age of {kind}"] = np.where(is_used, _age(asked[owner] - times[latest]) + 1, 0)
+    numbers = {"count": np.log(uses), "popularity": np.log1p(trained)}
     return Used(owner, items.astype(np.int64), numbers, classes)
+
+
+def _due(age: NDArray[np.float64], between: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The class of an item by its age and the mean time between its uses, 0 for one use."""
+    # The whole logarithm of a square is in halves.
+    halves = _log(np.square(age / np.where(between > 0, between, 1.0)))
+    due = np.clip(np.where(age > 0, halves, -_DUE), -_DUE, _DUE) + _DUE + 1
+    return np.where(between > 0, due, 0)
 
 
 def _age(seconds: NDArray[np.float64]) -> NDArray[np.int64]:

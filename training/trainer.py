@@ -32,7 +32,7 @@ from turret.training.evaluation.evaluation import (
     validated_items,
     validation_metric,
 )
-from turret.training.evaluation.repeats import fit_repeats, last_trained, wants_repeats
+from turret.training.evaluation.repeats import fit_repeats, last_trained, wants_repeats, with_repeats
 from turret.training.evaluation.seen import kind_spans
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import StepLoss
@@ -380,24 +380,19 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
     """
     settings, evaluation = run.experiment.training, run.experiment.evaluation
     (run.folder / REPEATS).unlink(missing_ok=True)
-    if users is None:
-        data = last_trained(data)
-    ranker = run.open_ranker(data, "validation")
-    term = fit_repeats(ranker, data, evaluation.exclude_seen, settings.validation_users)
+    data = last_trained(data) if users is None else data
+    towers, value = run.open_ranker(data, "validation", repeats=False), None
+    term = fit_repeats(towers, data, evaluation.exclude_seen, settings.validation_users)
     if term is None:
         return None
-    replace_json(run.folder / REPEATS, {"term": term.model_dump(mode="json")})
     if users is None:
         report("The repeat term is fitted on the last training event of each user.")
-        return None
-    without, beside = (
-        metric_of(run.open_ranker(data, "validation", repeats), data, users, settings.metric, evaluation)
-        for repeats in (False, True)
-    )
-    figures = f"validation {settings.metric} {without:.4f} without the repeat term, {beside:.4f} with it"
-    if beside < without:
-        (run.folder / REPEATS).unlink()
-        report(f"{figures}, so it is left out")
-        return None
-    report(figures)
-    return beside
+    else:
+        rankers = towers, with_repeats(towers, term, data, "validation")
+        without, value = (metric_of(one, data, users, settings.metric, evaluation) for one in rankers)
+        figures = f"validation {settings.metric} {without:.4f} without the repeat term, {value:.4f} with it"
+        report(figures + (", so it is left out" if value < without else ""))
+        if value < without:
+            return None
+    replace_json(run.folder / REPEATS, {"term": term.model_dump(mode="json")})
+    return value

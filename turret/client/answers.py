@@ -356,6 +356,7 @@ class VersionAnswer(Answer):
     `exported`: the time of the export, where a later reindexing `created` the bundle. `data_until`: the time
     of the newest event of the data. `kinds`: role, weight and consumption of each kind of event, by name.
     `exclude_seen`: the default of requests; None: the kinds that consume, or all events without kinds.
+    `repeats`: the weights of the repeat term, if there is one.
     """
 
     version: str
@@ -372,6 +373,7 @@ class VersionAnswer(Answer):
     reads_times: bool
     reads_queries: bool = False
     exclude_seen: bool | tuple[str, ...] | None
+    repeats: dict[str, Any] | None = None
     scoring: dict[str, Any]
     index: dict[str, Any]
     index_choice: dict[str, Any] | None
