@@ -72,8 +72,8 @@ class Model:
         Raises:
             EncodingError: the user tower has no such feature, or the value does not fit it.
             FilterError: the catalog has no such field, or the condition does not fit it.
-            ValueError: `k` is not positive, `history` or `exclude` is one text, or the bundle doesn't have a
-                kind.
+            ValueError: `k` is not positive, `history` or `exclude` is one text, an event has no item or other
+                keys, or the bundle doesn't have a kind.
         """
         if k < 1:
             raise ValueError(f"k = {k}: it must be at least 1")
@@ -135,6 +135,9 @@ class Model:
         events: list[Mapping[str, Any]] = [
             one if isinstance(one, Mapping) else {"item": one} for one in history
         ]
+        for one in events:
+            if not {"item"} <= one.keys() <= {"item", "kind"}:
+                raise ValueError(f'{dict(one)} is no event; give an id, or {{"item": ID, "kind": NAME}}')
         kinds = [one.get("kind") for one in events]
         seen = manifest.exclude_seen if exclude_seen is None else exclude_seen
         seen = seen if isinstance(seen, bool | None) else tuple(seen)

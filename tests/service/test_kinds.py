@@ -96,6 +96,8 @@ def test_the_python_api_answers_as_the_service(shop: TestClient, tmp_path: Path,
     assert [(one.id, one.score) for one in found] == [(one["id"], one["score"]) for one in answer["items"]]
     with pytest.raises(ValueError, match="version v1 has no kind 'x'; give one of view, buy"):
         model.recommend([{"item": 101, "kind": "x"}])
+    with pytest.raises(ValueError, match=r"\{'itm': 101\} is no event; give an id, or \{\"item\": ID"):
+        model.recommend([{"itm": 101}])
 
 
 @pytest.mark.parametrize(
