@@ -37,7 +37,7 @@ def text_table(
         else:
             table.add_row(*row)
     text = StringIO()
-    Console(file=text, width=width, markup=False, highlight=False).print(table)
+    Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
     return text.getvalue().rstrip()
 
 

@@ -39,3 +39,7 @@ def test_a_metric_has_four_digits_and_its_interval() -> None:
 )
 def test_numbers_are_written_as_people_read_them(shown: list[str], expected: list[str]) -> None:
     assert shown == expected
+
+
+def test_a_table_shows_texts_as_they_are() -> None:
+    assert "a [red] b:smile:" in text.text_table(("kind", "events"), [("a [red] b:smile:", "3")])
