@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from tests.contracts.stores import ADDRESSES
+from tests.support.command_line import output
 from tests.support.redis_server import sweep
 from tests.turret.conftest import Prepare, stored
 from turret.data.kinds import Kind
@@ -208,6 +209,14 @@ def test_the_negatives_of_a_kind_are_loaded_with_it(address: str, prepared: Prep
     found = [(event.item, event.time // 1000 - START, event.kind) for event in stored(address, "a")]
     assert found == [(item, time, kind) for item, time, kind in rows]
     assert load_histories(data, Settings(store=address)).stored == 0
+
+
+def test_raw_events_take_a_table_of_kinds(address: str, tmp_path: Path) -> None:
+    rows = "".join(f"a,{item},{START},{kind}\n" for item, kind in (("x", "buy"), ("y", "view"), ("z", "ad")))
+    (tmp_path / "log.csv").write_text(HEAD[:-1] + ",event\n" + rows)
+    kinds = ("--kind", "buy", "--kind", "view=signal")
+    output("history", "load", "log.csv", *kinds, "--store", address, folder=tmp_path)
+    assert {(event.item, event.kind) for event in stored(address, "a")} == {("x", "buy"), ("y", "view")}
 
 
 def test_a_dump_has_the_events_of_a_range_of_times(address: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ Store = Annotated[
 
 
 @app.command()
-@with_settings("on_bad", "format", "columns", "filters")
+@with_settings("on_bad", "format", "columns", "kinds", "filters")
 def load(
     source: Annotated[
         str | None,
