@@ -196,7 +196,7 @@ def _order(facts: Facts) -> Finding:
 
 def _repeats(facts: Facts) -> Finding:
     sentence = (
-        "Used items are ranked too, but those of the kinds that consume"
+        "Used items are ranked too, but for those of kinds that consume"
         if facts.kinds
         else f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked "
         "too (evaluation.exclude_seen = false)"
