@@ -28,6 +28,7 @@ from tests.support.memory_engine import (
     shop,
     user_vectors,
 )
+from tests.support.repeats import TERM
 from tests.support.until import until
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.catalog.catalog import Catalog
@@ -59,6 +60,7 @@ from turret.tower.format.listing import current
 from turret.tower.format.manifest import MeasuredRecall, read_manifest
 from turret.tower.index.index import Index
 from turret.tower.index.planner import Planner
+from turret.tower.retrieval import Retriever
 from turret.tower.tuning.recall import measure_recall
 
 __all__ = ["server", "shop"]  # fixtures
@@ -608,6 +610,17 @@ def test_answers_are_those_of_the_exact_search(bundle: Bundle, server: Server) -
     server.searches.clear()
     assert found(bundle.index, 500) == found(bundle.index.exact, 500)
     assert server.searches == [], "more than was measured"
+
+
+def test_items_of_the_history_are_scored_here_and_merged(bundle: Bundle, server: Server) -> None:
+    """With a repeat term the engine is asked for the other items alone."""
+    bonus = TERM.bonus(np.array([5, 7, 5, 9]), bundle.popularity)
+    for query in QUERIES:
+        exact = Retriever(bundle, bundle.index.exact).nearest(query, 10, bonus=bonus)
+        answer = Retriever(bundle).nearest(query, 10, bonus=bonus)
+        assert answer.rows.tolist() == exact.rows.tolist()
+        assert np.array_equal(answer.scores, exact.scores)
+    assert server.searches
 
 
 def test_the_engine_filters(bundle: Bundle, server: Server) -> None:
