@@ -153,3 +153,11 @@ def test_every_container_that_reads_the_events_and_items_has_your_own_files(
     (default,) = {re.findall(r":-(.+?)\}", volume)[0] for volume in mounted.values()}
     # The folder is there, and stays empty in git: otherwise the engine creates it, owned by root.
     assert ((ROOT / name).parent / default / ".gitignore").read_text("utf-8") == "*\n!.gitignore\n"
+
+
+@FILES
+def test_every_file_that_is_mounted_exists(name: str) -> None:
+    for given in services(name).values():
+        for volume in given["volumes"]:
+            if volume.startswith("./"):
+                assert ((ROOT / name).parent / volume.split(":")[0]).exists(), volume

@@ -114,6 +114,15 @@ def test_an_image_runs_turret_as_a_user_who_is_not_root(target: str) -> None:
     assert '.revision="$REVISION"' in STAGES[target][-1]
 
 
+def test_the_images_are_made_of_every_package_and_of_nothing_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    let_in = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    links = {path.name for path in (ROOT / "turret").iterdir() if path.is_symlink()}
+    files = {"pyproject.toml", "README.md", "LICENSE", "deploy/locks"}
+    assert "*" in lines
+    assert let_in == links | files | {"turret"}
+
+
 @EVERY_LOCK
 def test_every_package_of_a_lock_has_the_hash_of_a_file_and_the_version_that_was_tested(name: str) -> None:
     """A change of constraints.txt needs `make lock`."""

@@ -29,6 +29,11 @@ def pod(kind: str, name: str) -> dict[str, Any]:
     return found
 
 
+def test_the_kustomization_has_every_file() -> None:
+    files = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(KUSTOMIZATION["resources"]) == files
+
+
 @pytest.mark.parametrize("document", MANIFESTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
 def test_a_manifest_follows_the_published_schema(document: dict[str, Any]) -> None:
     kubernetes_validate.validate(document, VERSION, strict=True)
@@ -58,6 +63,23 @@ def test_a_replica_drains_before_it_is_ended() -> None:
     assert spec["terminationGracePeriodSeconds"] > delay + 10
     assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
     assert manifest("Deployment", "service")["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+def test_every_reference_has_its_object() -> None:
+    claims = {one["metadata"]["name"] for one in MANIFESTS if one["kind"] == "PersistentVolumeClaim"}
+    for kind, name in (("Deployment", "service"), ("CronJob", "retrain")):
+        named = {
+            one["persistentVolumeClaim"]["claimName"]
+            for one in pod(kind, name)["volumes"]
+            if "persistentVolumeClaim" in one
+        }
+        assert named <= claims
+    labels = manifest("Deployment", "service")["spec"]["template"]["metadata"]["labels"]
+    for kind in ("Service", "PodDisruptionBudget"):
+        selector = manifest(kind, "service")["spec"]["selector"]
+        assert selector.get("matchLabels", selector).items() <= labels.items()
+    target = manifest("HorizontalPodAutoscaler", "service")["spec"]["scaleTargetRef"]
+    assert manifest(target["kind"], target["name"])["apiVersion"] == target["apiVersion"]
 
 
 def test_admin_calls_and_the_redis_are_not_open_to_the_cluster() -> None:

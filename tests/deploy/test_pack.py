@@ -124,3 +124,10 @@ def test_histories_in_a_redis_of_the_plain_profile_are_not_left_out_in_silence(
     assert done.complaints == (
         "pack.py state: the histories are in a Redis, which only the production profile backs up\n"
     )
+
+
+@pytest.mark.parametrize("given", [b"", b"no archive at all", b"\1" * 2000])
+def test_a_stream_that_is_no_archive_is_a_sentence(var: Path, pack: Pack, given: bytes) -> None:
+    done = pack(var, "unpack", given)
+    assert done.status == 1
+    assert done.complaints.startswith("pack.py unpack: ")

@@ -53,7 +53,9 @@ def run_script(name: str, folder: Path, *words: str, **variables: str) -> "subpr
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_the_service_gets_the_address_of_the_redis_with_its_password(tmp_path: Path) -> None:
+def test_the_service_gets_the_address_of_the_redis_with_its_password(
+    tmp_path: Path,
+) -> None:
     run = run_script("service.sh", tmp_path, "serve", "--wait")
     assert run.stdout == f"turret serve --wait redis://:{PASSWORD}@redis:6379/0\n"
     run = run_script("service.sh", tmp_path, "--history", TURRET_COMMAND="retrain --url http://service:8001")

@@ -22,7 +22,7 @@ from turret.training.distributed import World
 from turret.training.process import set_up_process
 from turret.training.randomness import stream
 from turret.training.run import Run
-from turret.training.trainer import Trainer
+from turret.training.trainer import Trainer, train
 
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -99,6 +99,12 @@ def resumed(world: World, data: Path, folder: Path, scenario: Scenario) -> tuple
     return next_step(trainer), {name: _array(one) for name, one in trainer.best.items()}
 
 
+def trained(world: World, data: Path, folder: Path, scenario: Scenario) -> list[list[float]]:
+    """Train to the end: the epochs and values of the validation metric."""
+    trainer = trainer_of(world, data, folder, scenario)
+    return train(trainer.run, trainer.data, report=lambda line: None, world=world).validated
+
+
 def _array(tensor: Any) -> NDArray[np.float32]:
     dense = tensor.to_dense() if tensor.is_sparse else tensor
     array: NDArray[np.float32] = dense.detach().numpy().copy()
@@ -150,6 +156,10 @@ STEPS = {
     "cross-batch": Scenario(experiment(POOLED, CORRECTED, MIXED)),
     "fewer spans than processes": Scenario(experiment(POOLED, CORRECTED, IN_BATCH, {"batch_size": 2})),
 }
+
+
+LONG = {"epochs": 6, "learning_rate": 0.01, "batch_size": 500, "gradient_clip": 1.0}
+TRAINED = experiment(POOLED, "sampled_softmax", {"kind": "uniform", "negatives": 64}, LONG)
 
 
 # Sums of float32 differ with their order.

@@ -6,52 +6,85 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from safetensors.numpy import load_file
 
 import turret
 from tests.support import distributed_jobs as jobs
-from tests.support.distributed_jobs import BY_ROW, FEATURES_OF_ITEMS, Job, check_equal, in_processes
+from tests.support.distributed_jobs import (
+    BY_ROW,
+    FEATURES_OF_ITEMS,
+    STEPS,
+    TRAINED,
+    Job,
+    Scenario,
+    check_equal,
+    in_processes,
+    trained,
+)
 from tests.support.ports import free_port
 from tests.support.until import until
 from turret.data.prepared import PreparedData
 from turret.training import optimiser
 from turret.training.checkpoint import load_progress
 from turret.training.distributed import World
-from turret.training.run import CHECKPOINT, Run
+from turret.training.run import CHECKPOINT, MODEL, Run
 from turret.training.trainer import train
 
 pytestmark = pytest.mark.nightly
 
 
-# What each job returned, by name, number of processes and rank.
-Answers = dict[tuple[str, int], list[Any]]
+@dataclass(frozen=True)
+class Answers:
+    """What each job returned, by name, number of processes and rank; and the folder of its run."""
+
+    folder: Path
+    of: dict[tuple[str, int], list[Any]]
+
+    def __getitem__(self, job: tuple[str, int]) -> list[Any]:
+        return self.of[job]
 
 
 @pytest.fixture(scope="module")
 def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """All jobs: a world of one in this process, the others in three processes that stay the same."""
     folder, data = tmp_path_factory.mktemp("distributed"), shop.folder
-    features, by_row = folder / "features", folder / "by_row"
+    features, by_row, whole = folder / "features", folder / "by_row", folder / "whole"
+    trained_by_row = jobs.Scenario(TRAINED, lazy_from=100)
     named: dict[tuple[str, int], tuple[Any, ...]] = {
+        ("steps", 3): (jobs.first_steps, folder, STEPS),
         ("saved", 3): (jobs.saved, features, FEATURES_OF_ITEMS),
         ("saved by row", 3): (jobs.saved, by_row, BY_ROW),
         ("resumed", 3): (jobs.resumed, features, FEATURES_OF_ITEMS),
         ("resumed", 2): (jobs.resumed, features, FEATURES_OF_ITEMS),
         ("resumed by row", 2): (jobs.resumed, by_row, BY_ROW),
+        ("resumed whole", 2): (jobs.resumed, whole, BY_ROW),
+        ("trained", 2): (jobs.trained, folder / "trained", jobs.Scenario(TRAINED)),
+        ("trained by row", 2): (jobs.trained, folder / "trained by row", trained_by_row),
     }
     large = optimiser.LARGE
+    of: dict[tuple[str, int], list[Any]] = {("saved whole", 1): [jobs.saved(World(), data, whole, BY_ROW)]}
     meetings = tmp_path_factory.mktemp("meetings")
     wanted = [Job(size, job, (data, *arguments)) for (_, size), (job, *arguments) in named.items()]
-    of = dict(zip(named, in_processes(wanted, meetings), strict=True))
+    of |= dict(zip(named, in_processes(wanted, meetings), strict=True))
+    of["steps", 1] = [jobs.first_steps(World(), data, folder, STEPS)]
     of["resumed", 1] = [jobs.resumed(World(), data, features, FEATURES_OF_ITEMS)]
     of["resumed by row", 1] = [jobs.resumed(World(), data, by_row, BY_ROW)]
     optimiser.LARGE = large
-    return of
+    return Answers(folder, of)
+
+
+@pytest.mark.parametrize("scenario", STEPS)
+def test_three_processes_make_the_step_that_one_makes(answers: Answers, scenario: str) -> None:
+    (alone,) = answers["steps", 1]
+    for together in answers["steps", 3]:
+        check_equal(together[scenario], alone[scenario])
 
 
 @pytest.mark.parametrize(("name", "size"), [("", 3), ("", 2), ("", 1), (" by row", 2), (" by row", 1)])
@@ -61,6 +94,48 @@ def test_any_number_of_processes_goes_on_where_three_stopped(answers: Answers, n
         check_equal(step, alone[0])
     for step in answers[f"saved{name}", 3]:
         check_equal(step, alone[0])
+
+
+def test_processes_go_on_where_one_stopped(answers: Answers) -> None:
+    (alone,) = answers["saved whole", 1]
+    for step, _ in answers["resumed whole", 2]:
+        check_equal(step, alone)
+
+
+@pytest.mark.parametrize("name", ["features", "by_row"])
+def test_the_best_model_is_that_of_the_checkpoint(answers: Answers, name: str) -> None:
+    stored = load_file(answers.folder / name / MODEL)
+    ((_, best),) = answers[{"features": "resumed", "by_row": "resumed by row"}[name], 1]
+    assert stored.keys() == best.keys()
+    for key, tensor in best.items():
+        np.testing.assert_array_equal(stored[key], tensor)
+
+
+@pytest.fixture(scope="module")
+def of_seeds(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The best validation metric of five seeds, each trained in one process."""
+    folder: Path = tmp_path_factory.mktemp("seeds")
+    large = optimiser.LARGE
+    best = []
+    for seed in range(5):
+        settings = {**TRAINED, "training": {**TRAINED["training"], "seed": seed}}
+        validated = trained(World(), shop.folder, folder / str(seed), Scenario(settings))
+        best.append(max(value for _, value in validated))
+    optimiser.LARGE = large
+    return best
+
+
+@pytest.mark.parametrize("name", ["trained", "trained by row"])
+def test_two_processes_end_within_the_noise_of_seeds(
+    answers: Answers, of_seeds: list[float], name: str
+) -> None:
+    """They draw other candidates than one process, so the figure is another one."""
+    first, second = answers[name, 2]
+    assert first == second
+    best = max(value for _, value in first)
+    mean, deviation = np.mean(of_seeds), np.std(of_seeds, ddof=1)
+    assert abs(best - mean) < 4 * deviation
+    assert first[0][1] < 0.8 * best
 
 
 ALONE = """

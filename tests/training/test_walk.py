@@ -1,18 +1,73 @@
-"""CONTRIBUTING.md lists the functions from a CSV to a gradient: each is where it says."""
+"""CONTRIBUTING.md lists the functions from a CSV to a gradient: each is called, in that order."""
 
 import re
-from importlib import import_module
-from operator import attrgetter
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
 
 from tests.support.places import ROOT
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.training.config.experiment import load_experiment
+from turret.training.run import Run
+from turret.training.trainer import Trainer
+
+Stop = tuple[str, str]
+MOST = 50
 
 
-def test_the_listed_functions_are_there() -> None:
+def listed() -> list[Stop]:
+    """File and qualified name of each stop."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     part = text.partition("### The path of a history")[2].partition("\n### ")[0]
-    stops = re.findall(r"^\d+\. (?:`([\w/]+)\.py` )?`([\w.]+)`", part, re.MULTILINE)
-    assert len(stops) > 30
-    file = ""
-    for named, function in stops:
-        file = named or file
-        assert callable(attrgetter(function)(import_module(f"turret.{file.replace('/', '.')}")))
+    stops: list[Stop] = []
+    for file, name in re.findall(r"^\d+\. (?:`([\w/]+\.py)` )?`([\w.]+)`", part, re.MULTILINE):
+        stops.append((file or stops[-1][0], name))
+    return stops
+
+
+@contextmanager
+def noting(called: list[Stop]) -> Iterator[None]:
+    """Note each function of Turret when it is called for the first time, in all threads."""
+    known: set[object] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code not in known:
+            known.add(code)
+            file = Path(code.co_filename)
+            if file.is_relative_to(ROOT):
+                parts = [part for part in file.relative_to(ROOT).parts if part != "turret"]
+                called.append(("/".join(parts), code.co_qualname))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def test_a_history_takes_the_listed_path(tmp_path: Path) -> None:
+    rows = [
+        f"u{user},i{(user * 3 + step) % 12},{1_700_000_000 + step}" for user in range(30) for step in range(8)
+    ]
+    (tmp_path / "events.csv").write_text("\n".join(["user_id,item_id,timestamp", *rows]) + "\n")
+    called: list[Stop] = []
+    with noting(called):
+        prepare(PrepareConfig.model_validate({"source": tmp_path / "events.csv"}), tmp_path / "prepared")
+        data = PreparedData.open(tmp_path / "prepared")
+        experiment = load_experiment("youtubednn", ["training.device=cpu", "training.epochs=1"])
+        run = Run(tmp_path / "run", experiment, data.folder, data.fingerprint)
+        run.write()
+        Trainer(run, data, report=lambda line: None).train()
+    stops = listed()
+    assert 30 < len(stops) <= MOST
+    assert [stop for stop in stops if stop not in called] == []
+    places = [called.index(stop) for stop in stops]
+    assert [stops[n] for n in range(1, len(stops)) if places[n] < places[n - 1]] == []
