@@ -4,7 +4,7 @@ Two services of one version, of which one has changed fields of 100,000 items si
 connections each (`POST /v1/recommend`, 50 items of history in the body, k = 10). `cost_plain`: how much
 longer a request takes with the changes; `cost_filter`: the same with one of ten filters, `cost_new_filter`
 with filters of which each comes once. `post_s` is the time of a call with 10,000 lines, and `bytes_an_item`
-what a process takes for each changed item.
+the memory of a process for each changed item.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What towers gain by reading the kinds of the events of a history: `tower.user.kinds` on and off.
+"""The gain of towers that read the kinds of the events of a history: `tower.user.kinds` on and off.
 
 Protocol: two logs. `shop` is generated (`turret data synth --messy`): purchases are the targets, views and
 carts signals, returns negatives, and nothing consumes, so that used items are ranked. `films` is a quarter of

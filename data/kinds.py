@@ -1,4 +1,4 @@
-"""Kinds of events, and what each means for training, histories and answers."""
+"""Kinds of events, and the role of each in training, histories and answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self

@@ -1,4 +1,4 @@
-"""What the kinds of a history's events mean to a bundle: which it reads, and whose items it leaves out."""
+"""The kinds of a history's events that a bundle reads, and those whose items it leaves out."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The repeat term: what an item of the user's own history gains over its score by the towers.
+"""The repeat term: the gain of an item of the user's own history over its score by the towers.
 
 The gain is a sum of learned weights, one for each feature of an item that the user has used: how many events
 and how long ago, how often, whether it is due again, how popular it is, and how often this user repeats at

@@ -1,4 +1,4 @@
-"""Users of the rows without one: who logs in later in the session, else the session as a stranger."""
+"""Users of the rows without one: the user of a later login in the session, else the session itself."""
 
 import polars as pl
 

@@ -40,7 +40,7 @@ class Accounts:
         kept: the rows of the others, a block at a time.
         left_out: the rows of the log of those who are left out.
         events: those of the users who stay.
-        others: the most events of a user who is neither left out nor fast.
+        others: the most events of a user that is neither left out nor fast.
         fast: the events of users with `FAST` of them within a day, who are not left out, by their id.
     """
 

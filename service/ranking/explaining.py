@@ -53,7 +53,7 @@ def _parts(
 ) -> dict[str, float | bool]:
     """The inner product with the item's vector [D], the temperature, and what applies of the others.
 
-    These are the item's bias, and what an item of the history gains by a repeat term.
+    These are the item's bias, and the gain of an item of the history by a repeat term.
     """
     scoring, user = view.bundle.manifest.scoring, query.vector
     assert user is not None

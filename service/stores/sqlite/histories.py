@@ -150,20 +150,10 @@ class SqliteHistory:
         return await self._short.run(self._random_user)
 
     async def forget(self, user: str) -> int:
-        deleted = 0
-        while True:
-            taken, kept = await self._writer.run(partial(self._take_oldest, user, None))
-            deleted += kept
-            if taken < _TAKEN_PORTION:
-                return deleted
+        return await self._take(user, None)
 
     async def move(self, user: str, to: str) -> int:
-        moved = 0
-        while True:
-            taken, new = await self._writer.run(partial(self._take_oldest, user, to))
-            moved += new
-            if taken < _TAKEN_PORTION:
-                return moved
+        return await self._take(user, to)
 
     async def health_warnings(self) -> list[str]:
         return []
@@ -171,6 +161,15 @@ class SqliteHistory:
     async def close(self) -> None:
         for database in (self._short, self._long, self._writer):
             await database.close()
+
+    async def _take(self, user: str, to: str | None) -> int:
+        """Delete a user's events, or move them to another user, in portions; return how many count."""
+        counted = 0
+        while True:
+            taken, new = await self._writer.run(partial(self._take_oldest, user, to))
+            counted += new
+            if taken < _TAKEN_PORTION:
+                return counted
 
     def _unavailable(self, error: Exception) -> HistoryUnavailableError:
         return HistoryUnavailableError(f"{self._name} unavailable: {error}")
