@@ -4,7 +4,7 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import FrameType
@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from turret.training.errors import TrainingError
 from turret.training.randomness import purpose_of_process
@@ -28,7 +28,7 @@ class World:
     Attributes:
         rank: the number of this process, from 0; process 0 writes the files.
         size: the number of processes.
-        group: the process group of all exchanges but DDP's, whose order would otherwise mix with theirs.
+        group: the process group of all exchanges; None for one process alone.
         sent: the bytes that this process has sent by kind, as the shortest known algorithms send them.
     """
 
@@ -48,13 +48,38 @@ class World:
 
     def sums(self, values: Sequence[float]) -> list[float]:
         """The sum over all processes of each of `values`, in float64."""
-        if self.group is None:
-            return list(values)
+        return self.summing(values)()
+
+    def summing(self, values: Sequence[float]) -> Callable[[], list[float]]:
+        """As `sums`, begun now: the result waits for the sums."""
         total = torch.tensor(list(values), dtype=torch.float64)
-        dist.all_reduce(total, group=self.group)
+        if self.group is None:
+            return total.tolist
+        work = dist.all_reduce(total, group=self.group, async_op=True)
         self.count("figures", total.nbytes, 2)
-        summed: list[float] = total.tolist()
+
+        def summed() -> list[float]:
+            work.wait()
+            sums: list[float] = total.tolist()
+            return sums
+
         return summed
+
+    def add_up(self, gradients: Sequence[Tensor]) -> None:
+        """Replace each gradient, dense or sparse, by its sum over all processes."""
+        works = [dist.all_reduce(one, group=self.group, async_op=True) for one in gradients]
+        for work, one in zip(works, gradients, strict=True):
+            work.wait()
+            if one.is_sparse:  # gloo gathers the rows of all processes
+                self.count("table rows", one._values().nbytes)
+            else:
+                self.count("gradients", one.nbytes, 2)
+
+    def share(self, module: nn.Module) -> None:
+        """Give all processes the parameters and buffers of process 0."""
+        if self.group is not None:
+            for tensor in (*module.parameters(), *module.buffers()):
+                dist.broadcast(tensor.detach(), 0, group=self.group)
 
     def row_counts(self, count: int) -> list[int]:
         """The `count` of each process."""
@@ -191,7 +216,7 @@ def join_world() -> World:
         backend = "cpu:gloo,cuda:nccl"
     try:
         dist.init_process_group(backend, timeout=TIMEOUT)
-        return World(dist.new_group(timeout=TIMEOUT))
+        return World(dist.group.WORLD)
     except (RuntimeError, ValueError) as error:
         raise TrainingError(
             f"the other processes of this training can't be reached ({_first_line(error)}); start all of "

@@ -1,21 +1,13 @@
 """A step of several processes: the loss of the whole batch, and whether all train the same run."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import sha256
 
-import numpy as np
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
-from torch._C._distributed_c10d import GradBucket
-from torch.nn.parallel import DistributedDataParallel
+from torch import nn
 
-from turret.tower.towers.model import TwoTowers
-from turret.training.batches.batches import Batch
 from turret.training.distributed import World, process_count
 from turret.training.errors import TrainingError
-from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import Objective, StepLoss
 from turret.training.records.environment import package_version
 from turret.training.run import Run
@@ -54,58 +46,37 @@ def _digest(text: str) -> int:
     return int.from_bytes(sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-class _Step(nn.Module):
-    """A model and its objective, of which DDP needs one forward pass."""
+def backward(
+    out: StepLoss, examples: int, parameters: Sequence[nn.Parameter], world: World
+) -> tuple[float, int, int]:
+    """Compute the gradients of the whole batch; return its loss, examples and masked candidates.
 
-    def __init__(self, world: World, objective: Objective, model: TwoTowers) -> None:
-        super().__init__()
-        self.world, self.objective, self.model = world, objective, model
-
-    def forward(self, batch: Batch, random: np.random.Generator) -> StepLoss:
-        return model_loss(self.objective, self.model, batch, random, self.world)
-
-
-class ParallelLoss:
-    """Computes this process's part of the loss of a batch: the parts of all processes sum to the loss.
-
-    Each part is the mean over its own examples, times its share of the weight of all. Gradients are summed,
-    not averaged, so that they are those of the whole batch; of a table with sparse gradients, which is
-    updated by row, the rows of the batch alone are sent.
+    Each process has the mean over its own examples: they sum it times its weight, and divide by the weight of
+    all. Of a table with sparse gradients, which is updated by row, the rows of the batch alone are sent.
     """
-
-    def __init__(self, world: World, objective: Objective, model: TwoTowers) -> None:
-        """Raises TrainingError for an objective that parts can't compute."""
-        check_objective(objective, world.size)
-        self.world = world
-        self.step: nn.Module = _Step(world, objective, model)
-        if any(True for _ in self.step.parameters()):
-            parallel = DistributedDataParallel(self.step, forward_sync_buffers=False)
-            parallel.register_comm_hook(world, _summed)
-            self.step = parallel
-
-    def __call__(self, batch: Batch, random: np.random.Generator) -> StepLoss:
-        """The part of the loss; candidates are drawn with `random`, which differs between processes."""
-        out: StepLoss = self.step(batch, random)
-        assert out.weight is not None, "an objective that merges has a weight"
-        own = float(out.weight)
-        (total,) = self.world.sums([own])
-        masked = torch.zeros_like(out.masked) if batch.is_padding else out.masked
-        return replace(out, loss=out.loss * (own / (total or 1.0)), masked=masked)
-
-
-def _summed(world: World, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-    """Sum a bucket of gradients, a `GradBucket` of DDP, over all processes."""
-    gradients = bucket.buffer()
-    if gradients.is_sparse:  # gloo gathers the rows of all processes
-        world.count("table rows", gradients._values().nbytes, world.size)
-    else:
-        world.count("gradients", gradients.nbytes, 2)
-    work = dist.all_reduce(gradients, async_op=True)
-    summed: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
-    return summed
+    if world.size == 1:
+        torch.autograd.backward(out.loss)
+        return float(out.loss.detach()), examples, int(out.masked)
+    assert out.weight is not None, "an objective that merges has a weight"
+    weight, masked = float(out.weight), int(out.masked) if examples else 0
+    figures = world.summing([float(out.loss.detach()) * weight, weight, examples, masked])
+    torch.autograd.backward(out.loss * weight)
+    dense = [one for one in parameters if one.grad is None or not one.grad.is_sparse]
+    gradients = [one.grad for one in parameters if one.grad is not None and one.grad.is_sparse]
+    if dense:  # one exchange for all
+        own = (torch.zeros_like(one) if one.grad is None else one.grad for one in dense)
+        together = torch.cat([gradient.flatten() for gradient in own])
+        for one, part in zip(dense, torch.split(together, [one.numel() for one in dense]), strict=True):
+            one.grad = part.view_as(one)
+        gradients.append(together)
+    world.add_up(gradients)
+    loss, total, count, masked_by_all = figures()
+    for gradient in gradients:
+        gradient.div_(total or 1.0)
+    return loss / (total or 1.0), int(count), int(masked_by_all)
 
 
-def check_objective(objective: Objective, size: int) -> None:
+def check_parts(objective: Objective, size: int) -> None:
     """Raise TrainingError where the parts of `size` processes don't make one training.
 
     These are losses that are no mean over single examples, and samplers that learn from their own examples.

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -35,9 +34,8 @@ from turret.training.evaluation.evaluation import (
 from turret.training.evaluation.repeats import fit_repeats, last_trained, wants_repeats, with_repeats
 from turret.training.evaluation.seen import kind_spans
 from turret.training.model_loss import build_objective, model_loss
-from turret.training.objectives.contract import StepLoss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
-from turret.training.parallel import ParallelLoss, check_same_run
+from turret.training.parallel import backward, check_parts, check_same_run
 from turret.training.process import matmul_dtype, pick_device
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.history import Recorder
@@ -74,7 +72,6 @@ Report = Callable[[str], None]
 FEW_WARM_STEPS, FEW_STEPS = 20, 100
 # Called after each evaluation with epoch and value; True ends the run.
 Observe = Callable[[int, float], bool]
-LossOf = Callable[[Batch, np.random.Generator], StepLoss]
 
 
 class Trainer:
@@ -114,12 +111,10 @@ class Trainer:
         )
         self.users = validation_users(data, self.settings, self.report)
         self.popularity = data.item_counts("train")  # ranks for users without a history
-        # Of a batch, or of this process's part of it.
-        self.loss_of: LossOf = (
-            partial(model_loss, self.objective, self.model)
-            if world.size == 1
-            else ParallelLoss(world, self.objective, self.model)
-        )
+        if world.size > 1:
+            check_parts(self.objective, world.size)
+        world.share(self.model)
+        world.share(self.objective)
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
 
@@ -201,13 +196,13 @@ class Trainer:
         planned = settings.epochs * self.batches.steps_per_epoch
         factor = learning_rate_factor(state.step, planned, settings.warmup, settings.decay)
         self.optimiser.set_learning_rate(settings.learning_rate * factor)
+        random = stream(settings.seed, purpose("draw"), state.step)
         with self._precision():
-            out = self.loss_of(batch, stream(settings.seed, purpose("draw"), state.step))
+            out = model_loss(self.objective, self.model, batch, random, self.world)
         self.optimiser.zero_grad()
-        torch.autograd.backward(out.loss)
+        loss, examples, masked = backward(out, batch.size, self.optimiser.parameters, self.world)
         if settings.gradient_clip:
             self.optimiser.clip(settings.gradient_clip)
-        loss, examples, masked = self.world.sums([float(out.loss.detach()), batch.size, int(out.masked)])
         if loss != loss or abs(loss) == float("inf"):
             raise DivergenceError(
                 f"{self.run.folder}: the loss is {loss} at step {state.step}; lower training.learning_rate "
@@ -219,8 +214,8 @@ class Trainer:
         state.step += 1
         state.step_in_epoch += 1
         state.loss_sum += loss * examples
-        state.examples += int(examples)
-        state.masked += int(masked)
+        state.examples += examples
+        state.masked += masked
         return loss
 
     def _precision(self) -> AbstractContextManager[object]:

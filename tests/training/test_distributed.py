@@ -26,7 +26,7 @@ from turret.training.config.experiment import ExperimentConfig
 from turret.training.distributed import World
 from turret.training.errors import TrainingError
 from turret.training.model_loss import build_objective
-from turret.training.parallel import check_objective, check_same_run
+from turret.training.parallel import check_parts, check_same_run
 from turret.training.process import naming_lack_of_memory, too_large_training
 from turret.training.run import Run
 
@@ -112,7 +112,7 @@ def test_what_processes_can_not_share_is_refused(
     chosen = ExperimentConfig.model_validate(settings)
     objective = build_objective(chosen.objective, chosen.tower, shop, 0, torch.device("cpu"))
     with pytest.raises(TrainingError, match=sentence):
-        check_objective(objective, 2)
+        check_parts(objective, 2)
 
 
 PETABYTE = 10**15

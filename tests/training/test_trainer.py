@@ -260,7 +260,7 @@ def test_steps_train_the_towers_in_training_mode_along_one_schedule(
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_a_loss_that_is_not_finite_ends_the_run_before_it_reaches_the_towers(
-    shop: PreparedData, tmp_path: Path, value: float
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
 ) -> None:
     trainer = Trainer(large_batches(tmp_path, shop), shop, report=lambda _: None)
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
@@ -269,7 +269,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_reaches_the_towers(
         total = torch.stack([parameter.sum() for parameter in trainer.model.parameters()]).sum()
         return StepLoss(total * 0.0 + value, torch.tensor(0))
 
-    trainer.loss_of = diverged
+    monkeypatch.setattr(module, "model_loss", diverged)
     batch = next(trainer.batches.epoch(stream(0, "order", 0)))
     with pytest.raises(DivergenceError, match=r"lower training\.learning_rate"):
         trainer.step(batch)
