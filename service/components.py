@@ -16,7 +16,7 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.comparison import Comparison
 from turret.service.ranking.query import QueryReader
-from turret.service.ranking.recommender import Recommender
+from turret.service.ranking.recommender import Recommender, Shadow
 from turret.service.search.catalog_search import CatalogSearch
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
@@ -29,7 +29,6 @@ from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.gate_process import run_gate_in_process
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber, Record
-from turret.service.versions.shadow import Shadow
 from turret.service.versions.start import open_records
 from turret.tower.engines.access import Access, set_access
 from turret.tower.errors import BundleError

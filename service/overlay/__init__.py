@@ -1,3 +1,7 @@
 """Items added, changed and withdrawn since a bundle was made, merged into its answers."""
 
-__all__ = ["fresh", "item_edits", "item_overlay_cache", "item_writer", "searching"]
+__all__ = [
+    "fresh",
+    "item_overlay_cache",
+    "item_writer",
+]

@@ -1,19 +1,38 @@
 """Adds, changes and withdraws items; a change is acknowledged once it is in effect."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-from turret.service.overlay.item_edits import EditPlan, ItemEdit, Refused
+import orjson
+
+from turret.data.vocabulary import ID_LENGTH
+from turret.service.errors import BodyError, ConflictError, InvalidFieldError, NotFoundError, RequestError
+from turret.service.overlay.fresh import ITEM_OVERHEAD, FreshItems, can_name, catalog_time, is_valid
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
-from turret.service.stores.contract import ItemStore
+from turret.service.stores.contract import Change, ItemStore, NewChange
 from turret.tower.bundle.bundle import Bundle
+from turret.tower.errors import EncodingError
 
 Announce = Callable[[int, float], Awaitable[list[str]]]
+Refused = RequestError | EncodingError
+# Of an item's features and fields together: every process holds those of all fresh items.
+ITEM_BYTES = 48_000
 # So many edits are planned in the event loop, in a millisecond or two.
 _FEW = 8
 # So many are in effect at once: answers wait until an overlay has the changes that its process has heard of.
 _AT_ONCE = 1_000
+
+
+class ItemEdit(NamedTuple):
+    """One change of a call: what `method` does by itself, with a body of `features` and `fields`."""
+
+    item: str
+    method: Literal["PUT", "PATCH", "DELETE"] = "PUT"
+    features: dict[str, Any] = {}  # noqa: RUF012 - never written
+    fields: dict[str, Any] | None = None
 
 
 class Written(NamedTuple):
@@ -49,30 +68,181 @@ class ItemWriter:
         refused: list[Refused | None] = []
         behind: list[str] = []
         for first in range(0, len(edits), _AT_ONCE):
-            part = await self._write(bundle, edits[first : first + _AT_ONCE])
-            refused += part.refused
-            if None in part.refused:  # those that were behind before have these changes, or are behind still
-                behind = part.replicas_behind
+            number, found = await self._store_all(bundle, edits[first : first + _AT_ONCE])
+            refused += found
+            if number:
+                await self._overlay.changed(bundle, number)
+                # Replicas that were behind before have these changes, or are behind still.
+                behind = await self._announce(number, self._seconds)
         return Written(refused, behind)
 
-    async def _write(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> Written:
+    async def _store_all(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> tuple[int, list[Refused | None]]:
+        """Store edits; return the number of the last change, 0 for none, and the refusal of each edit."""
         refused: dict[int, Refused] = {}
         waiting, number = [*range(len(edits))], 0
         while waiting:  # each turn but the first follows changes of the same items by somebody else
-            fresh = await self._overlay.of(bundle)
-            plan = EditPlan(bundle, fresh, self._limit, [edits[place] for place in waiting])
-            items = plan.changed_in_part
+            asked = [edits[place] for place in waiting]
+            plan = _Plan(bundle, await self._overlay.of(bundle), self._limit, asked)
+            items = list({edit.item for edit in asked if edit.method == "PATCH"})
             last = await in_time(self._store.last(items), self._seconds) if items else []
             known = dict(zip(items, last, strict=True))
-            is_short = len(waiting) <= _FEW
+            is_short = len(asked) <= _FEW
             changes = plan.changes(known) if is_short else await asyncio.to_thread(plan.changes, known)
             refused |= {waiting[place]: error for place, error in plan.refused.items()}
             numbers = await in_time(self._store.change(changes), self._seconds) if changes else []
             number = max([number, *numbers])
             overtaken = {change.item for change, at in zip(changes, numbers, strict=True) if not at}
             waiting = [place for place in waiting if edits[place].item in overtaken and place not in refused]
-        behind = []
-        if number:
-            await self._overlay.changed(bundle, number)
-            behind = await self._announce(number, self._seconds)
-        return Written([refused.get(place) for place in range(len(edits))], behind)
+        return number, [refused.get(place) for place in range(len(edits))]
+
+
+class _Content(NamedTuple):
+    """An item as a store keeps it; without features it is withdrawn."""
+
+    features: bytes | None = None
+    fields: bytes | None = None
+
+
+class _Plan:
+    """The changes that edits of a bundle with its overlay become.
+
+    `limit` bounds the bytes of the overlay; `refused` has the errors by the places of edits.
+    """
+
+    def __init__(self, bundle: Bundle, fresh: FreshItems, limit: int, edits: Sequence[ItemEdit]) -> None:
+        self._bundle, self._fresh, self._limit = bundle, fresh, limit
+        self._taken = fresh.size
+        self._edits = edits
+        self.refused: dict[int, Refused] = {}
+
+    def changes(self, last: Mapping[str, Change | None]) -> list[NewChange]:
+        """The changes to store, one of each item: the outcome of its edits in their order.
+
+        `last` has the last changes of the items that are changed in part.
+        """
+        self._check_features([place for place, edit in enumerate(self._edits) if edit.method != "DELETE"])
+        contents: dict[str, _Content] = {}
+        for place, edit in enumerate(self._edits):
+            if place in self.refused:
+                continue
+            try:
+                before = contents.get(edit.item)
+                new = self._edited(edit, before, last.get(edit.item))
+                self._take(edit.item, before, new)
+            except RequestError as error:
+                self.refused[place] = error
+            else:
+                contents[edit.item] = new
+        now = max(time.time_ns() // 1_000_000, catalog_time(self._bundle))  # even if clocks differ
+        after = {item: change.number if change else 0 for item, change in last.items()}
+        return [NewChange(item, now, *content, after.get(item)) for item, content in contents.items()]
+
+    def _edited(self, edit: ItemEdit, content: _Content | None, last: Change | None) -> _Content:
+        """An item's content after an edit; `content` is that after earlier ones. Raises RequestError."""
+        item, version = edit.item, self._bundle.manifest.version
+        if not 1 <= len(item) <= ID_LENGTH or not can_name(self._bundle.vocabulary, item):
+            if edit.method != "PUT":
+                raise NotFoundError("id", item, f"version {version} can't have such an item")
+            is_short = 1 <= len(item) <= ID_LENGTH
+            message = f"version {version} has integer ids; send an integer id"
+            raise InvalidFieldError(
+                "id", item, message if is_short else f"send an id of 1 to {ID_LENGTH} characters"
+            )
+        unknown = f"version {version} has no such item, and none was added; "
+        if edit.method == "DELETE":
+            is_known = self._fresh.row(item) is not None or item in self._fresh.withdrawn_ids
+            if not is_known and content is None:
+                raise NotFoundError("id", item, f"{unknown}check the id")
+            return _Content()
+        features, fields = edit.features, edit.fields
+        if edit.method == "PATCH":
+            content = content or self._present(item, last)
+            if content is None:
+                raise NotFoundError("id", item, f"{unknown}PUT it")
+            if content.features is None or content.fields is None:
+                raise ConflictError("id", item, "this item is withdrawn; PUT it to serve it again")
+            features = _merged(orjson.loads(content.features), features)
+            fields = _merged(orjson.loads(content.fields), fields or {})
+        encoder = self._bundle.item_encoder
+        if encoder is None and self._bundle.vocabulary.row(item) is None:
+            message = (
+                f"version {version} has no item tower that reads features, so it can't serve items that it "
+                "wasn't trained with; train with tower.item.features and export again"
+            )
+            raise ConflictError("id", item, message)
+        if fields is None:  # vectors are left out: neither people nor filters look at them
+            hidden = {one.name for one in encoder.features if one.kind == "vector"} if encoder else set()
+            fields = {name: value for name, value in features.items() if name not in hidden}
+        new = _json(features), _json(fields)
+        if sum(map(len, new)) > ITEM_BYTES:
+            message = f"features and fields together exceed {ITEM_BYTES} bytes; leave some fields out"
+            raise BodyError("fields", None, message, status=413)
+        return _Content(*new)
+
+    def _present(self, item: str, last: Change | None) -> _Content | None:
+        """The content that a change in part begins with; None for an unknown item.
+
+        The features of an item that was never put are those among its fields that the item tower reads, for
+        versions that don't have the item.
+        """
+        row, encoder = self._bundle.vocabulary.row(item), self._bundle.item_encoder
+        of_bundle = None if row is None else self._bundle.catalog.json_of(row)
+        if last is not None and last.is_withdrawn:
+            return _Content()
+        if last is not None and is_valid(last):
+            is_newer = of_bundle is None or last.time >= catalog_time(self._bundle)
+            return _Content(last.features, last.fields if is_newer else of_bundle)
+        if of_bundle is None:
+            return None
+        return _Content(_json(encoder.readable(orjson.loads(of_bundle)) if encoder else {}), of_bundle)
+
+    def _take(self, item: str, before: _Content | None, new: _Content) -> None:
+        """Count the bytes of an item. Raises ConflictError where an overlay with more has no room."""
+        more = self._bytes(item, new) - self._bytes(item, before or self._held(item))
+        if more > 0 and self._taken + more > self._limit:
+            message = (
+                f"new, changed and withdrawn items take {self._taken / 1e6:.4g} MB of the "
+                f"{self._limit / 1e6:.4g} MB of TURRET_OVERLAY_BYTES; train and activate a version with "
+                "them, withdraw some, or raise TURRET_OVERLAY_BYTES"
+            )
+            raise ConflictError("id", item, message)
+        self._taken += more
+
+    def _bytes(self, item: str, content: _Content) -> int:
+        if content.features is None or content.fields is None:
+            return 0
+        size = ITEM_OVERHEAD + 2 * len(content.fields)
+        if self._bundle.vocabulary.row(item) is None:
+            size += len(content.features) + 4 * self._bundle.manifest.dimension
+        return size
+
+    def _held(self, item: str) -> _Content:
+        """The content of the item in the overlay; features of items of the bundle don't count."""
+        row, first = self._fresh.row(item), self._fresh.first_row
+        if row is None or (fields := self._fresh.fields_of(row)) is None:
+            return _Content()
+        return _Content(self._fresh.features[row - first] if row >= first else b"", fields)
+
+    def _check_features(self, places: Sequence[int]) -> None:
+        """Refuse features that don't fit the item tower."""
+        encoder = self._bundle.item_encoder
+        if encoder is None or not places:
+            return
+        try:
+            encoder.encode([self._edits[place].features for place in places])
+        except EncodingError as error:
+            if len(places) == 1:
+                self.refused[places[0]] = error
+                return
+            for place in places:
+                self._check_features([place])
+
+
+def _merged(present: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """A JSON merge patch (RFC 7396) of one level: values are replaced whole."""
+    removed = {name for name, value in patch.items() if value is None}
+    return {name: value for name, value in (present | patch).items() if name not in removed}
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -12,17 +13,15 @@ from numpy.typing import NDArray
 from turret.data.vocabulary import Id
 from turret.service.errors import ConflictError, InvalidFieldError, NotFoundError, RequestError
 from turret.service.observing.quality import AnswerRecord
-from turret.service.overlay import searching
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.explaining import explain
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.kinds import check_kinds
-from turret.service.ranking.query import CountedHistory, Query, ResolvedQuery, count_history
-from turret.service.ranking.selecting import select
+from turret.service.ranking.query import CountedHistory, Query, ResolvedQuery, check_kinds, count_history
+from turret.service.ranking.searching import left_out, nearest, nearest_of_each, select
 from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
 from turret.service.schemas.requests import RecommendRequest
-from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.rules import conditions_of
+from turret.service.versions.holder import LoadedModel
+from turret.service.versions.record import conditions_of
 from turret.tower.catalog.conditions import every
 from turret.tower.catalog.filters import Filter, compile_filter
 from turret.tower.errors import EncodingError, EngineError, FilterError
@@ -46,19 +45,16 @@ def recommend(
 
     A query that is `similar_to` an item is answered by the item's vector.
 
-    Adds the seconds of each stage to `stages`, and a record of each answer to `records`. Raises EncodingError
-    for features that the user tower can't read, and RequestError for a filter that the catalog can't
-    answer; both have the position of the query.
+    Adds the seconds of each stage to `stages`, and a record of each recommendation to `records`. Raises
+    EncodingError for features that the user tower can't read, and RequestError for a filter that the catalog
+    can't answer; both have the position of the query.
     """
     stages = {} if stages is None else stages
     begun = perf_counter()
     view = ItemView(model.bundle, fresh)
     counted = [count_history(query, model.bundle.manifest) for query in queries]
     known = view.known_rows_of_each([history.items for history in counted])
-    resolved = [
-        _resolve(view, position, query, counted[position], *known[position])
-        for position, query in enumerate(queries)
-    ]
+    resolved = _resolve(view, queries, counted, known)
     model.bundle.encoder.check([query.request.features for query in queries])
     looked_up = perf_counter()
     _encode(view, resolved)
@@ -74,7 +70,7 @@ def recommend(
         "answer": perf_counter() - searched,
     }
     if records is not None:
-        records += [_record(fresh, *pair) for pair in ranked]
+        records += [_record(fresh, *pair) for pair in ranked if pair[0].query.similar_to is None]
     for answer, (entry, ranking) in zip(answers, ranked, strict=True):
         if entry.query.request.explain:
             took = {stage: round(seconds * 1e3, 4) for stage, seconds in stages.items()}
@@ -89,21 +85,22 @@ def ids_of(answer: Answer) -> list[Id]:
 
 def _resolve(
     view: ItemView,
-    position: int,
-    query: Query,
-    counted: CountedHistory,
-    rows: NDArray[np.int32],
-    unknown: list[Id],
-) -> ResolvedQuery:
+    queries: Sequence[Query],
+    counted: Sequence[CountedHistory],
+    known: Sequence[tuple[NDArray[np.int32], list[Id]]],
+) -> list[ResolvedQuery]:
+    resolved: list[ResolvedQuery] = []
     try:
-        return _in_rows(view, query, counted, rows, unknown)
-    except RequestError as error:
-        error.position = position
-        raise
+        for query, history, found in zip(queries, counted, known, strict=True):
+            resolved.append(_in_rows(view, query, history, *found))
     except FilterError as error:
         refused = InvalidFieldError(error.field, error.value, str(error))
-        refused.position = position
+        refused.position = len(resolved)
         raise refused from None
+    except RequestError as error:
+        error.position = len(resolved)
+        raise
+    return resolved
 
 
 def _in_rows(
@@ -213,25 +210,15 @@ def _rankings(model: LoadedModel, view: ItemView, resolved: Sequence[ResolvedQue
     plain = [entry for entry in resolved if entry.is_plain]
     if len(plain) < 2 or view.bundle.manifest.index.is_remote:
         return [_select(model, view, entry) for entry in resolved]
-    vectors = np.array([entry.vector for entry in plain])
-    ks = [entry.query.request.k for entry in plain]
-    excluded = [entry.excluded for entry in plain]
-    bonuses = [entry.bonus for entry in plain]
-    found = iter(searching.nearest_of_each(model, view.fresh, vectors, ks, excluded, bonuses))
+    found = iter(nearest_of_each(model, view.fresh, plain))
     return [next(found) if entry.is_plain else _select(model, view, entry) for entry in resolved]
 
 
 def _select(model: LoadedModel, view: ItemView, entry: ResolvedQuery) -> Ranking:
-    def ranked(count: int) -> Ranking:
-        if entry.vector is None:
-            return searching.popular(model, view.fresh, count, entry.excluded, entry.filtering)
-        return searching.nearest(
-            model, view.fresh, entry.vector, count, entry.excluded, entry.bonus, entry.filtering
-        )
-
     try:
         if entry.query.is_plain:
-            return ranked(entry.query.request.k)
+            return nearest(model, view.fresh, entry, entry.query.request.k)
+        ranked = partial(nearest, model, view.fresh, entry)
         return select(ranked, entry.query, view, by_towers=entry.vector is not None)
     except EngineError:  # of an index without a fallback
         if entry.query.similar_to is not None:  # popular items are not similar
@@ -242,7 +229,11 @@ def _select(model: LoadedModel, view: ItemView, entry: ResolvedQuery) -> Ranking
 
 def _answer(view: ItemView, entry: ResolvedQuery, ranking: Ranking) -> Answer:
     request, kind = entry.query.request, ranking.plan.kind
-    answer = _ranked(view, ranking, request.k, "popular" if kind == "popularity" else "towers")
+    items = view.ranked_json(ranking, "popular" if kind == "popularity" else "towers")
+    version = view.bundle.manifest.version
+    answer: Answer = {"version": version, "items": orjson.Fragment(items)}
+    if len(ranking.rows) < request.k:
+        answer["exhausted"] = True
     answer["degraded"] = list(entry.query.degraded)
     if kind == "fallback" or (kind == "popularity" and len(entry.rows)):
         answer["degraded"].append("engine")
@@ -260,7 +251,7 @@ def _record(fresh: FreshItems, entry: ResolvedQuery, ranking: Ranking) -> Answer
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
         source = "fresh"
     plain = entry.vector if entry.query.is_plain else None
-    excluded, allowed = searching.left_out(fresh, entry.excluded, entry.filtering)
+    excluded, allowed = left_out(fresh, entry)
     mask = None if allowed is None else allowed.mask
     k = entry.query.request.k
     if entry.bonus is not None:  # recall is that of the index, which finds the other items alone
@@ -277,11 +268,3 @@ def _cursor(view: ItemView, query: Query, ranking: Ranking) -> Cursor:
     is_timed = manifest.uses_times or (manifest.kinds and query.times is not None)
     until = query.until if query.is_stored or is_timed else 0
     return Cursor(manifest.version, until, shown + len(ranking.rows), *last)
-
-
-def _ranked(view: ItemView, ranking: Ranking, k: int, source: str) -> Answer:
-    items = orjson.Fragment(view.ranked_json(ranking, source))
-    answer: Answer = {"version": view.bundle.manifest.version, "items": items}
-    if len(ranking.rows) < k:
-        answer["exhausted"] = True
-    return answer

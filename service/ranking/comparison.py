@@ -3,9 +3,8 @@
 import asyncio
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,13 +20,12 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answers import Answer, ids_of, recommend
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
-from turret.service.schemas.fields import HISTORY_LIMIT, show_time
+from turret.service.schemas.fields import show_time
 from turret.service.schemas.requests import RecommendRequest
-from turret.service.stores.contract import Event, HistoryStore
+from turret.service.stores.contract import HistoryStore
 from turret.service.versions.activation import Activator, reason_of
 from turret.service.versions.gate import overlap_between
-from turret.service.versions.holder import ModelHolder
-from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.holder import LoadedModel, ModelHolder
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 from turret.tower.errors import BundleError, EncodingError
@@ -127,14 +125,32 @@ class Comparison:
     async def overlap(self, users: int, k: int, version: str | None) -> dict[str, Any]:
         """Measure the overlap over `users` stored users, or over recorded queries if none is stored.
 
-        Raises as `_sides`.
+        See the document of the call. Stops after RANKING_SECONDS. Raises as `_sides`.
         """
         live, other = await self._sides(version)
-        source, queries = "users", await stored_queries(self._histories, users, k, _now())
+        now, stored = _now(), await self._some_users(users)
+        requests = [RecommendRequest.model_construct(user_id=user, k=k) for user in stored]
+        queries: Sequence[Query] = await self._queries.read_all(requests, live.model, now)
         if not queries:
-            source, queries = "golden", await self._run(recorded_queries, live.model.bundle, k, _now())
-        measured = await measure_overlap(live, other, queries, self._thread)
-        return {"version": other.model.version, "live": live.model.version, "source": source, **measured}
+            queries = await self._run(_recorded_queries, live.model.bundle, k, now)
+        loop = asyncio.get_running_loop()
+        end, pairs = loop.time() + RANKING_SECONDS, list[tuple[list[Id], list[Id]]]()
+        for query in queries:  # each by a call of its own, so that other calls run in between
+            if not pairs or loop.time() < end:
+                pairs.append(await self._run(_both_ids, live, other, query))
+        overlaps = [overlap_between(*pair) for pair in pairs]
+        # 1 belongs to the last tenth.
+        tenths = [min(int(overlap * _TENTHS + 1e-9), _TENTHS - 1) for overlap in overlaps]
+        changed_first = sum(list(map(str, one[:1])) != list(map(str, two[:1])) for one, two in pairs)
+        return {
+            "version": other.model.version,
+            "live": live.model.version,
+            "source": "users" if stored else "golden",
+            "histories": len(pairs),
+            "overlap_mean": sum(overlaps) / len(pairs),
+            "overlap_histogram": [tenths.count(tenth) for tenth in range(_TENTHS)],
+            "changed_first": changed_first / len(pairs),
+        }
 
     async def close(self) -> None:
         """Finish the running call of the thread."""
@@ -157,6 +173,17 @@ class Comparison:
             raise ConflictError("version", None, message)
         models = (self._model_holder.live, candidate)
         return [Side(model, *await self._overlay.for_answer(model.bundle)) for model in models]
+
+    async def _some_users(self, count: int) -> list[str]:
+        """The first users of a scan of the store that lasts at most SCAN_SECONDS."""
+        users: dict[str, None] = {}
+        with suppress(TimeoutError, HistoryUnavailableError):
+            async with asyncio.timeout(SCAN_SECONDS):
+                async for events in self._histories.scan(0, _LATEST):
+                    users |= dict.fromkeys(event.user for event in events)
+                    if len(users) >= count:
+                        break
+        return list(users)[:count]
 
     async def _compare(self, version: str | None) -> None:
         try:
@@ -193,31 +220,18 @@ def _side_by_side(live: Side, other: Side, query: Query) -> dict[str, Any]:
     return {"live": answers[0], "other": answers[1], "overlap": overlap, "moves": moves}
 
 
-async def stored_queries(
-    store: HistoryStore, users: int, k: int, now: int, seconds: float = SCAN_SECONDS
-) -> list[Query]:
-    """Make the queries at `now`, in milliseconds since 1970, of the first `users` of a scan of the store.
-
-    The scan lasts at most `seconds`; users that were read before, or before the store failed, remain.
-    """
-    found: dict[str, deque[Event]] = {}
-    with suppress(TimeoutError, HistoryUnavailableError):
-        async with asyncio.timeout(seconds):
-            async for events in store.scan(0, _LATEST):
-                for event in events:
-                    found.setdefault(event.user, deque(maxlen=HISTORY_LIMIT)).append(event)
-                if len(found) > users:  # all but the latest user are read to their ends
-                    break
-    some = list(found.values())[:users]
-    return [
-        _query([one.item for one in events], [one.time for one in events], k, now)._replace(
-            kinds=[one.kind for one in events]
-        )
-        for events in some
-    ]
+def _both_ids(live: Side, other: Side, query: Query) -> tuple[list[Id], list[Id]]:
+    """The ids of both answers; none of a version that can't encode the query."""
+    found: list[list[Id]] = []
+    for side, beside in ((live, other), (other, live)):
+        try:
+            found.append(ids_of(side.answer(query, beside)))
+        except (RequestError, EncodingError):
+            found.append([])
+    return found[0], found[1]
 
 
-def recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
+def _recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
     """Make the queries recorded with a version, with their features and times. Raises ConflictError."""
     try:
         recorded = load_golden(bundle.folder / "golden.json").queries
@@ -225,50 +239,11 @@ def recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
         message = f"no user is stored, and the recorded queries can't be read: {error}; store events first"
         raise ConflictError("version", bundle.manifest.version, message) from None
     queries = []
-    for query in recorded:
-        times = query.history_times and [round(1000 * time) for time in query.history_times]
-        at = None if query.at is None else round(1000 * query.at)
-        made = _query(list(query.history), times or None, k, now, at=at, features=query.features)
-        queries.append(made._replace(kinds=query.history_kinds or ()))
+    for one in recorded:
+        times = [round(1000 * time) for time in one.history_times or ()] or None
+        at = None if one.at is None else round(1000 * one.at)
+        request = RecommendRequest.model_construct(
+            history=list(one.history), history_times=times, at=at, k=k, features=one.features
+        )
+        queries.append(make_query(request, NO_HISTORY, (), now)._replace(kinds=one.history_kinds or ()))
     return queries
-
-
-def _query(history: list[Id], times: list[int] | None, k: int, now: int, **more: Any) -> Query:
-    request = RecommendRequest.model_construct(history=history, history_times=times, k=k, **more)
-    return make_query(request, NO_HISTORY, (), now)
-
-
-async def measure_overlap(
-    live: Side, other: Side, queries: Sequence[Query], thread: Executor, seconds: float = RANKING_SECONDS
-) -> dict[str, Any]:
-    """Answer queries from both versions for at most `seconds`; see the document of the call.
-
-    Each query is ranked by a call of its own in `thread`, so that other calls run in between. A version that
-    can't encode a query has an empty answer.
-    """
-
-    def ids(side: Side, query: Query, beside: Side) -> list[Id]:
-        try:
-            return ids_of(side.answer(query, beside))
-        except (RequestError, EncodingError):
-            return []
-
-    loop = asyncio.get_running_loop()
-    ends = loop.time() + seconds
-    overlaps: list[float] = []
-    changed_first = 0
-    for query in queries:
-        live_ids = await loop.run_in_executor(thread, ids, live, query, other)
-        other_ids = await loop.run_in_executor(thread, ids, other, query, live)
-        overlaps.append(overlap_between(live_ids, other_ids))
-        changed_first += list(map(str, live_ids[:1])) != list(map(str, other_ids[:1]))
-        if loop.time() > ends:
-            break
-    # 1 belongs to the last tenth.
-    tenths = [min(int(overlap * _TENTHS + 1e-9), _TENTHS - 1) for overlap in overlaps]
-    return {
-        "histories": len(overlaps),
-        "overlap_mean": sum(overlaps) / len(overlaps),
-        "overlap_histogram": [tenths.count(tenth) for tenth in range(_TENTHS)],
-        "changed_first": changed_first / len(overlaps),
-    }

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems
-from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.holder import LoadedModel
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.inference.encoder import Kinds
 from turret.tower.retrieval import Ranking

@@ -1,7 +1,7 @@
 """Requests with the histories that count for them."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +20,8 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import History
 from turret.service.stores.guarded import Breaker, Stored, read_histories
-from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.rules import Rule, RuleSet, lowest_caps
+from turret.service.versions.holder import LoadedModel
+from turret.service.versions.record import Rule, RuleSet, lowest_caps
 from turret.tower.catalog.filters import Filter
 from turret.tower.format.manifest import Manifest
 from turret.tower.kinds import CountedKinds
@@ -190,6 +190,25 @@ class QueryReader:
             return await read_histories(self._store, enough, self._limit, self._seconds)
         except HistoryUnavailableError:
             return Stored(truncated=frozenset(by_user))
+
+
+def unknown_kind(field: str, kind: str, manifest: Manifest, known: Iterable[str]) -> InvalidFieldError:
+    """The refusal of a kind that is none of the `known` ones of a version."""
+    names = ", ".join(known)
+    return InvalidFieldError(field, kind, f"version {manifest.version} has no such kind; send one of {names}")
+
+
+def check_kinds(request: RecommendRequest, manifest: Manifest) -> None:
+    """Raise InvalidFieldError for kinds in a request that a version with kinds doesn't have, or ignores."""
+    if isinstance(request.history, KindedIds):
+        for position, kind in enumerate(request.history.kinds):
+            if kind is not None and kind not in manifest.kinds:
+                raise unknown_kind(f"history.{position}.kind", kind, manifest, manifest.kinds)
+    if isinstance(request.exclude_seen, tuple):
+        known = [name for name, kind in manifest.kinds.items() if kind.role != "ignored"]
+        for position, kind in enumerate(request.exclude_seen):
+            if kind not in known:
+                raise unknown_kind(f"exclude_seen.{position}", kind, manifest, known)
 
 
 @contextmanager

@@ -1,31 +1,174 @@
 """From requests to answers: chooses the version, reads histories, and decides where the ranking runs."""
 
 import asyncio
+import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
+from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answers import Answer, Stages, ids_of, recommend
 from turret.service.ranking.item_view import item_status
-from turret.service.ranking.micro_batcher import MicroBatcher, RecordAnswers, recommend_timed
 from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.schemas.fields import read_cursor
 from turret.service.schemas.requests import RecommendRequest, SimilarRequest
-from turret.service.versions.holder import ModelHolder
-from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.shadow import Shadow
+from turret.service.versions.gate import overlap_between
+from turret.service.versions.holder import LoadedModel, ModelHolder
+from turret.tower.bundle.bundle import Bundle
 
 _WAITING_THREADS = 16
 _RANKING_THREADS = 2  # for long answers
 # A longer answer takes longer to write than most take to be found; a longer history, to encode.
 _LOOP_ITEMS, _LOOP_HISTORY = 100, 1_000
 _MIN_VERSION_SECONDS = 1.0  # to wait until this worker has loaded the `min_version` of a request
+RecordAnswers = Callable[[Bundle, Sequence[AnswerRecord]], None]
+
+
+class _Waiting(NamedTuple):
+    model: LoadedModel
+    fresh: FreshItems
+    query: Query
+    answer: "asyncio.Future[tuple[Answer, Stages]]"
+
+
+class MicroBatcher:
+    """Answers requests that arrive in one iteration of the event loop together, stage by stage.
+
+    An answer runs through four libraries and megabytes of vectors, and each stage evicts the data of the
+    others from the processor's caches. With 16 connections a batch has about twelve requests; stage by stage,
+    each costs a third less than alone. No request waits for others: a batch has the requests that the loop
+    has read, and a lone request is a batch of its own. `record` receives the records of each batch.
+    """
+
+    def __init__(self, record: RecordAnswers) -> None:
+        self._record = record
+        self._waiting: list[_Waiting] = []
+
+    async def answer(self, model: LoadedModel, fresh: FreshItems, query: Query) -> tuple[Answer, Stages]:
+        """Answer a query; also return its share of the seconds of each stage. Raises as `recommend`."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(model, fresh, query, loop.create_future())
+        self._waiting.append(waiting)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._begin)
+        return await waiting.answer
+
+    def _begin(self) -> None:
+        """Start a batch; if several wait, after those that arrived while these were being read."""
+        if len(self._waiting) > 1:
+            asyncio.get_running_loop().call_soon(self._run_batch)
+        else:
+            self._run_batch()
+
+    def _run_batch(self) -> None:
+        """Answer the queries that share a version with the first; the others go into the next batch."""
+        waiting = [entry for entry in self._waiting if not entry.answer.done()]  # else cancelled
+        if not waiting:
+            self._waiting = []
+            return
+        model, fresh = waiting[0].model, waiting[0].fresh
+        size = model.latency.batch_size
+        batch: list[_Waiting] = []
+        left: list[_Waiting] = []
+        for entry in waiting:
+            fits = entry.model is model and entry.fresh is fresh and len(batch) < size
+            (batch if fits else left).append(entry)
+        self._waiting = left
+        if left:
+            asyncio.get_running_loop().call_soon(self._run_batch)
+        self._answer(batch)
+
+    def _answer(self, batch: Sequence[_Waiting]) -> None:
+        model, stages, records = batch[0].model, Stages(), list[AnswerRecord]()
+        try:
+            queries = [entry.query for entry in batch]
+            answers = recommend_timed(model, batch[0].fresh, queries, stages, records)
+            self._record(model.bundle, records)  # inside: every caller gets an answer or an error
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0].answer.set_exception(error)
+                return
+            for entry in batch:  # the error is that of one of them
+                self._answer([entry])
+            return
+        shares = {stage: seconds / len(batch) for stage, seconds in stages.items()}
+        for entry, answer in zip(batch, answers, strict=True):
+            entry.answer.set_result((answer, shares))
+
+
+def recommend_timed(
+    model: LoadedModel,
+    fresh: FreshItems,
+    queries: Sequence[Query],
+    stages: Stages,
+    records: list[AnswerRecord],
+) -> list[Answer]:
+    """Like `recommend`, but samples latency into the estimate of its version."""
+    if not model.latency.wants_sample():
+        return recommend(model, fresh, queries, stages, records)
+    begun = time.thread_time()
+    answers = recommend(model, fresh, queries, stages, records)
+    model.latency.add((time.thread_time() - begun) / len(queries))
+    return answers
+
+
+Ids = Sequence[int | str]
+Ranked = Callable[[LoadedModel], Ids]
+
+
+class Shadow:
+    """Lets the shadow answer its share of the requests, one at a time, in a thread.
+
+    At most `limit` requests wait; more are dropped and counted. Its failures don't affect any response.
+    """
+
+    def __init__(self, model_holder: ModelHolder, metrics: Metrics, limit: int = 100) -> None:
+        self._model_holder = model_holder
+        self._metrics = metrics
+        self._waiting: asyncio.Queue[tuple[LoadedModel, Ids, Ranked]] = asyncio.Queue(limit)
+        self._answering: asyncio.Task[None] | None = None
+
+    def wants(self) -> bool:
+        """Draw whether the shadow answers the current request."""
+        traffic = self._model_holder.traffic
+        share = traffic.routes.shadow.share if traffic.shadow and traffic.routes.shadow else 0.0
+        return share > 0.0 and random.random() < share
+
+    def offer(self, ids: Ids, answer: Ranked) -> None:
+        """Queue a request that was answered with `ids`; `answer` gives the ids of the shadow, in a thread."""
+        shadow = self._model_holder.traffic.shadow
+        if shadow is None:
+            return
+        if self._answering is None or self._answering.done():
+            self._answering = asyncio.get_running_loop().create_task(self._answer_all())
+        try:
+            self._waiting.put_nowait((shadow, ids, answer))
+        except asyncio.QueueFull:
+            self._metrics.shadow_answers.labels("dropped").inc()
+
+    async def close(self) -> None:
+        """Drop the waiting requests."""
+        if self._answering is not None:
+            self._answering.cancel()
+            await asyncio.gather(self._answering, return_exceptions=True)
+
+    async def _answer_all(self) -> None:
+        while True:
+            shadow, ids, answer = await self._waiting.get()
+            try:
+                await self._model_holder.prepare(shadow.bundle)
+                shadow_ids = await asyncio.to_thread(answer, shadow)
+            except Exception:  # counted: a failing shadow is not a fault of the service
+                self._metrics.shadow_answers.labels("failed").inc()
+            else:
+                self._metrics.shadow_answers.labels("answered").inc()
+                self._metrics.shadow_overlap.observe(overlap_between(ids, shadow_ids))
 
 
 class Recommender:
@@ -65,15 +208,7 @@ class Recommender:
         begun = time.perf_counter()
         query = await self._queries.read(request, model, _now())
         stages["history"] = time.perf_counter() - begun
-        fresh, missing = await self._overlay.for_answer(model.bundle)
-        if _is_long(model, fresh, query):
-            # A copy: the thread goes on writing to it after the client has given up and `facts` are logged.
-            shares = dict(stages)
-            (answer,) = await self._in_thread(model, fresh, [query], shares)
-        else:
-            answer, shares = await self._batcher.answer(model, fresh, query)
-        stages |= shares
-        answer["degraded"] += missing
+        answer = await self._answered(model, query, stages)
         facts |= {"version": model.version, "degraded": answer["degraded"]}
         if self._shadow.wants() and request.cursor is None:
             self._offer(query, answer)
@@ -96,21 +231,12 @@ class Recommender:
     async def similar_to(self, item: str, request: SimilarRequest) -> Answer:
         """Answer with the nearest items of an item. Raises NotFoundError for an unknown one.
 
-        These answers count neither for the quality nor for the latency of a version's recommendations.
+        These answers don't count for the quality of a version's recommendations.
         """
         asked = request.as_recommendation()
-        model = self._model_holder.answering
-        if asked.cursor is not None or asked.min_version is not None:
-            model = await self._model_for(asked, None)
+        model = await self._model_for(asked, None)
         query = (await self._queries.read(asked, model, _now()))._replace(similar_to=item)
-        fresh, missing = await self._overlay.for_answer(model.bundle)
-        if _is_long(model, fresh, query):
-            loop, threads = asyncio.get_running_loop(), self._threads_of(model)
-            (answer,) = await loop.run_in_executor(threads, recommend, model, fresh, [query])
-        else:
-            (answer,) = recommend(model, fresh, [query])
-        answer["degraded"] += missing
-        return answer
+        return await self._answered(model, query, {})
 
     async def item(self, item: str) -> Answer:
         """Describe an item as the live version and its overlay know it. Raises NotFoundError."""
@@ -124,8 +250,18 @@ class Recommender:
         await asyncio.to_thread(self._threads.shutdown)
         await asyncio.to_thread(self._waiting_threads.shutdown)
 
-    def _threads_of(self, model: LoadedModel) -> ThreadPoolExecutor:
-        return self._waiting_threads if model.bundle.manifest.index.is_remote else self._threads
+    async def _answered(self, model: LoadedModel, query: Query, stages: Stages) -> Answer:
+        """Answer a query, in a thread if that takes long, and add its seconds to `stages`."""
+        fresh, missing = await self._overlay.for_answer(model.bundle)
+        if _is_long(model, fresh, query):
+            # A copy: the thread goes on writing to it after the client has given up and `stages` are logged.
+            shares = dict(stages)
+            (answer,) = await self._in_thread(model, fresh, [query], shares)
+        else:
+            answer, shares = await self._batcher.answer(model, fresh, query)
+        stages |= shares
+        answer["degraded"] += missing
+        return answer
 
     async def _model_for(self, request: RecommendRequest, request_id: str | None) -> LoadedModel:
         """Choose the version: by `min_version`, else that of the previous page, else by the user."""
@@ -146,7 +282,7 @@ class Recommender:
         records: list[AnswerRecord] = []
         is_usual = len(queries) == 1 and not _is_large(queries[0])
         rank = recommend_timed if is_usual else recommend
-        threads = self._threads_of(model)
+        threads = self._waiting_threads if model.bundle.manifest.index.is_remote else self._threads
         answers = await loop.run_in_executor(threads, rank, model, fresh, queries, stages, records)
         self._record(model.bundle, records)
         return answers
@@ -165,10 +301,9 @@ def _now() -> int:
 
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     """Whether an answer may take too long for the event loop."""
-    if not query.request.filter and not query.rules:
-        return model.latency.is_long() or _is_large(query)
-    # The first answer to a filter compares it with every item.
-    scanned = len(model.bundle.vocabulary) + len(fresh) + len(fresh.replaced.by_row)
+    scanned = 0
+    if query.request.filter or query.rules:  # the first answer to a filter compares it with every item
+        scanned = len(model.bundle.vocabulary) + len(fresh) + len(fresh.replaced.by_row)
     return model.latency.is_long(scanned) or _is_large(query)
 
 

@@ -4,17 +4,15 @@ import asyncio
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from heapq import merge
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import orjson
 
-from turret.data.vocabulary import Id
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
 from turret.service.search.catalog_fields import title_of
@@ -27,8 +25,9 @@ _WORD = re.compile(r"[^\W_]+")
 _LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "\u0131": "i", "æ": "ae", "œ": "oe", "þ": "th", "ð": "d"}
 )
-_SPARE = 1_000  # outdated texts that the index of changes may have besides as many as there are changes
-Key = TypeVar("Key", bound=int | str)
+_ADD = "INSERT INTO items (rowid, first, names, others) VALUES (?, ?, ?, ?)"
+_REMOVE = "INSERT INTO items (items, rowid, first, names, others) VALUES ('delete', ?, ?, ?, ?)"
+_FIND = "SELECT rowid FROM items WHERE items MATCH ? ORDER BY rowid"
 Result = TypeVar("Result")
 
 
@@ -56,7 +55,7 @@ class CatalogSearch:
             version = self._versions.get(bundle)
             if version is None:
                 version = self._versions[bundle] = _SearchedVersion(bundle)
-            found = list(islice(version.matches(fresh, query), start, start + limit + 1))
+            found = list(islice(version.matches(bundle, fresh, query), start, start + limit + 1))
             return found[:limit], len(found) > limit and start + limit < MOST_RESULTS
 
         return await self.run(search)
@@ -71,22 +70,32 @@ class CatalogSearch:
 
 
 class _SearchedVersion:
-    """The items of one version, the most popular first, and those of its latest overlay."""
+    """A full-text index of the items of one version with its latest overlay.
+
+    The number of an item is its place in the order of popularity; added ones have numbers below 0, the newest
+    the lowest.
+    """
 
     def __init__(self, bundle: Bundle) -> None:  # which it doesn't keep, so that a version can be closed
         self._title = title_of(bundle.catalog)
         self._rows: list[int] = np.argsort(-bundle.popularity, kind="stable").tolist()
-        self._places = dict(zip(self._rows, range(len(self._rows)), strict=True))
-        catalog, vocabulary = bundle.catalog, bundle.vocabulary
-        self._items = _Index[int]()
-        self._items.add((row, self._texts(vocabulary.id(row), catalog.json_of(row))) for row in self._rows)
-        # The row of a known item, the id of another, with the fields that the index has of it.
-        self._changed: dict[int | str, bytes] = {}
-        self._changes = _Index[int | str]()
+        # By the row of an item of the version, by the id of an added one.
+        self._numbers: dict[int | str, int] = dict(zip(self._rows, range(len(self._rows)), strict=True))
+        self._added: dict[int, str] = {}
+        self._lowest = 0
+        self._fields: dict[int | str, bytes] = {}  # of changed and added items
         self._overlay: FreshItems | None = None
+        # Searched by one thread, but any may drop the version.
+        self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        # FTS5 keeps no texts, and ready lists for one and two letters, which most words begin with.
+        options = "content='', columnsize=0, prefix='1 2', tokenize='unicode61 remove_diacritics 2'"
+        self._index.execute(f"CREATE VIRTUAL TABLE items USING fts5(first, names, others, {options})")
+        with self._index:  # one transaction; other threads run during each statement
+            self._index.executemany(_ADD, (self._entry(bundle, row) for row in self._rows))
 
-    def matches(self, fresh: FreshItems, query: str) -> Iterator[int]:
+    def matches(self, bundle: Bundle, fresh: FreshItems, query: str) -> Iterator[int]:
         """Yield the rows of the matching items that are not withdrawn, best first, each once."""
+        self._follow(bundle, fresh)
         seen = set(fresh.withdrawn.tolist())
         for row in self._ranked(fresh, query):
             if row not in seen:
@@ -94,82 +103,58 @@ class _SearchedVersion:
                 yield row
 
     def _ranked(self, fresh: FreshItems, query: str) -> Iterator[int]:
-        self._follow(fresh)
-        exact = fresh.row(query.strip())
+        exact, first_added = fresh.row(query.strip()), fresh.first_row
         if exact is not None:
             yield exact
         words = _WORD.findall(fold(query))
         if not words:
-            yield from (fresh.first_row + place for place in reversed([*fresh.positions.values()]))
+            yield from (first_added + position for position in reversed([*fresh.positions.values()]))
             yield from self._rows
             return
         for rank in _ranks(words):
-            found = [key for key in self._changes.matches(rank) if key in self._changed]
-            added = (fresh.first_row + fresh.positions[key] for key in found if isinstance(key, str))
-            yield from sorted(added, reverse=True)
-            replaced = sorted((key for key in found if isinstance(key, int)), key=self._places.__getitem__)
-            others = (row for row in self._items.matches(rank) if row not in self._changed)
-            yield from merge(replaced, others, key=self._places.__getitem__)
+            for (number,) in self._index.execute(_FIND, (rank,)):
+                yield (
+                    self._rows[number] if number >= 0 else first_added + fresh.positions[self._added[number]]
+                )
 
-    def _follow(self, fresh: FreshItems) -> None:
+    def _follow(self, bundle: Bundle, fresh: FreshItems) -> None:
         """Index what has changed since the overlay of the last search."""
         if fresh is self._overlay:
             return
-        added = [(item, fresh.added.by_row[place]) for item, place in fresh.positions.items()]
-        changed: list[tuple[int | str, bytes]] = [*fresh.replaced.by_row.items(), *added]
-        fields = dict(changed)
-        if len(self._changes) > 2 * len(fields) + _SPARE:
-            self._changed, self._changes = {}, _Index[int | str]()
-        new = {key: text for key, text in fields.items() if self._changed.get(key) is not text}
-        self._changes.add(
-            (key, self._texts(key if isinstance(key, str) else fresh.id(key), text))
-            for key, text in new.items()
-        )
-        self._changed, self._overlay = fields, fresh
+        fields: dict[int | str, bytes] = dict(fresh.replaced.by_row.items())
+        fields.update((item, fresh.added.by_row[position]) for item, position in fresh.positions.items())
+        with self._index:
+            for key in (*(self._fields.keys() - fields.keys()), *fields):
+                if self._fields.get(key) is not fields.get(key):
+                    self._change(bundle, key, fields.get(key))
+        self._overlay = fresh
 
-    def _texts(self, item_id: Id, fields: bytes) -> tuple[str, str, str]:
-        """The first words of an item's names (id and title), its names, and its other texts, folded."""
-        parsed: dict[str, Any] = orjson.loads(fields)
+    def _change(self, bundle: Bundle, key: int | str, fields: bytes | None) -> None:
+        """Index new fields of an item; None for those of the catalog, or for none of an added item."""
+        if key in self._numbers:
+            self._index.execute(_REMOVE, self._entry(bundle, key))
+        self._fields.pop(key, None)
+        if fields is not None:
+            self._fields[key] = fields
+        if isinstance(key, str):
+            self._added.pop(self._numbers.pop(key, 0), None)
+            if fields is None:
+                return
+            self._lowest -= 1
+            self._numbers[key], self._added[self._lowest] = self._lowest, key
+        self._index.execute(_ADD, self._entry(bundle, key))
+
+    def _entry(self, bundle: Bundle, key: int | str) -> tuple[int, str, str, str]:
+        """An item's number, the first words of its names (id and title), its names, and its other texts."""
+        item_id, fields = key, self._fields.get(key)
+        if isinstance(key, int):
+            item_id, fields = bundle.vocabulary.id(key), fields or bundle.catalog.json_of(key)
+        parsed: dict[str, Any] = orjson.loads(fields or b"{}")
         title = parsed.pop(self._title, None) if self._title else None
         names = [fold(text) for text in (str(item_id), *_strings(title))]
         first = [word.group() for name in names if (word := _WORD.search(name))]
         others = [fold(text) for value in parsed.values() for text in _strings(value)]
-        return " ".join(first), " ".join(names), " ".join(others)
-
-
-class _Index(Generic[Key]):
-    """A full-text index in memory of items by a key; of those added under one key it finds the last."""
-
-    def __init__(self) -> None:
-        self._keys: list[Key] = []
-        self._last: dict[Key, int] = {}
-        # Searched by one thread, but any may drop the version.
-        self._index = sqlite3.connect(":memory:", check_same_thread=False)
-        # FTS5 keeps no texts, and ready lists for one and two letters, which most words begin with.
-        options = "content='', columnsize=0, prefix='1 2', tokenize='unicode61 remove_diacritics 2'"
-        self._index.execute(f"CREATE VIRTUAL TABLE items USING fts5(first, names, others, {options})")
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def add(self, items: Iterable[tuple[Key, tuple[str, str, str]]]) -> None:
-        """Add items by their first words, names and other texts."""
-        insert = "INSERT INTO items (rowid, first, names, others) VALUES (?, ?, ?, ?)"
-        with self._index:  # one transaction; other threads run during each statement
-            self._index.executemany(insert, ((self._place(key), *texts) for key, texts in items))
-
-    def matches(self, expression: str) -> Iterator[Key]:
-        """Yield the keys of the items that match an expression of FTS5, in the order in which they came."""
-        found = "SELECT rowid FROM items WHERE items MATCH ? ORDER BY rowid"
-        for (place,) in self._index.execute(found, (expression,)):
-            key = self._keys[place]
-            if self._last[key] == place:
-                yield key
-
-    def _place(self, key: Key) -> int:
-        self._last[key] = len(self._keys)
-        self._keys.append(key)
-        return self._last[key]
+        return self._numbers[key], " ".join(first), " ".join(names), " ".join(others)
 
 
 def _ranks(words: Sequence[str]) -> Iterator[str]:

@@ -78,13 +78,6 @@ class HistoryStore(Protocol):
         another, oldest first. Users come in any order. Other calls need not wait for a scan.
         """
 
-    async def random_user(self) -> str | None:
-        """Return the id of a user with events, for people who look at examples.
-
-        None if there is none, or if none was found: the cost has a bound, however much else a database holds.
-        Each user may be returned, not all with the same probability.
-        """
-
     async def forget(self, user: str) -> int:
         """Delete a user's events with their ids and return their number.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ Call = Callable[[], Coroutine[Any, Any, Result]]
 FIRST_EVENTS = 1_000  # of each user in the first call; most users have fewer
 BATCH_EVENTS, LEAST_EVENTS = 10_000, 100  # of all users in the first call, but not fewer of each
 REQUEST_EVENTS = 100_000  # of one request; a batch of users with long histories could need a million
+_ALWAYS = -(2**62), 2**62  # ms since 1970
 _log = logging.getLogger("turret.store")
 
 
@@ -54,7 +56,14 @@ class Breaker:
         return self._store.scan(first, last)
 
     async def random_user(self) -> str | None:
-        return await self._call("read", self._store.random_user, is_bounded=False)
+        """Return the user of one of the events that a scan finds first, for people who look at examples."""
+
+        async def draw() -> str | None:
+            async for events in self._store.scan(*_ALWAYS):
+                return random.choice(events).user
+            return None
+
+        return await self._call("read", draw, is_bounded=False)
 
     async def forget(self, user: str) -> int:
         return await self._call("write", lambda: self._store.forget(user), is_bounded=False)

@@ -40,9 +40,6 @@ def store_kind(address: str) -> StoreKind:
             f"no store has the address {without_credentials(address)!r}; name {', '.join(_forms())}, or "
             f"install a package that has an entry point for another scheme in {GROUP}"
         )
-    if len({entry.value for entry in entries}) > 1:
-        packages = " and ".join(sorted(entry.value for entry in entries))
-        raise ServiceError(f"{packages} both add a store for {scheme}://; uninstall one of the packages")
     return _load(entries[0])
 
 

@@ -8,10 +8,7 @@ __all__ = [
     "gate",
     "gate_process",
     "holder",
-    "loaded_model",
     "memory",
     "record",
-    "rules",
-    "shadow",
     "start",
 ]

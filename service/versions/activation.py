@@ -13,10 +13,8 @@ from turret.service.stores.contract import RecordStore
 from turret.service.versions.folder import activation_turn, add_line, keep_record
 from turret.service.versions.follower import Follower, Late
 from turret.service.versions.gate import GateReport, GateRequest
-from turret.service.versions.holder import ModelHolder
-from turret.service.versions.loaded_model import LoadedModel, open_live
-from turret.service.versions.record import Activation, Record, Route, Routes, new_activation, now
-from turret.service.versions.rules import RuleSet
+from turret.service.versions.holder import LoadedModel, ModelHolder, open_live
+from turret.service.versions.record import Activation, Record, Route, Routes, RuleSet, new_activation, now
 from turret.tower.engines.access import current_access
 from turret.tower.engines.collections import check_loaded
 from turret.tower.errors import BundleError
@@ -47,15 +45,14 @@ class Swap(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """The record that a change begins with, as it is stored and parsed; None before the first version."""
+    """The record that a change begins with, as it is stored and parsed, and its live version.
+
+    None before the first version.
+    """
 
     stored: bytes
     record: Record | None
-
-    @property
-    def live(self) -> str | None:
-        """The version that is live for all, even if this worker could not load it."""
-        return self.record.live.version if self.record else None
+    live: str | None
 
 
 class Activator:
@@ -93,8 +90,8 @@ class Activator:
             report = await self._check(turn, version, force, who)
             failed = (report.reason,) if report.failed else ()
             line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
-            after, warning = await self._make_live(turn, line, checks_rules=not force)
-        return await self._swapped(turn, after, warning)
+            after = await self._make_live(turn, line, checks_rules=not force)
+        return await self._swapped(turn, after)
 
     async def roll_back(self, who: str = "admin") -> Swap:
         """Make the previous live version live again, also one from before a restart.
@@ -108,8 +105,8 @@ class Activator:
                 raise BundleError("no other version was live before; activate one by its name", "missing")
             before = turn.record.before[0]
             line = new_activation(before.version, f"{who} (rollback)", manifest=before.manifest)
-            after, warning = await self._make_live(turn, line)
-        return await self._swapped(turn, after, warning)
+            after = await self._make_live(turn, line)
+        return await self._swapped(turn, after)
 
     async def route(self, change: Callable[[Routes], Routes]) -> Late:
         """Apply changed routes everywhere and store them; return who is late.
@@ -155,7 +152,8 @@ class Activator:
                     f"another activation is in progress, and this one did not start within "
                     f"{self._settings.activation_seconds:g} seconds; retry"
                 ) from None
-            yield _Turn(stored, self._holder.record if stored else None)
+            record = self._holder.record if stored else None
+            yield _Turn(stored, record, record.live.version if record else None)
 
     @asynccontextmanager
     async def _lease(self) -> AsyncIterator[None]:
@@ -235,9 +233,7 @@ class Activator:
         await asyncio.to_thread(add_line, self._root, refused)
         raise RefusedError(words, reason)
 
-    async def _make_live(
-        self, turn: _Turn, line: Activation, checks_rules: bool = False
-    ) -> tuple[Record, str | None]:
+    async def _make_live(self, turn: _Turn, line: Activation, checks_rules: bool = False) -> Record:
         """Open a version, and make it that of the record, of the folder, and of this worker.
 
         Raises RefusedError where its catalog can't apply a stored rule, if it `checks_rules`.
@@ -250,8 +246,7 @@ class Activator:
         after = turn.record.activated(line) if turn.record else Record(live=line)
         await self._commit(turn, after)
         await self._holder.take(after, live)
-        # Last: an engine that doesn't answer delays no answer of the new version.
-        return after, await asyncio.to_thread(missing_collection, live.bundle.manifest)
+        return after
 
     async def _commit(self, turn: _Turn, after: Record) -> None:
         """Replace the record within the lock: a cancellation takes effect after it."""
@@ -274,8 +269,9 @@ class Activator:
             raise
         await asyncio.to_thread(add_line, self._root, after.live)
 
-    async def _swapped(self, turn: _Turn, after: Record, warning: str | None) -> Swap:
-        """Wait for the others, without the lock: a late one loads the newest version."""
+    async def _swapped(self, turn: _Turn, after: Record) -> Swap:
+        """Wait for the others, and for the engine, without the lock: a late one loads the newest version."""
+        warning = await asyncio.to_thread(missing_collection, self._holder.live.bundle.manifest)
         return Swap(after.live.version, turn.live, await self._late(after), warning)
 
     async def _late(self, after: Record) -> Late:
@@ -290,14 +286,12 @@ def missing_collection(live: Manifest) -> str | None:
     """
     try:
         check_loaded(live)
-        return None
     except BundleError as error:
-        fallback = current_access().fallback
-        warning = (
-            f"the fallback ({fallback}) answers for {live.version}, which its engine doesn't hold: {error}"
-        )
-    _log.warning("%s", warning)
-    return warning
+        answers = f"the fallback ({current_access().fallback}) answers for {live.version}"
+        warning = f"{answers}, which its engine doesn't hold: {error}"
+        _log.warning("%s", warning)
+        return warning
+    return None
 
 
 def reason_of(error: BundleError) -> str:

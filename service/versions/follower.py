@@ -12,8 +12,7 @@ from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceEr
 from turret.service.observing.metrics import Metrics
 from turret.service.stores.contract import Member, RecordStore
 from turret.service.versions.folder import keep, record_of
-from turret.service.versions.holder import ModelHolder
-from turret.service.versions.loaded_model import open_live
+from turret.service.versions.holder import ModelHolder, open_live
 from turret.service.versions.record import (
     ItemsNumber,
     Record,
@@ -76,9 +75,9 @@ class Follower:
         self._kept: Record | None = None  # the record that the folder has
         self._tried_first = float("-inf")
         self._opening: asyncio.Task[None] | None = None
-        self._wanted: tuple[int, int] | None = None  # the numbers of the last attempt to open
-        self._failed = float("-inf")  # the time of the last failure
-        self._stops, self._caught_up = Stops(clock), 0
+        self._ran = clock()
+        self._ticking: asyncio.TimerHandle | None = None
+        self._stops = self._caught_up = 0
         self._trouble = ""
 
     async def join(self) -> None:
@@ -86,7 +85,7 @@ class Follower:
 
         An activation that begins later waits for this worker.
         """
-        self._stops.watch()
+        self._tick()
         await self._step_safely()
         if self._holder.has_fallen_back and not self._is_shared:
             await self._activate_fallback()
@@ -100,15 +99,30 @@ class Follower:
 
     async def leave(self) -> None:
         """Withdraw the report of this worker, as it ends."""
-        self._stops.close()
+        if self._ticking is not None:
+            self._ticking.cancel()
         with suppress(ReplicasUnavailableError):
             await self._records.leave(self.name)
         await self._records.close()
 
     @property
     def was_stopped(self) -> bool:
-        """Whether this process did not run for more than a second, and has not read the record since."""
-        return self._stops.count > self._caught_up
+        """Whether this process did not run for more than a second, and has not read the record since.
+
+        It may have missed an activation that all others have reported.
+        """
+        self._note_stop()
+        return self._stops > self._caught_up
+
+    def _tick(self) -> None:
+        self._note_stop()
+        self._ran = self._clock()
+        self._ticking = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
+
+    def _note_stop(self) -> None:
+        if self._clock() - self._ran > STOPPED_SECONDS:
+            self._stops += 1
+            self._ran = self._clock()
 
     async def refresh(self) -> None:
         """Read the record, and open what is new. An unavailable store changes nothing."""
@@ -121,7 +135,8 @@ class Follower:
 
         A record that is lost, or older than this worker's, is written again. Raises ReplicasUnavailableError.
         """
-        stops = self._stops.count
+        self._note_stop()
+        stops = self._stops
         try:
             async with self._reading:
                 stored = await self._look()
@@ -169,9 +184,8 @@ class Follower:
             others = (one for one in members if one.name != self.name and not self._is_gone(one))
             late = [member for member in others if not has(read_report(member.report))]
             if all(member.age > SILENT_SECONDS for member in late) or loop.time() >= end:
-                processes = {member.name: self._process(member) for member in late}
-                hosts = {_host(name) for name, process in processes.items() if process is None}
-                return Late(sorted(filter(None, processes.values())), sorted(hosts))
+                hosts = {_host(member.name) for member in late if self._process(member) is None}
+                return Late(sorted(filter(None, map(self._process, late))), sorted(hosts))
             await asyncio.sleep(POLL_SECONDS / 5)
 
     async def announce(self, number: int, seconds: float) -> list[str]:
@@ -209,19 +223,15 @@ class Follower:
         finally:
             if holder.record is None:
                 await self._look_for_first()
-            elif holder.is_behind:
-                self._begin_opening(holder.record)
+            elif holder.is_behind and (self._opening is None or self._opening.done()):
+                self._opening = asyncio.create_task(self._open())
             holder.end_candidate()
-        await self._keep()
-        await self._beat()
-
-    async def _keep(self) -> None:
-        """Let the folder follow: the member that took the call has usually done it already."""
-        record = self._holder.record
-        if record is None or record.number == 0 or record == self._kept:
-            return
-        if await asyncio.to_thread(keep, self._holder.root, record):
+        # The folder follows: the member that took the call has usually done it already.
+        record = holder.record
+        is_new = record is not None and record.number > 0 and record != self._kept
+        if record is not None and is_new and await asyncio.to_thread(keep, holder.root, record):
             self._kept = record
+        await self._beat()
 
     async def _look(self) -> bytes:
         revision = await self._records.poll()
@@ -272,22 +282,18 @@ class Follower:
             if self._holder.is_behind and not self._holder.has_fallen_back:
                 await self._holder.follow()
 
-    def _begin_opening(self, record: Record) -> None:
-        """Begin to open what the record has, unless that is under way, or failed a moment ago."""
-        if self._opening is not None and not self._opening.done():
-            return
-        if record.order != self._wanted or self._clock() - self._failed >= RETRY_SECONDS:
-            self._wanted = record.order
-            self._opening = asyncio.create_task(self._open())
-
     async def _open(self) -> None:
+        """Open what the record has. After a failure, wait a while, or until the record has something else."""
+        record = self._holder.record
         try:
             await self._holder.follow()
         except Exception as error:
             trace = None if isinstance(error, BundleError) else error
             message = "this worker can't open the active version; retrying in %g seconds: %s"
             _log.error(message, RETRY_SECONDS, str(error) or repr(error), exc_info=trace)
-            self._failed = self._clock()
+            end = self._clock() + RETRY_SECONDS
+            while self._clock() < end and self._holder.record == record:
+                await asyncio.sleep(POLL_SECONDS)
 
     async def _activate_fallback(self) -> None:
         """Activate the version that stands in, in all workers of this service."""
@@ -352,38 +358,3 @@ class Follower:
 
 def _host(member: str) -> str:
     return member.rpartition("/")[0]
-
-
-class Stops:
-    """Counts how often this process did not run for more than a second, by a monotonic clock.
-
-    A stopped process may have missed an activation that all others have reported.
-    """
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._ran = clock()
-        self._count = 0
-        self._next: asyncio.TimerHandle | None = None
-
-    @property
-    def count(self) -> int:
-        """The number of stops until now."""
-        self._note()
-        return self._count
-
-    def watch(self) -> None:
-        """Notice stops on the running event loop."""
-        self._note()
-        self._ran = self._clock()
-        self._next = asyncio.get_running_loop().call_later(_TICK_SECONDS, self.watch)
-
-    def close(self) -> None:
-        """Notice no more stops."""
-        if self._next is not None:
-            self._next.cancel()
-
-    def _note(self) -> None:
-        if self._clock() - self._ran > STOPPED_SECONDS:
-            self._count += 1
-            self._ran = self._clock()

@@ -4,17 +4,95 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from turret.service.errors import ConflictError, NothingLiveError, NotReadyError
-from turret.service.versions.loaded_model import LoadedModel, TrafficSplit, open_live
 from turret.service.versions.memory import give_back
 from turret.service.versions.record import Activation, Record, Route, Routes
-from turret.tower.bundle.bundle import Bundle
-from turret.tower.errors import BundleError
+from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.errors import BundleError, EncodingError, EngineError
+from turret.tower.retrieval import Retriever
 
 _log = logging.getLogger("turret.activation")
+
+
+# Processor time of an answer, and of a batch, in the event loop. An answer of 27,000 items takes some .1 ms;
+# an exact search of a million, or a large user tower, takes more than this: those run in a thread.
+LOOP_SECONDS = 0.005
+_LARGEST_BATCH = 16
+_LOOP_SCAN = 200_000  # items that a filter reads in a millisecond or two
+_WEIGHT = 0.1  # of each answer in the mean
+# Reading the clock of a thread is a system call, which can cost a tenth of an answer.
+_FIRST, _EACH = 16, 32
+
+
+class LatencyEstimate:
+    """The moving average of the processor time that one version's answers take.
+
+    It decides what the event loop ranks, and how many answers at a time. Thread time counts, as on a busy
+    machine every answer seems slow. That leaves out what a search waits for another process: answers of a
+    version whose index `is_remote` are always long.
+    """
+
+    __slots__ = ("_answers", "_is_remote", "seconds")
+
+    def __init__(self, is_remote: bool = False) -> None:
+        self.seconds = 0.0
+        self._is_remote = is_remote
+        self._answers = 0
+
+    def wants_sample(self) -> bool:
+        """Whether to time the next answer: the first ones, all while they are slow, else some."""
+        self._answers += 1
+        return self._answers <= _FIRST or self.seconds > LOOP_SECONDS or self._answers % _EACH == 0
+
+    def add(self, seconds: float) -> None:
+        """Add the processor time of an answer, from any thread."""
+        self.seconds += (seconds - self.seconds) * (_WEIGHT if self.seconds else 1.0)
+
+    def is_long(self, scanned: int = 0) -> bool:
+        """Whether an answer is likely to hold up the event loop; `scanned` items are read by a filter."""
+        is_slow = self._is_remote or self.seconds > LOOP_SECONDS
+        return is_slow or scanned > _LOOP_SCAN
+
+    @property
+    def batch_size(self) -> int:
+        """How many answers fit into one batch; one until the first is timed."""
+        return max(1, min(_LARGEST_BATCH, int(LOOP_SECONDS / self.seconds))) if self.seconds else 1
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A bundle, its retriever, and the latency of its answers in this process.
+
+    `since` is when it was loaded; `number` is that of its activation, 0 for a canary or a shadow.
+    """
+
+    bundle: Bundle
+    retriever: Retriever
+    since: datetime
+    number: int = 0
+    latency: LatencyEstimate = field(default_factory=LatencyEstimate, compare=False)
+
+    @property
+    def version(self) -> str:
+        """The bundle's version."""
+        return self.bundle.manifest.version
+
+
+@dataclass(frozen=True)
+class TrafficSplit:
+    """The routes with their loaded versions; None for a version that can't be loaded."""
+
+    routes: Routes
+    canary: LoadedModel | None = None
+    shadow: LoadedModel | None = None
+    candidate: LoadedModel | None = None
 
 
 class ModelHolder:
@@ -94,9 +172,8 @@ class ModelHolder:
         Raises NothingLiveError and NotReadyError as `answering` does.
         """
         canary = self.traffic.canary
-        if canary is None or user_key is None or not self.traffic.routes.takes(user_key):
-            return self.answering
-        return canary
+        is_taken = canary is not None and user_key is not None and self.traffic.routes.takes(user_key)
+        return canary if canary is not None and is_taken else self.answering
 
     def serving(self, version: str) -> LoadedModel | None:
         """Return the live version or the canary if it has this name."""
@@ -138,15 +215,25 @@ class ModelHolder:
         If the live one can't be opened, the last one before it that can stands in. Raises the BundleError of
         the live one if none can be opened.
         """
-        try:
-            live = self._open(record.live)
-        except BundleError as refused:
-            live = self._fallback = self._open_one_before(record, refused)
+        refused: BundleError | None = None
+        for activation in (record.live, *record.before):
+            try:
+                live = self._open(activation)
+                break
+            except BundleError as error:
+                refused = refused or error
+        else:
+            assert refused is not None
+            raise refused
+        if refused is not None:
+            message = "version %s can't be opened (%s); falling back to version %s"
+            _log.error(message, record.live.version, refused, live.version)
+            self._fallback = live
         self.record = record
-        self.put(live)
+        self._put(live)
         self.traffic, self.routes_number = self._open_routes(record.routes), record.routes_number
 
-    def put(self, live: LoadedModel) -> None:
+    def _put(self, live: LoadedModel) -> None:
         """Make `live` the live version; requests under way keep theirs."""
         self._live = live
         swapped, self._swapped = self._swapped, asyncio.Event()
@@ -168,7 +255,7 @@ class ModelHolder:
             if live is None or not _holds(live, record.live):
                 live = await asyncio.to_thread(self._open, record.live)
                 await self.prepare(live.bundle)
-            self.put(replace(live, number=record.number))
+            self._put(replace(live, number=record.number))
             await asyncio.to_thread(give_back)
         if record.routes_number != self.routes_number:
             traffic = await asyncio.to_thread(self._open_routes, record.routes)
@@ -187,17 +274,6 @@ class ModelHolder:
     def _open(self, activation: Activation) -> LoadedModel:
         live = open_live(self.root, activation.version, activation.manifest)
         return replace(live, number=activation.number or 0)
-
-    def _open_one_before(self, record: Record, refused: BundleError) -> LoadedModel:
-        for before in record.before:
-            try:
-                live = self._open(before)
-            except BundleError:
-                continue
-            message = "version %s can't be opened (%s); falling back to version %s"
-            _log.error(message, record.live.version, refused, before.version)
-            return live
-        raise refused
 
     def _open_routes(self, routes: Routes) -> TrafficSplit:
         """Load the versions of the routes; the live version replaces those that can't be loaded."""
@@ -234,3 +310,25 @@ def _holds(model: LoadedModel, named: Activation | Route) -> bool:
 
 async def _nothing(_: Bundle) -> None:
     """The default `prepare`: there is no overlay."""
+
+
+def open_live(root: Path, version: str, manifest: str | None = None) -> LoadedModel:
+    """Load a version, whose manifest has to have the SHA-256 `manifest`, if given.
+
+    Raises BundleError if it can't be served.
+    """
+    bundle = load(root, version, manifest)
+    latency = LatencyEstimate(bundle.manifest.index.is_remote)
+    live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), latency=latency)
+    _warm_up(live)
+    return live
+
+
+def _warm_up(live: LoadedModel) -> None:
+    """Warm up lazily built state so that the first request does not pay for it."""
+    rows = np.arange(min(len(live.bundle.vocabulary), 10))
+    # Other histories may be encodable, and an engine may be back by the first request.
+    with suppress(EncodingError, EngineError):
+        live.bundle.vocabulary.known_rows(live.bundle.vocabulary.ids(rows))
+        live.retriever.recommend([rows], [{}], len(rows), [rows])
+        live.bundle.encoder.encode_each([rows] * 2, [{}] * 2)

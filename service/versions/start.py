@@ -10,7 +10,7 @@ from turret.service.errors import ReplicasUnavailableError
 from turret.service.settings import Settings
 from turret.service.stores.contract import RecordStore
 from turret.service.stores.registry import store_kind
-from turret.service.stores.sqlite.records import SqliteRecords
+from turret.service.stores.sqlite.shared import SqliteRecords
 from turret.service.versions.folder import keep, record_of
 from turret.service.versions.record import Record, read_record
 from turret.tower.errors import BundleError

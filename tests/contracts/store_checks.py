@@ -186,19 +186,6 @@ async def _check_size(place: _Place) -> None:
         expect("nothing is left of it", await store.events("long", 9), (0, []))
 
 
-async def _check_random_user(place: _Place) -> None:
-    users = [f"u{n:03d}" for n in range(40)]
-    async with place.stores() as (store, _):
-        expect("there is no random user of an empty store", await store.random_user(), None)
-        await store.append([_event(1, user) for user in users])
-        drawn = {await store.random_user() for _ in range(200)}
-        expect("more than ten of forty users are drawn in 200 draws", len(drawn & set(users)) > 10)
-        for user in users[1:]:
-            await store.forget(user)
-        drawn = {await store.random_user() for _ in range(20)}
-        expect("only a user with events is drawn", drawn, {users[0]})
-
-
 async def _scanned(store: HistoryStore, first: int = _FIRST, last: int = _LAST) -> dict[str, list[Event]]:
     users: dict[str, list[Event]] = {}
     previous = None
@@ -257,8 +244,6 @@ async def _check_age(place: _Place) -> None:
         expect("what is kept is read", await store.recent(["u"], 9), {"u": _history([young, again])})
         scanned = {user: set(events) for user, events in (await _scanned(store)).items()}
         expect("an expired event is not scanned", scanned, {"u": {young, again}})
-        drawn = {await store.random_user() for _ in range(20)}
-        expect("a user whose events have expired is not drawn", drawn, {"u"})
         expect("expired events are not counted", await store.forget("u"), 2)
 
 
@@ -358,6 +343,6 @@ async def _check_sharing(place: _Place) -> None:
 _CHECKS = (
     *(_check_events, _check_event_ids, _check_order, _check_forgetting, _check_moving, _check_age),
     _check_concurrency,
-    *(_check_random_user, _check_items, _check_lasting, _check_sharing),
+    *(_check_items, _check_lasting, _check_sharing),
     *(_check_scan, _check_many_items, _check_scan_of_changes, _check_size),
 )

@@ -10,8 +10,8 @@ from tests.contracts.stores import ADDRESSES, marked
 from tests.support import virtual_time
 from tests.support.memory_records import MemoryRecords, RecordServer
 from tests.support.redis_server import sweep
-from turret.service.stores.redis.records import RedisRecords
-from turret.service.stores.sqlite.records import SqliteRecords
+from turret.service.stores.redis.shared import RedisRecords
+from turret.service.stores.sqlite.shared import SqliteRecords
 
 
 def test_the_fake_keeps_the_contract() -> None:

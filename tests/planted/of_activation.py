@@ -58,7 +58,7 @@ def a_pointer_that_was_moved_for_the_next_start_is_moved_back(original: Function
     return seeing(original, _valid_record=lambda root: None)
 
 
-@planted("turret.service.versions.follower:Stops._note", "service/test_versions.py")
+@planted("turret.service.versions.follower:Follower._note_stop", "service/test_versions.py")
 def a_worker_that_was_stopped_answers_from_what_it_had(original: Function) -> Function:
     return lambda self: None
 

@@ -38,7 +38,7 @@ def an_older_copy_of_the_store_is_taken_for_no_change(original: Function) -> Fun
     return with_next_page
 
 
-@planted("turret.service.overlay.searching:merge", "service/test_overlay.py")
+@planted("turret.service.ranking.searching:merge", "service/test_overlay.py")
 def an_excluded_fresh_item_is_recommended(original: Function) -> Function:
     def merge(ranking: Any, scores: Any, fresh: Any, k: int, excluded: Any, filtering: Any = None) -> Any:
         return original(ranking, scores, fresh, k, excluded[:0], filtering)
@@ -54,7 +54,7 @@ def seen_items_are_masked_for_the_newest_events_alone(original: Function) -> Fun
     return is_enough
 
 
-@planted("turret.service.ranking.selecting:_comes_after", "service/test_ranking.py")
+@planted("turret.service.ranking.searching:_comes_after", "service/test_ranking.py")
 def items_of_the_score_of_a_withdrawn_item_are_left_out_of_the_next_page(original: Function) -> Function:
     def comes_after(ranking: Any, after: Any) -> Any:
         is_there = (ranking.rows == after.row).any()
@@ -81,13 +81,9 @@ def used_items_are_ranked_though_a_filter_refuses_them(original: Function) -> Fu
     return with_own
 
 
-@planted("turret.service.overlay.searching:_with_fresh", "service/test_repeats.py")
+@planted("turret.service.ranking.searching:_with_fresh", "service/test_repeats.py")
 def an_item_put_after_the_export_gains_nothing(original: Function) -> Function:
-    def with_fresh(*known: Any) -> Any:
-        model, fresh, ranking, vector, k, excluded, _, *others = known
-        return original(model, fresh, ranking, vector, k, excluded, None, *others)
-
-    return with_fresh
+    return lambda model, fresh, query, *given: original(model, fresh, replace(query, bonus=None), *given)
 
 
 @planted("turret.tower.repeats:used_items", "tower/test_repeats.py")

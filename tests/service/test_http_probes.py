@@ -17,7 +17,7 @@ from turret.service.schemas.fields import Cursor
 from turret.service.settings import Settings
 from turret.service.stores.contract import CHANGES_PAGE, Changes, Event, History, NewChange, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
-from turret.service.stores.sqlite.items import SqliteItems
+from turret.service.stores.sqlite.shared import SqliteItems
 
 
 def test_probes_and_metrics_answer(client: TestClient) -> None:
@@ -137,7 +137,7 @@ def test_long_answers_are_ranked_beside_the_event_loop(
         threads.append(threading.current_thread().name)
         return recommend(*given)
 
-    for module in ("turret.service.ranking.recommender", "turret.service.ranking.micro_batcher"):
+    for module in ("turret.service.ranking.recommender", "turret.service.ranking.recommender"):
         monkeypatch.setattr(f"{module}.recommend", noted)
     app = create_app(settings)
     with TestClient(app) as client:

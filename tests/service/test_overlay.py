@@ -22,14 +22,19 @@ from tests.contracts.stores import ADDRESSES, Opening
 from tests.support.item_towers import placed, with_item_tower
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import ConflictError, ItemsUnavailableError
-from turret.service.overlay.changed_fields import ChangedFields
-from turret.service.overlay.fresh import FreshItems, apply_changes, can_name, catalog_time, empty_overlay
-from turret.service.overlay.item_edits import ItemEdit
+from turret.service.overlay.fresh import (
+    ChangedFields,
+    FreshItems,
+    apply_changes,
+    can_name,
+    catalog_time,
+    empty_overlay,
+)
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.overlay.item_writer import ItemWriter
-from turret.service.overlay.searching import merge
+from turret.service.overlay.item_writer import ItemEdit, ItemWriter
+from turret.service.ranking.searching import merge
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore, NewChange
-from turret.service.stores.sqlite.items import SqliteItems
+from turret.service.stores.sqlite.shared import SqliteItems
 from turret.service.versions.record import ItemsNumber
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish

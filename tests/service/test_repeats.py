@@ -16,7 +16,7 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.answers import ids_of, recommend
 from turret.service.ranking.query import NO_HISTORY, make_query
 from turret.service.schemas.requests import RecommendRequest
-from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.holder import LoadedModel
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.retrieval import Retriever

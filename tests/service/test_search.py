@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from tests.conftest import contents
 from turret.service.errors import InvalidFieldError
-from turret.service.overlay.changed_fields import ChangedFields
-from turret.service.overlay.fresh import FreshItems
+from turret.service.overlay.fresh import ChangedFields, FreshItems
 from turret.service.search.catalog_fields import NO_GROUP, colouring, summarise, title_of
 from turret.service.search.catalog_search import CatalogSearch, items_json
 from turret.tower.bundle.bundle import Bundle

@@ -21,10 +21,10 @@ from turret.service.stores.contract import (
 )
 from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.stores.redis.histories import RedisHistory
-from turret.service.stores.redis.records import RedisRecords
+from turret.service.stores.redis.shared import RedisRecords
 from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
-from turret.service.stores.sqlite.records import SqliteRecords
+from turret.service.stores.sqlite.shared import SqliteRecords
 from turret.service.versions.start import open_records
 from turret.tower.engines.circuit import Circuit
 
@@ -56,10 +56,6 @@ class Moody(SqliteHistory):
     async def forget(self, user: str) -> int:
         await self._feel()
         return await super().forget(user)
-
-    async def random_user(self) -> str | None:
-        await self._feel()
-        return await super().random_user()
 
     async def _feel(self) -> None:
         self.asked += 1
@@ -147,12 +143,12 @@ async def test_a_caller_that_goes_away_is_no_failure() -> None:
 
 
 async def test_how_much_there_is_of_a_user_is_no_failure_of_the_store() -> None:
-    """Showing and deleting all of it, or finding one, may take too long; others go on being answered."""
+    """Showing and deleting all of it, may take too long; others go on being answered."""
     store = Moody()
     breaker = breaker_of(store)
     store.mood = 60.0
     for _ in range(3):
-        for call in (breaker.events("u", 1), breaker.forget("u"), breaker.random_user()):
+        for call in (breaker.events("u", 1), breaker.forget("u")):
             with pytest.raises(HistoryUnavailableError, match="timed out"):
                 await call
     store.mood = 0.0

@@ -14,8 +14,7 @@ from tests.support.until import eventually
 from turret.service.errors import HistoryDamagedError, ReplicasUnavailableError
 from turret.service.overlay.fresh import is_valid
 from turret.service.stores.contract import Change, Event, History, NewChange
-from turret.service.stores.redis.items import RedisItems
-from turret.service.stores.redis.records import RedisRecords
+from turret.service.stores.redis.shared import RedisItems, RedisRecords
 
 pytestmark = pytest.mark.process
 nightly = pytest.mark.nightly

@@ -14,8 +14,7 @@ from turret.service.stores.contract import Event, History, NewChange
 from turret.service.stores.sqlite import histories
 from turret.service.stores.sqlite.file import connect, make_private
 from turret.service.stores.sqlite.histories import SqliteHistory
-from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.stores.sqlite.records import SqliteRecords
+from turret.service.stores.sqlite.shared import SqliteItems, SqliteRecords
 
 EVENT = Event("e", "u", 1, 0)
 
@@ -223,7 +222,7 @@ async def test_calls_that_come_at_once_are_a_group(
 async def test_a_member_that_holds_the_lock_is_waited_for_briefly_and_stops_no_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turret.service.stores.sqlite.records._LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("turret.service.stores.sqlite.shared._RECORD_LOCK_SECONDS", 0.01)
     records = SqliteRecords(tmp_path / "record")
     await records.swap(b"", b"one")
     with other(tmp_path / "record") as stopped:

@@ -23,6 +23,7 @@ from turret.service.errors import (
 )
 from turret.service.http.app import create_app
 from turret.service.observing.metrics import Metrics
+from turret.service.ranking.recommender import Shadow
 from turret.service.versions import activation as activation_module
 from turret.service.versions import start
 from turret.service.versions.activation import RefusedError
@@ -37,9 +38,8 @@ from turret.service.versions.folder import (
     record_of,
 )
 from turret.service.versions.follower import SILENT_SECONDS
-from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Activation, Record, Route, Routes, read_record
-from turret.service.versions.shadow import Shadow
 from turret.service.versions.start import first_record
 from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
@@ -433,7 +433,8 @@ async def test_a_stopped_worker_opens_only_the_last_of_several_versions(
         return begin(activation)
 
     monkeypatch.setattr(other.holder, "_open", noting)
-    other.follower._stops.close()  # as a process that is stopped, it doesn't notice that time passes
+    assert other.follower._ticking is not None
+    other.follower._ticking.cancel()  # as a process that is stopped, it doesn't notice that time passes
     for version in ("v2", "v1", "v3"):
         await one.activate(version)
     assert other.follower.was_stopped

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 
 from turret.service.errors import NotFoundError
 from turret.service.http.routes.dependencies import Parts, Reads, UserId, json_response
-from turret.service.ranking.kinds import unknown_kind
+from turret.service.ranking.query import unknown_kind
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
 from turret.service.stores.contract import Event, HistoryStore, clamp_times, drop_expired, oldest_kept

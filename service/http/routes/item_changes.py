@@ -9,7 +9,7 @@ from turret.service.components import Components
 from turret.service.error_responses import result_of
 from turret.service.errors import RequestError
 from turret.service.http.routes.dependencies import ItemId, Parts, Reads, ReadsLines, json_response
-from turret.service.overlay.item_edits import ItemEdit
+from turret.service.overlay.item_writer import ItemEdit
 from turret.service.schemas.bodies import Line
 from turret.service.schemas.requests import ItemBody, ItemLine, ItemPatchBody
 from turret.tower.bundle.bundle import Bundle

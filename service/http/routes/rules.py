@@ -10,8 +10,7 @@ from turret.service.errors import ConflictError, InvalidFieldError
 from turret.service.http.routes.dependencies import Parts, Reads, json_response
 from turret.service.http.routes.versions import KeyName, behind, refusals
 from turret.service.schemas.requests import RulesRequest
-from turret.service.versions.record import Routes, now
-from turret.service.versions.rules import Rule, RuleSet
+from turret.service.versions.record import Routes, Rule, RuleSet, now
 
 router = APIRouter(prefix="/v1", tags=["rules"])
 

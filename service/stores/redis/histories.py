@@ -7,7 +7,6 @@ without a change.
 """
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -33,8 +32,7 @@ from turret.service.stores.redis.client import (
     read_address,
     script_run,
 )
-from turret.service.stores.redis.items import RedisItems
-from turret.service.stores.redis.records import RedisRecords
+from turret.service.stores.redis.shared import RedisItems, RedisRecords
 
 Result = TypeVar("Result")
 
@@ -42,7 +40,6 @@ _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a threa
 # Of one read of `scan`: keys to look at, half of which are of events, and events of a user.
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
 _MOVED_PORTION = 1_000  # events that `move` copies and then removes
-_RANDOM_KEYS = (100, 1_000, 10_000, 10_000)  # of each read of `random_user`, until one finds a user
 _ARRIVAL_DIGITS = 16
 
 # KEYS: the events and the ids of each user. ARGV: the oldest time kept ('-inf' for all), then for each event
@@ -176,18 +173,6 @@ class RedisHistory:
                 command = self._in_range(user, start, skipped, last)
                 events = self._events(user, (await self._redis.execute([command]))[0]) if is_more else []
 
-    async def random_user(self) -> str | None:
-        masters = await self._redis.masters()
-        random.shuffle(masters)
-        for master in masters:
-            cursor = random.getrandbits(48)  # somewhere in the table of keys
-            for count in _RANDOM_KEYS:
-                cursor, users = await self._users_after(master, cursor, count)
-                counts = await self._redis.execute([self._counted(user) for user in users])
-                if found := [user for user, count in zip(users, counts, strict=True) if count]:
-                    return random.choice(found)
-        return None
-
     async def forget(self, user: str) -> int:
         keys = [self._address.events(user), self._address.ids(user)]
         deleted: int = await self._redis.run(FORGET, keys, [self._oldest()])
@@ -277,19 +262,13 @@ def _fields(members: list[bytes]) -> list[Any]:
 def _warnings(info: object, appendfsync: object, replicas: int | None) -> Iterator[str]:
     """Name the settings of a server that lose acknowledged events.
 
-    `info` and `appendfsync` are its replies; `replicas` have to confirm a write to a master of a cluster.
+    `info` and `appendfsync` are its replies, or errors where they are not allowed; `replicas` have to confirm
+    a write to a master of a cluster.
     """
     text = info.decode("utf-8", "replace") if isinstance(info, bytes) else ""
     values = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    online = sum(value.count("state=online") for name, value in values.items() if name.startswith("slave"))
-    policy = values.get("maxmemory_policy", "noeviction")
     if not values:
-        yield (
-            "doesn't tell whether it keeps histories over a restart (INFO is not allowed); make sure that it "
-            "has appendonly yes and maxmemory-policy noeviction"
-        )
-    elif values.get("role") == "slave":
-        yield "is a replica, which can't store events; name its primary"
+        yield "doesn't allow INFO; make sure that it has appendonly yes and maxmemory-policy noeviction"
     elif values.get("aof_enabled") != "1":
         yield (
             "has no append-only file, so acknowledged events are lost when it stops; set appendonly yes (and "
@@ -300,17 +279,13 @@ def _warnings(info: object, appendfsync: object, replicas: int | None) -> Iterat
             "leaves syncing to the system (appendfsync no), so a power failure loses about half a minute of "
             "acknowledged events; set appendfsync everysec or always"
         )
+    policy = values.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and values.get("maxmemory", "0") != "0":
         yield (
             f"evicts keys when its memory is full (maxmemory-policy {policy}), histories too; set "
             "maxmemory-policy noeviction, which refuses new events instead"
         )
-    if values and replicas and online < replicas:
-        yield (
-            f"has fewer than {replicas} replicas online, so it refuses events; start its replicas, or lower "
-            "replicas in the address"
-        )
-    if replicas == 0 and online:
+    if replicas == 0 and any(name.startswith("slave") and "online" in values[name] for name in values):
         yield (
             "acknowledges events before its replicas have them, so a failover loses some; add ?replicas=1 to "
             "the address"

@@ -1,3 +1,3 @@
-"""Stores in SQLite files: one of histories, and beside it one of items."""
+"""Stores in SQLite files: one of histories, and others of what members share."""
 
-__all__ = ["records"]
+__all__ = ["shared"]

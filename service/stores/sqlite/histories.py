@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 import sqlite3
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
@@ -22,7 +21,7 @@ from turret.service.stores.contract import (
     oldest_kept,
 )
 from turret.service.stores.sqlite.file import Database, Tables, connect, error_code, open_file, transaction
-from turret.service.stores.sqlite.items import SqliteItems
+from turret.service.stores.sqlite.shared import SqliteItems
 
 _Position = tuple[str | bytes, int, int]  # the primary key of a row: user, time, arrival
 
@@ -66,17 +65,12 @@ _UNTIL = f"{_AFTER} AND (user, time, arrival) <= (?, ?, ?)"
 _SWEEP = f"DELETE {_UNTIL} AND time < ?"
 _ORDER = "ORDER BY user, time, arrival"
 _SCAN = f"SELECT event_id, user, item, time, kind {_UNTIL} AND time >= ? AND time < ? {_ORDER}"
-_USERS = "SELECT (SELECT min(user) FROM events), (SELECT max(user) FROM events)"
-_USER_AFTER = "SELECT min(user) FROM events WHERE user > ?"
-_USER_UNTIL = "SELECT max(user) FROM events WHERE user <= ?"
-_USER_FROM = "SELECT user FROM events WHERE user >= ? AND time >= ? LIMIT 1"
 _WRITE_LOCK_SECONDS, _READ_LOCK_SECONDS = 2.0, 0.25  # to wait for another process's lock
 _GROUP_EVENTS = 5_000  # written together; larger groups only add latency
 _SHORT = 1_000  # events of a user; longer reads have a thread of their own
 _TAKEN_PORTION = 10_000  # events of one transaction of `forget` and `move`
 _SCAN_PORTION = 10_000  # rows that one read of `scan` visits
 _SWEEP_PORTION = 1_000  # events that each append checks for expiry
-_PROBES = 64  # of `random_user`
 _ADDRESS_FORM = "sqlite:///PATH"
 _FIRST, _LAST = -(2**63), 2**63 - 1
 _BEGINNING, _END = ("", _FIRST, _FIRST), (b"", _LAST, _LAST)  # SQLite orders bytes after all texts
@@ -145,9 +139,6 @@ class SqliteHistory:
             events, position = await self._long.run(read)
             if events:
                 yield events
-
-    async def random_user(self) -> str | None:
-        return await self._short.run(self._random_user)
 
     async def forget(self, user: str) -> int:
         return await self._take(user, None)
@@ -237,13 +228,6 @@ class SqliteHistory:
         rows.reverse()
         return History.of(rows)
 
-    def _random_user(self, connection: sqlite3.Connection) -> str | None:
-        for start in (_draw(connection), ""):
-            row = connection.execute(_USER_FROM, (start, oldest_kept(self._keep_days))).fetchone()
-            if row is not None:
-                return str(row[0])
-        return None
-
     def _counted_events(
         self, connection: sqlite3.Connection, user: str, limit: int
     ) -> tuple[int, list[Event]]:
@@ -272,29 +256,6 @@ def _portion_end(connection: sqlite3.Connection, position: _Position, size: int)
     """The last one of the next `size` rows, _END if there are fewer."""
     end: _Position = connection.execute(_AFTER_END, (*position, size - 1)).fetchone()
     return end or _END
-
-
-def _draw(connection: sqlite3.Connection) -> str:
-    """Draw a user: a coin chooses a half of the range of ids until one is left; '' if there is no user."""
-    first, last = (user or "" for user in connection.execute(_USERS).fetchone())
-    for _ in range(_PROBES):
-        is_upper, middle = random.random() < 0.5, _between(first, last)
-        (user,) = connection.execute(_USER_AFTER if is_upper else _USER_UNTIL, (middle,)).fetchone()
-        if first == last or user is None:  # forgotten meanwhile
-            break
-        first, last = (user, last) if is_upper else (first, user)
-    return first
-
-
-def _between(first: str, last: str) -> str:
-    """A text in the middle between two: first <= middle < last."""
-    pairs = enumerate(zip(first, last, strict=False))
-    place = next((place for place, (one, other) in pairs if one != other), len(first))
-    if place == len(first):
-        return first
-    code = (ord(first[place]) + ord(last[place])) // 2
-    code = 0xD7FF if 0xD800 <= code < 0xE000 else code  # no text in a database has surrogates
-    return max(first, f"{first[:place]}{chr(code)}\U0010ffff")
 
 
 def _identity(path: Path) -> tuple[int, int]:
