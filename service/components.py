@@ -101,50 +101,47 @@ class Components:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        context: WorkerContext | None = None,
-        stores: Stores | None = None,
+        self, settings: Settings, context: WorkerContext | None = None, stores: Stores | None = None
     ) -> None:
         self.settings = settings
         self.background = BackgroundTasks()
-        self.context = context or WorkerContext()
-        self.admin_port = self.context.admin_port or settings.admin_port
+        self.context = context = context or WorkerContext()
+        self.admin_port = context.admin_port or settings.admin_port
         set_access(Access(settings.engine, settings.engine_seconds, fallback=settings.engine_fallback))
-        self.model_holder = self._hold()
-        self._items_number = ItemsNumber()
-        self.keyring = self.context.keyring or Keyring(
-            settings.keys, admin_key(settings), settings.require_keys
-        )
+        self.model_holder = holder = ModelHolder(settings.bundles)
+        self._open_first()
+        self.keyring = context.keyring or Keyring(settings.keys, admin_key(settings), settings.require_keys)
         stores = stores or open_stores(settings)
         self.histories = Breaker(stores.histories, settings.history_timeout, settings.write_timeout)
         self.items = stores.items
-        self.overlay = ItemOverlayCache(
-            self.items, self._items_number, settings.write_timeout, settings.history_timeout
-        )
-        self.model_holder.prepare = self.overlay.of
+        number = ItemsNumber()
+        self.overlay = ItemOverlayCache(self.items, number, settings.write_timeout, settings.history_timeout)
+        holder.prepare = self.overlay.of
         self.catalog_search = CatalogSearch()
-        self.observation = self._observe()
+        self.observation = Observation(
+            settings,
+            lambda: holder.live.bundle if holder.version else None,
+            self.histories.circuits,
+            context.folder,
+            context.number,
+        )
         self.metrics = self.observation.metrics
-        self.follower, self.activator = self._follow()
+        self.metrics.refresh_with(self._count_items)
+        if (folder := context.folder) is None:
+            folder = Path(tempfile.mkdtemp(prefix="turret-"))
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        records = open_records(settings, folder)
+        is_shared = store_kind(settings.store).open_records is not None
+        member = f"{context.host}/{os.getpid()}"
+        self.follower = Follower(holder, records, member, number, self.metrics, is_shared)
+        self.activator = Activator(holder, self.follower, records, settings, self._run_gate)
         self.item_writer = ItemWriter(
-            self.items,
-            self.overlay,
-            settings.overlay_bytes,
-            settings.write_timeout,
-            self.follower.announce,
+            self.items, self.overlay, settings.overlay_bytes, settings.write_timeout, self.follower.announce
         )
-        queries = QueryReader(
-            self.histories, self.overlay, settings, lambda: self.model_holder.traffic.routes.rules
-        )
-        self.comparison = Comparison(self.model_holder, self.activator, self.overlay, queries, self.histories)
-        self.recommender = Recommender(
-            self.model_holder,
-            self.overlay,
-            queries,
-            Shadow(self.model_holder, self.metrics),
-            self.observation.answered,
-        )
+        queries = QueryReader(self.histories, self.overlay, settings, lambda: holder.traffic.routes.rules)
+        self.comparison = Comparison(holder, self.activator, self.overlay, queries, self.histories)
+        shadow = Shadow(holder, self.metrics)
+        self.recommender = Recommender(holder, self.overlay, queries, shadow, self.observation.answered)
 
     async def _run_gate(self, request: GateRequest) -> GateReport:
         """Check a version in a process of its own, or in a thread of a service without a supervisor."""
@@ -152,10 +149,9 @@ class Components:
             return await asyncio.to_thread(run_gate, request)
         return await run_gate_in_process(request, self.settings.gate_seconds)
 
-    def _hold(self) -> ModelHolder:
+    def _open_first(self) -> None:
         """Open the versions of the first record, which a worker's context has."""
-        settings, context = self.settings, self.context
-        holder = ModelHolder(settings.bundles)
+        settings, context, holder = self.settings, self.context, self.model_holder
         if settings.wait:
             make_folder(settings.bundles)
         record = context.record
@@ -168,36 +164,6 @@ class Components:
                 if not settings.wait:
                     raise
                 holder.record, holder.why_empty = record, str(error)
-        return holder
-
-    def _follow(self) -> tuple[Follower, Activator]:
-        """Make this worker a member of those that share the record, and able to replace it."""
-        settings, context = self.settings, self.context
-        folder = context.folder
-        if folder is None:
-            folder = Path(tempfile.mkdtemp(prefix="turret-"))
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        records = open_records(settings, folder)
-        follower = Follower(
-            self.model_holder,
-            records,
-            f"{context.host}/{os.getpid()}",
-            self._items_number,
-            self.metrics,
-            is_shared=store_kind(settings.store).open_records is not None,
-        )
-        return follower, Activator(self.model_holder, follower, records, settings, self._run_gate)
-
-    def _observe(self) -> Observation:
-        observation = Observation(
-            self.settings,
-            lambda: self.model_holder.live.bundle if self.model_holder.version else None,
-            self.histories.circuits,
-            self.context.folder,
-            self.context.number,
-        )
-        observation.metrics.refresh_with(self._count_items)
-        return observation
 
     def _count_items(self) -> None:
         if self.model_holder.version is not None:

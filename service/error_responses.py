@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
-from turret.service.errors import RequestError, UnavailableError
+from turret.service.errors import InvalidFieldError, NotReadyError, RequestError
 from turret.service.schemas.bodies import field_error
 from turret.service.versions.folder import without_folder
 from turret.tower.errors import BundleError, EncodingError, EngineError
@@ -21,14 +21,9 @@ from turret.tower.errors import BundleError, EncodingError, EngineError
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
-# Errors of bundles and engines, which know no HTTP: the part that is unavailable, and the end of the message.
-_OF_TOWER: dict[type[Exception], tuple[str, str]] = {
-    BundleError: ("bundles", "; the live version stays in service"),
-    EngineError: ("engine", "; retry"),
-}
-_RETRY_SECONDS = 2
+_RETRY_SECONDS = 2  # of parts that know no HTTP: bundles and engines
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
-_ANSWERED = (RequestError, UnavailableError, EncodingError, *_OF_TOWER, RequestValidationError, HTTPException)
+_ANSWERED = (RequestError, EncodingError, BundleError, EngineError, RequestValidationError, HTTPException)
 
 
 def install(app: FastAPI) -> None:
@@ -62,7 +57,8 @@ def _described(field: str, value: object, message: str) -> dict[str, Any]:
 
 def refusal(error: RequestError, field: str | None = None, message: str | None = None) -> Response:
     """Write the response to a refused request; `field` and `message` replace those of the error."""
-    headers = _HEADERS.get(error.status, {}) | _retry_after(error.retry_after)
+    wait = error.retry_after
+    headers = _HEADERS.get(error.status, {}) | ({} if wait is None else {"Retry-After": str(math.ceil(wait))})
     return write_error(error.status, field or error.field, error.value, message or str(error), headers)
 
 
@@ -78,24 +74,28 @@ def response_to(error: Exception, scope: Scope, bundles: Path) -> Response | Non
 
     Paths in the message are made relative to the folder `bundles`: clients don't learn where it lies.
     """
-    if isinstance(error, HTTPException):
-        return _not_routed(error, scope)
-    if isinstance(error, RequestValidationError):
-        return _invalid_parameter(error)
-    message = without_folder(str(error), bundles)
-    if isinstance(error, RequestError | EncodingError):
-        is_of_batch = error.position is not None and scope["path"].endswith("/batch")
-        field = f"requests.{error.position}.{error.field}" if is_of_batch else error.field
-        if isinstance(error, EncodingError):
-            return write_error(422, field, error.value, message)
-        return refusal(error, field, message)
-    if isinstance(error, UnavailableError):
-        headers = _retry_after(error.retry_after)
-        return write_error(503, error.part, None, message + error.remedy, headers)
-    for kind, (part, remedy) in _OF_TOWER.items():
-        if isinstance(error, kind):
-            return write_error(503, part, None, message + remedy, _retry_after(_RETRY_SECONDS))
-    return None
+    match error:
+        case HTTPException():
+            return _not_routed(error, scope)
+        case RequestValidationError():
+            return _invalid_parameter(error)
+        case RequestError():
+            refused = error
+        case EncodingError():
+            refused = InvalidFieldError(error.field, error.value, str(error))
+            refused.position = error.position
+        case BundleError():
+            refused = NotReadyError("bundles", None, str(error), _RETRY_SECONDS)
+        case EngineError():
+            refused = NotReadyError("engine", None, str(error), _RETRY_SECONDS)
+        case _:
+            return None
+    field, message = refused.field, without_folder(str(refused), bundles)
+    if refused.position is not None and scope["path"].endswith("/batch"):
+        field = f"requests.{refused.position}.{field}"
+    if field in ("store", "engine"):
+        message += "; retry"
+    return refusal(refused, field, message)
 
 
 def _not_routed(error: HTTPException, scope: Scope) -> Response:
@@ -119,10 +119,6 @@ def _invalid_parameter(error: RequestValidationError) -> Response:
     if found["type"] == "missing":
         return write_error(422, name, None, f"this call needs the parameter {name}; /docs describes it")
     return refusal(field_error(found, name))
-
-
-def _retry_after(seconds: float | None) -> dict[str, str]:
-    return {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}
 
 
 def _shown(value: object) -> Any:

@@ -7,58 +7,6 @@ class ServiceError(TurretError):
     """The base of all: an invalid setting or request, or a failed operation."""
 
 
-class UnavailableError(ServiceError):
-    """A part of the service that a request needs is unavailable.
-
-    The response, 503, has the name of the `part`, the `remedy` at the end of the message, and the seconds
-    `retry_after`.
-    """
-
-    part = "store"
-    remedy = "; retry"
-
-    def __init__(self, message: str, retry_after: float = 2.0) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
-class HistoryUnavailableError(UnavailableError):
-    """The history store is locked, full, damaged or too slow."""
-
-    remedy = "; retry, an event counts once"
-
-
-class HistoryDamagedError(HistoryUnavailableError):
-    """The stored history of one user is not valid; those of others may be."""
-
-
-class ItemsUnavailableError(UnavailableError):
-    """The item store is locked, full, damaged or too slow."""
-
-    remedy = "; retry, the call is idempotent"
-
-
-class ReplicasUnavailableError(UnavailableError):
-    """The record that the replicas of a service share can't be read or written."""
-
-    part = "version"
-    remedy = ""
-
-
-class BusyError(UnavailableError):
-    """A lock was not free in time; the same call may succeed later."""
-
-    part = "version"
-    remedy = ""
-
-
-class NothingLiveError(UnavailableError):
-    """The request needs a version, but none is live yet."""
-
-    part = "bundles"
-    remedy = ""
-
-
 class RequestError(ServiceError):
     """A request that is refused with `status`: the field at fault, its value, and a message with the remedy.
 
@@ -124,3 +72,44 @@ class TimedOutError(NotReadyError):
 
     def __init__(self) -> None:
         super().__init__("service", None, "request timed out; lower k, split the batch, or retry", 1)
+
+
+class UnavailableError(RequestError):
+    """A `part` of the service that a request needs is unavailable."""
+
+    status = 503
+    part = "version"
+    retry_after: float
+
+    def __init__(self, message: str, retry_after: float = 2.0) -> None:
+        super().__init__(self.part, None, message, retry_after)
+
+
+class HistoryUnavailableError(UnavailableError):
+    """The history store is locked, full, damaged or too slow."""
+
+    part = "store"
+
+
+class HistoryDamagedError(HistoryUnavailableError):
+    """The stored history of one user is not valid; those of others may be."""
+
+
+class ItemsUnavailableError(UnavailableError):
+    """The item store is locked, full, damaged or too slow."""
+
+    part = "store"
+
+
+class ReplicasUnavailableError(UnavailableError):
+    """The record that the replicas of a service share can't be read or written."""
+
+
+class BusyError(UnavailableError):
+    """A lock was not free in time; the same call may succeed later."""
+
+
+class NothingLiveError(UnavailableError):
+    """The request needs a version, but none is live yet."""
+
+    part = "bundles"

@@ -1,6 +1,8 @@
 """The layer that refuses requests without a key of the scope that their call requires."""
 
+import math
 import time
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -9,24 +11,6 @@ from turret.service.error_responses import refusal
 from turret.service.errors import AccessError, NotFoundError, RequestError
 from turret.service.keys.keyring import Keyring
 from turret.service.keys.keys import Key
-
-
-class Bucket:
-    """A token bucket: admits `rate` requests a second, and bursts of so many. Times are in seconds."""
-
-    def __init__(self, rate: float, now: float) -> None:
-        self._rate = rate
-        self._burst = self._tokens = max(1.0, rate)
-        self._at = now
-
-    def take(self, now: float) -> float:
-        """Take a token and return 0, or take none and return the seconds until the next one."""
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
-        self._at = now
-        wait = max(0.0, 1 - self._tokens) / self._rate
-        if not wait:
-            self._tokens -= 1
-        return wait
 
 
 class Authentication:
@@ -43,14 +27,16 @@ class Authentication:
         metrics_open: bool = True,
         admin_port: int | None = None,
         share: int = 1,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
         self._keyring = keyring
         self._metrics_open = metrics_open
         self._admin_port = admin_port
         self._share = share
-        # A key with another rate has another bucket. Only keys of the file have one, so they are few.
-        self._buckets: dict[tuple[str, float], Bucket] = {}
+        self._clock = clock
+        # The time of the next request of each key and rate. Only keys of the file have one, so they are few.
+        self._next: dict[tuple[str, float], float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its key in `scope["turret"]["key"]`, or refuse it."""
@@ -103,11 +89,13 @@ class Authentication:
         return key
 
     def _take(self, key: Key, rate: float) -> None:
-        now = time.monotonic()
-        bucket = self._buckets.setdefault((key.name, rate), Bucket(rate / self._share, now))
-        if wait := bucket.take(now):
+        """Count a request; those of a second may come at once. Raises AccessError beyond the rate."""
+        now, own = self._clock(), rate / self._share
+        following = max(self._next.get((key.name, rate), -math.inf), now - max(0.0, 1 - 1 / own))
+        if (wait := following - now) > 1e-9:  # no error of rounding
             message = f"key {key.name} exceeds its {rate:g} requests a second; retry in {wait:.2g} seconds"
             raise _refused(429, message, wait)
+        self._next[key.name, rate] = following + 1 / own
 
 
 def _refused(status: int, message: str, retry_after: float | None = None) -> AccessError:

@@ -5,10 +5,10 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from random import getrandbits
 from typing import Any
 
-from prometheus_client import Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
@@ -91,8 +91,13 @@ class Edge:
         self._page = _page_headers(pictures)
         self._is_draining = is_draining
         # Looking up labels takes longer than counting.
-        self._routes: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self._stages: dict[str, Histogram] = {}
+        self._labelled = cache(
+            lambda route, status: (
+                metrics.requests.labels(route, str(status)),
+                metrics.seconds.labels(route, f"{status // 100}xx"),
+            )
+        )
+        self._stage = cache(metrics.stages.labels)
         self._staged = 0  # requests with stages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,7 +122,11 @@ class Edge:
         except asyncio.CancelledError:
             if sending.status:
                 raise
-            await self._time_out(scope, receive, sending)
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()  # it is answered, and counts as an error
+            self._metrics.count_refusal("time")
+            await refusal(TimedOutError())(scope, receive, sending)
         finally:
             self._metrics.running -= 1
             seconds = (sending.began or time.perf_counter()) - start
@@ -128,26 +137,19 @@ class Edge:
             return self._page
         return _DOCS_HEADERS if path == "/docs" else DATA_HEADERS
 
-    async def _time_out(self, scope: Scope, receive: Receive, sending: "_Sending") -> None:
-        """Answer a request that was cancelled, so that it counts as an error."""
-        task = asyncio.current_task()
-        assert task is not None
-        task.uncancel()
-        self._metrics.count_refusal("time")
-        await refusal(TimedOutError())(scope, receive, sending)
-
     def _record(
         self, scope: Scope, facts: dict[str, Any], status: int, seconds: float, parent: bytes | None
     ) -> None:
         route = call_of(scope["method"], scope["path"]).name
-        counted, timed = self._routes.get((route, status)) or self._labelled(route, status)
+        counted, timed = self._labelled(route, status)
         counted.inc()
         timed.observe(seconds)
         if status in _REFUSALS:
             self._metrics.count_refusal(_REFUSALS[status])
         if stages := facts["stages"]:
             if self._staged % STAGES_OF_ONE_IN == 0:
-                self._time_stages(stages)
+                for name, duration in stages.items():
+                    self._stage(name).observe(duration)
             self._staged += 1
         degraded = facts.get("degraded") or ()
         for part in degraded:
@@ -155,9 +157,7 @@ class Edge:
         is_probe = route in _PROBES
         if self._trace is not None and not is_probe:
             self._trace(scope, route, status, seconds)
-        if is_probe and status < 400:
-            return
-        if self._log is not None:
+        if self._log is not None and not (is_probe and status < 400):
             fields: Fields = {
                 "request_id": facts["request_id"],
                 "method": scope["method"],
@@ -172,21 +172,6 @@ class Edge:
             if parent is not None and (trace := trace_of(parent)) is not None:
                 fields["trace_id"] = trace
             self._log(logging.WARNING if status >= 500 else logging.INFO, fields)
-
-    def _time_stages(self, stages: dict[str, float]) -> None:
-        for name, duration in stages.items():
-            stage = self._stages.get(name)
-            if stage is None:
-                stage = self._stages[name] = self._metrics.stages.labels(name)
-            stage.observe(duration)
-
-    def _labelled(self, route: str, status: int) -> tuple[Counter, Histogram]:
-        metrics = self._metrics
-        labelled = self._routes[route, status] = (
-            metrics.requests.labels(route, str(status)),
-            metrics.seconds.labels(route, f"{status // 100}xx"),
-        )
-        return labelled
 
 
 class _Sending:

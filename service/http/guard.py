@@ -1,15 +1,14 @@
 """uvicorn's HTTP/1.1 protocol within the limits that an application can't see.
 
-The bytes of a head and of the framing of a body are counted while they arrive, a head has a deadline, and so
-has a client that reads nothing of its answer. `TURRET_GUARD=false` runs uvicorn as it was released, where a
-proxy keeps these limits: this class overrides some of its methods and looks at some of its attributes.
+The bytes of a head and of the framing of a body are counted while they arrive, and a head has a deadline.
+`TURRET_GUARD=false` runs uvicorn as it was released, where a proxy keeps these limits: this class overrides
+some of its methods and looks at some of its attributes.
 """
 
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -18,16 +17,13 @@ from turret.service.http.edge import DATA_HEADERS
 
 ADMIN_CONNECTIONS = 64  # more than the limit
 HEAD_SECONDS = 10.0  # from the first byte of a head to its end
-SEND_SECONDS = 30.0  # in which a client reads nothing of its answer
 HEAD_BYTES, HEAD_LINES = 16_384, 100
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
 FRAMING_BYTES = 16_384
-# In this time a client may read its refusal; what it still sends is ignored, up to so many bytes.
-LINGER_SECONDS, LINGER_BYTES = 1.0, 2_000_000
+LINGER_SECONDS = 1.0  # in which a client may read its refusal; what it still sends is ignored
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(NamedTuple):
     """The last bytes of a connection, and the reason in `turret_refused_total`, if it has one."""
 
     content: bytes
@@ -51,13 +47,6 @@ _LARGE = f"the head is larger than {HEAD_BYTES} bytes or {HEAD_LINES} lines; sen
 HEAD_TOO_LARGE = _refusal(431, "headers", _LARGE, "size")
 _FRAMED = "the chunked body has more framing than content; send larger chunks, and no trailers"
 FRAMING_TOO_LARGE = _refusal(400, "body", _FRAMED, "size")
-
-
-class _Trailers(list[tuple[bytes, bytes]]):
-    """Keeps nothing: trailers never become headers (RFC 9110, section 6.5.1)."""
-
-    def append(self, _: tuple[bytes, bytes]) -> None:
-        pass
 
 
 def guarded(
@@ -88,9 +77,7 @@ class Guard(HttpToolsProtocol):
         self._fault: Refusal | None = None  # of a callback of the parser
         self._last: Refusal | None = None  # to be sent after the answers to earlier requests
         self._is_over = False  # nothing more is parsed
-        self._ignored = 0
-        self._arriving: TimerHandle | None = None
-        self._sending: TimerHandle | None = None
+        self._timer: TimerHandle | None = None  # of a head, or of a connection that ends
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Begin the deadline of the first head; close a connection beyond the limit."""
@@ -102,14 +89,12 @@ class Guard(HttpToolsProtocol):
             transport.write(TOO_MANY.content)
             transport.close()
         else:
-            self._arriving = self.loop.call_later(HEAD_SECONDS, self._give_up)
+            self._timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the deadlines; the running request is told, as uvicorn tells the newest one only."""
+        """Stop the deadline; the running request is told, as uvicorn tells the newest one only."""
         self._disconnect()
-        for timer in (self._arriving, self._sending):
-            if timer is not None:
-                timer.cancel()
+        self._stop_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -121,10 +106,6 @@ class Guard(HttpToolsProtocol):
                 super().data_received(piece)
                 if not self._is_over:
                     self._check()
-        if self._is_over:
-            self._ignored += len(data)
-            if self._ignored > LINGER_BYTES and self._running is None:
-                self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what uvicorn can't parse, and what a callback below has raised an error for."""
@@ -140,7 +121,7 @@ class Guard(HttpToolsProtocol):
         super().on_headers_complete()
         if not self.pipeline:
             self._running = self.cycle
-        self.headers = _Trailers()
+        self.headers = []  # trailers never become headers (RFC 9110, section 6.5.1)
         self._is_head = False
 
     def on_body(self, body: bytes) -> None:
@@ -168,19 +149,6 @@ class Guard(HttpToolsProtocol):
         is_awaited = self.expect_100_continue and not self._is_head and not self._body
         if is_awaited and self.cycle.response_complete:
             self.transport.close()
-        self._watch_sending()
-
-    def pause_writing(self) -> None:
-        """Begin the deadline of a client that does not read."""
-        super().pause_writing()
-        self._watch_sending()
-
-    def resume_writing(self) -> None:
-        """Stop that deadline."""
-        if self._sending is not None:
-            self._sending.cancel()
-            self._sending = None
-        super().resume_writing()
 
     def shutdown(self) -> None:
         """Close after the current response; a head that has begun to arrive is waited for."""
@@ -202,12 +170,15 @@ class Guard(HttpToolsProtocol):
             return
         # If no request runs, this is part of a head, or the rest of a body that was answered; and uvicorn has
         # stopped its timer of idle connections.
-        is_late = self._running is None
-        if is_late and self._arriving is None:
-            self._arriving = self.loop.call_later(HEAD_SECONDS, self._give_up)
-        elif not is_late and self._arriving is not None:
-            self._arriving.cancel()
-            self._arriving = None
+        if self._running is not None:
+            self._stop_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _give_up(self) -> None:
         """End a connection whose head is late."""
@@ -216,8 +187,7 @@ class Guard(HttpToolsProtocol):
     def _refuse(self, refusal: Refusal) -> None:
         """Read nothing more, and end the connection after the answers to earlier requests."""
         self._is_over = True
-        if self._arriving is not None:
-            self._arriving.cancel()
+        self._stop_timer()
         if refusal.reason is not None:
             self.count(refusal.reason)
         if not self._is_head:
@@ -252,20 +222,4 @@ class Guard(HttpToolsProtocol):
             self.flow.resume_reading()
             self.transport.write(refusal.content)
             self.transport.write_eof()
-            self._arriving = self.loop.call_later(LINGER_SECONDS, self._close)
-
-    def _close(self) -> None:
-        self.transport.close()
-        self._watch_sending()
-
-    def _watch_sending(self) -> None:
-        if self._sending is None and (unsent := self.transport.get_write_buffer_size()):
-            self._sending = self.loop.call_later(SEND_SECONDS, self._check_sent, unsent)
-
-    def _check_sent(self, unsent: int) -> None:
-        """Abort a connection whose client has read nothing, which closing alone would keep forever."""
-        self._sending = None
-        if self.transport.get_write_buffer_size() >= unsent:
-            self.transport.abort()
-        else:
-            self._watch_sending()
+            self._timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)

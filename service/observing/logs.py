@@ -6,7 +6,7 @@ import re
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,54 +30,15 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) no
 _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
-class LineWriter(logging.Handler):
-    """Writes a line for each record to a descriptor, in the format `form` (`auto`: text at a terminal).
-
-    It drops lines that would block. `drop` is called for each dropped line.
-    """
-
-    def __init__(
-        self, form: Form = "auto", descriptor: int = _STANDARD_ERROR, drop: Callable[[], None] = lambda: None
-    ) -> None:
-        super().__init__()
-        is_text = form == "text" or (form == "auto" and os.isatty(descriptor))
-        self._format_line: Callable[[Fields], bytes] = text_line if is_text else json_line
-        self._descriptor = descriptor
-        self._drop = drop
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or drop it; never raises."""
-        line = self._line(record)
-        if select.select([], [self._descriptor], [], 0)[1]:
-            # A pipe that can be written to takes this much without blocking.
-            self._write([line[:_ATOMIC_BYTES]])
-        else:
-            self._drop()
-
-    def _line(self, line: logging.LogRecord | Fields) -> bytes:
-        try:
-            return self._format_line(fields_of(line) if isinstance(line, logging.LogRecord) else line)
-        except Exception as error:  # a faulty line must stop neither the thread that writes nor a request
-            return f"unwritable log line: {type(error).__name__}\n".encode()
-
-    def _write(self, lines: Sequence[bytes]) -> None:
-        content = b"".join(lines)
-        try:
-            while content:
-                content = content[os.write(self._descriptor, content) :]
-        except OSError:  # counted: there is no other place to tell it
-            for _ in lines:
-                self._drop()
-
-
-class Logs(LineWriter):
-    """Writes all log lines of a worker, in a thread.
+class Logs(logging.Handler):
+    """Writes the log of a process to a descriptor, in the format `form` (`auto`: text at a terminal).
 
     `level` is the lowest level written. While the descriptor is blocked, `QUEUED` lines wait; further ones
-    are dropped. Bodies and keys are never logged.
+    are dropped, and `drop` is called with their number. Bodies and keys are never logged.
 
-    The thread looks for lines 20 times a second and writes them together. A record of `logging` for each
-    request, and a QueueListener that is woken for it, took 25 of the 161 microseconds of a request.
+    A worker has a thread that looks for lines 20 times a second and writes them together. A record of
+    `logging` for each request, and a QueueListener that is woken for it, took 25 of the 161 microseconds of a
+    request.
     """
 
     def __init__(
@@ -85,19 +46,30 @@ class Logs(LineWriter):
         level: Level = "info",
         form: Form = "auto",
         descriptor: int = _STANDARD_ERROR,
-        drop: Callable[[], None] = lambda: None,
+        drop: Callable[[int], object] = lambda _: None,
     ) -> None:
-        super().__init__(form, descriptor, drop)
-        self._lowest: Level = level
-        self._waiting: deque[logging.LogRecord | bytes] = deque()
+        super().__init__(level.upper())
+        is_text = form == "text" or (form == "auto" and os.isatty(descriptor))
+        self._format_line: Callable[[Fields], bytes] = text_line if is_text else json_line
+        self._descriptor = descriptor
+        self._drop = drop
+        self._waiting: deque[bytes] = deque()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start writing and handle the messages of `logging`; call it after a fork."""
-        handle(self, self._lowest)
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-        self._thread.start()
+    def start(self, has_thread: bool = True) -> None:
+        """Handle the messages of `logging`, after a fork in place of the handler of the parent process.
+
+        Without a thread a message is written at once, or with the next one if that would block.
+        """
+        root = logging.getLogger()
+        for other in [other for other in root.handlers if isinstance(other, Logs) and not other._thread]:
+            root.removeHandler(other)
+        _OWN.setLevel(self.level)  # libraries stay at warnings
+        root.addHandler(self)
+        if has_thread:
+            self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+            self._thread.start()
 
     def close(self, seconds: float = 1.0) -> None:
         """Write the queued lines, within `seconds`."""
@@ -110,50 +82,45 @@ class Logs(LineWriter):
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record, or drop it; never waits."""
-        self._queue(record)
+        """Queue a record, or drop it; never waits, never raises."""
+        try:
+            self._queue(fields_of(record))
+        except Exception:  # of a faulty message
+            self.handleError(record)
+        if self._thread is None:
+            self._write_waiting(may_block=False)
 
     def answered(self, level: int, fields: Fields) -> None:
         """Queue the line of an answered request, or drop it; never waits."""
         if level >= self.level:
             name = "warning" if level >= logging.WARNING else "info"
-            head = {"time": datetime.now(UTC), "level": name, "message": "answered"}
-            self._queue(self._line(head | fields))
+            self._queue({"time": datetime.now(UTC), "level": name, "message": "answered"} | fields)
 
-    def _queue(self, line: logging.LogRecord | bytes) -> None:
+    def _queue(self, fields: Fields) -> None:
         if len(self._waiting) < QUEUED:
-            self._waiting.append(line)
+            self._waiting.append(self._format_line(fields))
         else:
-            self._drop()
+            self._drop(1)
 
     def _run(self) -> None:
         is_ending = False
         while not is_ending:
             is_ending = self._ending.wait(_PAUSE_SECONDS)
-            lines: list[bytes] = []
-            size = 0
-            while self._waiting:
-                waiting = self._waiting.popleft()
-                line = waiting if isinstance(waiting, bytes) else self._line(waiting)
-                if lines and size + len(line) > _ATOMIC_BYTES:
-                    self._write(lines)
-                    lines, size = [], 0
-                lines.append(line)
-                size += len(line)
-                if size >= _ATOMIC_BYTES:
-                    self._write(lines)
-                    lines, size = [], 0
-            self._write(lines)
+            self._write_waiting(may_block=True)
 
-
-def handle(handler: logging.Handler, level: Level) -> None:
-    """Let `handler` handle the messages of `logging`, in place of one inherited from the supervisor."""
-    root = logging.getLogger()
-    for inherited in [other for other in root.handlers if type(other) is LineWriter]:
-        root.removeHandler(inherited)
-    _OWN.setLevel(level.upper())  # libraries stay at warnings
-    handler.setLevel(level.upper())
-    root.addHandler(handler)
+    def _write_waiting(self, may_block: bool) -> None:
+        """Write lines together, as many as a pipe takes without mixing them with those of other workers."""
+        while self._waiting and (may_block or select.select([], [self._descriptor], [], 0)[1]):
+            content = self._waiting.popleft()
+            while self._waiting and len(content) + len(self._waiting[0]) <= _ATOMIC_BYTES:
+                content += self._waiting.popleft()
+            if not may_block:  # a pipe that can be written to takes this much
+                content = content[:_ATOMIC_BYTES]
+            try:
+                while content:
+                    content = content[os.write(self._descriptor, content) :]
+            except OSError:  # counted: there is no other place to tell it
+                self._drop(content.count(b"\n"))
 
 
 def trace_of(parent: bytes) -> str | None:

@@ -55,7 +55,6 @@ class Metrics:
         self._version: str | None = None
         self._refreshers: list[Callable[[], object]] = []
         self._exporting = asyncio.Lock()
-        self._next: asyncio.Task[bytes] | None = None  # the export that the next scrapes share
         self.workers.set(1)
         self.worker_starts.inc()
 
@@ -130,17 +129,8 @@ class Metrics:
             refresher()
 
     async def scrape(self) -> bytes:
-        """Refresh and export; scrapes that come while one is being exported share the next one.
-
-        An export takes some milliseconds of the interpreter, which many at once would take from requests.
-        """
-        if self._next is None:
-            self._next = asyncio.create_task(self._export_next())
-        return await asyncio.shield(self._next)
-
-    async def _export_next(self) -> bytes:
+        """Refresh and export, one scrape after the other: each takes some milliseconds of the interpreter."""
         async with self._exporting:
-            self._next = None
             self.refresh()
             return await asyncio.to_thread(self.export)
 

@@ -2,6 +2,7 @@
 
 import resource
 import socket
+import sys
 from contextlib import suppress
 
 import uvicorn
@@ -14,6 +15,7 @@ from turret.service.settings import Settings
 # Of a process, which can't read a key file, open a version or answer a probe without a descriptor that is not
 # for connections.
 _MAX_CONNECTIONS, _MIN_CONNECTIONS, _RESERVED_FILES = 4_096, 16, 256
+UNREAD_SECONDS = 30.0
 
 
 def config_of(settings: Settings, app: Application) -> uvicorn.Config:
@@ -76,9 +78,15 @@ def reserve(host: str, port: int, option: str = "port") -> socket.socket:
     return reserved
 
 
-def share(reserved: socket.socket) -> socket.socket:
-    """Bind the address of `reserved` for a worker: the kernel spreads connections over those that listen."""
-    return _bind(reserved.family, reserved.getsockname(), is_shared=True)
+def share(reserved: socket.socket, unread_seconds: float = UNREAD_SECONDS) -> socket.socket:
+    """Bind the address of `reserved` for a worker: the kernel spreads connections over those that listen.
+
+    It also ends those whose client takes nothing for `unread_seconds` (Linux only).
+    """
+    bound = _bind(reserved.family, reserved.getsockname(), is_shared=True)
+    if sys.platform == "linux":  # a connection inherits the option
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(unread_seconds * 1000))
+    return bound
 
 
 def _bind(family: int, address: tuple[object, ...], is_shared: bool) -> socket.socket:

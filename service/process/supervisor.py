@@ -22,7 +22,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from turret.service.components import WorkerContext
 from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring, admin_key
-from turret.service.observing.logs import LineWriter, handle
+from turret.service.observing.logs import Logs
 from turret.service.process.server import connection_limit, reserve, url_of
 from turret.service.process.worker import DRAIN, FAILED, FINISH, work
 from turret.service.settings import Settings
@@ -37,7 +37,6 @@ _RESTART_SECONDS = 1.0  # from one start of a worker to the next
 _MAX_FAILURES = 5  # starts of a worker in a row
 _HUNG_SECONDS = 15.0
 _STEP_SECONDS = 0.1
-_THREAD_SECONDS = 2.0  # in which a thread that has been joined leaves the system's table
 _log = logging.getLogger("turret.supervisor")
 
 
@@ -116,7 +115,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until a SIGINT or SIGTERM, and the end of the workers."""
-        handle(LineWriter(self._settings.log_format), self._settings.log_level)
+        Logs(self._settings.log_level, self._settings.log_format).start(has_thread=False)
         try:
             keyring = self._prepare()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -148,7 +147,6 @@ class Supervisor:
         remove_stale_dirs(settings.bundles)
         context.keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
         _prepare_store(settings)
-        _check_threads()
         return context.keyring
 
     def _reserve_ports(self) -> None:
@@ -277,14 +275,3 @@ def _prepare_store(settings: Settings) -> None:
             kind.form,
         )
     asyncio.run(kind.open(settings).close())
-
-
-def _check_threads() -> None:
-    """Raise ServiceError when this process has threads: a forked child could inherit locked locks."""
-    tasks, patience = Path("/proc/self/task"), time.monotonic() + _THREAD_SECONDS
-    while tasks.is_dir() and (threads := len(list(tasks.iterdir()))) > 1:
-        if time.monotonic() >= patience:
-            raise ServiceError(
-                f"{threads} threads run before the fork of the workers; start the service with `turret serve`"
-            )
-        time.sleep(0.01)

@@ -83,20 +83,6 @@ def test_workers_that_can_not_start_end_the_service_with_a_sentence(start: Start
     assert "v1" in complaints.splitlines()[-1]
 
 
-@pytest.mark.nightly
-def test_there_is_one_thread_before_the_fork_and_a_fork_beside_threads_is_refused(start: Start) -> None:
-    """Threads of OpenMP, OpenBLAS and ONNX Runtime would not survive it; the supervisor never has any."""
-    service = start(workers=2)
-    assert service.client.post("/v1/recommend", json={"history": [101]}).status_code == 200
-    assert len(list(Path(f"/proc/{service.process.pid}/task").iterdir())) == 1
-    thread = "import os, threading\nos.environ['OPENBLAS_NUM_THREADS'] = '1'\n"
-    thread += "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
-    refused = start(before=thread)
-    refused.process.wait()
-    assert refused.process.stderr is not None
-    assert "threads run before the fork of the workers" in refused.process.stderr.read()
-
-
 def answer_on(connection: socket.socket) -> bytes:
     """What comes on a connection until it is closed."""
     return b"".join(iter(lambda: connection.recv(65536), b""))

@@ -43,17 +43,17 @@ class Application:
         self.open.set()
         self.began = 0
         self.size = 2  # of an answer
-        self.bodies: list[bytes] = []
+        self.requests: list[tuple[bytes, bytes]] = []  # the key of each, and its body
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.began += 1
         is_closed = scope["path"] == "/closed"
-        if not is_closed:
-            self.bodies.append(scope.get(BODY, b""))
+        body = scope.get(BODY, b"")
+        self.requests.append((dict(scope["headers"]).get(b"authorization", b""), body))
         await self.open.wait()
-        if scope["query_string"] == b"fail":
-            raise ValueError("a fault")
         headers = [(b"content-length", b"%d" % self.size)]
+        if BODY in scope:
+            headers.append((b"x-body", b"%d" % len(body)))
         status = 401 if is_closed else 200
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"k" * self.size})
@@ -84,6 +84,18 @@ class Client:
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
         body = await self.reader.readexactly(int(headers.get("content-length", 0)))
         return Answer(int(first.split()[1]), headers, body)
+
+    async def rest(self) -> bytes:
+        """All that comes until the end of the connection."""
+        received = b""
+        with suppress(ConnectionError):
+            while part := await self.reader.read(65_536):
+                received += part
+        return received
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self._writer.write_eof()
 
     async def leave(self) -> None:
         self._writer.close()

@@ -7,8 +7,9 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
+from tests.support.clock import Clock
 from turret.service.error_responses import write_error
-from turret.service.http.access import Authentication, Bucket
+from turret.service.http.access import Authentication
 from turret.service.http.app import create_app
 from turret.service.keys.keyring import Keyring
 from turret.service.keys.keys import add_key, new_key, record
@@ -118,14 +119,15 @@ def test_a_body_of_who_has_no_key_is_not_read(keyed: Keyed, settings: Settings) 
     assert sent[0]["status"] == 401
 
 
-# ---- Rates
+def test_a_burst_passes_and_then_the_rate(keyed: Keyed) -> None:
+    """A pause fills it up to the burst only."""
+    shop, clock = keyed.key("shop", "read", rate=3), Clock()
+    client, begun = keyed.client(clock=clock), clock.now
 
+    def passes(seconds: float) -> bool:
+        clock.now = begun + seconds
+        return client.get("/v1/version", headers=shop).status_code == 200
 
-def test_a_burst_passes_and_then_the_rate() -> None:
-    bucket = Bucket(rate=3, now=0.0)
-    assert [bucket.take(0.0) for _ in range(3)] == [0, 0, 0]
-    assert bucket.take(0.0) == pytest.approx(1 / 3)
-    assert bucket.take(0.1) == pytest.approx(1 / 3 - 0.1)
-    assert bucket.take(0.4) == 0
-    assert bucket.take(0.4) > 0
-    assert sum(not bucket.take(1000.0) for _ in range(50)) == 3, "a pause fills it up to the burst only"
+    assert [passes(0) for _ in range(4)] == [True, True, True, False]
+    assert [passes(second) for second in (0.3, 0.34, 0.34)] == [False, True, False]
+    assert sum(passes(1000) for _ in range(50)) == 3

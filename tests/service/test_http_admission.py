@@ -68,7 +68,7 @@ async def test_bodies_that_do_not_come_take_no_place_from_those_that_do() -> Non
         served(await clients[8].answer())
         clients[0].send(b"x" * 830_000)
         served(await clients[0].answer())
-        assert [len(body) for body in server.app.bodies] == [10, 10, 900_000]
+        assert [len(body) for _, body in server.app.requests] == [10, 10, 900_000]
 
 
 async def test_a_client_that_expects_100_continue_is_asked_for_a_body_within_the_limit() -> None:
@@ -86,7 +86,7 @@ async def test_a_body_that_is_late_is_refused_and_its_connection_closed(sent: by
     async with running() as server:
         client = await server.connect(sent)
         refused(await client.answer(), 408, "body")
-        assert await client.reader.read() == b""
+        assert await client.rest() == b""
         assert 30 <= asyncio.get_running_loop().time() < 33
         assert server.refused == {"time": 1}
 
@@ -121,7 +121,7 @@ async def test_a_body_beyond_the_limit_is_refused_while_it_arrives() -> None:
         refused(await client.answer(), 413, "body")
         client.send(b"0\r\n\r\n" + GET)
         served(await client.answer())
-        assert server.app.bodies == [b""]
+        assert server.app.requests == [(b"", b"")]
 
 
 @pytest.mark.fault(36)

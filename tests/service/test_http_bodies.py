@@ -66,7 +66,7 @@ def test_a_body_of_very_many_parts_is_refused_before_it_is_parsed(
         (RecommendRequest, {"history": ["a"] * 19_000}, "history"),
         (RecommendRequest, {"history": [None] * 19_000}, "history.0"),
         (RecommendRequest, {"history_times": [None] * 19_000, "history": ["a"]}, "history_times.0"),
-        (RecommendRequest, {"cap": {str(number): None for number in range(19_000)}}, "cap"),
+        (RecommendRequest, {"cap": {str(number): None for number in range(19_000)}}, "cap.0"),
         (RecommendRequest, {"history": [{}] * 900}, "history.0"),
         (RecommendRequest, {"exclude": [None] * 900}, "exclude.0"),
         (BatchRequest, {"requests": [None] * 19_000}, "requests.0"),

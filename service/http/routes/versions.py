@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from turret.service.components import Components
-from turret.service.errors import ConflictError, RequestError, ServiceError, UnavailableError
+from turret.service.errors import ConflictError, RequestError, ServiceError
 from turret.service.http.routes.dependencies import K, Parts, Reads, json_response
 from turret.service.schemas.fields import VersionName
 from turret.service.schemas.requests import (
@@ -173,7 +173,7 @@ def refusals(field: str, parts: Components) -> Iterator[None]:
             version = parts.model_holder.version
             unchanged = f"version {version} stays live" if version else "no version is live yet"
         raise ConflictError("version", None, f"{error}; {unchanged}") from None
-    except (RequestError, UnavailableError):
+    except RequestError:
         raise
     except ServiceError as error:  # the folder can't be opened or written
         raise ConflictError(field, None, str(error)) from None
