@@ -24,18 +24,10 @@ from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.format.index_settings import (
-    ApproximateSettings,
-    HnswSettings,
-    IvfPqSettings,
-    IvfSettings,
-    RabitqSettings,
-    ScalarSettings,
-    SearchParams,
-)
+from turret.tower.format.index_settings import ApproximateSettings, IvfPqSettings, IvfSettings, SearchParams
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex, Index, open_index
-from turret.tower.index.kinds import are_equal
+from turret.tower.tuning.choice import are_equal
 from turret.training.commands import export_run, train_command
 from turret.training.config.experiment import load_experiment
 
@@ -176,13 +168,7 @@ def index_set(name: str, folder: Path) -> IndexSet:
 
 _UNTUNED = (SearchParams(k=1, candidates=1),)
 # Candidates that are scored exactly, in multiples of k.
-_FACTORS = {
-    "sq8": (1.5, 2.0, 3.0, 5.0),
-    "hnsw": (1.0,),
-    "ivf": (1.5, 2.0, 3.0),
-    "ivf_pq": (1.5, 2.0, 2.5, 3.0, 4.0),
-    "rabitq": (5.0, 10.0, 20.0, 40.0),
-}
+_FACTORS = {"ivf": (1.5, 2.0, 3.0), "ivf_pq": (1.5, 2.0, 2.5, 3.0, 4.0)}
 # So many questions tell which of two settings is faster.
 _TIMED = 200
 _LARGE, _FEW, _WITHOUT_LISTS = 10**5, 200, 10**4
@@ -191,21 +177,15 @@ _NEARLY = 0.99
 
 
 def kinds(one: IndexSet) -> list[ApproximateSettings]:
-    """Every approximate kind, as it is built for a set: more and shorter lists where there are more items.
-
-    Of many items there is no graph: it is what hnswlib has, and takes FAISS long to build.
-    """
+    """Every approximate kind, as it is built for a set: more and shorter lists where there are more items."""
     count, width = one.items.shape
     fine, coarse = round(4 * count**0.5), round((2 if count > _LARGE else 1) * count**0.5)
     if count <= _WITHOUT_LISTS:
         coarse = 1
     lists = {"augmented": not one.biased and not are_equal(one.items), "biased": one.biased}
     return [
-        ScalarSettings(efforts=_UNTUNED),
-        *([HnswSettings(efforts=_UNTUNED)] if count <= _LARGE else []),
         IvfSettings(efforts=_UNTUNED, lists=fine, **lists),
         IvfPqSettings(efforts=_UNTUNED, lists=coarse, parts=width + lists["augmented"], **lists),
-        RabitqSettings(efforts=_UNTUNED, lists=fine, **lists),
     ]
 
 
@@ -244,9 +224,8 @@ def side(one: IndexSet, settings: ApproximateSettings, ks: Sequence[int], target
 
 def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float:
     """The mean share of the true best k that single searches find; of a large set `is_rough` asks a few."""
-    # What reads every code of a large set finds the same share, and a few questions see it.
-    reads_all = not hasattr(index, "settings") or index.settings.kind == "sq8"
-    most = _FEW if (is_rough or reads_all) and len(one.items) > _LARGE else len(one.queries)
+    # The exact index finds the same share in a large set, and a few questions see it.
+    most = _FEW if (is_rough or index.is_exact) and len(one.items) > _LARGE else len(one.queries)
     results = (index.nearest(query, k)[0] for query in one.queries[:most])
     hits = [len(np.intersect1d(own, true[:k])) for own, true in zip(results, one.truth[:most], strict=True)]
     return float(np.mean(hits)) / k
@@ -254,7 +233,7 @@ def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float
 
 def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> ApproximateIndex:
     """The index; one that takes long to build is kept."""
-    path = kept / f"turret-{settings.kind}-{getattr(settings, 'lists', 0)}.faiss"
+    path = kept / f"turret-{settings.kind}-{settings.lists}.faiss"
     made: Index
     if len(one.items) >= _LARGE and path.is_file():
         made = open_index(path, one.items, settings)
@@ -282,10 +261,11 @@ def _fastest(
         def roughly(breadth: int, of: Callable[[int], ApproximateIndex] = of) -> float:
             return recall(of(breadth), one, k, is_rough=True)
 
-        breadth, reached = _smallest(roughly, _breadths(index, k), target)
+        breadths = _breadths(index.settings.lists)
+        breadth, reached = _smallest(roughly, breadths, target)
         if len(one.items) > _LARGE:
             # From there on to where all questions reach it.
-            for breadth in (step for step in _breadths(index, k) if step >= breadth):
+            for breadth in (step for step in breadths if step >= breadth):
                 reached = recall(of(breadth), one, k)
                 if not _NEARLY * target < reached < target:
                     break
@@ -298,15 +278,11 @@ def _fastest(
     return max(tried, key=lambda one: one[0])[1:]
 
 
-def _breadths(index: ApproximateIndex, k: int) -> list[int]:
-    """The tried values, ascending by a twentieth."""
-    lists = getattr(index.settings, "lists", None)
-    if isinstance(index.settings, HnswSettings):
-        first, last = k, 1024
-    else:
-        first, last = 1, 1 if lists is None else max(1, lists // 3)
-    steps = 1 + int(np.log(last / first) / np.log(1.05))
-    return [int(step) for step in np.unique(np.round(np.geomspace(first, last, steps)))]
+def _breadths(lists: int) -> list[int]:
+    """The tried numbers of `lists`, ascending by a twentieth."""
+    last = max(1, lists // 3)
+    steps = 1 + int(np.log(last) / np.log(1.05))
+    return [int(step) for step in np.unique(np.round(np.geomspace(1, last, steps)))]
 
 
 def _smallest(reached: Callable[[int], float], ascending: Sequence[int], target: float) -> tuple[int, float]:

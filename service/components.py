@@ -107,7 +107,7 @@ class Components:
         self.background = BackgroundTasks()
         self.context = context = context or WorkerContext()
         self.admin_port = context.admin_port or settings.admin_port
-        set_access(Access(settings.engine, settings.engine_seconds, fallback=settings.engine_fallback))
+        set_access(Access(settings.engine, settings.engine_seconds))
         self.model_holder = holder = ModelHolder(settings.bundles)
         self._open_first()
         self.keyring = context.keyring or Keyring(settings.keys, admin_key(settings), settings.require_keys)

@@ -16,14 +16,14 @@ from starlette.types import Scope
 from turret.service.errors import InvalidFieldError, NotReadyError, RequestError
 from turret.service.schemas.bodies import field_error
 from turret.service.versions.folder import without_folder
-from turret.tower.errors import BundleError, EncodingError, EngineError
+from turret.tower.errors import BundleError, EncodingError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
-_RETRY_SECONDS = 2  # of parts that know no HTTP: bundles and engines
+_RETRY_SECONDS = 2  # of bundles, which know no HTTP
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
-_ANSWERED = (RequestError, EncodingError, BundleError, EngineError, RequestValidationError, HTTPException)
+_ANSWERED = (RequestError, EncodingError, BundleError, RequestValidationError, HTTPException)
 
 
 def install(app: FastAPI) -> None:
@@ -86,14 +86,12 @@ def response_to(error: Exception, scope: Scope, bundles: Path) -> Response | Non
             refused.position = error.position
         case BundleError():
             refused = NotReadyError("bundles", None, str(error), _RETRY_SECONDS)
-        case EngineError():
-            refused = NotReadyError("engine", None, str(error), _RETRY_SECONDS)
         case _:
             return None
     field, message = refused.field, without_folder(str(refused), bundles)
     if refused.position is not None and scope["path"].endswith("/batch"):
         field = f"requests.{refused.position}.{field}"
-    if field in ("store", "engine"):
+    if field == "store":
         message += "; retry"
     return refusal(refused, field, message)
 

@@ -77,8 +77,6 @@ class Settings(BaseSettings):
 
     engine: str | None = Field(default=None, repr=False)  # its address, if not the one in the manifests
     engine_seconds: _Seconds = 1.0  # of a search
-    # While the engine is unavailable: search the vectors of the bundle, or recommend popular items.
-    engine_fallback: Literal["exact", "popular"] = "exact"
 
     log_level: Level = "info"
     log_format: Form = "auto"  # text at a terminal, else JSON

@@ -58,4 +58,4 @@ def choose_index(
         raise TurretError("an index needs finite vectors, and at least one item and one query")
     chosen = choose(items, users, ScoringConfig(kind="dot", temperature=1.0), IndexRequest(kind, recall))
     lowest = min((measured.recall for measured in chosen.recall), default=1.0)
-    return VectorIndex(chosen.settings.kind, lowest, chosen.choice.words, chosen.made)
+    return VectorIndex(chosen.made.settings.kind, lowest, chosen.choice.words, chosen.made)

@@ -99,17 +99,17 @@ def check_index_kind_and_rollback(proof: Proof) -> str:
         "index",
         f"var/bundles/{before}",
         "--kind",
-        "hnsw",
+        "ivf_pq",
         "--recall",
         "0.98",
         "--version",
-        "graph",
+        "codes",
     )
-    project.activate("graph")
-    proof.serves("graph", "after the activation")
+    project.activate("codes")
+    proof.serves("codes", "after the activation")
     project.run("admin", "rollback", "--url", "http://service:8001")
     proof.serves(before, "after the rollback")
-    return f"{before}, graph (hnsw), {before}"
+    return f"{before}, codes (ivf_pq), {before}"
 
 
 def check_absent_replica(proof: Proof) -> str:

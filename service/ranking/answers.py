@@ -24,7 +24,7 @@ from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import conditions_of
 from turret.tower.catalog.conditions import every
 from turret.tower.catalog.filters import Filter, compile_filter
-from turret.tower.errors import EncodingError, EngineError, FilterError
+from turret.tower.errors import EncodingError, FilterError
 from turret.tower.format.manifest import Manifest
 from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
@@ -215,16 +215,10 @@ def _rankings(model: LoadedModel, view: ItemView, resolved: Sequence[ResolvedQue
 
 
 def _select(model: LoadedModel, view: ItemView, entry: ResolvedQuery) -> Ranking:
-    try:
-        if entry.query.is_plain:
-            return nearest(model, view.fresh, entry, entry.query.request.k)
-        ranked = partial(nearest, model, view.fresh, entry)
-        return select(ranked, entry.query, view, by_towers=entry.vector is not None)
-    except EngineError:  # of an index without a fallback
-        if entry.query.similar_to is not None:  # popular items are not similar
-            raise
-        entry.vector = None
-        return _select(model, view, entry)
+    if entry.query.is_plain:
+        return nearest(model, view.fresh, entry, entry.query.request.k)
+    ranked = partial(nearest, model, view.fresh, entry)
+    return select(ranked, entry.query, view, by_towers=entry.vector is not None)
 
 
 def _answer(view: ItemView, entry: ResolvedQuery, ranking: Ranking) -> Answer:
@@ -235,7 +229,7 @@ def _answer(view: ItemView, entry: ResolvedQuery, ranking: Ranking) -> Answer:
     if len(ranking.rows) < request.k:
         answer["exhausted"] = True
     answer["degraded"] = list(entry.query.degraded)
-    if kind == "fallback" or (kind == "popularity" and len(entry.rows)):
+    if kind == "fallback":
         answer["degraded"].append("engine")
     if entry.unknown:
         answer["unknown_items"] = list(dict.fromkeys(entry.unknown))[-HISTORY_LIMIT:]

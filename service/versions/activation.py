@@ -15,7 +15,6 @@ from turret.service.versions.follower import Follower, Late
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.holder import LoadedModel, ModelHolder, open_live
 from turret.service.versions.record import Activation, Record, Route, Routes, RuleSet, new_activation, now
-from turret.tower.engines.access import current_access
 from turret.tower.engines.collections import check_loaded
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import Manifest
@@ -282,13 +281,12 @@ def missing_collection(live: Manifest) -> str | None:
     """A warning where the engine of `live` doesn't hold its whole collection.
 
     An activation is refused by the gate for an incomplete collection, a rollback is not: the version that it
-    leaves is worse than the fallback, which answers as long as the engine doesn't.
+    leaves is worse than the exact search, which answers as long as the engine doesn't.
     """
     try:
         check_loaded(live)
     except BundleError as error:
-        answers = f"the fallback ({current_access().fallback}) answers for {live.version}"
-        warning = f"{answers}, which its engine doesn't hold: {error}"
+        warning = f"the exact search answers for {live.version}, which its engine doesn't hold: {error}"
         _log.warning("%s", warning)
         return warning
     return None

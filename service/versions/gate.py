@@ -16,7 +16,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import GoldenQuery, check_golden, load_golden
 from turret.tower.config import MEMORY_FACTOR
 from turret.tower.engines.collections import check_loaded
-from turret.tower.errors import BundleError, EncodingError, EngineError
+from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import VersionSummary, version_folder, versions
 from turret.tower.format.manifest import manifest_digest, read_manifest
@@ -166,11 +166,6 @@ class _Gate:
                 words = step()
             except (BundleError, MemoryError) as error:
                 yield self._check(name, str(error) or "the memory is full")
-                return
-            except EngineError as error:
-                # As a collection that is incomplete; `overlap` would be accepted with force.
-                message = f"its vector engine failed during the check {name}: {error}; activate it again"
-                yield self._check("soundness", message)
                 return
             if name != "unknown":
                 yield self._check(name, words, True)

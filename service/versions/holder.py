@@ -15,7 +15,7 @@ from turret.service.errors import ConflictError, NothingLiveError, NotReadyError
 from turret.service.versions.memory import give_back
 from turret.service.versions.record import Activation, Record, Route, Routes
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.errors import BundleError, EncodingError, EngineError
+from turret.tower.errors import BundleError, EncodingError
 from turret.tower.retrieval import Retriever
 
 _log = logging.getLogger("turret.activation")
@@ -327,8 +327,7 @@ def open_live(root: Path, version: str, manifest: str | None = None) -> LoadedMo
 def _warm_up(live: LoadedModel) -> None:
     """Warm up lazily built state so that the first request does not pay for it."""
     rows = np.arange(min(len(live.bundle.vocabulary), 10))
-    # Other histories may be encodable, and an engine may be back by the first request.
-    with suppress(EncodingError, EngineError):
+    with suppress(EncodingError):  # other histories may be encodable
         live.bundle.vocabulary.known_rows(live.bundle.vocabulary.ids(rows))
         live.retriever.recommend([rows], [{}], len(rows), [rows])
         live.bundle.encoder.encode_each([rows] * 2, [{}] * 2)

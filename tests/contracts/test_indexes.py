@@ -25,12 +25,9 @@ from turret.tower.format.index_settings import (
     EngineEffort,
     EngineSettings,
     FlatSettings,
-    HnswSettings,
     IndexSettings,
     IvfPqSettings,
     IvfSettings,
-    RabitqSettings,
-    ScalarSettings,
     SearchParams,
 )
 from turret.tower.index.approximate import ApproximateIndex
@@ -44,8 +41,6 @@ EFFORTS = (SearchParams(k=10, breadth=24, candidates=60), SearchParams(k=100, br
 SOME = {"efforts": EFFORTS, "subset_rows": 20}
 KINDS: dict[str, IndexSettings] = {
     "flat": FlatSettings(),
-    "sq8": ScalarSettings(**SOME),
-    "hnsw": HnswSettings(**SOME, links=8, ef_construction=60),
     "ivf": IvfSettings(**SOME, lists=30),
     "ivf augmented": IvfSettings(**SOME, lists=30, augmented=True),
     "ivf_pq": IvfPqSettings(**SOME, lists=30, parts=16),
@@ -55,7 +50,6 @@ KINDS: dict[str, IndexSettings] = {
     "ivf_pq of all": IvfPqSettings(**SOME, lists=1, parts=16),
     "ivf_pq of all rotated": IvfPqSettings(**SOME, lists=1, parts=16, rotated=True),
     "ivf biased": IvfSettings(**SOME, lists=30, biased=True),
-    "rabitq": RabitqSettings(**SOME, lists=30),
 }
 # One in this process, and those that really run.
 ENGINES = {"memory": "redis", "redis": "redis", "milvus": "milvus"}
@@ -89,7 +83,7 @@ LONG = VECTORS * np.random.default_rng(2).lognormal(0, 0.5, (COUNT, 1)).astype(n
 def test_every_kind_of_a_manifest_is_here_and_every_kind_of_faiss_is_proposed() -> None:
     kinds = {settings.model_fields["kind"].default for settings in get_args(get_args(AnyIndexSettings)[0])}
     assert kinds == {settings.kind for settings in KINDS.values()} == {*CHOOSABLE, "engine"}
-    assert {one.kind for one in candidates(VECTORS, False, "auto")} == {*CHOOSABLE} - {"flat"}
+    assert {one.kind for one in candidates(VECTORS, False)} == {*CHOOSABLE} - {"flat"}
 
 
 @contextmanager

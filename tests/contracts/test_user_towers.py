@@ -27,10 +27,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "attentive": {"kind": "attentive"},
     "gru": {"kind": "gru"},
     "transformer": {"kind": "transformer"},
-    "rotary": {"kind": "transformer", "positions": "rotary"},
-    "no positions": {"kind": "transformer", "positions": "none", "blocks": 1},
-    "times": {"kind": "transformer", "times": True},
-    "rotary with times": {"kind": "transformer", "times": True, "positions": "rotary"},
+    "times": {"kind": "transformer", "times": True, "blocks": 1},
     "query": {"kind": "query", "start": "random", "hidden": [7], "feature_width": 3},
 }
 # Item vectors [P, D] of two histories of five and three events.
@@ -82,39 +79,10 @@ def histories_of(model: TwoTowers) -> PackedHistories:
 
 def sliding(model: TwoTowers) -> PackedHistories:
     """Windows that begin anywhere and overlap, of one event to four."""
-    chosen = some(histories_of(model), torch.tensor([0, 2, 4, 5, 7]))
+    chosen = histories_of(model).take(torch.tensor([0, 2, 4, 5, 7]))
     if model.config.user.context in ("leave_one_out", "full_set", "none"):
         return chosen
     return replace(chosen, starts=torch.tensor([0, 1, 1, 5, 6]))
-
-
-def some(histories: PackedHistories, examples: Tensor) -> PackedHistories:
-    """Some of the examples, of the same packed events."""
-    left_out = histories.left_out
-    return replace(
-        histories,
-        starts=histories.starts[examples],
-        ends=histories.ends[examples],
-        users=histories.users[examples],
-        ages=histories.ages[examples],
-        left_out=None if left_out is None else left_out[examples],
-    )
-
-
-def alone(histories: PackedHistories, example: int) -> tuple[PackedHistories, slice]:
-    """An example whose batch has nothing but its window, and the window."""
-    start, end = int(histories.starts[example]), int(histories.ends[example])
-    window, one = slice(start, end), some(histories, torch.tensor([example]))
-    return replace(
-        one,
-        rows=histories.rows[window],
-        starts=one.starts - start,
-        ends=one.ends - start,
-        left_out=None if one.left_out is None else one.left_out - start,
-        gaps=None if one.gaps is None else one.gaps[window],
-        clocks=None if one.clocks is None else one.clocks[window],
-        kinds=None if one.kinds is None else one.kinds[window],
-    ), window
 
 
 def reads_of(histories: PackedHistories) -> Tensor:
@@ -167,7 +135,7 @@ def test_an_example_alone_is_the_example_among_others(variant: str) -> None:
     for histories in (histories_of(model), sliding(model)):
         together = model.user_vectors(histories, VECTORS)
         for example in range(len(histories.starts)):
-            one, window = alone(histories, example)
+            one, window = histories.part(slice(example, example + 1))
             found = model.user_vectors(one, VECTORS[window])[0]
             torch.testing.assert_close(found, together[example], rtol=1e-5, atol=1e-5)
 
@@ -223,8 +191,8 @@ def test_the_served_form_is_the_trained_one(variant: str) -> None:
     [
         ("pooled with an age", True),
         *(
-            pytest.param(variant, variant == "rotary with times", marks=pytest.mark.nightly)
-            for variant in ("attentive", "gru", "transformer", "rotary with times")
+            pytest.param(variant, variant == "times", marks=pytest.mark.nightly)
+            for variant in ("attentive", "gru", "transformer", "times")
         ),
     ],
 )

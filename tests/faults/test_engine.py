@@ -31,23 +31,16 @@ def settings_of(root: Path, version: str) -> EngineSettings:
     return settings
 
 
-@pytest.mark.parametrize("fallback", ["exact", "popular"])
-def test_an_engine_that_dies_is_replaced_until_it_is_back(
-    versions: Path, server: Server, fallback: str
-) -> None:
-    with serving(versions, engine_fallback=fallback) as client:
+def test_an_engine_that_dies_is_replaced_until_it_is_back(versions: Path, server: Server) -> None:
+    with serving(versions) as client:
         healthy = recommended(client, **QUESTION)
         assert healthy["degraded"] == []
         server.fault = "down"
         for _ in range(8):
             answer = recommended(client, **QUESTION)
             assert answer["degraded"] == ["engine"]
-            sources = {item["source"] for item in answer["items"]}
-            assert sources == {"towers" if fallback == "exact" else "popular"}
-        if fallback == "exact":
-            assert ids(answer) == ids(healthy)
-        else:
-            assert client.get("/v1/items/7/similar").status_code == 503
+            assert {item["source"] for item in answer["items"]} == {"towers"}
+        assert ids(answer) == ids(healthy)
         server.fault = None
         until(lambda: not recommended(client, **QUESTION)["degraded"], "the engine is asked again")
         assert recommended(client, **QUESTION) == healthy
@@ -66,11 +59,11 @@ def test_a_version_that_its_engine_lost_is_not_activated(versions: Path, server:
 def test_a_rollback_to_a_version_that_its_engine_lost_takes_place_and_warns(
     versions: Path, server: Server
 ) -> None:
-    """The fallback is better than the version that it leaves."""
+    """The exact search is better than the version that it leaves."""
     with serving(versions) as client:
         assert activate(client, "v1").status_code == 200
         server.fault = "lost"
         answer = client.post("/admin/rollback", headers=ADMIN)
     assert (answer.status_code, answer.json()["version"]) == (200, "one")
-    assert answer.json()["warning"].startswith("the fallback (exact) answers for one, which its engine ")
+    assert answer.json()["warning"].startswith("the exact search answers for one, which its engine ")
     assert "secret" not in answer.text

@@ -16,17 +16,7 @@ def normalised(step: Floats, weights: Weights, name: str) -> Floats:
     return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
 
-def turned(head: Floats, place: int) -> Floats:
-    """Each pair (i, i + d/2) of a head's coordinates [d] turned by its angle."""
-    half, result = len(head) // 2, head.copy()
-    for i in range(half):
-        angle = place * 10000.0 ** (-i / half)
-        result[i] = head[i] * np.cos(angle) - head[i + half] * np.sin(angle)
-        result[i + half] = head[i] * np.sin(angle) + head[i + half] * np.cos(angle)
-    return result
-
-
-def attended(steps: list[Floats], weights: Weights, name: str, heads: int, rotary: bool) -> list[Floats]:
+def attended(steps: list[Floats], weights: Weights, name: str, heads: int) -> list[Floats]:
     """What each step reads from those up to itself."""
     width = len(steps[0])
     size = width // heads
@@ -37,8 +27,6 @@ def attended(steps: list[Floats], weights: Weights, name: str, heads: int, rotar
         for head in range(heads):
             part = slice(head * size, (head + 1) * size)
             parts = [[given[part], given[width:][part], given[2 * width :][part]] for given in projected]
-            if rotary:
-                parts = [[turned(q, u), turned(k, u), v] for u, (q, k, v) in enumerate(parts)]
             scores = np.array([parts[t][0] @ parts[u][1] / np.sqrt(size) for u in range(t + 1)])
             shares = np.exp(scores - scores.max())
             shares /= shares.sum()
@@ -56,17 +44,14 @@ def fed(step: Floats, weights: Weights, name: str) -> Floats:
     return result
 
 
-def states(weights: Weights, history: Floats, heads: int, rotary: bool) -> Floats:
+def states(weights: Weights, history: Floats, heads: int) -> Floats:
     """The state after each step of one history [T, D]: [T, D]."""
-    steps = [
-        step + weights["positions.weight"][t] if "positions.weight" in weights else step
-        for t, step in enumerate(history)
-    ]
+    steps = [step + weights["positions.weight"][t] for t, step in enumerate(history)]
     block = 0
     while f"blocks.{block}.before_attention.weight" in weights:
         name = f"blocks.{block}"
         read = [normalised(step, weights, f"{name}.before_attention") for step in steps]
-        mixed = attended(read, weights, f"{name}.attention", heads, rotary)
+        mixed = attended(read, weights, f"{name}.attention", heads)
         steps = [step + more for step, more in zip(steps, mixed, strict=True)]
         read = [normalised(step, weights, f"{name}.before_feed_forward") for step in steps]
         steps = [s + fed(r, weights, f"{name}.feed_forward") for s, r in zip(steps, read, strict=True)]

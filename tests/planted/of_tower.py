@@ -66,8 +66,8 @@ def the_bitmap_of_allowed_rows_has_its_bits_reversed(original: Function) -> Func
 @planted("turret.tower.index.planner:Planner._query", "tower/test_index.py")
 def excluded_rows_shorten_the_answer(original: Function) -> Function:
     def query(self: Any, vector: Any, k: int, excluded: Any, allowed: Any) -> Any:
-        index, vectors, first, most, out, kind = original(self, vector, k, excluded, allowed)
-        return index, vectors, min(first, k), min(most, k), out, kind
+        asked = original(self, vector, k, excluded, allowed)
+        return asked._replace(fetch=k, most=k)
 
     return query
 

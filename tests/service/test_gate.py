@@ -14,7 +14,7 @@ from turret.service.versions.gate import GateRequest, checked_versions, overlap_
 from turret.service.versions.memory import available_bytes
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.publish import publish
-from turret.tower.format.index_settings import ScalarSettings, SearchParams
+from turret.tower.format.index_settings import IvfSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
 
 ALL = ["memory", "checksum", "soundness", "golden", "recall", "overlap"]
@@ -91,7 +91,7 @@ def gate_of(
     """The report on an index measured among shares of the items, and chosen for a recall of `chosen`."""
     manifest = read_manifest(root / "v2")
     table = tuple(MeasuredRecall(k=10, selectivity=share, recall=value) for share, value in recall.items())
-    settings = ScalarSettings(efforts=(SearchParams(k=10, candidates=20),))
+    settings = IvfSettings(efforts=(SearchParams(k=10, candidates=20),), lists=1)
     choice = IndexChoice(asked="auto", recall=chosen)
     changed = {"index": settings, "recall": table, "index_choice": choice}
     # The index itself is the exact one: only the manifest's words on it count here.

@@ -130,7 +130,7 @@ async def test_the_outcome_of_a_check_that_was_given_up_passes_for_no_other(
 @pytest.fixture
 def access() -> Iterator[Access]:
     """An access to an engine, with credentials."""
-    before, access = current_access(), Access("milvus://me:a-secret@nowhere:1", 3.5, 7, 9.0, "popular")
+    before, access = current_access(), Access("milvus://me:a-secret@nowhere:1", 3.5)
     set_access(access)
     yield access
     set_access(before)

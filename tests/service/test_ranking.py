@@ -35,8 +35,7 @@ from turret.service.versions.holder import LoadedModel, open_live
 from turret.service.versions.record import RuleSet
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
-from turret.tower.errors import EngineError
-from turret.tower.retrieval import Ranking, Retriever
+from turret.tower.retrieval import Ranking
 
 # --- The query
 
@@ -216,19 +215,6 @@ def test_items_are_not_alike_for_being_popular(item_bias: bool, width: int) -> N
     view = ItemView(cast(Bundle, bundle), FreshItems(vocabulary, np.empty((0, 3), np.float32)))
     assert np.array_equal(view.directions(both), vectors[:, :width])
     assert view.vectors(both).shape == (2, 3)
-
-
-def test_without_the_index_popular_items_answer_and_its_recall_is_not_measured(published: Path) -> None:
-    class Away(Retriever):
-        def nearest(self, *_: object) -> Ranking:
-            raise EngineError("the engine is away")
-
-    live = open_live(published, "v1")
-    records: list[AnswerRecord] = []
-    away = replace(live, retriever=Away(live.bundle))
-    (answer,) = recommend(away, nothing_beside(live), [asked(101)], None, records)
-    assert answer["degraded"] == ["engine"]
-    assert (records[0].source, records[0].vector) == ("popular", None)
 
 
 # --- Queries that arrive together

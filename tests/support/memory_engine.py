@@ -3,10 +3,9 @@
 `server` and `shop` are fixtures for those who import them: the engine's state, and a bundle to publish there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +15,14 @@ from numpy.typing import NDArray
 from tests.conftest import contents
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
+from turret.tower.engines import access
 from turret.tower.engines import engine as opening
-from turret.tower.engines.access import Access, set_access
 from turret.tower.engines.engine import Engine, EngineItems, Limits
 from turret.tower.errors import EngineError
 
 Mask = NDArray[np.bool_]
 URL = "redis://:secret@engine:6379"
 ITEMS = 1200
-_pauses = count(1)
 
 
 class Server:
@@ -114,13 +112,11 @@ def engine_in_process(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     """The state of the engine behind every URL."""
     made = engine_in_process(monkeypatch)
-    # Another pause is another connection: the circuit of one test is not that of the next.
-    set_access(Access(failures=3, pause=float(next(_pauses))))
-    yield made
-    set_access(Access())
+    access._shared.cache_clear()  # the circuit of one test is not that of the next
+    return made
 
 
 def user_vectors(number: int = 20) -> NDArray[np.float32]:
@@ -148,10 +144,10 @@ def met(where: Condition, items: EngineItems) -> Mask:
     """The items [N] that meet a condition."""
     match where:
         case Among(field, codes):
-            return _having(items, int(field), np.isin(items.fields[int(field)].codes, codes))
+            return _having(items, int(field), np.isin(items.fields[int(field)].values, codes))
         case Within(field, (low, high, low_open, high_open)):
             values = items.fields[int(field)].values
-            mask = ~np.isnan(values)
+            mask: Mask = ~np.isnan(values)
             if low is not None:
                 mask &= values > low if low_open else values >= low
             if high is not None:
@@ -159,9 +155,9 @@ def met(where: Condition, items: EngineItems) -> Mask:
             return mask
         case Present(field):
             one = items.fields[int(field)]
-            if one.kind == "number":
-                return ~np.isnan(one.values)
-            return _having(items, int(field), np.ones(len(one.codes), dtype=np.bool_))
+            if one.starts is None:
+                return np.asarray(~np.isnan(one.values))
+            return _having(items, int(field), np.ones(len(one.values), dtype=np.bool_))
         case Not(inner):
             return ~met(inner, items)
         case Every(inner):
@@ -173,7 +169,9 @@ def met(where: Condition, items: EngineItems) -> Mask:
 
 def _having(items: EngineItems, field: int, hits: Mask) -> Mask:
     """The items with a hit among their codes."""
-    rows = np.repeat(np.arange(len(items)), np.diff(items.fields[field].starts))
+    starts = items.fields[field].starts
+    assert starts is not None
+    rows = np.repeat(np.arange(len(items)), np.diff(starts))
     mask = np.zeros(len(items), dtype=np.bool_)
     mask[rows[hits]] = True
     return mask

@@ -8,7 +8,7 @@ import turret.cli
 from turret.tower.bundle.bundle import load
 from turret.tower.commands import print_version
 from turret.tower.errors import BundleError
-from turret.tower.format.index_settings import ScalarSettings, SearchParams
+from turret.tower.format.index_settings import IvfSettings, SearchParams
 from turret.tower.format.listing import bundle_folder
 from turret.tower.format.manifest import MeasuredRecall, read_manifest
 
@@ -27,12 +27,12 @@ def test_the_command_makes_a_version_and_says_why(bundles: Path) -> None:
 
 def test_for_programs_it_prints_json(bundles: Path) -> None:
     run = RUN.invoke(
-        turret.cli.app, ["index", str(bundles / "v1"), "--kind", "sq8", "--recall", "0.5", "--json"]
+        turret.cli.app, ["index", str(bundles / "v1"), "--kind", "ivf", "--recall", "0.5", "--json"]
     )
     assert run.exit_code == 0, run.output
     said = json.loads(run.stdout)
-    assert said["bundle"] == str(bundles / "v1-sq8")
-    assert said["index"]["kind"] == "sq8"
+    assert said["bundle"] == str(bundles / "v1-ivf")
+    assert said["index"]["kind"] == "ivf"
     assert said["index_choice"]["recall"] == 0.5
     assert {one["k"] for one in said["recall"]} == {10}
 
@@ -55,7 +55,7 @@ def test_a_folder_stands_for_its_current_bundle(bundles: Path, tmp_path: Path) -
 def test_a_recall_that_no_activation_accepts_is_said(
     bundles: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = ScalarSettings(efforts=(SearchParams(k=10, candidates=20),))
+    settings = IvfSettings(efforts=(SearchParams(k=10, candidates=20),), lists=1)
     measured = (MeasuredRecall(k=10, selectivity=1.0, recall=0.91),)
     manifest = read_manifest(bundles / "v1").model_copy(update={"index": settings, "recall": measured})
     monkeypatch.setattr("turret.tower.commands.read_manifest", lambda _: manifest)

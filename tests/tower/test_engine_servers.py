@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from redis import Redis
 
 from tests.support.engine_servers import EngineServer, running
@@ -19,7 +18,6 @@ from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits
 from turret.tower.errors import EngineError
 
 LIMITS = Limits(search=5.0, load=60.0)
-NO_CODES: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 COUNT, WIDTH = 3000, 16
 
 
@@ -54,7 +52,7 @@ def codes(generator: np.random.Generator, count: int) -> EngineField:
     lengths = generator.integers(0, 4, count)
     found = [np.sort(generator.choice(12, length, replace=False)) for length in lengths]
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return EngineField("codes", np.empty(0), np.concatenate(found).astype(np.int64), starts)
+    return EngineField(np.concatenate(found).astype(np.int64), starts)
 
 
 def some_items(count: int, seed: int = 0) -> EngineItems:
@@ -65,9 +63,8 @@ def some_items(count: int, seed: int = 0) -> EngineItems:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     numbers = generator.integers(-5, 5, count) / 2
     numbers[generator.random(count) < 0.2] = np.nan
-    draw = EngineField("number", generator.permutation(count).astype(np.float64), NO_CODES, NO_CODES)
-    number = EngineField("number", numbers, NO_CODES, NO_CODES)
-    fields = (number, codes(generator, count), codes(generator, count), draw)
+    draw = EngineField(generator.permutation(count).astype(np.float64))
+    fields = (EngineField(numbers), codes(generator, count), codes(generator, count), draw)
     return EngineItems(vectors.astype(np.float32), fields)
 
 
@@ -146,7 +143,7 @@ def test_a_collection_is_replaced_and_its_filters_allow_what_they_say(engine: En
 def test_bounds_are_exact_to_the_last_digit(engine: Engine) -> None:
     """Numbers of every size and infinity, as values and as bounds, on either side of each."""
     numbers = [0.1 + 0.2, 0.3, -1e-7, 5e-324, 0.0, 1e16, 2.0**53 + 2, 1 / 3, -1.7e308, 1e300, np.inf, -np.inf]
-    field = EngineField("number", np.array([*numbers, np.nan]), NO_CODES, NO_CODES)
+    field = EngineField(np.array([*numbers, np.nan]))
     items = EngineItems(FEW.vectors[: len(numbers) + 1], (field,))
     engine.load("turret_numbers", items)
     for bound in numbers:

@@ -47,7 +47,7 @@ def write(folder: Path, bundles: Path, **changes: Any) -> Path:
         ({"scoring": {"kind": "euclidean", "temperature": 1}}, "kind"),
         ({"index": {"kind": "annoy"}}, "index: .*'annoy'.*export the bundle again"),
         ({"index": {"kind": "flat", "is_exact": False}}, "is_exact"),
-        ({"index": {"kind": "hnsw", "is_exact": False}}, "efforts"),
+        ({"index": {"kind": "ivf", "is_exact": False}}, "efforts"),
         ({"item_count": 0}, "item_count"),
         ({"surprise": 1}, "surprise"),
         ({"files": {"../../etc/passwd": {"sha256": "", "bytes": 0}}}, "files"),

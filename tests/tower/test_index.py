@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
-from turret.tower.format.index_settings import IvfPqSettings, ScalarSettings, SearchParams
+from turret.tower.format.index_settings import IvfPqSettings, IvfSettings, SearchParams
 from turret.tower.index.approximate import ApproximateIndex
-from turret.tower.index.faiss_calls import Found
 from turret.tower.index.index import ExactIndex, Index
 from turret.tower.index.planner import Planner
 
@@ -26,9 +25,8 @@ QUERY = np.random.default_rng(1).standard_normal(8).astype(np.float32)
 
 RANKED = np.argsort(-(VECTORS @ QUERY), kind="stable")
 
-SETTINGS = ScalarSettings(
-    efforts=(SearchParams(k=10, candidates=40), SearchParams(k=100, candidates=220)), subset_rows=100
-)
+EFFORTS = (SearchParams(k=10, candidates=40), SearchParams(k=100, candidates=220))
+SETTINGS = IvfSettings(efforts=EFFORTS, subset_rows=100, lists=1)
 
 APPROXIMATE = ApproximateIndex.build(VECTORS, SETTINGS)
 
@@ -67,37 +65,6 @@ def test_a_few_more_are_fetched_and_all_that_are_needed_when_those_were_left_out
     assert near.rows.tolist() == RANKED[50:60].tolist()
     assert far.plan.fetched < 30
     assert near.plan.fetched == 60
-
-
-@pytest.mark.parametrize(
-    ("excluded", "searches"),
-    [
-        (RANKED[:0], [(10, 10)]),
-        (RANKED[-50:], [(13, 21)]),
-        (np.append(RANKED[:200], RANKED[-500:]), [(27, 61), (244, 244)]),
-    ],
-)
-def test_what_replaces_excluded_rows_is_searched_for_with_less_effort(
-    excluded: NDArray[np.int64], searches: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unless too few are left: then all have the effort of a search for so many."""
-    asked = []
-
-    def nearest_of_each(vectors: NDArray[np.float32], k: int, spare: int) -> list[Found]:
-        asked.append((k, k + spare))
-        return APPROXIMATE.exact.nearest_of_each(vectors, k, spare)
-
-    monkeypatch.setattr(APPROXIMATE, "nearest_of_each", nearest_of_each)
-    assert len(Planner(APPROXIMATE, SCORING).nearest(QUERY, 10, excluded).rows) == 10
-    assert asked == searches
-
-
-@pytest.mark.parametrize(("k", "spare"), [(10, 0), (10, 20), (90, 30), (120, 10), (990, 100)])
-def test_as_many_rows_come_as_are_asked_for_with_the_spare_ones(k: int, spare: int) -> None:
-    """Also where the settings propose fewer, and where the catalog ends."""
-    rows, scores = APPROXIMATE.nearest_of_each(QUERY[None], k, spare)[0]
-    assert rows.tolist() == RANKED[: k + spare].tolist()
-    assert scores == pytest.approx(VECTORS[rows] @ QUERY, rel=1e-5)
 
 
 def test_a_k_beyond_the_efforts_is_searched_exactly() -> None:
@@ -160,13 +127,13 @@ def small(vectors: NDArray[np.float32], request: pytest.FixtureRequest) -> Appro
 
 
 @pytest.mark.parametrize("absolute", [False, True], ids=["signed", "absolute"])
-@pytest.mark.parametrize("kind", ["ivf_pq", "sq8", "flat"])
+@pytest.mark.parametrize("kind", ["ivf_pq", "ivf", "flat"])
 def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
     small: ApproximateIndex, vectors: NDArray[np.float32], kind: str, absolute: bool
 ) -> None:
     """With histories of other lengths, other k, and so many excluded rows that a second search follows."""
-    scalar = ApproximateIndex.build(vectors, ScalarSettings(efforts=(SearchParams(k=10, candidates=40),)))
-    indexes: dict[str, Index] = {"ivf_pq": small, "sq8": scalar, "flat": ExactIndex(vectors)}
+    lists = ApproximateIndex.build(vectors, IvfSettings(efforts=EFFORTS[:1], lists=1))
+    indexes: dict[str, Index] = {"ivf_pq": small, "ivf": lists, "flat": ExactIndex(vectors)}
     planner = Planner(indexes[kind], ScoringConfig(kind="cosine", temperature=0.1, absolute=absolute))
     best = [planner.nearest(query, 400).rows for query in vectors[:40]]
     excluded = [rows[: at % 3 * 40] for at, rows in enumerate(best)]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.full_disk import small_files
 from turret.tower.errors import BundleError
-from turret.tower.format.index_settings import FlatSettings, IvfSettings, ScalarSettings, SearchParams
+from turret.tower.format.index_settings import FlatSettings, IvfSettings, SearchParams
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.index import ExactIndex, open_index
@@ -17,8 +17,6 @@ VECTORS = np.random.default_rng(0).standard_normal((500, 8)).astype(np.float32)
 EFFORTS = (SearchParams(k=10, breadth=20, candidates=20),)
 
 LISTS = IvfSettings(efforts=EFFORTS, lists=10)
-
-SCALAR = ScalarSettings(efforts=EFFORTS)
 
 
 @pytest.fixture
@@ -30,18 +28,18 @@ def path(tmp_path: Path) -> Path:
 def test_a_file_that_is_no_index_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(BundleError, match="not a FAISS index"):
-        open_index(path, VECTORS, SCALAR)
+        open_index(path, VECTORS, LISTS)
 
 
 def test_another_kind_of_index_is_refused(path: Path) -> None:
     faiss.write_index(faiss.IndexFlatL2(4), str(path))
     with pytest.raises(BundleError, match="IndexFlatL2"):
-        open_index(path, VECTORS, SCALAR)
+        open_index(path, VECTORS, LISTS)
 
 
 def test_an_index_that_the_disk_can_not_take_is_refused(path: Path) -> None:
     """FAISS raises a plain RuntimeError."""
-    index = ApproximateIndex.build(VECTORS, SCALAR)
+    index = ApproximateIndex.build(VECTORS, LISTS)
     with small_files(2000), pytest.raises(BundleError, match=rf"^{path}: the index can't be written .*room"):
         index.save(path)
 
@@ -54,13 +52,13 @@ def test_other_lists_than_the_manifest_says_are_refused(path: Path) -> None:
 
 def test_a_size_that_the_file_does_not_hold_is_refused(path: Path) -> None:
     """FAISS would allocate up to a terabyte before it looks whether the bytes are there."""
-    ApproximateIndex.build(VECTORS, SCALAR).save(path)
+    ApproximateIndex.build(VECTORS, LISTS).save(path)
     content = bytearray(path.read_bytes())
     place = content.index(len(VECTORS[0]).to_bytes(4, "little"))
     content[place : place + 8] = (2**40).to_bytes(8, "little")
     path.write_bytes(content)
     with pytest.raises(BundleError, match=r"index\.faiss"):
-        open_index(path, VECTORS, SCALAR)
+        open_index(path, VECTORS, LISTS)
 
 
 def test_a_flat_index_has_no_file_and_searches_where_the_vectors_lie(path: Path) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.tower.small_towers import ITEMS, item_features, user_features
 from turret.tower.errors import TowerError
-from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, selected_features
+from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, feature_rows
 from turret.tower.layers.packed import PackedHistories, gather_rows
 from turret.tower.layers.windows import window_means, window_sums
 
@@ -107,7 +107,8 @@ def test_the_unknown_gives_zeros_and_learns_nothing() -> None:
 
 
 def names(asked: tuple[str, ...] | Literal["all"]) -> list[str]:
-    return [feature.name for feature in selected_features(asked, user_features(), "tower.user.features")]
+    rows = feature_rows(asked, 4, user_features(), "tower.user.features")
+    return [] if rows is None else [feature.name for feature in rows.layers.features]
 
 
 def test_all_means_all_in_the_order_of_the_data() -> None:

@@ -102,7 +102,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("kind", ["sq8", "ivf_pq"])
+@pytest.mark.parametrize("kind", ["ivf", "ivf_pq"])
 def test_a_new_version_has_the_index_that_was_asked_for(shop: Path, kind: str) -> None:
     """Beside the old one, which stays as it was and current; it passes every check that a service makes."""
     before = {path.name: path.read_bytes() for path in (shop / "v1").iterdir()}
@@ -145,10 +145,10 @@ def test_a_bundle_can_be_reindexed_again_and_back(shop: Path) -> None:
 
 
 def test_an_index_that_misses_the_recall_leaves_nothing(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_FACTORS, "rabitq", (1,))
+    monkeypatch.setitem(_FACTORS, "ivf_pq", (1,))
     before = sorted(path.name for path in shop.iterdir())
     with pytest.raises(BundleError, match=r"of the true best .* nothing was published"):
-        reindex(shop / "v1", IndexRequest("rabitq", 0.999), "missing")
+        reindex(shop / "v1", IndexRequest("ivf_pq", 0.999), "missing")
     assert sorted(path.name for path in shop.iterdir()) == before
 
 

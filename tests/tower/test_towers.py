@@ -39,10 +39,6 @@ from turret.tower.towers.scoring import cross_scores, paired_scores, scored_item
         ({"item": {"id_dropout": 0.1}}, r"item\.id_dropout = 0\.1"),
         ({"item": {"id_dropout": 0.1, "id": False, "features": "all"}}, r"item\.id_dropout = 0\.1"),
         ({"dimension": 6, "user": {"kind": "transformer", "heads": 4}}, "use a multiple of 4"),
-        (
-            {"dimension": 6, "user": {"kind": "transformer", "heads": 2, "positions": "rotary"}},
-            "in pairs of coord",
-        ),
     ],
 )
 def test_settings_that_make_no_tower_are_refused(settings: dict[str, Any], words: str) -> None:

@@ -390,15 +390,15 @@ def test_a_training_that_was_killed_goes_on(of_runs: RetrainSettings, asked: lis
 
 
 def test_the_successor_of_an_approximate_index_has_one_too(shop: RetrainSettings, stub: Training) -> None:
-    reindex(shop.bundles / "first", IndexRequest("hnsw", 0.97), "fast")
+    reindex(shop.bundles / "first", IndexRequest("ivf", 0.97), "fast")
     point(shop.bundles, "fast")
     state = begun(shop)
     stub.publish(shop, state)
     for _ in range(2):  # as after a kill
         publish_run(shop, state)
-        assert state.version == "r1-hnsw"
-    manifest = read_manifest(shop.bundles / "r1-hnsw")
-    assert manifest.index.kind == "hnsw"
+        assert state.version == "r1-ivf"
+    manifest = read_manifest(shop.bundles / "r1-ivf")
+    assert manifest.index.kind == "ivf"
     assert manifest.index_choice is not None
     assert manifest.index_choice.recall == 0.97
 
@@ -406,11 +406,11 @@ def test_the_successor_of_an_approximate_index_has_one_too(shop: RetrainSettings
 def test_an_index_that_misses_its_recall_leaves_exact_search(
     shop: RetrainSettings, stub: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reindex(shop.bundles / "first", IndexRequest("hnsw", 0.97), "fast")
+    reindex(shop.bundles / "first", IndexRequest("ivf", 0.97), "fast")
     point(shop.bundles, "fast")
 
     def miss(*words: object) -> Path:
-        raise BundleError("the recall of hnsw is 0.9")
+        raise BundleError("the recall of ivf is 0.9")
 
     monkeypatch.setattr(retrain_module, "reindex", miss)
     state = begun(shop)

@@ -349,9 +349,9 @@ def test_nothing_is_deleted_while_the_protected_versions_are_unknown(folder: Fol
 
 
 def test_both_bundles_of_a_run_with_another_index_are_one(folder: Folder) -> None:
-    settings = folder(live="r1-hnsw", keep=1)
-    for name in ("r0-hnsw", "r1-hnsw"):
+    settings = folder(live="r1-ivf", keep=1)
+    for name in ("r0-ivf", "r1-ivf"):
         (settings.bundles / name).mkdir()
-    known = [record(name, version=f"{name}-hnsw") for name in ("r0", "r1")] + records(RUNS[2:])
+    known = [record(name, version=f"{name}-ivf") for name in ("r0", "r1")] + records(RUNS[2:])
     delete_old(settings, known)
-    assert names(settings.bundles) == {"r1", "r1-hnsw", "r8", "mine"}
+    assert names(settings.bundles) == {"r1", "r1-ivf", "r8", "mine"}

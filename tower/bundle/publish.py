@@ -244,7 +244,7 @@ def reindex(
         new_target(folder.parent, version)
     scoring = old.manifest.scoring
     chosen = choose(old.vectors, query_vectors(old), scoring, request, report)
-    kind = chosen.settings.kind
+    kind = chosen.made.settings.kind
     check_recall(chosen.recall, request.recall, kind)
     target = new_target(folder.parent, version or derived_version(old.manifest.version, kind))
     publish_chosen(old, chosen, target)
@@ -280,7 +280,7 @@ def _write_derived(folder: Path, old: Bundle, chosen: Chosen, version: str) -> N
         "version": version,
         "created": _now(),
         "exported": old.manifest.exported or old.manifest.created,
-        "index": chosen.settings,
+        "index": chosen.made.settings,
         "index_choice": chosen.choice,
         "recall": chosen.recall,
         "fingerprints": {**old.manifest.fingerprints, "reindexed": old.manifest.version},

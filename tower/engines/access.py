@@ -1,13 +1,11 @@
-"""The access of this process to its engine: address, time limits, circuit breaker, and the fallback."""
+"""The access of this process to its engine: address, time limit and circuit breaker."""
 
 import logging
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from threading import Lock
-from typing import Literal
 
 import numpy as np
 
@@ -18,7 +16,6 @@ from turret.tower.engines.engine import Engine, Limits, Rows, Vector, engine_nam
 from turret.tower.errors import EngineError
 
 URL_VARIABLE = "TURRET_ENGINE"
-Fallback = Literal["exact", "popular"]
 _log = logging.getLogger("turret.engine")
 
 
@@ -29,16 +26,10 @@ class Access:
     Attributes:
         url: the address in place of the manifest's, perhaps with credentials.
         seconds: the time limit of a search.
-        failures: failed searches in a row that open the circuit.
-        pause: seconds for which it stays open.
-        fallback: the answers while the engine is unavailable: `exact` by the bundle's vectors, or `popular`.
     """
 
     url: str | None = field(default=None, repr=False)
     seconds: float = 1.0
-    failures: int = 5
-    pause: float = 2.0
-    fallback: Fallback = "exact"
 
 
 _current = Access()
@@ -67,38 +58,30 @@ class Connection:
     """An engine behind a circuit breaker; it connects with the first call, unless `engine` is open already.
 
     One search connects for all that arrive meanwhile. The lock of the circuit is never held while one waits
-    for the engine, so that an open circuit refuses at once. `clock` is the circuit's.
+    for the engine, so that an open circuit refuses at once.
     """
 
     def __init__(
-        self,
-        url: str,
-        access: Access,
-        clock: Callable[[], float] = time.monotonic,
-        engine: Engine | None = None,
+        self, url: str, seconds: float, circuit: Circuit | None = None, engine: Engine | None = None
     ) -> None:
         self._url = url
-        self._access = access
+        self.address = without_credentials(url)
+        self._seconds = seconds
         self._lock, self._opening = Lock(), Lock()
-        self._circuit = Circuit(access.failures, access.pause, clock)
+        self._circuit = circuit or Circuit()
         self._engine = engine
-
-    @property
-    def address(self) -> str:
-        """The URL without credentials."""
-        return without_credentials(self._url)
 
     @property
     def engine(self) -> Engine:
         """The engine. Raises EngineError when it can't be reached, or not within the time limit."""
-        if not self._opening.acquire(timeout=self._access.seconds):
+        if not self._opening.acquire(timeout=self._seconds):
             raise EngineError(
-                f"the engine at {self.address} took no connection within {self._access.seconds:g} s; start "
+                f"the engine at {self.address} took no connection within {self._seconds:g} s; start "
                 f"it, name another with {URL_VARIABLE}, or raise TURRET_ENGINE_SECONDS"
             )
         try:
             if self._engine is None:
-                self._engine = open_engine(self._url, Limits(search=self._access.seconds))
+                self._engine = open_engine(self._url, Limits(search=self._seconds))
             return self._engine
         finally:
             self._opening.release()
@@ -116,6 +99,7 @@ class Connection:
             token = self._circuit.admit()
         if token is None:
             raise EngineError(f"the engine at {self.address} failed; the next try is in some seconds")
+        release, problem = self._circuit.cancel, ""
         try:
             rows = np.unique(self.engine.search(collection, vector, k, breadth, where))
             if len(rows) and not 0 <= rows[0] <= rows[-1] < count:
@@ -123,39 +107,35 @@ class Connection:
                     f"the engine at {self.address} answers with items that {collection} doesn't have; "
                     "publish the version there again"
                 )
+            release = self._circuit.succeed
+            if where is None and len(rows) < min(k, count):
+                release = self._circuit.fail
+                problem = f"{collection} of {count} items has {len(rows)} for a search of {k}"
+            return rows
         except EngineError as error:
-            self._failed(token, str(error))
+            release, problem = self._circuit.fail, str(error)
             raise
-        except BaseException:
-            with self._lock:
-                self._circuit.cancel(token)
-            raise
-        if where is None and len(rows) < min(k, count):
-            self._failed(token, f"{collection} of {count} items has {len(rows)} for a search of {k}")
-        else:
-            with self._lock:
-                was_closed = self._circuit.state == "closed"
-                self._circuit.succeed(token)
-            if not was_closed and self._circuit.state == "closed":
-                _log.warning("vector engine at %s available again: circuit closed", self.address)
-        return rows
+        finally:
+            self._settle(token, release, problem)
 
-    def _failed(self, token: object, reason: str) -> None:
+    def _settle(self, token: object, release: Callable[[object], None], problem: str) -> None:
+        """Release the token of a call; log the first `problem`, and what opens and closes the circuit."""
         with self._lock:
-            was_open = self._circuit.state == "open"
-            self._circuit.fail(token)
-            is_first, is_open = self._circuit.in_a_row == 1, self._circuit.state == "open"
-        if is_first:
-            _log.warning("vector engine at %s failed: %s", self.address, reason)
-        if is_open and not was_open:
-            _log.warning("vector engine at %s unavailable: circuit open", self.address)
+            before = self._circuit.state
+            release(token)
+            state, in_a_row = self._circuit.state, self._circuit.in_a_row
+        if problem and in_a_row == 1:
+            _log.warning("vector engine at %s failed: %s", self.address, problem)
+        if state != before:
+            told = "unavailable: circuit open" if state == "open" else "available again: circuit closed"
+            _log.warning("vector engine at %s %s", self.address, told)
 
 
 @cache
-def _shared(url: str, access: Access) -> Connection:
-    return Connection(url, access)
+def _shared(url: str, seconds: float) -> Connection:
+    return Connection(url, seconds)
 
 
 def connection(url: str) -> Connection:
     """The connection of this process to the engine that a manifest knows as `url`; versions share it."""
-    return _shared(engine_url(url), _current)
+    return _shared(engine_url(url), _current.seconds)

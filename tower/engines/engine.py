@@ -1,7 +1,9 @@
 """The contract of vector engines, and the engine behind a URL, by its scheme."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from pkgutil import resolve_name
@@ -15,24 +17,25 @@ from turret.data.errors import without_credentials
 from turret.tower.catalog.conditions import Condition
 from turret.tower.errors import EngineError
 
-FieldKind = Literal["number", "codes"]
 Vector = NDArray[np.float32]
 Rows = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class EngineField:
+class EngineField(NamedTuple):
     """A filter field of N items, addressed by its position in `EngineItems.fields`.
 
-    Of kind `number`, `values` is float64 [N], NaN where an item has none. Of kind `codes`, an item has any
-    number of codes, those of item n being `codes[starts[n]:starts[n + 1]]` (int64, ascending and distinct);
-    `values` is empty.
+    A field of numbers has float64 `values` [N], NaN where an item has none. In one of codes, an item has any
+    number of them, ascending and distinct: those of item n are `values[starts[n]:starts[n + 1]]` (int64).
     """
 
-    kind: FieldKind
-    values: NDArray[np.float64]
-    codes: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    values: NDArray[Any]
+    starts: NDArray[np.int64] | None = None
+
+    def of(self, row: int) -> float | list[int] | None:
+        """The number of an item, or its codes; None where it has none."""
+        if self.starts is not None:
+            return self.values[self.starts[row] : self.starts[row + 1]].tolist() or None
+        return None if np.isnan(self.values[row]) else float(self.values[row])
 
 
 @dataclass(frozen=True)
@@ -134,11 +137,22 @@ def _named(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-CLIENTS = {
+def is_done(look: Callable[[], bool], seconds: float) -> bool:
+    """Look ten times a second, and return True as soon as `look` does; False after so many seconds."""
+    end = time.monotonic() + seconds
+    while not look():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+EngineName = Literal["milvus", "redis"]
+CLIENTS: dict[EngineName, str] = {
     "milvus": "turret.tower.engines.clients.milvus:MilvusEngine",
     "redis": "turret.tower.engines.clients.redis_search:RedisEngine",
 }
-_SCHEMES = {
+_SCHEMES: dict[str, EngineName] = {
     "milvus": "milvus",
     "milvus+https": "milvus",
     "redis": "redis",
@@ -157,9 +171,11 @@ class Limits(NamedTuple):
 _DEFAULT = Limits()
 
 
-def engine_name(url: str) -> str:
+def engine_name(url: str) -> EngineName:
     """The engine of a URL, one of CLIENTS. Raises EngineError for another scheme, and for no URL."""
-    scheme = _scheme(url)
+    scheme = ""
+    with suppress(ValueError):
+        scheme = urlsplit(url).scheme
     if scheme not in _SCHEMES:
         raise EngineError(
             f"{without_credentials(url)!r} names no engine; write milvus://HOST:19530 (milvus+https:// with "
@@ -172,10 +188,3 @@ def open_engine(url: str, limits: Limits = _DEFAULT) -> Engine:
     """Connect to the engine at `url`. Raises EngineError where it can't, or its client isn't installed."""
     made: Engine = resolve_name(CLIENTS[engine_name(url)])(url, limits)
     return made
-
-
-def _scheme(url: str) -> str | None:
-    try:
-        return urlsplit(url).scheme
-    except ValueError:
-        return None

@@ -1,7 +1,7 @@
 """The index contract on a running engine: it finds candidates, and the bundle's vectors give their scores."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,28 +9,26 @@ from numpy.typing import NDArray
 from turret.tower.catalog.conditions import Condition
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
-from turret.tower.engines.access import Connection, connection, current_access
+from turret.tower.engines.access import Connection, connection
 from turret.tower.engines.fields import where_of
 from turret.tower.format.index_settings import EngineSettings
 from turret.tower.index.faiss_calls import Found, ordered
 from turret.tower.index.index import ExactIndex, Index
 
 # Withdrawn and replaced items are dropped from an answer, of which so many more are fetched.
-_SPARE, _MOST_DROPPED = 8, 1.0
+_SPARE = 8
 
 
 class EngineForm(NamedTuple):
     """A mask in the terms of an engine.
 
     `where`: the condition to send; None sends none. `added`: the allowed rows that don't meet it, as their
-    fields were replaced. `dropped`: the number of rows that meet it and aren't allowed. `is_costly`: so many
-    are dropped that the exact search among the allowed ones is the better one.
+    fields were replaced. `dropped`: the number of rows that meet it and aren't allowed.
     """
 
     where: Condition | None
     added: NDArray[np.int64]
     dropped: int
-    is_costly: bool
 
 
 class EngineIndex(Index):
@@ -48,7 +46,7 @@ class EngineIndex(Index):
         self._exact = ExactIndex(vectors)
 
     @classmethod
-    def load(cls, path: Path, vectors: NDArray[np.float32], settings: Any) -> "EngineIndex":
+    def load(cls, path: Path, vectors: NDArray[np.float32], settings: EngineSettings) -> "EngineIndex":
         """Search the collection that `settings` name; the engine is first asked by a search."""
         return cls(vectors, settings, connection(settings.url))
 
@@ -57,38 +55,33 @@ class EngineIndex(Index):
         """The exact search over the bundle's vectors, mapped from their file."""
         return self._exact
 
-    @property
-    def has_fallback(self) -> bool:
-        """Whether the exact search answers while the engine is unavailable."""
-        return current_access().fallback == "exact"
-
     def nearest(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None) -> Found:
         """As `Index.nearest`. Raises EngineError when the engine is unavailable."""
         count = len(self) if allowed is None else allowed.count
         k = min(k, count)
-        form = _ALL if allowed is None else allowed.derived(engine_form)
-        fetch = min(k + min(form.dropped, _SPARE + 2 * form.dropped * k // max(1, count)), len(self))
-        met = count - len(form.added) + form.dropped
-        breadth = self.settings.breadth(met, fetch)
-        if not k or breadth is None or form.is_costly:
+        where, added, dropped = _ALL if allowed is None else allowed.derived(engine_form)
+        fetch = min(k + min(dropped, _SPARE + 2 * dropped * k // max(1, count)), len(self))
+        breadth = self.settings.breadth(count - len(added) + dropped, fetch)
+        # Where more rows are dropped than allowed, the exact search costs less.
+        if not k or breadth is None or dropped > count:
             return self._exact.nearest(vector, k, allowed)
-        rows = self.engine.search(self.settings.collection, vector, fetch, breadth, form.where, len(self))
+        rows = self.engine.search(self.settings.collection, vector, fetch, breadth, where, len(self))
         rows = rows if allowed is None else rows[allowed.mask[rows]]
-        if len(rows) < min(k, count - len(form.added)):
+        if len(rows) < min(k, count - len(added)):
             return self._exact.nearest(vector, k, allowed)
-        rows = np.union1d(rows, form.added).astype(np.int64)
+        rows = np.union1d(rows, added).astype(np.int64)
         return ordered(rows, self._exact.scores(vector, rows), k)
 
 
 def engine_form(allowed: RowMask) -> EngineForm:
     """The form in which an engine takes a mask."""
-    origin = allowed.origin
-    where = where_of(origin.condition, origin.catalog) if isinstance(origin, Filter) else None
-    met = origin.allowed().mask if isinstance(origin, Filter) and where else np.ones_like(allowed.mask)
+    where, met = None, np.ones_like(allowed.mask)
+    if isinstance(allowed.origin, Filter):
+        where = where_of(allowed.origin.condition, allowed.origin.catalog)
+        met = allowed.origin.allowed().mask if where else met
     added = np.flatnonzero(allowed.mask & ~met)
-    dropped = int(np.count_nonzero(met & ~allowed.mask))
-    return EngineForm(where, added, dropped, dropped > _MOST_DROPPED * allowed.count)
+    return EngineForm(where, added, int(np.count_nonzero(met & ~allowed.mask)))
 
 
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-_ALL = EngineForm(None, _NO_ROWS, 0, False)
+_ALL = EngineForm(None, _NO_ROWS, 0)

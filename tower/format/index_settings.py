@@ -10,8 +10,8 @@ from turret.tower.config import Settings
 class SearchParams(Settings):
     """The search parameters of an approximate index for up to `k` rows.
 
-    `breadth`: HNSW's ef, or the number of lists (nprobe) of an inverted file; 1 for an index that reads every
-    code. `candidates`: the number of best approximations that are scored exactly, at least k.
+    `breadth`: the number of lists that are read; 1 for an index that reads every code. `candidates`: the
+    number of best approximations that are scored exactly, at least k.
     """
 
     k: int = Field(ge=1)
@@ -59,70 +59,46 @@ class FlatSettings(IndexSettings):
 
 
 class ApproximateSettings(IndexSettings):
-    """`efforts` by rising k; a larger k than the last is searched for exactly.
+    """Codes in `lists` cells of spherical k-means, read in the order of their centres' inner products.
 
-    So is a search among at most `subset_rows` allowed rows, where exact scores of them cost less.
+    A search for `k` rows takes its parameters from `efforts`, by rising k; a larger k than the last is
+    searched for exactly. So is a search among at most `subset_rows` allowed rows, where exact scores of them
+    cost less. `augmented`: stored vectors have one more column, which makes all equally long. `biased`: the
+    last column of an item vector is its bias, which is no part of its direction.
     """
 
     is_exact: Literal[False] = False
     efforts: tuple[SearchParams, ...] = Field(min_length=1)
     subset_rows: int = Field(default=0, ge=0)
-
-    index_class: ClassVar[str] = "turret.tower.index.approximate:ApproximateIndex"
-    has_file: ClassVar[bool] = True
-
-    def width(self, dimension: int) -> int:
-        """The number of columns that are stored of vectors of `dimension` columns."""
-        return dimension
-
-
-class ScalarSettings(ApproximateSettings):
-    """Eight bits a coordinate, all compared with the query; the best are scored exactly."""
-
-    kind: Literal["sq8"] = "sq8"
-
-
-class HnswSettings(ApproximateSettings):
-    """A graph of near neighbours (HNSW), whose file holds the vectors too: `links` a node and level."""
-
-    kind: Literal["hnsw"] = "hnsw"
-    links: int = Field(default=16, ge=2, le=128)
-    ef_construction: int = Field(default=200, ge=8, le=2000)
-
-
-class InvertedSettings(ApproximateSettings):
-    """`lists` cells of spherical k-means, read in the order of their centres' inner products with the query.
-
-    `augmented`: stored vectors have one more column, which makes all equally long. `biased`: the last column
-    of an item vector is its bias, which is no part of its direction.
-    """
-
     lists: int = Field(ge=1)
     augmented: bool = False
     biased: bool = False
 
-    @property
-    def is_rotated(self) -> bool:
-        """Whether codes are of rotated vectors."""
-        return False
+    index_class: ClassVar[str] = "turret.tower.index.approximate:ApproximateIndex"
+    has_file: ClassVar[bool] = True
 
     @property
     def reads_all(self) -> bool:
         """Whether every code is read, in no lists."""
         return False
 
+    @property
+    def is_rotated(self) -> bool:
+        """Whether codes are of rotated vectors."""
+        return False
+
     def width(self, dimension: int) -> int:
-        """One more to make lengths equal."""
+        """The number of columns that are stored of vectors of `dimension` columns."""
         return dimension + self.augmented
 
 
-class IvfSettings(InvertedSettings):
+class IvfSettings(ApproximateSettings):
     """Lists of the vectors as eight bits a coordinate."""
 
     kind: Literal["ivf"] = "ivf"
 
 
-class IvfPqSettings(InvertedSettings):
+class IvfPqSettings(ApproximateSettings):
     """Lists of product codes: `parts` of four bits each, of the rotated vector, read many at a time.
 
     One list of codes may be of unrotated vectors, which spares a query its rotation: unless `rotated`.
@@ -152,17 +128,6 @@ class IvfPqSettings(InvertedSettings):
         """With the number of lists."""
         rotated = ", rotated" if self.reads_all and self.rotated else ""
         return f"{self.kind} of {self.lists:,} list{'s' * (self.lists > 1)}{rotated}"
-
-
-class RabitqSettings(InvertedSettings):
-    """Lists of RaBitQ codes: one bit a coordinate of the rotated vector, for inner products."""
-
-    kind: Literal["rabitq"] = "rabitq"
-
-    @property
-    def is_rotated(self) -> bool:
-        """Always."""
-        return True
 
 
 class EngineEffort(Settings):
@@ -218,12 +183,5 @@ class EngineSettings(IndexSettings):
 
 
 AnyIndexSettings = Annotated[
-    FlatSettings
-    | IvfPqSettings
-    | ScalarSettings
-    | IvfSettings
-    | HnswSettings
-    | RabitqSettings
-    | EngineSettings,
-    Field(discriminator="kind"),
+    FlatSettings | IvfPqSettings | IvfSettings | EngineSettings, Field(discriminator="kind")
 ]

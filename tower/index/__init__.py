@@ -1,3 +1,3 @@
 """Search by inner product: exact and approximate indexes, and the planner between them."""
 
-__all__ = ["approximate", "faiss_calls", "index", "kinds", "planner"]
+__all__ = ["approximate", "faiss_calls", "index", "planner"]

@@ -1,5 +1,7 @@
 """FAISS's calls on raw pointers, its files, and the order of answers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from threading import Lock
@@ -22,6 +24,17 @@ Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 _LIMITED = Lock()
 # FAISS also counts the tables of product codes, which it makes for distances only.
 _TABLES = 2**26
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep FAISS from its own threads, which take longer to wake than a search takes."""
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
 
 
 def ordered(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Found:

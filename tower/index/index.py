@@ -46,12 +46,9 @@ class Index(ABC):
         Raises EngineError where its engine can't be reached, which kinds in this process never do.
         """
 
-    def nearest_of_each(self, vectors: NDArray[np.float32], k: int, spare: int) -> list[Found]:
-        """Of each of `vectors` [B, D], the best `k` rows and the `spare` next ones, with less effort perhaps.
-
-        An answer is independent of its batch.
-        """
-        return [self.nearest(vector, k + spare) for vector in vectors]
+    def nearest_of_each(self, vectors: NDArray[np.float32], k: int) -> list[Found]:
+        """The best `k` rows of each of `vectors` [B, D]; an answer is independent of its batch."""
+        return [self.nearest(vector, k) for vector in vectors]
 
     @property
     @abstractmethod
@@ -82,11 +79,6 @@ class Index(ABC):
         """Up to how many allowed rows the exact search is at least as good, as measured when it was built."""
         measured: int = getattr(self.settings, "subset_rows", len(self))
         return measured
-
-    @property
-    def has_fallback(self) -> bool:
-        """Whether the exact search replaces it while it raises EngineError."""
-        return False
 
     @property
     def dimension(self) -> int:

@@ -17,9 +17,6 @@ Rows = NDArray[np.integer[Any]]
 # to 60 items, catalogs of 600 to 100,000), 1 to 3 items are among the best 10, in nine of ten at most 6;
 # fetching all 50 more costs an inverted file three times as much.
 _SPARE, _SPARE_SHARE = 8, 16
-# One in so many of these is searched for with the effort of the best k. With all, a search of 100,000 items
-# takes a tenth longer, and .996 of the best 10 that are left are found instead of .993, where .99 was asked.
-_SURE_SHARE = 3
 Kind = Literal["index", "over_fetch", "selector", "subset", "fallback", "popularity"]
 
 
@@ -46,7 +43,7 @@ class Ranking(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """A query before its search: `fetch` rows are searched for first, `sure` of them with all effort.
+    """A query before its search in `chosen`: `fetch` rows are searched for first.
 
     `most` rows suffice if the excluded ones, `out`, come first.
     """
@@ -54,7 +51,6 @@ class _Query(NamedTuple):
     chosen: Index
     vector: NDArray[np.float32]
     k: int
-    sure: int
     fetch: int
     most: int
     out: set[int]
@@ -89,8 +85,8 @@ class Planner:
 
         `vector` is float32 [D], or [V, D] for a user of several vectors: a row counts by its largest inner
         product. `excluded` may repeat rows, or hold rows that don't exist. Fewer than k come only if fewer
-        are left. Raises ValueError for a k below 1 and a vector that isn't finite, and EngineError where the
-        index does and has no fallback.
+        are left. Where the engine of the index fails, the exact search answers. Raises ValueError for a k
+        below 1 and a vector that isn't finite.
         """
         vector = np.ascontiguousarray(vector, dtype=np.float32)
         check_finite(vector)
@@ -116,43 +112,41 @@ class Planner:
         queries = [self._query(*each, None) for each in zip(vectors, ks, excluded, strict=True)]
         if self._absolute or self._index.settings.is_remote:
             return [self._planned(query) for query in queries]
-        together: dict[tuple[int, int], list[int]] = {}
+        together: dict[int, list[int]] = {}
         for position, query in enumerate(queries):
-            together.setdefault((query.sure, query.fetch), []).append(position)
+            together.setdefault(query.fetch, []).append(position)
         planned: dict[int, Ranking] = {}
-        for (sure, fetch), positions in together.items():
-            found = self._index.nearest_of_each(vectors[positions], sure, fetch - sure)
+        for fetch, positions in together.items():
+            found = self._index.nearest_of_each(vectors[positions], fetch)
             for position, one in zip(positions, found, strict=True):
                 planned[position] = self._planned(queries[position], one)
         return [planned[position] for position in range(len(queries))]
 
     def _planned(self, query: _Query, found: Found | None = None) -> Ranking:
         """Search until k rows are left; `found` is what the first search has found, if it was made."""
-        index, _, k, sure, fetch, most, out, allowed, kind = query
+        index, fetch, kind, allowed = query.chosen, query.fetch, query.kind, query.allowed
         while True:
             try:
-                rows, products = found or self._found(query._replace(chosen=index), sure, fetch)
+                rows, products = found or self._found(index, query.vector, fetch, allowed)
             except EngineError:
-                if not index.has_fallback:
-                    raise
                 index, kind = self._exact, "fallback"
                 continue
-            if out:
-                rows, products = _without(out, rows, products, k)
-            if len(rows) >= k or fetch >= most:
+            if query.out:
+                left = [place for place, row in enumerate(rows.tolist()) if row not in query.out]
+                rows, products = rows[left[: query.k]], products[left[: query.k]]
+            if len(rows) >= query.k or fetch >= query.most:
                 return Ranking(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
-            sure = fetch = min(most, 4 * fetch)
-            found = None
+            fetch, found = min(query.most, 4 * fetch), None
 
-    def _found(self, query: _Query, sure: int, fetch: int) -> Found:
-        index, vector, allowed = query.chosen, query.vector, query.allowed
-
-        def nearest(each: NDArray[np.float32]) -> Found:
-            if allowed is None:
-                return index.nearest_of_each(each[None], sure, fetch - sure)[0]
-            return index.nearest(each, fetch, allowed)
-
-        return nearest(vector) if vector.ndim == 1 else self._merged(list(map(nearest, vector)), fetch)
+    def _found(self, index: Index, vector: NDArray[np.float32], k: int, allowed: RowMask | None) -> Found:
+        """The best `k` rows, of several vectors by the largest of their products, each once."""
+        if vector.ndim == 1:
+            return index.nearest(vector, k, allowed)
+        answers = [index.nearest(each, k, allowed) for each in vector]
+        rows, products = map(np.concatenate, zip(*answers, strict=True))
+        rows, products = ordered(rows, np.abs(products) if self._absolute else products, len(rows))
+        first = np.sort(np.unique(rows, return_index=True)[1])[:k]
+        return rows[first], products[first]
 
     def _query(
         self, vector: NDArray[np.float32], k: int, excluded: Rows | None, allowed: RowMask | None
@@ -175,17 +169,4 @@ class Planner:
                 kind, index = "subset", self._exact
         most = min(k + len(out), count)
         fetch = min(most, k + _SPARE + len(out) // _SPARE_SHARE)
-        return _Query(index, vector, k, k + (fetch - k) // _SURE_SHARE, fetch, most, out, allowed, kind)
-
-    def _merged(self, answers: Sequence[Found], k: int) -> Found:
-        """The best `k` rows of several searches of `k`, each once, by the largest of their products."""
-        rows, products = map(np.concatenate, zip(*answers, strict=True))
-        rows, products = ordered(rows, np.abs(products) if self._absolute else products, len(rows))
-        first = np.sort(np.unique(rows, return_index=True)[1])[:k]
-        return rows[first], products[first]
-
-
-def _without(excluded: set[int], rows: NDArray[np.int64], products: NDArray[np.float32], k: int) -> Found:
-    left = [position for position, row in enumerate(rows.tolist()) if row not in excluded]
-    positions = np.array(left[:k], dtype=np.int64)
-    return rows[positions], products[positions]
+        return _Query(index, vector, k, fetch, most, out, allowed, kind)

@@ -8,21 +8,13 @@ from turret.tower.layers.packed import SegmentLayout
 
 
 class CausalAttention(nn.Module):
-    """Attention of every step to itself and the earlier steps of its segment (Vaswani et al. 2017).
+    """Attention of every step to itself and the earlier steps of its segment (Vaswani et al. 2017)."""
 
-    With `rotary` queries and keys are rotated by their position (Su et al. 2021), so that products depend on
-    the distance of two steps.
-    """
-
-    def __init__(self, width: int, heads: int, rotary: bool) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
         self.inputs = nn.Linear(width, 3 * width, bias=False)
         self.output = nn.Linear(width, width, bias=False)
-        half = width // heads // 2
-        frequencies = 10000.0 ** (-torch.arange(half).float() / max(1, half)) if rotary else None
-        self.frequencies: Tensor | None
-        self.register_buffer("frequencies", frequencies, persistent=False)
 
     def forward(self, slots: Tensor, layout: SegmentLayout) -> Tensor:
         """The steps in all slots of all segments: [P', D] to [P', D]."""
@@ -30,9 +22,7 @@ class CausalAttention(nn.Module):
         for projected in layout.groups(self.inputs(slots)):
             query, key, value = self._heads(projected)
             # Padding comes last, so that causality alone keeps it out of the steps that are read.
-            mixed = scaled_dot_product_attention(
-                self._rotated(query), self._rotated(key), value, is_causal=True
-            )
+            mixed = scaled_dot_product_attention(query, key, value, is_causal=True)
             outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
         result: Tensor = self.output(torch.cat(outputs))
         return result
@@ -41,7 +31,7 @@ class CausalAttention(nn.Module):
         """The attention of step `last` [B] of padded steps [B, T, D]: [B, D]."""
         query, key, value = self._heads(self.inputs(history))
         positions = last.reshape(-1, 1, 1, 1).expand(-1, self.heads, 1, query.shape[3])
-        mixed = self._mixed(self._rotated(query).gather(2, positions), key, value, last.reshape(-1, 1, 1, 1))
+        mixed = self._mixed(query.gather(2, positions), key, value, last.reshape(-1, 1, 1, 1))
         result: Tensor = self.output(mixed.flatten(1))
         return result
 
@@ -49,13 +39,13 @@ class CausalAttention(nn.Module):
         """The attention of each of padded steps [B, T, D]: [B, T, D]."""
         query, key, value = self._heads(self.inputs(history))
         steps = torch.arange(history.shape[1], device=history.device)
-        mixed = self._mixed(self._rotated(query), key, value, steps.unsqueeze(1))
+        mixed = self._mixed(query, key, value, steps.unsqueeze(1))
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return result
 
     def _mixed(self, query: Tensor, key: Tensor, value: Tensor, until: Tensor) -> Tensor:
-        """Attend from rotated queries [B, H, Q, d] to the steps up to `until`, of T: [B, H, Q, d]."""
-        scores = query @ self._rotated(key).transpose(2, 3) / query.shape[3] ** 0.5
+        """Attend from queries [B, H, Q, d] to the steps up to `until`, of T: [B, H, Q, d]."""
+        scores = query @ key.transpose(2, 3) / query.shape[3] ** 0.5
         later = torch.arange(key.shape[2], device=key.device) > until
         mixed: Tensor = scores.masked_fill(later, -torch.inf).softmax(dim=3) @ value
         return mixed
@@ -65,12 +55,3 @@ class CausalAttention(nn.Module):
         split = projected.reshape(*projected.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         query, key, value = split.unbind()
         return query, key, value
-
-    def _rotated(self, heads: Tensor) -> Tensor:
-        """[B, H, T, d] with each pair of coordinates rotated by its frequency times its step."""
-        if self.frequencies is None:
-            return heads
-        angles = torch.arange(heads.shape[2], device=heads.device).unsqueeze(1) * self.frequencies
-        first, second = heads.chunk(2, dim=3)
-        rotated = (first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos())
-        return torch.cat(rotated, dim=3)

@@ -13,21 +13,6 @@ from turret.tower.errors import TowerError
 from turret.tower.layers.packed import ranges
 
 
-def bag_codes(values: Tensor, offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Gather ragged codes.
-
-    Args:
-        values: [V] codes of all rows, end to end.
-        offsets: [rows + 1] where each row's codes begin.
-        rows: [B] the rows asked for.
-
-    Returns:
-        The codes of those rows end to end, and the [B] starts among them, as `embedding_bag` takes them.
-    """
-    lengths = offsets[rows + 1] - offsets[rows]
-    return values[ranges(offsets[rows], lengths)], lengths.cumsum(0) - lengths
-
-
 class VectorLayer(nn.Module):
     """A linear layer of vectors [B, W], over a vector [width] that is learned for missing ones (NaN)."""
 
@@ -147,7 +132,9 @@ class FeatureRows(nn.Module):
                 given = (self.get_buffer(f"column_{position}")[rows],)
             else:
                 values, offsets = (self.get_buffer(f"{name}_{position}") for name in ("values", "offsets"))
-                given = bag_codes(values, offsets, rows)
+                # The codes of those rows end to end, and where each begins, as `embedding_bag` takes them.
+                lengths = offsets[rows + 1] - offsets[rows]
+                given = values[ranges(offsets[rows], lengths)], lengths.cumsum(0) - lengths
             columns.append(self.layers.tables[str(position)](*given))
         return torch.cat(columns, dim=1)
 
@@ -155,32 +142,19 @@ class FeatureRows(nn.Module):
 def feature_rows(
     names: tuple[str, ...] | Literal["all"], width: int, prepared: Features, setting: str
 ) -> FeatureRows | None:
-    """What a tower reads of the prepared features that `names` asks for; None where that is nothing.
+    """The prepared features that a tower reads, in the order of `names`; None where it reads none.
 
-    Raises:
-        TowerError: a name that the prepared data does not have, said with the `setting` it came from.
-    """
-    features = selected_features(names, prepared, setting)
-    return FeatureRows(FeatureLayers(features, width), prepared) if features else None
-
-
-def selected_features(
-    names: tuple[str, ...] | Literal["all"], prepared: Features, setting: str
-) -> tuple[Feature, ...]:
-    """The prepared features that `names` asks for, in that order.
-
-    Raises:
-        TowerError: a name that the prepared data does not have, said with the `setting` it came from.
+    Raises TowerError, naming the `setting`, for a name that the prepared data does not have.
     """
     known = {feature.name: feature for feature in prepared.features}
-    if names == "all":
-        return tuple(prepared.features)
-    for name in names:
-        if names.count(name) > 1:
+    chosen = tuple(known) if names == "all" else names
+    for name in chosen:
+        if chosen.count(name) > 1:
             raise TowerError(f"{setting}: {name!r} is named twice; name it once.")
         if name not in known:
             raise TowerError(
                 f"{setting}: there is no prepared feature {name!r}; "
                 f"the prepared data has: {', '.join(known) or 'none'}."
             )
-    return tuple(known[name] for name in names)
+    layers = FeatureLayers([known[name] for name in chosen], width)
+    return FeatureRows(layers, prepared) if chosen else None

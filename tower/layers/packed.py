@@ -85,7 +85,7 @@ class PackedHistories:
         new[1:] = torch.stack([column[1:] != column[:-1] for column in columns]).any(dim=0)
         return new.nonzero().squeeze(1), new.cumsum(0) - 1
 
-    def take(self, examples: Tensor) -> "PackedHistories":
+    def take(self, examples: Tensor | slice) -> "PackedHistories":
         """The windows of `examples` alone; all events stay."""
         return replace(
             self,
@@ -95,6 +95,17 @@ class PackedHistories:
             ages=self.ages[examples],
             left_out=None if self.left_out is None else self.left_out[examples],
         )
+
+    def part(self, examples: slice) -> tuple["PackedHistories", slice]:
+        """The windows of `examples` with the events between their first and last; and the places of these."""
+        some = self.take(examples)
+        low = int(some.starts.min())
+        events = slice(low, int(some.ends.max()))
+        columns = {name: getattr(self, name) for name in ("rows", "gaps", "clocks", "kinds")}
+        held: dict[str, Any] = {name: one[events] for name, one in columns.items() if one is not None}
+        if some.left_out is not None:
+            held["left_out"] = torch.where(some.left_out < 0, some.left_out, some.left_out - low)
+        return replace(some, starts=some.starts - low, ends=some.ends - low, **held), events
 
     def sizes(self) -> Tensor:
         """The number of items that each example reads: int64 [B], at least 1."""

@@ -16,7 +16,7 @@ from turret.tower.towers.user import (
     TimeInputs,
     UserTower,
     UserTowerSettings,
-    last_columns,
+    joined,
 )
 
 
@@ -40,6 +40,8 @@ class GruUserTower(UserTower):
     Examples of a batch whose windows begin at the same position share one segment, which is read once.
     """
 
+    reader = "output"
+
     def __init__(self, config: GruUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__(config, prepared)
         self.network = nn.GRU(dimension, config.state, batch_first=True)
@@ -58,11 +60,6 @@ class GruUserTower(UserTower):
         states = self.network(history)[0]
         return self._vectors(step_at(states, length - 1), self.served_features(features))
 
-    def feature_reader(self) -> tuple[nn.Linear, int]:
-        """The output layer; features are its last columns."""
-        return last_columns(self.output, self.feature_width)
-
     def _vectors(self, states: Tensor, features: Tensor | None) -> Tensor:
-        states = self.dropout(states)
-        vectors: Tensor = self.output(states if features is None else torch.cat([states, features], dim=1))
+        vectors: Tensor = self.output(joined(self.dropout(states), features))
         return vectors

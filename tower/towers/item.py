@@ -1,5 +1,7 @@
 """The item tower: from an item's id and features to its vector."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -7,7 +9,7 @@ from turret.data.features import Features
 from turret.tower.errors import TowerError
 from turret.tower.layers.feature_layers import feature_rows
 from turret.tower.towers.config import TowerConfig
-from turret.tower.towers.user import last_columns, perceptron
+from turret.tower.towers.user import joined, perceptron
 
 
 class ItemTower(nn.Module):
@@ -42,19 +44,15 @@ class ItemTower(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """The vectors of the item `rows` [B]: [B, D], before the scoring's normalisation."""
-        inputs = []
-        if self.table is not None:
-            inputs.append(self._ids(rows, self.table))
-        if self.rows is not None:
-            inputs.append(self.rows(rows))
-        # A lone input need not be copied.
-        vectors: Tensor = self.mlp(torch.cat(inputs, dim=1) if len(inputs) > 1 else inputs[0])
+        ids = None if self.table is None else self._ids(rows, self.table)
+        vectors: Tensor = self.mlp(joined(ids, None if self.rows is None else self.rows(rows)))
         return vectors
 
     def feature_reader(self) -> tuple[nn.Linear, int]:
         """The first layer of the MLP; features are its last columns."""
         assert self.rows is not None
-        return last_columns(self.mlp.get_submodule("0"), self.rows.layers.width)
+        layer = cast(nn.Linear, self.mlp.get_submodule("0"))
+        return layer, layer.in_features - self.rows.layers.width
 
     def _ids(self, rows: Tensor, table: nn.Embedding) -> Tensor:
         """The rows of the id table; training zeroes some (`id_dropout`)."""

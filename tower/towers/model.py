@@ -1,6 +1,6 @@
 """The two towers, whole or a chunk of examples at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -20,43 +20,6 @@ def in_chunks(compute: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> T
         return compute(rows)
     parts = (rows[start : start + size] for start in range(0, len(rows), size))
     return torch.cat([_again(compute, part) for part in parts])
-
-
-def histories_in_chunks(
-    compute: Callable[[PackedHistories, Tensor], Tensor],
-    histories: PackedHistories,
-    vectors: Tensor,
-    size: int,
-) -> Tensor:
-    """`compute(histories, vectors)` of B examples, no more than `size` (0 for all) at once: [B, ...]."""
-    if not 0 < size < len(histories.starts):
-        return compute(histories, vectors)
-    return torch.cat([_again(compute, *part) for part in _parts(histories, vectors, size)])
-
-
-def _parts(
-    histories: PackedHistories, vectors: Tensor, size: int
-) -> Iterator[tuple[PackedHistories, Tensor]]:
-    """Examples in their order, each part with the packed places between its first and its last."""
-    for start in range(0, len(histories.starts), size):
-        some = slice(start, start + size)
-        low, high = int(histories.starts[some].min()), int(histories.ends[some].max())
-        part = PackedHistories(
-            rows=histories.rows[low:high],
-            starts=histories.starts[some] - low,
-            ends=histories.ends[some] - low,
-            users=histories.users[some],
-            ages=histories.ages[some],
-            left_out=None if histories.left_out is None else _moved(histories.left_out[some], low),
-            gaps=None if histories.gaps is None else histories.gaps[low:high],
-            clocks=None if histories.clocks is None else histories.clocks[low:high],
-            kinds=None if histories.kinds is None else histories.kinds[low:high],
-        )
-        yield part, vectors[low:high]
-
-
-def _moved(left_out: Tensor, low: int) -> Tensor:
-    return torch.where(left_out < 0, left_out, left_out - low)
 
 
 def _again(compute: Callable[..., Tensor], *inputs: object) -> Tensor:
@@ -161,5 +124,9 @@ class TwoTowers(nn.Module):
         """Scored user vectors [B, D] of a packed batch whose item vectors are `vectors` [P, D]."""
         if self.kinds is not None and histories.kinds is not None:
             vectors = self.kinds(vectors, histories.kinds)
-        users = histories_in_chunks(self.user, histories, vectors, self.chunk_size)
+        count, size = len(histories.starts), self.chunk_size
+        if not 0 < size < count:
+            return scored_users(self.user(histories, vectors), self.config.scoring)
+        parts = (histories.part(slice(start, start + size)) for start in range(0, count, size))
+        users = torch.cat([_again(self.user, part, vectors[events]) for part, events in parts])
         return scored_users(users, self.config.scoring)

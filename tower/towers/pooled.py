@@ -17,7 +17,7 @@ from turret.tower.towers.user import (
     TimeInputs,
     UserTower,
     UserTowerSettings,
-    last_columns,
+    joined,
     perceptron,
 )
 
@@ -104,20 +104,14 @@ class PooledUserTower(UserTower):
         return self._vectors(means, last, self.served_features(features), ages)
 
     def feature_reader(self) -> tuple[nn.Linear, int]:
-        """The first layer of the MLP; only the age of an example follows the features."""
-        return last_columns(self.mlp.get_submodule("0"), self.feature_width, after=self.config.example_age)
+        """As `UserTower.feature_reader`; the age of an example follows the features."""
+        layer, first = super().feature_reader()
+        return layer, first - self.config.example_age
 
     def _vectors(self, means: Tensor, last: Tensor, features: Tensor | None, ages: Tensor) -> Tensor:
-        inputs = [means]
-        if self.config.last_item:
-            inputs.append(last)
-        if features is not None:
-            inputs.append(features)
-        if self.config.example_age:
-            inputs.append(ages.unsqueeze(1))
-        # A lone input need not be copied.
-        joined = torch.cat(inputs, dim=1) if len(inputs) > 1 else means
-        vectors: Tensor = self.mlp(self.dropout(joined))
+        newest = last if self.config.last_item else None
+        age = ages.unsqueeze(1) if self.config.example_age else None
+        vectors: Tensor = self.mlp(self.dropout(joined(means, newest, features, age)))
         return vectors
 
 
@@ -165,15 +159,10 @@ class AttentiveUserTower(UserTower):
         means = (history * weights).sum(dim=1) / weights.sum(dim=1)
         return self._vectors(means, step_at(history, length - 1), self.served_features(features))
 
-    def feature_reader(self) -> tuple[nn.Linear, int]:
-        """The first layer of the MLP; features are its last columns."""
-        return last_columns(self.mlp[0], self.feature_width)
-
     def _weights(self, vectors: Tensor) -> Tensor:
         """[..., D] to [..., 1]."""
         return (LARGEST_SCORE * torch.tanh(self.attention(vectors) / LARGEST_SCORE)).exp()
 
     def _vectors(self, means: Tensor, last: Tensor, features: Tensor | None) -> Tensor:
-        inputs = [means, last] if features is None else [means, last, features]
-        vectors: Tensor = self.mlp(self.dropout(torch.cat(inputs, dim=1)))
+        vectors: Tensor = self.mlp(self.dropout(joined(means, last, features)))
         return vectors

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from pydantic import model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from turret.data.features import Features
 from turret.tower.config import FeatureNames, Width
@@ -16,7 +16,6 @@ from turret.tower.towers.user import (
     TimeInputs,
     UserTower,
     UserTowerSettings,
-    last_columns,
     perceptron,
 )
 
@@ -82,10 +81,6 @@ class QueryTower(UserTower):
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """The same from the inputs of a request."""
         return self._vectors(self.served_features(features))
-
-    def feature_reader(self) -> tuple[nn.Linear, int]:
-        """The first layer of the MLP, which reads features alone."""
-        return last_columns(self.mlp.get_submodule("0"), self.feature_width)
 
     def _vectors(self, features: Tensor | None) -> Tensor:
         assert features is not None

@@ -20,7 +20,7 @@ from turret.tower.towers.user import (
     TimeInputs,
     UserTower,
     UserTowerSettings,
-    last_columns,
+    joined,
 )
 
 # A knot at each power of two, from a second to 34 years.
@@ -72,8 +72,7 @@ Count = Annotated[int, Field(strict=True, ge=1, le=64)]
 class TransformerUserConfig(UserTowerSettings):
     """A causal transformer over the history (SASRec, Kang & McAuley 2018), pre-norm and gated.
 
-    `feed_forward` is the width of the gated layer. `positions` are learned vectors, rotations of queries and
-    keys (`rotary`), or none. `times` reads the times of items and of the request.
+    `feed_forward` is the width of the gated layer. `times` reads the times of items and of the request.
     """
 
     kind: Literal["transformer"]
@@ -81,7 +80,6 @@ class TransformerUserConfig(UserTowerSettings):
     blocks: Count = 2
     heads: Count = 2
     feed_forward: Width = 128
-    positions: Literal["learned", "rotary", "none"] = "learned"
     times: bool = False
     dropout: Rate = 0.2
 
@@ -96,12 +94,11 @@ class TransformerUserConfig(UserTowerSettings):
         return self.times
 
     def check_dimension(self, dimension: int) -> None:
-        """Heads share the dimension; rotations need pairs of coordinates."""
-        step = self.heads * (2 if self.positions == "rotary" else 1)
-        if dimension % step:
+        """Heads share the dimension."""
+        if dimension % self.heads:
             raise ValueError(
-                f"tower.dimension = {dimension} can't be shared by user.heads = {self.heads}"
-                f"{' in pairs of coordinates' if step > self.heads else ''}; use a multiple of {step}"
+                f"tower.dimension = {dimension} can't be shared by user.heads = {self.heads}; use a multiple "
+                f"of {self.heads}"
             )
 
 
@@ -126,7 +123,7 @@ class Block(nn.Module):
     def __init__(self, width: int, config: TransformerUserConfig) -> None:
         super().__init__()
         self.before_attention = nn.LayerNorm(width)
-        self.attention = CausalAttention(width, config.heads, config.positions == "rotary")
+        self.attention = CausalAttention(width, config.heads)
         self.before_feed_forward = nn.LayerNorm(width)
         self.feed_forward = GatedFeedForward(width, config.feed_forward)
         self.dropout = Dropout(config.dropout)
@@ -156,13 +153,12 @@ class TransformerUserTower(UserTower):
     event and the time of that event: the one it predicts.
     """
 
+    reader = "output"
+
     def __init__(self, config: TransformerUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__(config, prepared)
-        self.positions = (
-            nn.Embedding(config.history_length, dimension) if config.positions == "learned" else None
-        )
-        if self.positions is not None:
-            nn.init.normal_(self.positions.weight, std=dimension**-0.5)
+        self.positions = nn.Embedding(config.history_length, dimension)
+        nn.init.normal_(self.positions.weight, std=dimension**-0.5)
         self.blocks = nn.ModuleList(Block(dimension, config) for _ in range(config.blocks))
         self.times = TimeLayer(dimension) if config.times else None
         self.dropout = Dropout(config.dropout)
@@ -174,10 +170,8 @@ class TransformerUserTower(UserTower):
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Each segment once through the blocks, and each example's step taken where its window ends."""
         layout = lay_out(histories.starts, histories.ends)
-        slots = gather_rows(vectors, layout.positions)
-        if self.positions is not None:
-            steps = [self.positions.weight[:length].repeat(count, 1) for count, length in layout.shapes]
-            slots = slots + torch.cat(steps)
+        steps = [self.positions.weight[:length].repeat(count, 1) for count, length in layout.shapes]
+        slots = gather_rows(vectors, layout.positions) + torch.cat(steps)
         if self.times is not None:
             slots = slots + self.times(*self._times(self.times, histories, layout))
         slots = self.dropout(slots)
@@ -190,16 +184,11 @@ class TransformerUserTower(UserTower):
         last = length - 1
         if self.times is not None:
             history = history + self.times(*(times or [torch.full_like(history[..., 0], UNKNOWN)] * 2))
-        if self.positions is not None:
-            history = history + self.positions.weight[: history.shape[1]]
+        history = history + self.positions.weight[: history.shape[1]]
         *before, newest = cast(list[Block], list(self.blocks))
         for block in before:
             history = block.everywhere(history)
         return self._vectors(newest.at(history, last), self.served_features(features))
-
-    def feature_reader(self) -> tuple[nn.Linear, int]:
-        """The output layer; features are its last columns."""
-        return last_columns(self.output, self.feature_width)
 
     def _times(
         self, layer: TimeLayer, histories: PackedHistories, layout: SegmentLayout
@@ -215,6 +204,5 @@ class TransformerUserTower(UserTower):
         return gaps, clocks
 
     def _vectors(self, steps: Tensor, features: Tensor | None) -> Tensor:
-        steps = self.last(steps)
-        vectors: Tensor = self.output(steps if features is None else torch.cat([steps, features], dim=1))
+        vectors: Tensor = self.output(joined(self.last(steps), features))
         return vectors

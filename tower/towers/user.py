@@ -3,8 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -64,9 +65,11 @@ class UserTower(nn.Module, ABC):
 
     Attributes:
         rows: the prepared features of users by user row; None where the tower reads no features.
+        reader: the name of the linear layer that reads them.
     """
 
     rows: FeatureRows | None
+    reader: ClassVar[str] = "mlp.0"
 
     def __init__(self, config: UserTowerSettings, prepared: Features) -> None:
         super().__init__()
@@ -100,13 +103,14 @@ class UserTower(nn.Module, ABC):
             [B, D], equal to `forward` on the same histories.
         """
 
-    @abstractmethod
     def feature_reader(self) -> tuple[nn.Linear, int]:
         """The linear layer that reads the users' features, and the first of those columns of its input.
 
-        A warm start rescales these columns when the standardisation of a feature has changed. Only called for
-        towers with features.
+        By default they are the last columns of `reader`. A warm start rescales them when the standardisation
+        of a feature has changed. Only called for towers with features.
         """
+        layer = cast(nn.Linear, self.get_submodule(self.reader))
+        return layer, layer.in_features - self.feature_width
 
     def row_features(self, histories: PackedHistories) -> Tensor | None:
         """The dense features [B, feature_width] of the examples' users; None where the tower reads none."""
@@ -117,10 +121,10 @@ class UserTower(nn.Module, ABC):
         return self.rows.layers(features) if self.rows else None
 
 
-def last_columns(layer: nn.Module, width: int, after: int = 0) -> tuple[nn.Linear, int]:
-    """A linear layer, and where the `width` input columns begin that only `after` others follow."""
-    linear = cast(nn.Linear, layer)
-    return linear, linear.in_features - after - width
+def joined(*parts: Tensor | None) -> Tensor:
+    """The parts [B, ...] that there are side by side: [B, D]. A lone one need not be copied."""
+    given = [part for part in parts if part is not None]
+    return torch.cat(given, dim=1) if len(given) > 1 else given[0]
 
 
 @dataclass(frozen=True)

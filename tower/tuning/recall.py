@@ -1,6 +1,7 @@
 """Recall of an index against exact search, measured through the planner that serves it, and its tuning."""
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -185,14 +186,6 @@ def median_seconds(search: Callable[[Vectors], object], queries: Vectors, most: 
 
 
 def smallest(reaches: Callable[[int], bool], ascending: Sequence[int]) -> int | None:
-    """The smallest value that reaches, by bisection: larger ones do, too."""
-    low, high = 0, len(ascending) - 1
-    if not reaches(ascending[high]):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if reaches(ascending[middle]):
-            high = middle
-        else:
-            low = middle + 1
-    return ascending[low]
+    """The smallest value that reaches, by bisection, as larger ones do, too; None where the last doesn't."""
+    place = bisect_left(ascending, True, key=reaches)
+    return ascending[place] if place < len(ascending) else None

@@ -80,7 +80,7 @@ async def activate(
 async def rollback(parts: Parts, key_name: KeyName) -> Response:
     """Make the previous version live again.
 
-    `warning` says that its vector engine has lost it, so that the fallback answers.
+    `warning` says that its vector engine has lost it, so that the exact search answers.
     """
     return await _swap(parts, parts.activator.roll_back(key_name))
 

@@ -3,7 +3,6 @@
 import logging
 import math
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,7 +12,7 @@ import numpy as np
 from turret.data.errors import without_credentials
 from turret.data.extras import install_command
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
-from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits, Rows, Vector
+from turret.tower.engines.engine import Engine, EngineItems, Limits, Rows, Vector, is_done
 from turret.tower.errors import EngineError
 
 # No item has such a row, and each has such a one.
@@ -57,7 +56,6 @@ def _compared(field: str, sign: str, is_open: bool, bound: float) -> str:
 _GRAPH = {"M": 16, "efConstruction": 200}
 _BLOCK = 2_000
 _MOST_CODES = 4096  # of an ARRAY field
-_LOOK_SECONDS = 0.2
 _PORT = 19530
 
 
@@ -98,7 +96,11 @@ class MilvusEngine(Engine):
         parameters = self._client.prepare_index_params()
         parameters.add_index("v", "HNSW", "v", metric_type="IP", params=_GRAPH)
         self._client.create_index(collection, parameters, timeout=self._limits.load)
-        self._wait(collection, len(items))
+        if not is_done(lambda: self._indexed(collection) >= len(items), self._limits.load):
+            raise EngineError(
+                f"the Milvus at {self._address} has indexed {self._indexed(collection):,} of {len(items):,} "
+                f"items of {collection}; look at its log and its memory, and publish again"
+            )
         self._client.load_collection(collection, timeout=self._limits.load)
 
     def search(
@@ -149,19 +151,10 @@ class MilvusEngine(Engine):
         names: list[str] = self._client.list_collections(timeout=self._limits.load)
         return names
 
-    def _wait(self, collection: str, count: int) -> None:
-        end = time.monotonic() + self._limits.load
-        while True:
-            state = self._client.describe_index(collection, "v", timeout=self._limits.load)
-            indexed, pending = int(state.get("indexed_rows", 0)), int(state.get("pending_index_rows", 0))
-            if indexed >= count and not pending:
-                return
-            if time.monotonic() > end:
-                raise EngineError(
-                    f"the Milvus at {self._address} has indexed {indexed:,} of {count:,} items of "
-                    f"{collection}; look at its log and its memory, and publish again"
-                )
-            time.sleep(_LOOK_SECONDS)
+    def _indexed(self, collection: str) -> int:
+        """The number of indexed items; one less while others are pending."""
+        state = self._client.describe_index(collection, "v", timeout=self._limits.load)
+        return int(state.get("indexed_rows", 0)) - bool(int(state.get("pending_index_rows", 0)))
 
 
 def _client_class() -> Any:
@@ -184,7 +177,7 @@ def _schema(items: EngineItems) -> Any:
     schema.add_field("row", DataType.INT64, is_primary=True)
     schema.add_field("v", DataType.FLOAT_VECTOR, dim=items.vectors.shape[1])
     for place, field in enumerate(items.fields):
-        if field.kind == "number":
+        if field.starts is None:
             schema.add_field(f"f{place}", DataType.DOUBLE)
         else:
             capacity = {"element_type": DataType.INT64, "max_capacity": _MOST_CODES}
@@ -198,16 +191,8 @@ def _rows(items: EngineItems, rows: range) -> list[dict[str, Any]]:
     for row in rows:
         values: dict[str, Any] = {"row": row, "v": items.vectors[row].tolist()}
         for place, field in enumerate(items.fields):
-            value = _value(field, row)
-            values |= {f"f{place}": 0.0 if value is None else value, f"p{place}": value not in (None, [])}
+            value = field.of(row)
+            values[f"p{place}"] = value is not None
+            values[f"f{place}"] = value or (0.0 if field.starts is None else [])
         made.append(values)
     return made
-
-
-def _value(field: EngineField, row: int) -> float | list[int] | None:
-    """The number of an item, None where it has none; or its codes."""
-    if field.kind == "number":
-        number = float(field.values[row])
-        return None if np.isnan(number) else number
-    codes: list[int] = field.codes[field.starts[row] : field.starts[row + 1]].tolist()
-    return codes

@@ -1,6 +1,5 @@
 """Redis search as an engine."""
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,7 +13,7 @@ from redis.retry import Retry
 
 from turret.data.errors import without_credentials
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
-from turret.tower.engines.engine import Engine, EngineField, EngineItems, Limits, Rows, Vector
+from turret.tower.engines.engine import Engine, EngineItems, Limits, Rows, Vector, is_done
 from turret.tower.errors import EngineError
 
 # A tag that no item has.
@@ -78,7 +77,6 @@ _BLOCK = 64
 _DELETED_AT_ONCE = 500
 # The collections whose index is dropped and whose hashes may not all be.
 _DROPPED = "turret:dropped_collections"
-_LOOK_SECONDS = 0.05
 
 
 class RedisEngine(Engine):
@@ -116,7 +114,7 @@ class RedisEngine(Engine):
         arguments = (*vector, *graph)
         schema: list[Any] = ["v", "VECTOR", "HNSW", len(arguments), *arguments]
         for place, field in enumerate(items.fields):
-            schema += [f"f{place}", "NUMERIC"] if field.kind == "number" else [f"f{place}", "TAG"]
+            schema += [f"f{place}", "NUMERIC"] if field.starts is None else [f"f{place}", "TAG"]
             schema += [f"p{place}", "TAG"]
         hashes = ("ON", "HASH", "PREFIX", 1, f"{collection}:")
         # No scan: it would look at every key of the server, and no hash of this collection is there yet.
@@ -126,7 +124,20 @@ class RedisEngine(Engine):
             for row in rows:
                 pipeline.hset(f"{collection}:{row}", mapping=_values(items, row))
             pipeline.execute()
-        self._wait(collection, len(items))
+        refused = 0
+
+        def is_indexed() -> bool:
+            nonlocal refused
+            info = self._info(collection) or {}
+            refused = int(info.get(b"hash_indexing_failures", 0))
+            is_whole = int(info.get(b"num_docs", -1)) == len(items) and not int(info[b"indexing"])
+            return bool(refused) or is_whole
+
+        if not is_done(is_indexed, self._limits.load) or refused:
+            raise EngineError(
+                f"{self._address} has not indexed all {len(items):,} items of {collection} ({refused:,} were "
+                "refused); look at its log and its memory, and publish again"
+            )
 
     def search(
         self, collection: str, vector: Vector, k: int, breadth: int, where: Condition | None = None
@@ -174,20 +185,6 @@ class RedisEngine(Engine):
     def close(self) -> None:
         self._search_client.close()
         self._client.close()
-
-    def _wait(self, collection: str, count: int) -> None:
-        end = time.monotonic() + self._limits.load
-        while True:
-            info = self._info(collection)
-            if info is not None and int(info[b"num_docs"]) == count and not int(info[b"indexing"]):
-                return
-            failures = 0 if info is None else int(info[b"hash_indexing_failures"])
-            if failures or time.monotonic() > end:
-                raise EngineError(
-                    f"{self._address} has not indexed all {count:,} items of {collection} ({failures:,} were "
-                    "refused); look at its log and its memory, and publish again"
-                )
-            time.sleep(_LOOK_SECONDS)
 
     def _names(self) -> list[str]:
         return [name.decode() for name in self._call("FT._LIST")]
@@ -252,15 +249,8 @@ def _client(url: str, seconds: float) -> Any:
 def _values(items: EngineItems, row: int) -> dict[str, Any]:
     values: dict[str, Any] = {"v": items.vectors[row].tobytes()}
     for place, field in enumerate(items.fields):
-        value = _value(field, row)
-        if value:
-            values |= {f"f{place}": value, f"p{place}": "1"}
+        value = field.of(row)
+        if value is not None:
+            text = ",".join(map(str, value)) if isinstance(value, list) else repr(value)
+            values |= {f"f{place}": text, f"p{place}": "1"}
     return values
-
-
-def _value(field: EngineField, row: int) -> str:
-    """The text of a field of an item; empty where it has no value."""
-    if field.kind == "number":
-        number = float(field.values[row])
-        return "" if np.isnan(number) else repr(number)
-    return ",".join(map(str, field.codes[field.starts[row] : field.starts[row + 1]].tolist()))
