@@ -18,7 +18,8 @@ _URL = r"^[A-Za-z][A-Za-z0-9+.-]+://.+$"
 Url = Annotated[str, Field(pattern=_URL)]
 """Such as `s3://bucket/events.parquet`."""
 Place = Url | Path
-FeatureKind = Literal["text", "category", "multi", "path", "number", "vector"]
+# In the order of the features of an item or user, and so of their arrays.
+FeatureKind = Literal["text", "category", "multi", "number", "path", "vector"]
 
 
 def is_url(place: str | Path) -> TypeGuard[str]:

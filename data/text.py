@@ -51,29 +51,16 @@ def figure(value: Mapping[str, float] | float) -> str:
     return f"{value if isinstance(value, int | float) else value['mean']:.4f}"
 
 
-def interval(value: Mapping[str, float]) -> str:
-    """The 95 % interval of a metric: `[low, high]`."""
-    return f"[{value['low']:.4f}, {value['high']:.4f}]"
-
-
-def signed(value: Mapping[str, float]) -> str:
-    """The mean of a paired difference, with its sign."""
-    return f"{value['mean']:+.4f}"
-
-
-def signed_interval(value: Mapping[str, float]) -> str:
-    """The 95 % interval of a paired difference, with signs."""
-    return f"[{value['low']:+.4f}, {value['high']:+.4f}]"
-
-
 def with_interval(value: Mapping[str, float] | float) -> str:
     """A metric with its 95 % interval, if it has one."""
-    return figure(value) if isinstance(value, int | float) else f"{figure(value)} {interval(value)}"
+    if isinstance(value, int | float):
+        return figure(value)
+    return f"{figure(value)} [{value['low']:.4f}, {value['high']:.4f}]"
 
 
 def signed_with_interval(value: Mapping[str, float]) -> str:
     """A paired difference with its 95 % interval."""
-    return f"{signed(value)} {signed_interval(value)}"
+    return f"{value['mean']:+.4f} [{value['low']:+.4f}, {value['high']:+.4f}]"
 
 
 def percent(value: float) -> str:

@@ -1,6 +1,7 @@
 """Append new events to prepared data: both are prepared as one log, of which the old part is arrays."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -91,9 +92,8 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
             histories = build_histories(*joined, config.filters, folder, Path(work), change=change)
             removed = [one for one in histories.removed if not one.filter.startswith("duplicates")]
             known = rows - len(histories) - (histories.negatives or 0) - sum(one.events for one in removed)
-            removed.append(
-                Removed(filter=f"max_user_events = {config.filters.max_user_events}", events=left_out)
-            )
+            most = f"max_user_events = {config.filters.max_user_events}"
+            removed.append(Removed(filter=most, events=left_out))
             removed.append(Removed(filter="events that the data had already", events=known))
             histories = replace(histories, removed=tuple(one for one in removed if one.events))
             save_left_out(folder, [*left_out_of(old.folder), *left_out_of(folder)])
@@ -104,9 +104,8 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
         advance(1)
     new = _size(manifest) - _size(old.manifest)
     lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in ingested.removed)
-    dropped = ""
-    if ingested.bad_rows or ingested.removed:
-        dropped = describe_dropped(ingested.bad_rows, ingested.removed)
+    bad_rows, removed = ingested.bad_rows, ingested.removed
+    dropped = describe_dropped(bad_rows, removed) if bad_rows or removed else ""
     return AppendReport(replace(report, manifest=manifest), count + lost, new, count - new, dropped)
 
 
@@ -115,52 +114,40 @@ def _size(manifest: Manifest) -> int:
 
 
 def _configuration(old: PreparedData, source: Place, given: Mapping[str, object]) -> PrepareConfig:
-    """Return the settings of the first preparation for the new source, without names of columns."""
+    """Return the settings of the first preparation for the new source, without names of columns.
+
+    Raises ConfigurationError where features need a file of items or users that is not there, and for data to
+    which no events can be appended without reading its log.
+    """
     settings = old.manifest.settings
     before = PrepareConfig.model_validate(settings)
     _refuse(old, before, given)
-    items, users = _entities(old, before, given)
-    moved: dict[str, Any] = {
-        "source": source,
-        "items": items,
-        "users": users,
-        "columns": before.columns.model_dump(),
-    }
-    for role in ("user", "item", "time", "weight", "quantity", "kind"):  # `_columns` finds all by name
-        moved["columns"][role] = None
-    others = {name: value for name, value in given.items() if name not in ("items", "users")}
-    return override(PrepareConfig, {**settings, **moved}, others)
-
-
-def _entities(old: PreparedData, before: PrepareConfig, given: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the files of items and of users: those given, else those of the first preparation.
-
-    Raises ConfigurationError where features need one that is not there.
-    """
-    first_items, first_users = entity_files(before)
-    for name, path in (("items", first_items), ("users", first_users)):
-        if name not in given and isinstance(path, Path) and not path.exists():
+    moved = {**settings, "source": source, "columns": before.columns.model_dump()}
+    items = ("items", bool(old.fields or old.manifest.item_features))
+    for (name, are_read), first in zip(
+        (items, ("users", bool(old.manifest.user_features))), entity_files(before), strict=True
+    ):
+        if name not in given and isinstance(first, Path) and not first.exists():
             raise ConfigurationError(
-                f"the {name} of {old.folder} were read from {path}, which is gone; "
+                f"the {name} of {old.folder} were read from {first}, which is gone; "
                 f"name their file with --{name}"
             )
-    items, users = given.get("items", first_items), given.get("users", first_users)
-    if items is None and (old.fields or old.manifest.item_features):
-        raise ConfigurationError(
-            f"the items of {old.folder} have features or fields; name their file with --items"
-        )
-    if users is None and old.manifest.user_features:
-        raise ConfigurationError(f"the users of {old.folder} have features; name their file with --users")
-    return items, users
+        moved[name] = given.get(name, first)
+        if are_read and moved[name] is None:
+            raise ConfigurationError(
+                f"the {name} of {old.folder} have features or fields; name their file with --{name}"
+            )
+    for role in ("user", "item", "time", "weight", "quantity", "kind"):  # `_columns` finds all by name
+        moved["columns"][role] = None
+    return override(
+        PrepareConfig, moved, {name: given[name] for name in given if name not in ("items", "users")}
+    )
 
 
 def _refuse(old: PreparedData, before: PrepareConfig, given: Mapping[str, object]) -> None:
-    """Raise ConfigurationError for data to which no events can be appended without reading its log."""
-    has_core = max(before.filters.min_user_events, before.filters.min_item_events) > 1
-    has_negatives = given.keys() & {"columns.label", "columns.negatives"}
-    has_negatives |= {
-        name for name, column in old.manifest.columns if column and name in ("label", "negatives")
-    }
+    has_negatives = any(
+        getattr(old.manifest.columns, name) or f"columns.{name}" in given for name in ("label", "negatives")
+    )
     for holds, reason in (
         (
             old.has_queries,
@@ -171,7 +158,7 @@ def _refuse(old: PreparedData, before: PrepareConfig, given: Mapping[str, object
             "has negatives and no times, so new events have no place among them; prepare the whole log again",
         ),
         (
-            has_core,
+            max(before.filters.min_user_events, before.filters.min_item_events) > 1,
             "lacks the events of users or items with too few of them (min_user_events, min_item_events), "
             "which new events could bring back; prepare the whole log again",
         ),
@@ -181,7 +168,7 @@ def _refuse(old: PreparedData, before: PrepareConfig, given: Mapping[str, object
             "--split, or with all files",
         ),
         (
-            bool(has_negatives),
+            has_negatives,
             "or the new log has labels or negatives (--label, --negatives), and `turret data append` merges "
             "events alone; prepare the whole log again",
         ),
@@ -225,22 +212,20 @@ def _columns(
 
 def _manifest(old: Manifest, new: Manifest) -> Manifest:
     """Return the manifest of both logs together; columns and settings are those of the first one."""
-    bad: dict[str, BadRows] = {one.kind: one for one in old.bad_rows}
-    for one in new.bad_rows:
-        first = bad.get(one.kind)
-        bad[one.kind] = one if first is None else first.model_copy(update={"count": first.count + one.count})
-    removed: dict[str, int] = {}
+    counts, removed, bad = Counter[str](), Counter[str](), dict[str, BadRows]()
+    for one in (*old.bad_rows, *new.bad_rows):
+        counts[one.kind] += one.count
+        bad.setdefault(one.kind, one)
     before = [one for one in old.removed if not one.filter.startswith("negatives")]  # which are placed anew
     for record in (*before, *new.removed):
-        removed[record.filter] = removed.get(record.filter, 0) + record.events
-    settings, given = old.settings, new.settings
-    settings = {**settings, **{name: given[name] for name in ("items", "users", "filters")}}
+        removed[record.filter] += record.events
+    settings = old.settings | {name: new.settings[name] for name in ("items", "users", "filters")}
     return new.model_copy(
         update={
             "columns": old.columns,
             "settings": settings,
-            "sources": {**old.sources, **new.sources},
-            "bad_rows": list(bad.values()),
+            "sources": old.sources | new.sources,
+            "bad_rows": [one.model_copy(update={"count": counts[kind]}) for kind, one in bad.items()],
             "removed": [Removed(filter=name, events=count) for name, count in removed.items()],
         }
     )

@@ -3,8 +3,8 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +12,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
 from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, float_texts, id_text, id_verdicts
-from turret.data.features import QUERY, Bag, Column, Feature, Features, VectorRows, grams, text_of
+from turret.data.features import QUERY, Features, VectorRows, grams, text_of
 from turret.data.histories.histories import Histories
 from turret.data.manifest import BadRows
 from turret.data.prepared import ColdItems
-from turret.data.preparing.encoding import (
-    element_type,
-    encode,
-    is_printable,
-    plain_numbers,
-    raw_features,
-    truths,
-)
-from turret.data.preparing.feature_readings import CHANGING, read_features
+from turret.data.preparing.encoding import element_type, encode, is_printable, numbers, truths
+from turret.data.preparing.feature_readings import CHANGING, Readings, read_features
 from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note, vector_feature
 from turret.data.progress import counted
-from turret.data.ranges import distinct
 from turret.data.reading.columns import Role, choose_id, require
 from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, PrepareConfig, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
@@ -110,28 +103,25 @@ def read_entity_table(
 
 
 def fields(
-    frame: pl.DataFrame,
-    names: tuple[str, ...] | None,
-    read: pl.DataFrame,
-    chosen: FeatureColumns,
-    entries: EntityTable,
+    frame: pl.DataFrame, names: tuple[str, ...] | None, readings: Readings, entries: EntityTable
 ) -> dict[str, list[Any]]:
     """Return the columns for answers as lists of JSON values; `frame` is aligned with the vocabulary.
 
-    Lists and numbers among the `chosen` features come as they were `read`. Of the others, stock and the
-    like are numbers where all texts are; all others come as they are.
+    Lists and numbers among the features come as they were read. Of the others, stock and the like are
+    numbers where all texts are; all others come as they are.
     Without `names`, these are all columns of texts, numbers, booleans, dates and lists of them, but vectors.
     Raises ColumnError for a named column that does not exist or that JSON can't express.
     """
     columns: dict[str, list[Any]] = {}
-    features = {name for _, name in chosen.by_kind()}
+    chosen = readings.chosen
     shown = [name for name in frame.columns if name not in chosen.vector]
     for name in shown if names is None else names:
         values = frame[require(name, frame.columns, str(entries.path), "answers")]
         if values.dtype == pl.String and name in (*chosen.multi, *chosen.number):
-            values = read[name]
-        elif values.dtype == pl.String and name not in features and CHANGING.search(name):
-            values = plain_numbers(values)
+            values = readings.values[name]
+        elif values.dtype == pl.String and name not in readings.values and CHANGING.search(name):
+            found = numbers(values)
+            values = found if found.null_count() == values.null_count() else values
         if is_printable(element_type(values.dtype)):
             columns[name] = _json_values(values, entries.is_text)
         elif names is not None:
@@ -179,6 +169,42 @@ def _json_expression(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return pl.when(value.is_finite()).then(value) if dtype.is_float() else value
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """The features and fields of the rows of a vocabulary, and behind them of the items without an event.
+
+    `raw` has the values of each feature of `kinds`, as `Feature.encode_one` takes them, but `vectors`. `cold`
+    are the ids of the items without an event.
+    """
+
+    kinds: dict[str, FeatureKind]
+    raw: dict[str, list[Any]]
+    vectors: dict[str, VectorRows]
+    answers: dict[str, list[Any]]
+    cold: list[Id]
+
+    def save(
+        self, folder: Path, name: str, ids: Vocabulary, words: bool, grams: tuple[str, ...] | None
+    ) -> Features:
+        """Encode and write the rows of `ids`, and write the others, into prepared data."""
+        count = len(ids)
+        own = {feature: values[:count] for feature, values in self.raw.items()}
+        features = encode(own, self.kinds, count, words, grams)
+        for feature, rows in self.vectors.items():
+            known = rows.part(slice(count))
+            features = features.with_vector(vector_feature(feature, known), known)
+        features.save(folder / f"{name}_features")
+        ids.save(folder / f"{name}s.json")
+        if self.cold:
+            raw, answers = (
+                {column: values[count:] for column, values in columns.items()}
+                for columns in (self.raw, self.answers)
+            )
+            vectors = {feature: rows.part(slice(count, None)) for feature, rows in self.vectors.items()}
+            ColdItems(self.cold, raw, answers, {**vectors}).save(folder)
+        return features
+
+
 def write_catalogs(
     folder: Path,
     config: PrepareConfig,
@@ -192,137 +218,89 @@ def write_catalogs(
 
     Returns the features of users and items, and a sentence on each choice.
     """
-    none = FeatureColumns()
-    user_columns = (config.user_features or none).over(source.user_features or none)
-    item_columns = (config.item_features or none).over(source.item_features or none)
-    notes: list[str] = []
-    words = config.queries is not None and config.queries.words
-    read = partial(_entity_columns, settings=config.format, notes=notes, words=words)
-    of_users, _, _ = read(users, histories.users, user_columns, "user", field_names=())
-    of_items, answers, cold = read(items, histories.items, item_columns, "item", field_names=config.fields)
+    none, words, vocabulary, texts = FeatureColumns(), False, None, list[str]()
+    chosen = (config.item_features or none).over(source.item_features or none)
+    rows, notes = _read_rows(items, histories.items, chosen, "item", config.format, config.fields)
     if config.queries is not None:
-        is_train = splits[:, 0] > histories.offsets[:-1]
+        words = config.queries.words
         texts = [*map(text_of, histories.users.ids(range(len(histories.users))))]
-        of_users, of_items = share_grams(of_users, of_items, texts, is_train, words)
-    cold.save(folder)
-    histories.users.save(folder / "users.json")
-    histories.items.save(folder / "items.json")
-    of_users.save(folder / "user_features")
-    of_items.save(folder / "item_features")
+        is_train = splits[:, 0] > histories.offsets[:-1]
+        asked = [text for text, known in zip(texts, is_train, strict=True) if known]
+        vocabulary = _shared_grams(rows, asked, words)
+    of_items = rows.save(folder, "item", histories.items, words, vocabulary)
+    answers = {name: values[: len(histories.items)] for name, values in rows.answers.items()}
     text = json.dumps({"fields": answers}, ensure_ascii=False, allow_nan=False)
     (folder / "catalogue.json").write_text(text, encoding="utf-8")
-    return of_users, of_items, notes
+    chosen = (config.user_features or none).over(source.user_features or none)
+    rows, user_notes = _read_rows(users, histories.users, chosen, "user", config.format, ())
+    if config.queries is not None:
+        raw = {QUERY: texts} | rows.raw | {QUERY: texts}  # the first feature
+        rows = replace(rows, raw=raw, kinds={**rows.kinds, QUERY: "text"})
+    of_users = rows.save(folder, "user", histories.users, words, vocabulary)
+    return of_users, of_items, [*user_notes, *notes]
 
 
-def _entity_columns(
+def _read_rows(
     entries: EntityTable | None,
     vocabulary: Vocabulary,
     chosen: FeatureColumns,
     role: Role,
     settings: FormatSettings,
     field_names: tuple[str, ...] | None,
-    notes: list[str],
-    words: bool,
-) -> tuple[Features, dict[str, list[object]], ColdItems]:
-    """Read the features and fields of the rows of `vocabulary`, and those of the items without an event."""
-    count = len(vocabulary)
-    known = [*map(str, vocabulary.ids(range(count)))]
-    cold: list[Id] = []
-    vectors: dict[str, VectorRows] = {}
-    if entries is None:
-        features, answers, others = Features(count, (), {}), {}, ColdItems()
-    else:
+) -> tuple[_Rows, list[str]]:
+    """Read the rows of `vocabulary`, and those of the items without an event, with sentences on choices."""
+    ids = [*map(str, vocabulary.ids(range(len(vocabulary))))]
+    rows, notes = _Rows({}, {}, {}, {}, []), list[str]()
+    if entries is not None:
         if entries.id_column in {name for _, name in chosen.by_kind()}:
             raise ColumnError(
                 f"column {entries.id_column!r} of {entries.path} holds the ids of the {role}s, which say "
                 f"nothing about other {role}s, so it can't be a feature; leave it out"
             )
-        cold = entries.without_event(vocabulary) if role == "item" else []
-        frame = entries.aligned([*known, *map(str, cold)])
-        # In a log only users can be, and strangers always are.
-        people = count - sum(one.startswith(STRANGER) for one in known if role == "user")
-        if (absent := people - int(entries.ids.is_in(known).sum())) > 0:
+        # In a log only users can be absent, and strangers always are.
+        people = len(ids) - sum(one.startswith(STRANGER) for one in ids if role == "user")
+        if (absent := people - int(entries.ids.is_in(ids).sum())) > 0:
             notes.append(
                 f"{entries.path.name}: {absent:,} of {counted(people, role)} of the log are not in it, and "
                 f"have no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
             )
-        read, chosen, note = read_features(frame, chosen, entries.path, role, settings)
-        notes += [note] if note else []
-        features = encode(read.head(count), chosen, words)
-        columns = fields(frame, field_names, read, chosen, entries)
-        answers = {name: values[:count] for name, values in columns.items()}
-        later = {name: values[count:] for name, values in columns.items()}
-        others = ColdItems(cold, raw_features(read.tail(len(cold)), chosen), later)
-        for kind, name in chosen.by_kind():
-            if kind == "vector":
-                vectors[name] = column_vectors(frame[name], entries.path)
+        cold = entries.without_event(vocabulary) if role == "item" else []
+        ids += map(str, cold)
+        frame = entries.aligned(ids)
+        readings = read_features(frame, chosen, entries.path, role, settings)
+        chosen = readings.chosen
+        notes += [readings.note] if readings.note else []
+        kinds = {name: kind for kind, name in chosen.by_kind()}
+        rows = _Rows(kinds, {}, {}, fields(frame, field_names, readings, entries), cold)
+        for name, values in readings.values.items():
+            if kinds[name] == "vector":
+                rows.vectors[name] = column_vectors(values, entries.path)
+            else:
+                rows.raw[name] = values.to_list()
     for name, path in chosen.vector_files().items():
-        vectors[name] = file_vectors(path, [*known, *map(str, cold)], role)
-    for name, rows in vectors.items():
-        own = rows.part(slice(count))
-        features = features.with_vector(vector_feature(name, own), own)
-        others.vectors[name] = rows.part(slice(count, None))
-        notes.append(missing_note(name, own, role))
-    if not cold or entries is None:
-        return features, answers, ColdItems()
-    note = f"{entries.path.name}: {len(cold):,} of {counted(count + len(cold), 'item')} have no event"
-    if not features.features:
-        notes.append(f"{note} and no features, so no model can rank them, and they are left out")
-        return features, answers, ColdItems()
-    notes.append(f"{note}; a model whose item tower reads features recommends them, others leave them out")
-    return features, answers, others
+        rows.vectors[name] = file_vectors(path, ids, role)
+    for name, vectors in rows.vectors.items():
+        notes.append(missing_note(name, vectors.part(slice(len(vocabulary))), role))
+    if entries is not None and rows.cold:
+        note = f"{entries.path.name}: {len(rows.cold):,} of {counted(len(ids), 'item')} have no event"
+        if rows.raw or rows.vectors:
+            notes.append(
+                f"{note}; a model whose item tower reads features recommends them, others leave them out"
+            )
+        else:
+            notes.append(f"{note} and no features, so no model can rank them, and they are left out")
+            rows = replace(rows, cold=[])
+    return rows, notes
 
 
-def share_grams(
-    queries: Features, items: Features, texts: Sequence[str], is_train: NDArray[np.bool_], words: bool
-) -> tuple[Features, Features]:
-    """Add the text of each query as the feature `query`, and give all texts one vocabulary.
+def _shared_grams(items: _Rows, queries: Sequence[str], words: bool) -> tuple[str, ...]:
+    """The vocabulary of all texts, so that both towers can begin with the same vector for each gram.
 
-    The vocabulary has the grams of the items' texts and of the training queries, at most `MOST_GRAMS`: those
-    in the most texts. So both towers can begin with the same vector for each gram.
-
-    Args:
-        queries: the features of Q queries, without their texts.
-        items: the features of N items.
-        texts: the texts [Q] of the queries.
-        is_train: bool [Q], whether a query is in the training part.
-        words: whether texts are read as whole words too.
+    It has the grams of the items' texts and of the training `queries`, at most `MOST_GRAMS`: those in the
+    most texts. `words`: texts are read as whole words too.
     """
-    read = [grams(text, words) for text in texts]
-    counts = Counter(gram for row, known in zip(read, is_train, strict=True) if known for gram in set(row))
-    for feature in items.features:
-        column = items.columns[feature.name]
-        if feature.kind == "text" and isinstance(column, Bag):
-            counts.update(dict(zip(feature.values, _texts_of(column, feature.size)[1:], strict=True)))
-    values = tuple(sorted(sorted(counts, key=lambda gram: (-counts[gram], gram))[:MOST_GRAMS]))
-    codes = {value: code for code, value in enumerate(values, start=1)}
-    rows = [[code for gram in row if (code := codes.get(gram))] for row in read]
-    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    bag = Bag(np.array([code for row in rows for code in row], dtype=np.int32), offsets)
-    text = Feature(name=QUERY, kind="text", values=values, words=words)
-    others = tuple(feature for feature in queries.features if feature.name != QUERY)
-    asked = Features(queries.count, (text, *others), {**queries.columns, QUERY: bag})
-    shared = tuple(
-        feature.model_copy(update={"values": values}) if feature.kind == "text" else feature
-        for feature in items.features
+    texts = [values for name, values in items.raw.items() if items.kinds[name] == "text"]
+    counts = Counter(
+        gram for text in chain(queries, *texts) if text is not None for gram in {*grams(text, words)}
     )
-    columns = {one.name: _recoded(one, items.columns[one.name], codes) for one in items.features}
-    return asked, Features(items.count, shared, columns)
-
-
-def _texts_of(bag: Bag, size: int) -> list[int]:
-    """How many rows hold each of `size` codes."""
-    rows = np.repeat(np.arange(len(bag)), np.diff(bag.offsets))
-    pairs = distinct(rows * np.int64(size) + bag.values)
-    counts: list[int] = np.bincount(pairs % size, minlength=size).tolist()
-    return counts
-
-
-def _recoded(feature: Feature, column: Column, codes: dict[str, int]) -> Column:
-    """A text by other codes, without grams that have none."""
-    if feature.kind != "text" or not isinstance(column, Bag):
-        return column
-    new = np.array([0, *(codes.get(value, 0) for value in feature.values)], dtype=np.int32)
-    values = new[column.values]
-    kept = np.concatenate([[0], np.cumsum(values > 0)])
-    return Bag(values[values > 0], kept[column.offsets].astype(np.int64))
+    return tuple(sorted(sorted(counts, key=lambda gram: (-counts[gram], gram))[:MOST_GRAMS]))

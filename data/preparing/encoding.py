@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,13 +13,18 @@ import polars as pl
 from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
 from turret.data.features import Bag, Column, Feature, Features, grams, levels
-from turret.data.reading.schema import ColumnSettings, FeatureColumns
+from turret.data.reading.schema import ColumnSettings
 from turret.data.reading.times import choose_reader
 
 # The sample by which a column's kind is told.
 _SAMPLE = 100_000
 _SIGNS = r"[\s\u00a0\u202f'\u2019%]|[$€£¥₹]|\b(?:EUR|USD|GBP|CHF|SEK|NOK|DKK|PLN|JPY|CNY|INR|kr|zł|Fr\.)"
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
+
+
+def evaluated(expression: pl.Expr, name: str) -> pl.Series:
+    """Evaluate an expression of literals."""
+    return pl.select(expression).to_series().alias(name)
 
 
 def without_nulls(values: pl.Series, nulls: Sequence[str]) -> pl.Series:
@@ -32,7 +37,7 @@ def without_nulls(values: pl.Series, nulls: Sequence[str]) -> pl.Series:
         is_null = values.cast(pl.Float64).is_in([float(text) for text in nulls if _NUMBER.fullmatch(text)])
     else:
         return values
-    return pl.select(pl.when(~is_null).then(known)).to_series().alias(values.name)
+    return evaluated(pl.when(~is_null).then(known), values.name)
 
 
 def numbers(texts: pl.Series, decimal: str = ".") -> pl.Series:
@@ -51,16 +56,7 @@ def numbers(texts: pl.Series, decimal: str = ".") -> pl.Series:
     text = bare.str.replace_all(thousands, "", literal=True).str.replace(decimal, ".", literal=True)
     value = text.cast(pl.Float64, strict=False)
     is_number = bare.str.contains(rf"^[+-]?(?:{grouped}|{simple})$") & value.is_finite()
-    return pl.select(pl.when(is_number).then(value)).to_series().alias(texts.name)
-
-
-def plain_numbers(texts: pl.Series) -> pl.Series:
-    """Texts that are all numbers without zeros in front, as numbers; other columns unchanged."""
-    known = texts.drop_nulls().str.strip_chars()
-    known = known.filter(known != "")
-    if not len(known) or not known.str.contains(r"^-?(?:0|[1-9]\d{0,14})(?:\.\d+)?$").all():
-        return texts
-    return texts.str.strip_chars().cast(pl.Float64, strict=False).alias(texts.name)
+    return evaluated(pl.when(is_number).then(value), texts.name)
 
 
 def truths(values: pl.Series) -> pl.Series:
@@ -76,20 +72,18 @@ def days(values: pl.Series) -> pl.Series | None:
 
     Texts are dates if all of a sample are, in one of the formats of event times.
     """
-    values = values.rename("value")
     if values.dtype == pl.String:
         if not values.head(_SAMPLE).drop_nulls().str.contains(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}").all():
             return None
     elif not values.dtype.is_temporal() or values.dtype in (pl.Duration, pl.Time):
         return None
+    frame = values.to_frame("value")
     try:
-        reader = choose_reader(values.to_frame().lazy(), "value", "value", ColumnSettings())
+        reader = choose_reader(frame.lazy(), "value", "value", ColumnSettings())
     except ColumnError:
         return None
-    if reader.kind != "timestamp":
-        return None
-    found = values.to_frame().select(reader.value / 86_400_000).to_series()
-    return found if found.null_count() == values.null_count() else None
+    found = frame.select(reader.value / 86_400_000).to_series().alias(values.name)
+    return found if reader.kind == "timestamp" and found.null_count() == values.null_count() else None
 
 
 def are_json_lists(texts: pl.Series) -> bool:
@@ -134,13 +128,23 @@ def are_paths(texts: pl.Series) -> bool:
     return False
 
 
-def json_lists(texts: pl.Series) -> pl.Series:
-    """Lists in JSON, or as Python prints them, as lists of texts; null where there is none."""
-    lists = [None if text is None else _one_list(text) for text in texts]
-    return pl.Series(texts.name, lists, dtype=pl.List(pl.String))
+def as_lists(values: pl.Series, separator: str) -> pl.Series:
+    """Return lists of texts, empty for null: from lists, or from texts in JSON or between separators.
+
+    Texts in brackets are JSON, or as Python prints it, where no `separator` is stated. Raises ColumnError for
+    types that do not print.
+    """
+    if values.dtype == pl.String and not separator and are_json_lists(values):
+        lists = [None if text is None else _json_list(text) for text in values]
+        values = pl.Series(values.name, lists, dtype=pl.List(pl.String))
+    printed = as_texts(values)
+    if not isinstance(printed.dtype, pl.List):
+        printed = printed.str.split(separator or "|")
+    stripped = printed.list.eval(pl.element().str.strip_chars())
+    return stripped.list.eval(pl.element().filter(pl.element() != "")).fill_null([]).alias(values.name)
 
 
-def _one_list(text: str) -> list[str] | None:
+def _json_list(text: str) -> list[str] | None:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
@@ -151,53 +155,49 @@ def _one_list(text: str) -> list[str] | None:
     return [str(value) for value in values if value is not None] if isinstance(values, list) else None
 
 
-def encode(frame: pl.DataFrame, chosen: FeatureColumns, words: bool = False) -> Features:
-    """Encode the chosen columns of `frame`, as `read_features` returns it: its rows are the vocabulary's.
+def as_numbers(values: pl.Series, decimal: str, where: str) -> pl.Series:
+    """Return finite floats, null for missing values; dates are days since 1970.
 
-    `words` reads texts as whole words beside their trigrams. Vectors are left out.
-
-    Raises ColumnError when a column can't be a feature of its kind.
+    Raises ColumnError for texts that are not numbers, and for other types.
     """
-    features: list[Feature] = []
-    columns: dict[str, Column] = {}
-    kinds = {name: kind for kind, name in chosen.by_kind()}
-    for name, raw in raw_features(frame, chosen).items():
-        feature = _feature(name, kinds[name], raw, words)
-        features.append(feature)
-        codes = [feature.encode_one(value) for value in raw]
-        if feature.kind == "number":
-            columns[name] = np.array(codes, dtype=np.float32)
-        elif feature.kind == "category":
-            columns[name] = np.array(codes, dtype=np.int32)
-        else:
-            lists: list[list[int]] = codes  # type: ignore[assignment]
-            offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
-            columns[name] = Bag(np.array([*chain.from_iterable(lists)], dtype=np.int32), offsets)
-    return Features(frame.height, tuple(features), columns)
-
-
-def _feature(name: str, kind: FeatureKind, raw: list[Any], words: bool) -> Feature:
-    present = [value for value in raw if value is not None]
-    if kind == "number":
-        numbers = np.array(present or [0.0])
-        return Feature(
-            name=name, kind=kind, mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0
+    if (dates := days(values)) is not None:
+        return dates
+    if not (values.dtype.is_numeric() or values.dtype in (pl.String, pl.Null, pl.Boolean)):
+        raise ColumnError(
+            f"{where}: column {values.name!r} holds {values.dtype}, which can't be a number feature; give "
+            "numbers, booleans or texts of numbers"
         )
-    if kind == "path":
-        values = set(chain.from_iterable(map(levels, present)))
-        return Feature(name=name, kind=kind, values=tuple(sorted(values)))
-    if kind == "text":
-        values = {gram for text in present for gram in grams(text, words)}
-        return Feature(name=name, kind=kind, values=tuple(sorted(values)), words=words)
-    values = set(present) - {""} if kind == "category" else set(chain.from_iterable(present))
-    return Feature(name=name, kind=kind, values=tuple(sorted(values)))
+    found = numbers(values, decimal) if values.dtype == pl.String else values.cast(pl.Float64, strict=False)
+    unreadable = values.filter(values.is_not_null() & found.is_null())
+    if len(unreadable):
+        raise ColumnError(
+            f"{where}: column {values.name!r} holds {unreadable[0]!r}, which is not a number; name it as a "
+            "category, the text as one for no value with --null, or the decimal mark with --decimal"
+        )
+    return evaluated(pl.when(found.is_finite()).then(found), values.name)
 
 
-def raw_features(frame: pl.DataFrame, chosen: FeatureColumns) -> dict[str, list[Any]]:
-    """Return the chosen columns of `frame` as values for `Feature.encode_one`; vectors are left out."""
-    forms = {"multi": lambda values: as_lists(values, "|"), "number": as_numbers}
-    plain = ((kind, name) for kind, name in chosen.by_kind() if kind != "vector")
-    return {name: forms.get(kind, _texts)(frame[name]).to_list() for kind, name in plain}
+def as_texts(values: pl.Series) -> pl.Series:
+    """Print values, also those of lists, as `Feature.encode_one` does: whole floats as integers.
+
+    Raises ColumnError for types that do not print.
+    """
+    if not is_printable(element_type(values.dtype)):
+        raise ColumnError(
+            f"column {values.name!r} holds {values.dtype}, which can't be a feature; "
+            "give texts, numbers, booleans, dates or lists of them"
+        )
+    return evaluated(_printed(pl.lit(values), values.dtype), values.name)
+
+
+def _printed(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    if isinstance(dtype, pl.List):
+        return value.list.eval(_printed(pl.element(), element_type(dtype)))
+    if not dtype.is_float() and not dtype.is_decimal():
+        return value.cast(pl.String)
+    value = value.cast(pl.Float64) if dtype.is_decimal() else value
+    whole = value.cast(pl.Int64, strict=False).cast(pl.String)
+    return pl.when(value.is_finite() & (value == value.floor())).then(whole).otherwise(value.cast(pl.String))
 
 
 def is_printable(dtype: pl.DataType) -> bool:
@@ -211,59 +211,50 @@ def element_type(dtype: pl.DataType) -> pl.DataType:
     return dtype.inner if isinstance(dtype, pl.List) else dtype  # type: ignore[return-value]
 
 
-def as_lists(values: pl.Series, list_separator: str) -> pl.Series:
-    """Return lists of texts, from lists or from separated texts; empty for null.
+def encode(
+    raw: Mapping[str, Sequence[Any]],
+    kinds: Mapping[str, FeatureKind],
+    count: int,
+    words: bool = False,
+    vocabulary: tuple[str, ...] | None = None,
+) -> Features:
+    """Encode features of `count` rows by their raw values, as `Feature.encode_one` takes them, and kinds.
 
-    Raises ColumnError for types that do not print.
+    `words` reads texts as whole words beside their trigrams, and `vocabulary` is that of all texts; without
+    one, each text feature has the grams of its values.
     """
-    _require_printable(values)
-    if isinstance(values.dtype, pl.List):
-        texts = pl.Series(
-            [None if row is None else _texts(row).to_list() for row in values], dtype=pl.List(pl.String)
+    features: list[Feature] = []
+    columns: dict[str, Column] = {}
+    for name, values in raw.items():
+        feature = _feature(name, kinds[name], values, words, vocabulary)
+        features.append(feature)
+        codes = [*map(feature.encode_one, values)]
+        if feature.kind == "number":
+            columns[name] = np.array(codes, dtype=np.float32)
+        elif feature.kind == "category":
+            columns[name] = np.array(codes, dtype=np.int32)
+        else:
+            lists: list[list[int]] = codes  # type: ignore[assignment]
+            offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+            columns[name] = Bag(np.array([*chain.from_iterable(lists)], dtype=np.int32), offsets)
+    return Features(count, tuple(features), columns)
+
+
+def _feature(
+    name: str, kind: FeatureKind, raw: Sequence[Any], words: bool, vocabulary: tuple[str, ...] | None
+) -> Feature:
+    present = [value for value in raw if value is not None]
+    if kind == "number":
+        numbers = np.array(present or [0.0])
+        return Feature(
+            name=name, kind=kind, mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0
         )
+    if kind == "text":
+        if vocabulary is None:
+            vocabulary = tuple(sorted({gram for text in present for gram in grams(text, words)}))
+        return Feature(name=name, kind=kind, values=vocabulary, words=words)
+    if kind == "category":
+        values = set(present) - {""}
     else:
-        texts = _texts(values).str.split(list_separator)
-    stripped = texts.list.eval(pl.element().str.strip_chars())
-    return stripped.list.eval(pl.element().filter(pl.element() != "")).fill_null([]).alias(values.name)
-
-
-def as_numbers(values: pl.Series) -> pl.Series:
-    """Return floats, null for missing values. Raises ColumnError for texts that are not numbers."""
-    if not (values.dtype.is_numeric() or values.dtype in (pl.String, pl.Null, pl.Boolean)):
-        raise ColumnError(
-            f"column {values.name!r} holds {values.dtype}, which can't be a number feature; give "
-            "numbers, booleans or texts of numbers"
-        )
-    stripped = values.str.strip_chars().replace("", None) if values.dtype == pl.String else values
-    numbers = stripped.cast(pl.Float64, strict=False)
-    unreadable = stripped.filter(stripped.is_not_null() & numbers.is_null())
-    if len(unreadable):
-        raise ColumnError(
-            f"column {values.name!r} holds {unreadable[0]!r}, which is not a number; make it a category"
-        )
-    return pl.select(pl.when(numbers.is_finite()).then(numbers)).to_series().alias(values.name)
-
-
-def _texts(values: pl.Series) -> pl.Series:
-    """Print values as `Feature.encode_one` does: whole floats as integers, booleans in lower case."""
-    _require_printable(values)
-    if values.dtype.is_decimal():
-        values = values.cast(pl.Float64)
-    if values.dtype.is_float():
-        whole = values.is_finite() & (values == values.floor())
-        return pl.select(
-            pl.when(whole)
-            .then(values.cast(pl.Int64, strict=False).cast(pl.String))
-            .otherwise(values.cast(pl.String))
-        ).to_series()
-    if values.dtype.is_nested():
-        raise ColumnError(f"column {values.name!r} holds {values.dtype}; name it as a multi feature")
-    return values.cast(pl.String)
-
-
-def _require_printable(values: pl.Series) -> None:
-    if not is_printable(element_type(values.dtype)):
-        raise ColumnError(
-            f"column {values.name!r} holds {values.dtype}, which can't be a feature; "
-            "give texts, numbers, booleans, dates or lists of them"
-        )
+        values = set(chain.from_iterable(map(levels, present) if kind == "path" else present))
+    return Feature(name=name, kind=kind, values=tuple(sorted(values)))

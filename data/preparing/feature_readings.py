@@ -1,6 +1,7 @@
 """The columns of an items or users file as features: as named, or as their values suggest."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -9,15 +10,14 @@ import polars as pl
 from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
 from turret.data.preparing.encoding import (
-    are_json_lists,
     are_lists,
     are_paths,
     as_lists,
     as_numbers,
+    as_texts,
     days,
     element_type,
     is_printable,
-    json_lists,
     numbers,
     truths,
     without_nulls,
@@ -52,30 +52,38 @@ _DISTINCT = "nearly every row has another"
 Guess = list[tuple[FeatureKind, pl.Series]] | str
 
 
+@dataclass(frozen=True)
+class Readings:
+    """The features of some rows: their columns by kind, and the values of each.
+
+    Numbers are floats, lists are lists of texts, vectors are as in the file, and all others are texts. `note`
+    is a sentence on the guesses.
+    """
+
+    chosen: FeatureColumns
+    values: dict[str, pl.Series]
+    note: str | None
+
+
 def read_features(
     frame: pl.DataFrame, chosen: FeatureColumns, where: Path, role: Role, settings: FormatSettings
-) -> tuple[pl.DataFrame, FeatureColumns, str | None]:
+) -> Readings:
     """Read the chosen columns of `frame`, whose rows are items or users, and guess which others are features.
 
-    Returns the frame with values of the types of their features, all features by kind, and a sentence on the
-    guesses. Raises ColumnError for a chosen column that does not exist, or whose values are not of its kind.
+    Raises ColumnError for a chosen column that does not exist, or whose values are not of its kind.
     """
     for name in (name for name in chosen.ignore if name != EVERY):
         require(name, frame.columns, str(where), "ignored feature")
+
+    def read(name: str) -> pl.Series:
+        return without_nulls(frame[name], nulls_of(settings.nulls, name))
+
+    features: dict[str, pl.Series] = {}
     for kind, name in chosen.by_kind():
         require(name, frame.columns, str(where), f"{kind} feature")
-        if kind == "vector":
-            continue
-        values = without_nulls(frame[name], nulls_of(settings.nulls, name))
-        if kind == "number":
-            values = _named_numbers(values, where, role, settings.decimal)
-        elif kind == "multi":
-            values = _lists(values, settings.list_separator)
-        elif kind == "category":
-            values = truths(values)
-        frame = frame.with_columns(values)
+        features[name] = _typed(kind, read(name), where, settings)
     if EVERY in chosen.ignore:
-        return frame, chosen, None
+        return Readings(chosen, features, None)
     named = {name for _, name in chosen.by_kind()} | set(chosen.ignore)
     kinds: dict[FeatureKind, list[str]] = {kind: [] for kind in get_args(FeatureKind)}
     left_out = []
@@ -83,16 +91,32 @@ def read_features(
         if role == "item" and CHANGING.search(name):
             left_out.append(f"{name} (it changes from day to day: a field for answers and filters)")
             continue
-        guess = _guess(truths(without_nulls(frame[name], nulls_of(settings.nulls, name))), role, settings)
-        features = guess if isinstance(guess, str) else [one for one in guess if _varies(*one)]
-        if isinstance(features, str) or not features:
-            left_out.append(f"{name} ({features or 'one value only'})")
-            continue
-        for kind, values in features:
+        guess = _guess(truths(read(name)), role, settings)
+        reason, found = (guess, []) if isinstance(guess, str) else ("one value only", guess)
+        typed = [(kind, _typed(kind, one, where, settings)) for kind, one in found]
+        typed = [(kind, one) for kind, one in typed if _varies(kind, one)]
+        if not typed:
+            left_out.append(f"{name} ({reason})")
+        for kind, values in typed:
             kinds[kind].append(values.name)
-            frame = frame.with_columns(values)
+            features[values.name] = values
     guessed = FeatureColumns(**{kind: tuple(names) for kind, names in kinds.items()})
-    return frame, chosen.over(guessed), _note(guessed, left_out, where, role)
+    chosen = chosen.over(guessed)
+    ordered = {name: features[name] for _, name in chosen.by_kind()}
+    return Readings(chosen, ordered, _note(guessed, left_out, where, role))
+
+
+def _typed(kind: FeatureKind, values: pl.Series, where: Path, settings: FormatSettings) -> pl.Series:
+    """Read the values of a feature: floats, lists of texts, or texts; a vector is read later."""
+    if kind == "vector":
+        return values
+    if kind == "number":
+        return as_numbers(values, settings.decimal, str(where))
+    if kind == "multi":
+        return as_lists(values, settings.list_separator)
+    if values.dtype.is_nested():
+        raise ColumnError(f"column {values.name!r} holds {values.dtype}; name it as a multi feature")
+    return as_texts(truths(values) if kind == "category" else values)
 
 
 def _note(guessed: FeatureColumns, left_out: list[str], where: Path, role: Role) -> str | None:
@@ -108,32 +132,29 @@ def _note(guessed: FeatureColumns, left_out: list[str], where: Path, role: Role)
 
 
 def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
-    known, name = values.drop_nulls(), values.name.lower()
-    if is_vector(values.dtype):
+    known, name, dtype = values.drop_nulls(), values.name.lower(), values.dtype
+    if is_vector(dtype):
         return [("vector", values)]
-    if isinstance(values.dtype, pl.List):
+    is_list, is_text = isinstance(dtype, pl.List), dtype == pl.String
+    if is_list:
         known = known.filter(known.list.len() > 0)
-    if not is_printable(element_type(values.dtype)):
-        return "nested records" if values.dtype.is_nested() else f"values of the type {values.dtype}"
+    if not is_printable(element_type(dtype)):
+        return "nested records" if dtype.is_nested() else f"values of the type {dtype}"
     if not len(known):
         return "no value"
-    usual = _KIND_OF_NAME.get(name)
-    separator = settings.list_separator
-    if values.dtype == pl.String and usual not in ("text", "multi") and not separator and are_paths(values):
+    usual, separator = _KIND_OF_NAME.get(name), settings.list_separator
+    if is_text and usual not in ("text", "multi") and not separator and are_paths(values):
         return [("path", values)]
-    is_separated = values.dtype == pl.String and are_lists(values, separator or "|")
-    if isinstance(values.dtype, pl.List) or usual == "multi" or (is_separated and usual != "text"):
-        return [("multi", _lists(values, separator))]
+    if is_list or usual == "multi" or (is_text and usual != "text" and are_lists(values, separator or "|")):
+        return [("multi", values)]
     if usual == "text":
         return [("text", values)] if role == "item" else "texts of users"
-    if usual == "category" and (name != "age" or known.n_unique() <= _AGE_GROUPS):
-        return [("category", values)]
-    if values.dtype == pl.Boolean:
+    if dtype == pl.Boolean or (usual == "category" and (name != "age" or known.n_unique() <= _AGE_GROUPS)):
         return [("category", values)]
     if (dates := days(values)) is not None:
-        return _date_features(dates, values.name)
-    if values.dtype.is_numeric():
-        return _guess_number(as_numbers(values), values)
+        return _date_features(dates)
+    if dtype.is_numeric():
+        return _guess_number(as_numbers(values, settings.decimal, name), values)
     texts, known = values.cast(pl.String), known.cast(pl.String)
     found = numbers(texts, settings.decimal)
     has_zeros_in_front = known.str.contains(r"^0\d+$").any()
@@ -141,7 +162,9 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
         return _guess_number(found, texts)
     if not _are_distinct(known, len(values)):
         return [("category", texts)]
-    if role == "item" and _words(known) >= 2.0:
+    # Spaces divide words: a code such as AX-17-b is one.
+    words = known.head(1000).str.count_matches(r"\S+").mean()
+    if role == "item" and float(words or 0.0) >= 2.0:  # type: ignore[arg-type]
         return [("text", texts)]
     return f"texts, {_DISTINCT}"
 
@@ -161,44 +184,14 @@ def _are_distinct(known: pl.Series, count: int) -> bool:
     return known.n_unique() > max(2.0, _MOST_VALUES * count)
 
 
-def _named_numbers(values: pl.Series, where: Path, role: Role, decimal: str) -> pl.Series:
-    if (dates := days(values)) is not None:
-        return dates.alias(values.name)
-    if values.dtype != pl.String:
-        return as_numbers(values)
-    found = numbers(values, decimal)
-    unreadable = values.filter(values.is_not_null() & found.is_null())
-    if len(unreadable):
-        raise ColumnError(
-            f"{where}: column {values.name!r} holds {unreadable[0]!r}, which is not a number; name the "
-            f"column with --{role}-category, the text as one for no value with --null, or the decimal mark "
-            "with --decimal"
-        )
-    return found
-
-
-def _lists(values: pl.Series, separator: str) -> pl.Series:
-    if values.dtype == pl.String and not separator and are_json_lists(values):
-        values = json_lists(values)
-    return as_lists(values, separator or "|")
-
-
 def _varies(kind: FeatureKind, column: pl.Series) -> bool:
     """Whether a feature differs between rows; no value is a value of each kind but numbers and vectors."""
-    if kind == "vector":
-        return True
-    if isinstance(column.dtype, pl.List):
+    if kind == "multi":
         column = column.list.join("\0")
-    return (column.drop_nulls() if kind == "number" else column).n_unique() > 1
+    return kind == "vector" or (column.drop_nulls() if kind == "number" else column).n_unique() > 1
 
 
-def _words(texts: pl.Series) -> float:
-    """The mean number of words, which spaces divide: a code such as AX-17-b is one."""
-    words = texts.head(1000).str.count_matches(r"\S+").mean()
-    return float(words or 0.0)  # type: ignore[arg-type]
-
-
-def _date_features(dates: pl.Series, name: str) -> Guess:
+def _date_features(dates: pl.Series) -> Guess:
     """The age of an item, up to a constant, and its season."""
-    month = pl.select(pl.lit(dates).cast(pl.Int32).cast(pl.Date).dt.month().cast(pl.String)).to_series()
-    return [("number", dates.alias(f"{name}_days")), ("category", month.alias(f"{name}_month"))]
+    month = dates.cast(pl.Int32).cast(pl.Date).dt.month().cast(pl.String)
+    return [("number", dates.alias(f"{dates.name}_days")), ("category", month.alias(f"{dates.name}_month"))]

@@ -1,12 +1,10 @@
 """Prepare a log of events: the memory-mapped folder that training reads."""
 
-import fcntl
 import json
 import logging
 import os
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -26,6 +24,7 @@ from turret.data.errors import (
 from turret.data.events.dropped_rows import (
     UNKNOWN_ITEM,
     CheckedRows,
+    OnBad,
     PrepareReport,
     bad_row_lines,
     describe_dropped,
@@ -38,7 +37,7 @@ from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels
 from turret.data.features import Features
-from turret.data.files import new_folder, save_array, try_lock
+from turret.data.files import locked, new_folder, save_array, tried_lock
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.histories.partition import partition
 from turret.data.kinds import KindTable
@@ -131,7 +130,7 @@ class IngestedSource:
     """A source with its columns, its validated rows, and its events in the order of the source.
 
     Users and items of `events` are positions in `user_ids` and `item_ids`, the distinct ids (Int64 or
-    String). `bad_events` are the bad rows of the events, `bad_rows` those of all files.
+    String). `bad_events` are the bad rows of the events.
     """
 
     source: Source
@@ -143,8 +142,17 @@ class IngestedSource:
     items: EntityTable | None
     users: EntityTable | None
     bad_events: list[BadRows]
-    bad_rows: list[BadRows]
     removed: list[Removed]
+
+    @property
+    def entities(self) -> list[EntityTable]:
+        """The files of items and of users that there are."""
+        return [entries for entries in (self.items, self.users) if entries is not None]
+
+    @property
+    def bad_rows(self) -> list[BadRows]:
+        """The bad rows of all files."""
+        return [*self.bad_events, *(bad for entries in self.entities for bad in entries.bad_rows)]
 
 
 def ingest_source(
@@ -195,13 +203,13 @@ def ingest_source(
         item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
     bad_rows, removed = log.dropped_rows(verdicts)
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
-    in_events = [*malformed, *bad_rows]
-    entities = [entries for entries in (items, users) if entries is not None]
-    bad_rows = [*in_events, *(bad for entries in entities for bad in entries.bad_rows)]
+    bad_events = [*malformed, *bad_rows]
     ingested = IngestedSource(
-        source, columns, log, events, user_ids, item_ids, items, users, in_events, bad_rows, removed
+        source, columns, log, events, user_ids, item_ids, items, users, bad_events, removed
     )
-    _refuse(ingested, config, labels)
+    _refuse_bad_rows(ingested, config.on_bad)
+    if columns.label or columns.negatives:
+        check_labels(labels, columns)
     return ingested
 
 
@@ -229,22 +237,21 @@ def _proposed(
     return {}, columns, f"{note}. So far all events are alike; --kinds auto takes this table:\n\n{shown}"
 
 
-def _refuse(ingested: IngestedSource, config: PrepareConfig, labels: Counter[int]) -> None:
-    columns, items, bad_rows = ingested.columns, ingested.items, ingested.bad_rows
+def _refuse_bad_rows(ingested: IngestedSource, on_bad: OnBad) -> None:
+    """Raise BadRowsError for bad rows that are not to be dropped, and EmptyDataError without an event."""
+    items, bad_rows, count = ingested.items, ingested.bad_rows, len(ingested.events)
     files = list(dict.fromkeys(table.path for _, table in ingested.source.parts))
-    checked = [CheckedRows(files, len(ingested.events), ingested.bad_events)]
-    checked += [entries.checked for entries in (items, ingested.users) if entries is not None]
+    checked = [CheckedRows(files, count, ingested.bad_events)]
+    checked += [entries.checked for entries in ingested.entities]
     known = ""
     if items is not None and any(bad.kind == UNKNOWN_ITEM for bad in bad_rows):
         known = f"the ids of {items.path} are such as {', '.join(map(repr, items.ids.head(EXAMPLES)))}"
-    if len(ingested.events) or config.on_bad == "error":
-        refuse_bad_rows(checked, config.on_bad, known)
-    if not len(ingested.events):
+    if count or on_bad == "error":
+        refuse_bad_rows(checked, on_bad, known)
+    if not count:
         reasons = describe_dropped(bad_rows, ingested.removed)
         lines = [f"no row of {ingested.log.path} is an event: {reasons}", *bad_row_lines(bad_rows), known]
         raise EmptyDataError("\n".join(filter(None, lines)))
-    if columns.label or columns.negatives:
-        check_labels(labels, columns)
 
 
 def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
@@ -344,25 +351,18 @@ def one_writer(folder: Path) -> Iterator[None]:
     A writer replaces the folder, so the new one is locked after a wait. A missing folder is not locked, nor
     one in a file system without locks.
     """
+    folder = folder.resolve()
     while folder.is_dir():
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            _wait_for_lock(descriptor, folder)
-            if os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+        before = folder.stat()
+        with tried_lock(folder) as is_locked:
+            if is_locked is not False and os.path.samestat(before, folder.stat()):
                 yield
                 return
-        finally:
-            os.close(descriptor)
-    yield
-
-
-def _wait_for_lock(descriptor: int, folder: Path) -> None:
-    try:
-        if not try_lock(descriptor):
+        if is_locked is False:
             logging.getLogger(LOGGER).info("another command writes %s; waiting until it has ended", folder)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError:  # the file system has no locks
-        pass
+            with locked(folder):
+                pass
+    yield
 
 
 def new_prepared_folder(target: Path, overwrite: bool) -> AbstractContextManager[Path]:

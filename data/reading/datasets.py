@@ -2,9 +2,9 @@
 
 import http.client
 import json
+import tempfile
 import urllib.error
 import urllib.request
-import uuid
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from zipfile import BadZipFile, ZipFile
 import polars as pl
 
 from turret.data.errors import FetchError, without_credentials
-from turret.data.files import new_folder, temporary_folder
+from turret.data.files import new_folder
 from turret.data.manifest import hash_file
 from turret.data.progress import progress
 
 WORKBOOK = "Online Retail.xlsx"
 # Codes such as 85123A stand beside 71053, and invoices such as C536379 (a return) beside 536365: all text.
-_COLUMNS: dict[str, type[pl.DataType] | pl.DataType] = {
-    "InvoiceNo": pl.String,
-    "StockCode": pl.String,
-    "Description": pl.String,
-    "Quantity": pl.Int64,
-    "InvoiceDate": pl.Datetime("ms"),
-    "UnitPrice": pl.Float64,
-    "CustomerID": pl.Int64,
-    "Country": pl.String,
+_COLUMNS: dict[str, tuple[str, type[pl.DataType] | pl.DataType]] = {
+    "InvoiceNo": ("invoice_no", pl.String),
+    "CustomerID": ("user_id", pl.Int64),
+    "StockCode": ("item_id", pl.String),
+    "Quantity": ("quantity", pl.Int64),
+    "UnitPrice": ("unit_price", pl.Float64),
+    "InvoiceDate": ("timestamp", pl.Datetime("ms")),
+    "Country": ("country", pl.String),
+    "Description": ("title", pl.String),
 }
 
 
@@ -41,39 +41,18 @@ def convert_online_retail(folder: Path) -> None:
 
     Raises `FetchError` if the workbook is missing or does not have the columns that UCI describes.
     """
-    lines = _read(folder / WORKBOOK)
-    lines.select(
-        pl.col("InvoiceNo").alias("invoice_no"),
-        pl.col("CustomerID").alias("user_id"),
-        pl.col("StockCode").alias("item_id"),
-        pl.col("Quantity").alias("quantity"),
-        pl.col("UnitPrice").alias("unit_price"),
-        pl.col("InvoiceDate").dt.epoch("s").alias("timestamp"),
-        pl.col("Country").alias("country"),
-    ).write_parquet(folder / "events.parquet")
-    _items(lines).write_parquet(folder / "items.parquet")
-
-
-def _read(workbook: Path) -> pl.DataFrame:
-    if not workbook.exists():
-        raise FetchError(f"{workbook} is not in the zip; fetch the zip that UCI publishes")
+    workbook, types = folder / WORKBOOK, {name: dtype for name, (_, dtype) in _COLUMNS.items()}
     try:
-        lines = pl.read_excel(workbook, schema_overrides=_COLUMNS)
-        return lines.select(pl.col(name).cast(kind) for name, kind in _COLUMNS.items())
-    except (pl.exceptions.PolarsError, KeyError) as error:
+        lines = pl.read_excel(workbook, schema_overrides=types)
+        lines = lines.select(pl.col(name).cast(dtype).alias(new) for name, (new, dtype) in _COLUMNS.items())
+    except (pl.exceptions.PolarsError, KeyError, FileNotFoundError) as error:
         raise FetchError(f"{workbook} does not have the columns {', '.join(_COLUMNS)} ({error})") from None
-
-
-def _items(lines: pl.DataFrame) -> pl.DataFrame:
-    titles = (
-        lines.with_columns(pl.col("Description").str.strip_chars())
-        .group_by("StockCode", "Description")
-        .len()
-        .sort("StockCode", pl.col("Description").is_null(), -pl.col("len").cast(pl.Int64), "Description")
-    )
-    return titles.unique("StockCode", keep="first", maintain_order=True).select(
-        pl.col("StockCode").alias("item_id"), pl.col("Description").alias("title")
-    )
+    events = lines.drop("title").with_columns(pl.col("timestamp").dt.epoch("s"))
+    events.write_parquet(folder / "events.parquet")
+    titles = lines.group_by("item_id", pl.col("title").str.strip_chars()).len()
+    titles = titles.sort("item_id", pl.col("title").is_null(), -pl.col("len").cast(pl.Int64), "title")
+    items = titles.unique("item_id", keep="first", maintain_order=True).drop("len")
+    items.write_parquet(folder / "items.parquet")
 
 
 @dataclass(frozen=True)
@@ -90,14 +69,11 @@ class Dataset:
 
 
 def _movielens(title: str, file: str, size: int, sha256: str) -> Dataset:
-    return Dataset(
-        title,
-        f"https://files.grouplens.org/datasets/movielens/{file}",
-        size,
-        sha256,
+    terms = (
         "For research, with acknowledgement (Harper & Konstan 2015, doi:10.1145/2827872); "
-        "no commercial use without GroupLens' permission, and its README says who may redistribute it.",
+        "no commercial use without GroupLens' permission, and its README says who may redistribute it."
     )
+    return Dataset(title, f"https://files.grouplens.org/datasets/movielens/{file}", size, sha256, terms)
 
 
 DATASETS = {
@@ -147,10 +123,28 @@ def fetch(name: str, target: Path, base_url: str | None = None) -> Path:
     if name not in DATASETS:
         raise FetchError(f"there is no data set {name!r}; choose one of {', '.join(DATASETS)}")
     dataset, folder = DATASETS[name], target / name
-    url = dataset.url if base_url is None else f"{base_url.rstrip('/')}/{_file(dataset)}"
+    archive = target / dataset.url.rpartition("/")[2]
+    url = dataset.url if base_url is None else f"{base_url.rstrip('/')}/{archive.name}"
     try:
-        if (record := _record(folder)) != dataset.sha256:
-            _install(dataset, url, folder, overwrite=record is not None)
+        fetched = _fetched(folder)
+        if fetched == dataset.sha256:
+            return folder
+        if folder.exists() and fetched is None:
+            raise FetchError(
+                f"{folder} exists and was not fetched by turret; move it away or give another target"
+            )
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=target) as work:
+            if not archive.exists():  # a zip that the user put there stays
+                archive = Path(work) / archive.name
+                _download(url, archive, dataset.size)
+            _verify(archive, dataset)
+            with new_folder(folder, overwrite=fetched is not None) as fresh:
+                _unpack(archive, fresh)
+                if dataset.convert is not None:
+                    dataset.convert(fresh)
+                record = {"url": without_credentials(url), "sha256": dataset.sha256}
+                (fresh / _RECORD).write_text(json.dumps(record), "utf-8")
     except OSError as error:
         raise FetchError(
             f"{error.filename or target}: {error.strerror}; {name} needs a writable folder with several "
@@ -159,31 +153,12 @@ def fetch(name: str, target: Path, base_url: str | None = None) -> Path:
     return folder
 
 
-def _file(dataset: Dataset) -> str:
-    return dataset.url.rpartition("/")[2]
-
-
-def _record(folder: Path) -> str | None:
+def _fetched(folder: Path) -> str | None:
     """Return the checksum of the zip that a folder was made of; None for another folder."""
     try:
         return str(json.loads((folder / _RECORD).read_bytes())["sha256"])
     except (FileNotFoundError, ValueError, KeyError):
         return None
-
-
-def _install(dataset: Dataset, url: str, folder: Path, overwrite: bool) -> None:
-    if folder.exists() and not overwrite:
-        raise FetchError(
-            f"{folder} exists and was not fetched by turret; move it away or give another target"
-        )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    archive = folder.parent / _file(dataset)
-    if archive.exists():  # a zip that the user put there stays
-        _unpack(archive, dataset, url, folder, overwrite)
-        return
-    with temporary_folder(folder.parent / f".{folder.name}.{uuid.uuid4().hex}.new") as work:
-        _download(url, work / archive.name, dataset.size)
-        _unpack(work / archive.name, dataset, url, folder, overwrite)
 
 
 def _download(url: str, path: Path, size: int) -> None:
@@ -217,20 +192,14 @@ def _verify(archive: Path, dataset: Dataset) -> None:
         )
 
 
-def _unpack(archive: Path, dataset: Dataset, url: str, folder: Path, overwrite: bool) -> None:
+def _unpack(archive: Path, folder: Path) -> None:
     """Extract the zip without the one folder around its files."""
-    _verify(archive, dataset)
-    with new_folder(folder, overwrite) as fresh:
-        try:
-            with ZipFile(archive) as source:
-                files = [member for member in source.infolist() if not member.is_dir()]
-                has_folder = len({member.filename.partition("/")[0] for member in files}) == 1 < len(files)
-                for member in files:
-                    member.filename = member.filename.partition("/")[2] if has_folder else member.filename
-                    source.extract(member, fresh)
-        except (BadZipFile, zlib.error, NotImplementedError) as error:
-            raise FetchError(f"{archive} is damaged ({error}); delete it and fetch it again") from None
-        if dataset.convert is not None:
-            dataset.convert(fresh)
-        record = {"url": without_credentials(url), "sha256": dataset.sha256}
-        (fresh / _RECORD).write_text(json.dumps(record), "utf-8")
+    try:
+        with ZipFile(archive) as source:
+            files = [member for member in source.infolist() if not member.is_dir()]
+            has_folder = len({member.filename.partition("/")[0] for member in files}) == 1 < len(files)
+            for member in files:
+                member.filename = member.filename.partition("/")[2] if has_folder else member.filename
+                source.extract(member, folder)
+    except (BadZipFile, zlib.error, NotImplementedError) as error:
+        raise FetchError(f"{archive} is damaged ({error}); delete it and fetch it again") from None

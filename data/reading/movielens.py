@@ -2,8 +2,9 @@
 
 import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,63 +13,7 @@ from turret.data.errors import SourceError
 from turret.data.reading.readers import scan
 from turret.data.reading.schema import EVERY, ColumnSettings, FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Source, Table
-from turret.data.reading.unpacking import DAMAGED
-
-_ID = pl.col("id").cast(pl.Int64).alias("item_id")
-_YEAR = pl.col("title").str.extract(r"\((\d{4})\)\s*$").cast(pl.Int64)
-
-
-def _lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 (10M and later) or Latin-1 file."""
-    content = path.read_bytes()
-    try:
-        return content.decode("utf-8").splitlines()
-    except UnicodeDecodeError:
-        return content.decode("latin-1").splitlines()
-
-
-def films_100k(folder: Path) -> pl.DataFrame:
-    """Read u.item: id, title, release date, video date, URL, and 0 or 1 per genre of u.genre."""
-    genres = [line.rpartition("|")[0] for line in _lines(folder / "u.genre") if line]
-    columns = ["id", "title", "release_date", "video", "url", *genres]
-    frame = _texts([line.split("|") for line in _lines(folder / "u.item")], columns)
-    marked = [pl.when(pl.col(genre) == "1").then(pl.lit(genre)) for genre in genres if genre != "unknown"]
-    dated = pl.when(pl.col("release_date") != "").then(pl.col("release_date"))
-    names = pl.concat_list(marked).list.drop_nulls()
-    frame = frame.select(_ID, "title", genres=names, year=_YEAR, release_date=dated)
-    return frame if frame["release_date"].is_not_null().any() else frame.drop("release_date")
-
-
-def films(path: Path) -> pl.DataFrame:
-    """Read movies.dat or movies.csv: id, title (may hold the delimiter), genres separated by bars."""
-    if path.suffix == ".csv":
-        frame = pl.read_csv(path, infer_schema=False, glob=False).rename({"movieId": "id"})
-    else:
-        films = [line.split("::", 1) for line in _lines(path) if line]
-        frame = _texts([(film, *rest.rsplit("::", 1)) for film, rest in films], ["id", "title", "genres"])
-    has_genres = ~pl.col("genres").fill_null("").is_in(["", "(no genres listed)"])
-    genres = (
-        pl.when(has_genres).then(pl.col("genres").str.split("|")).otherwise(pl.lit([], pl.List(pl.String)))
-    )
-    return frame.select(_ID, "title", genres=genres, year=_YEAR)
-
-
-def _texts(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
-
-
-def people(folder: Path) -> pl.DataFrame | None:
-    """Read u.user (id, age, gender, occupation, zip) or users.dat (id, gender, age, occupation, zip)."""
-    layouts = {
-        "u.user": ("|", ("user_id", "age", "gender", "occupation", "zip")),
-        "users.dat": ("::", ("user_id", "gender", "age", "occupation", "zip")),
-    }
-    for name, (delimiter, columns) in layouts.items():
-        if (folder / name).is_file():
-            rows = [line.split(delimiter) for line in _lines(folder / name) if line]
-            return _texts(rows, columns).with_columns(pl.col("user_id").cast(pl.Int64)).drop("zip")
-    return None
-
+from turret.data.reading.unpacking import DAMAGED, as_utf8
 
 _COLUMNS = ColumnSettings(user="user_id", item="item_id", time="timestamp")
 _ITEM_FEATURES = FeatureColumns(text=("title",), multi=("genres",), number=("year",), ignore=(EVERY,))
@@ -82,6 +27,13 @@ _LAYOUTS = (
 )
 _HEADER = b"userId,movieId,rating,"  # of ratings.csv: other files have this name, too
 WANTED = ", ".join(f"{ratings} and {films}" for ratings, _, films, *_ in _LAYOUTS)
+# The lines of films and people; a title may hold the delimiter.
+_LINES = {
+    "u.item": r"^(?<item_id>\d+)\|(?<title>.*?)\|(?<release_date>[^|]*)\|[^|]*\|[^|]*\|(?<marks>[01|]*)$",
+    "movies.dat": r"^(?<item_id>\d+)::(?<title>.*)::(?<genres>.*)$",
+    "u.user": r"^(?<user_id>\d+)\|(?<age>.*?)\|(?<gender>.*?)\|(?<occupation>.*?)\|",
+    "users.dat": r"^(?<user_id>\d+)::(?<gender>.*?)::(?<age>.*?)::(?<occupation>.*?)::",
+}
 
 _Folder = Path | zipfile.Path
 
@@ -125,16 +77,22 @@ def open_movielens(path: Path, work: Path) -> Source:
                         shutil.copyfileobj(packed, copy)
     except DAMAGED as error:
         raise SourceError(f"{path} can't be unpacked: {error}; fetch it again") from None
-    users = people(folder)
-    items = films_100k(folder) if ratings == "u.data" else films(folder / names[0])
     has_header = ratings == "ratings.csv"
     form = FormatSettings(
         kind="csv", delimiter=delimiter, quote='"' if has_header else "", has_header=has_header
     )
+    table = scan(folder / ratings, form, work)
+    columns = table.columns()
+    if len(columns) != len(_RATINGS):
+        raise SourceError(
+            f"{folder / ratings} has {len(columns)} columns; MovieLens ratings have {', '.join(_RATINGS)}"
+        )
+    events = table.frame.rename(dict(zip(columns, _RATINGS, strict=True)))
+    users = _table(folder / names[1], work) if len(names) > 1 and names[1] in existing else None
     return Source(
-        parts=((None, _read_ratings(folder / ratings, form, work)),),
-        items=_as_table(items, folder / names[0]),
-        users=None if users is None else _as_table(users, folder / names[1]),
+        parts=((None, Table(events, table.path, is_text=True, malformed=table.malformed)),),
+        items=_films(folder / names[0], work),
+        users=users,
         files=(path,) if path.is_file() else tuple(folder / name for name in existing),
         columns=_COLUMNS,
         item_features=_ITEM_FEATURES,
@@ -157,18 +115,39 @@ def _find(root: _Folder) -> tuple[_Folder, tuple[str, ...]] | None:
     return None
 
 
-def _read_ratings(path: Path, settings: FormatSettings, work: Path) -> Table:
-    table = scan(path, settings, work)
-    columns = table.columns()
-    if len(columns) != len(_RATINGS):
-        raise SourceError(f"{path} has {len(columns)} columns; MovieLens ratings have {', '.join(_RATINGS)}")
-    frame = table.frame.rename(dict(zip(columns, _RATINGS, strict=True)))
-    return Table(frame, path, is_text=True, malformed=table.malformed)
-
-
-def _as_table(frame: pl.DataFrame, path: Path) -> Table:
-    return Table(
-        frame.with_row_index(ROW, offset=1).with_columns(pl.col(ROW).cast(pl.Int64)).lazy(),
-        path,
-        is_text=False,
+def _films(path: Path, work: Path) -> Table:
+    """Read the films, with lists of genres, and the years in their titles."""
+    if path.name == "movies.csv":
+        frame = pl.read_csv(path, infer_schema=False, glob=False).rename({"movieId": "item_id"})
+        table = Table(frame.with_row_index(ROW, 1).lazy(), path, is_text=False)
+    else:
+        table = _table(path, work)
+    dates = []
+    if path.name == "u.item":  # 0 or 1 for each genre
+        lines = as_utf8(path.with_name("u.genre"), path, "latin-1", work).read_text("utf-8").splitlines()
+        names = [line.rpartition("|")[0] for line in lines if line]
+        marks = pl.col("marks").str.split("|")
+        genres = pl.concat_list(
+            pl.when(marks.list.get(place, null_on_oob=True) == "1").then(pl.lit(name))
+            for place, name in enumerate(names)
+            if name != "unknown"
+        ).list.drop_nulls()
+        dates = [pl.when(pl.col("release_date") != "").then(pl.col("release_date"))]
+    else:
+        is_known = ~pl.col("genres").fill_null("").is_in(["", "(no genres listed)"])
+        none = pl.lit([], pl.List(pl.String))
+        genres = pl.when(is_known).then(pl.col("genres").str.split("|")).otherwise(none)
+    year = pl.col("title").str.extract(r"\((\d{4})\)\s*$").cast(pl.Int64)
+    ids = pl.col(ROW, "item_id").cast(pl.Int64)
+    return replace(
+        table, frame=table.frame.select(ids, "title", genres.alias("genres"), year.alias("year"), *dates)
     )
+
+
+def _table(path: Path, work: Path) -> Table:
+    """Scan lines of UTF-8 (10M and later) or Latin-1 by their pattern."""
+    content = as_utf8(path, path, "latin-1", work)
+    lines = pl.scan_lines(content, glob=False, row_index_name=ROW, row_index_offset=1)
+    fields = pl.col("line").str.extract_groups(_LINES[path.name])
+    frame = lines.filter(pl.col("line") != "").select(ROW, fields.alias("fields")).unnest("fields")
+    return Table(frame.with_columns(pl.col("^user_id$").cast(pl.Int64)), path, is_text=False)

@@ -19,7 +19,7 @@ from turret.data.vocabulary import ID_LENGTH
 
 ORDER = "__order"
 """The column that stands for the times of pairs, which have none."""
-_PART, _ITEM_ID, _QUERY_ID = "__part", "item_id", "__query_id"
+_PART, _ITEM_ID = "__part", "item_id"
 # Usual names of the columns.
 _QUERIES = ("query", "question", "text", "utterance", "question_1")
 _ITEMS = ("item", "item_id", "answer_id", "answer", "intent", "document", "question_2")
@@ -36,47 +36,48 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     Without `items`, the distinct texts of the item column are the items; with settings.match = "questions"
     these are the training queries. Raises ColumnError for a missing column or an unknown name of a part.
     """
-    names, given = table.columns(), items
+    names, given, users = table.columns(), items, None
     where = str(table.path)
     query = choose("query", settings.query, _QUERIES, names, where)
     item = choose("item", config.columns.item, [name for name in _ITEMS if name != query], names, where)
     split = settings.split or ("split" if "split" in names else None)
     if split is not None:
         require(split, names, where, "parts (--query-split)")
-    with readable(table.path):
-        texts = table.frame.select(query, *([split] if split else [])).collect(engine="streaming")
-    parts = _parts(texts, query, split, table)
-    frame = table.frame.with_columns(pl.lit(0).alias(ORDER)).join(
-        parts.lazy(), on=query, how="left", maintain_order="left", nulls_equal=True
-    )
-    users = None
-    if settings.context:
-        for name in settings.context:
-            require(name, names, where, "context (--query-context)")
-        frame, users = _in_contexts(frame, query, settings.context, table)
+    for name in settings.context:
+        require(name, names, where, "context (--query-context)")
     optional = {role: role for role in ("label", "weight") if role in names and role not in (query, item)}
+    if settings.match == "questions" and (optional.get("label") or settings.context):
+        raise ConfigurationError(
+            f"{table.path} has labels, so its pairs already say which questions are alike; leave out "
+            "--match questions"
+            if "label" in optional
+            else "stored questions have no context; leave out --query-context, or --match questions"
+        )
+    with readable(table.path):
+        rows = table.frame.collect(engine="streaming").with_columns(pl.lit(0).alias(ORDER))
+    rows = _with_parts(rows, query, split, table)
+    if settings.context:
+        rows, contexts = _in_contexts(rows, query, settings.context)
+        users = _table_of(contexts, table)
+    text = "question"
     if settings.match == "questions":
-        if "label" in optional:
-            raise ConfigurationError(
-                f"{table.path} has labels, so its pairs already say which questions are alike; leave out "
-                "--match questions"
-            )
-        if settings.context:
-            raise ConfigurationError(
-                "stored questions have no context; leave out --query-context, or --match questions"
-            )
-        frame, items = _stored_questions(frame, query, item, table)
-        text = "question"
+        rows, stored = _stored_questions(rows, query, item, table)
+        items = _table_of(stored, table)
     elif items is None:
-        frame, items = _texts_as_items(frame, item, table)
-        text = _text_column(item)
-    tables = [
-        (part, replace(table, frame=frame.filter(pl.col(_PART) == part), malformed=Malformed()))
-        for part in sorted(parts[_PART].unique().to_list())
+        text = "text" if item == _ITEM_ID else item
+        rows = rows.with_columns(pl.col(item).cast(pl.String))
+        texts = rows[item].unique().drop_nulls().sort()
+        texts = texts.filter(texts.str.strip_chars() != "")
+        items = _table_of(pl.DataFrame({_ITEM_ID: [*map(id_of_text, texts)], text: texts}), table)
+        ids = dict(zip(texts, map(id_of_text, texts), strict=True))
+        rows = rows.with_columns(pl.col(item).replace_strict(ids, default=None, return_dtype=pl.String))
+    parts = [
+        (part, replace(table, frame=rows.filter(pl.col(_PART) == part).lazy(), malformed=Malformed()))
+        for part in rows[_PART].unique().sort().to_list()
     ]
-    tables[0] = (tables[0][0], replace(tables[0][1], malformed=table.malformed))
+    parts[0] = (parts[0][0], replace(parts[0][1], malformed=table.malformed))
     return Source(
-        parts=tuple(tables),
+        parts=tuple(parts),
         items=items,
         users=users,
         files=table.files,
@@ -87,30 +88,34 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     )
 
 
-def _parts(texts: pl.DataFrame, query: str, split: str | None, table: Table) -> pl.DataFrame:
-    """The part of each distinct text of a query: by the column `split`, the earliest one, or by a hash.
+def _table_of(frame: pl.DataFrame, table: Table) -> Table:
+    numbered = frame.with_row_index(ROW, offset=1).lazy()
+    return replace(table, frame=numbered, malformed=Malformed(), is_text=False)
+
+
+def _with_parts(rows: pl.DataFrame, query: str, split: str | None, table: Table) -> pl.DataFrame:
+    """Add the part of each distinct text of a query: by the column `split`, the earliest one, or by a hash.
 
     A column without validation leaves it to the hash.
     """
+    distinct = rows[query].unique()
+    hashed = dict(zip(distinct, map(_part_of, distinct.cast(pl.String)), strict=True))
+    by_hash = pl.col(query).replace_strict(hashed, return_dtype=pl.Int8)
     if split is None:
-        distinct = texts[query].unique()
-        numbers = [_part_of(text) for text in distinct.cast(pl.String)]
-        return pl.DataFrame({query: distinct, _PART: numbers}, schema={query: distinct.dtype, _PART: pl.Int8})
+        return rows.with_columns(by_hash.alias(_PART))
     folded = pl.col(split).cast(pl.String).str.strip_chars().str.to_lowercase()
-    unknown = texts.select(folded.filter(~folded.is_in(list(_PARTS))).unique()).to_series()
-    if len(unknown) or texts[split].null_count():
-        shown = ", ".join(map(repr, unknown.head(EXAMPLES))) or "no value"
+    unknown = rows.select(folded.filter(~folded.is_in(list(_PARTS))).unique()).to_series()
+    if len(unknown) or rows[split].null_count():
+        shown = ", ".join(map(repr, unknown.drop_nulls().head(EXAMPLES))) or "no value"
         raise ColumnError(
             f"column {split!r} of {table.path} holds {shown}; the parts are train, validation, dev and test"
         )
-    part = folded.replace_strict(_PARTS, return_dtype=pl.Int8).min()
-    parts = texts.group_by(query, maintain_order=True).agg(part.alias(_PART))
-    if (parts[_PART] == 1).any():
-        return parts
-    held = [_part_of(text) == 1 for text in parts[query].cast(pl.String)]
-    return parts.with_columns(
-        pl.when(pl.Series(held) & (pl.col(_PART) == 0)).then(1).otherwise(_PART).cast(pl.Int8).alias(_PART)
-    )
+    part = folded.replace_strict(_PARTS, return_dtype=pl.Int8).min().over(query)
+    rows = rows.with_columns(part.alias(_PART))
+    if (rows[_PART] == 1).any():
+        return rows
+    is_held = (pl.col(_PART) == 0) & (by_hash == 1)
+    return rows.with_columns(pl.when(is_held).then(1).otherwise(_PART).cast(pl.Int8).alias(_PART))
 
 
 def _part_of(text: str | None) -> int:
@@ -124,52 +129,24 @@ def id_of_text(text: str) -> str:
     return text if len(text) <= ID_LENGTH else hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _in_contexts(
-    frame: pl.LazyFrame, query: str, context: Sequence[str], table: Table
-) -> tuple[pl.LazyFrame, Table]:
-    """Tell queries of one text by their contexts, and give each its context as features."""
-    with readable(table.path):
-        rows = frame.select(query, *context).drop_nulls(query).unique(maintain_order=True)
-        distinct = rows.collect(engine="streaming")
-    digests = [hashlib.sha256(repr(row).encode()).hexdigest()[:12] for row in distinct.select(context).rows()]
-    ids = [f"{text}{CONTEXT}{digest}" for text, digest in zip(distinct[query], digests, strict=True)]
-    named = distinct.with_columns(pl.Series(_QUERY_ID, ids))
-    joined = frame.join(
-        named.lazy(), on=[query, *context], how="left", maintain_order="left", nulls_equal=True
-    )
-    pairs = joined.with_columns(pl.col(_QUERY_ID).alias(query)).drop(_QUERY_ID)
-    return pairs, _items_table(named.select(pl.col(_QUERY_ID).alias(query), *context), table)
+def _in_contexts(rows: pl.DataFrame, query: str, context: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tell queries of one text by their contexts; return the pairs, and each query with its context."""
+    digests = [hashlib.sha256(repr(row).encode()).hexdigest()[:12] for row in rows.select(context).rows()]
+    # Without a text, the row is no pair.
+    rows = rows.with_columns(pl.col(query).cast(pl.String) + CONTEXT + pl.Series(digests))
+    contexts = rows.select(query, *context).drop_nulls(query).unique(query, keep="first", maintain_order=True)
+    return rows, contexts
 
 
-def _items_table(frame: pl.DataFrame, table: Table) -> Table:
-    numbered = frame.with_row_index(ROW, offset=1).lazy()
-    return replace(table, frame=numbered, malformed=Malformed(), is_text=False)
-
-
-def _text_column(item: str) -> str:
-    return "text" if item == _ITEM_ID else item
-
-
-def _texts_as_items(frame: pl.LazyFrame, item: str, table: Table) -> tuple[pl.LazyFrame, Table]:
-    """Make the distinct texts of the column `item` the items, and name them by their ids in the pairs."""
-    frame = frame.with_columns(pl.col(item).cast(pl.String))
-    with readable(table.path):
-        texts = frame.select(item).unique().drop_nulls().collect(engine="streaming")[item].sort()
-    texts = texts.filter(texts.str.strip_chars() != "")
-    ids = pl.DataFrame({item: texts, _ITEM_ID: [id_of_text(text) for text in texts]})
-    named = frame.join(ids.lazy(), on=item, how="left", maintain_order="left")
-    pairs = named.with_columns(pl.col(_ITEM_ID).alias(item)).drop(_ITEM_ID)
-    return pairs, _items_table(ids.rename({item: _text_column(item)}), table)
-
-
-def _stored_questions(frame: pl.LazyFrame, query: str, item: str, table: Table) -> tuple[pl.LazyFrame, Table]:
+def _stored_questions(
+    rows: pl.DataFrame, query: str, item: str, table: Table
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Make the training queries the items, each with its answer, and pair queries of the same answer.
 
     A training query is paired with some others, the next ones in order; a query of another part with all. One
     of several answers is stored with each.
     """
-    with readable(table.path):
-        rows = frame.select(ROW, query, item, ORDER, _PART).drop_nulls().collect(engine="streaming")
+    rows = rows.select(ROW, query, item, ORDER, _PART).drop_nulls()
     rows = rows.unique([query, item], keep="first", maintain_order=True)
     stored = rows.filter(pl.col(_PART) == 0)
     if stored.is_empty():
@@ -180,21 +157,14 @@ def _stored_questions(frame: pl.LazyFrame, query: str, item: str, table: Table) 
         for text, answer, shared in zip(stored[query], stored[item], is_shared, strict=True)
     ]
     stored = stored.with_columns(
-        pl.Series(_ITEM_ID, [id_of_text(text) for text in texts]),
+        pl.Series(_ITEM_ID, [*map(id_of_text, texts)]),
         place=pl.int_range(pl.len()).over(item),
-        count=pl.len().over(item),
+        count=pl.len().over(item).cast(pl.Int64),
     )
     targets = stored.select(item, _ITEM_ID, target=pl.col("place"))
-    train = (
-        stored.drop(_ITEM_ID)
-        .join(targets, on=item)
-        .filter(
-            ((pl.col("target") - pl.col("place").cast(pl.Int64)) % pl.col("count").cast(pl.Int64)).is_between(
-                1, _PAIRS
-            )
-        )
-    )
+    distance = (pl.col("target") - pl.col("place")) % pl.col("count")
+    train = stored.drop(_ITEM_ID).join(targets, on=item).filter(distance.is_between(1, _PAIRS))
     others = rows.filter(pl.col(_PART) > 0).join(targets, on=item)
     columns = [ROW, query, pl.col(_ITEM_ID).alias(item), ORDER, _PART]
     pairs = pl.concat([train.select(columns), others.select(columns)])
-    return pairs.lazy(), _items_table(stored.select(_ITEM_ID, question=query, answer=item), table)
+    return pairs, stored.select(_ITEM_ID, question=query, answer=item)

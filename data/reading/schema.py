@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -66,35 +65,38 @@ def _to_text(time: object) -> object:
 EventTime = Annotated[str | float | None, BeforeValidator(_to_text)]
 
 
-@dataclass(frozen=True)
-class Option:
-    """The command-line option of a setting; it is called like the setting unless it has a `name`."""
-
-    help: str
-    metavar: str | None = None
-    name: str | None = None
-    other_name: str | None = None
-
-
 class _Settings(BaseModel, frozen=True, extra="forbid"):
     pass
+
+
+def _option(
+    text: str, metavar: str | None = None, default: Any = None, names: str = "", **constraints: Any
+) -> Any:
+    """A setting with an option on the command line, which is called like it unless it has other `names`."""
+    shown: dict[str, Any] = {"metavar": metavar, "names": names}
+    return Field(default, description=text, json_schema_extra=shown, **constraints)
+
+
+def _column(text: str, names: str = "") -> Any:
+    return _option(text, "COLUMN", names=names)
+
+
+def _columns(text: str, metavar: str = "COLUMN", names: str = "") -> Any:
+    return _option(text, metavar, (), names)
 
 
 class FileFormat(_Settings):
     """The form of a file; `kind` "auto" goes by its name and, for folders and archives, by their content."""
 
-    kind: Annotated[
-        Literal["auto", "csv", "parquet", "jsonl", "movielens"],
-        Option("auto, csv, parquet, jsonl (JSON in any layout) or movielens.", name="format"),
-    ] = "auto"
-    delimiter: Annotated[str, Option("Between CSV fields; detected if not given.")] = ""
-    encoding: Annotated[str, Option("Of text files that are not UTF-8, such as latin-1.")] = "utf-8"
-    quote: Annotated[
-        str, Field(max_length=1), Option("The character that encloses CSV fields; empty for none.")
-    ] = '"'
-    has_header: Annotated[
-        bool, Option("CSV without a header: columns are column_1, column_2, ...", name="no-header")
-    ] = True
+    kind: Literal["auto", "csv", "parquet", "jsonl", "movielens"] = _option(
+        "auto, csv, parquet, jsonl (JSON in any layout) or movielens.", default="auto", names="format"
+    )
+    delimiter: str = _option("Between CSV fields; detected if not given.", default="")
+    encoding: str = _option("Of text files that are not UTF-8, such as latin-1.", default="utf-8")
+    quote: str = _option("The character that encloses CSV fields; empty for none.", default='"', max_length=1)
+    has_header: bool = _option(
+        "CSV without a header: columns are column_1, column_2, ...", default=True, names="no-header"
+    )
 
 
 class FormatSettings(FileFormat):
@@ -105,19 +107,17 @@ class FormatSettings(FileFormat):
     without a value is missing.
     """
 
-    list_separator: Annotated[str, Option("Between the values of a list in CSV: | if not given.")] = ""
-    decimal: Annotated[
-        Literal[".", ","], Option("The decimal mark of numbers in CSV: the point, or ','.")
-    ] = "."
-    nulls: Annotated[
-        tuple[str, ...],
-        Option(
-            "A text that stands for no value, in COLUMN or in all columns; repeatable. Those of all columns "
-            r"replace NULL, None, nan, - and \N.",
-            "[COLUMN=]TEXT",
-            "null",
-        ),
-    ] = NULLS
+    list_separator: str = _option("Between the values of a list in CSV: | if not given.", default="")
+    decimal: Literal[".", ","] = _option(
+        "The decimal mark of numbers in CSV: the point, or ','.", default="."
+    )
+    nulls: tuple[str, ...] = _option(
+        "A text that stands for no value, in COLUMN or in all columns; repeatable. Those of all columns "
+        r"replace NULL, None, nan, - and \N.",
+        "[COLUMN=]TEXT",
+        NULLS,
+        "null",
+    )
 
 
 class ColumnSettings(_Settings):
@@ -128,46 +128,29 @@ class ColumnSettings(_Settings):
     none of the common formats.
     """
 
-    user: Annotated[str | None, Option("Of user ids.", "COLUMN")] = None
-    item: Annotated[str | None, Option("Of item ids.", "COLUMN")] = None
-    time: Annotated[str | None, Option("Of times, or of any number that sorts events.", "COLUMN")] = None
-    in_file_order: Annotated[bool, Option("Take the order of the rows instead.")] = False
-    weight: Annotated[str | None, Option("Of weights: how much an event counts in training.", "COLUMN")] = (
-        None
+    user: str | None = _column("Of user ids.")
+    item: str | None = _column("Of item ids.")
+    time: str | None = _column("Of times, or of any number that sorts events.")
+    in_file_order: bool = _option("Take the order of the rows instead.", default=False)
+    weight: str | None = _column("Of weights: how much an event counts in training.")
+    quantity: str | None = _column("Of quantities: zero and below is a return, and a bad row.")
+    kind: str | None = _column("Of the events' kinds.", "kind-column")
+    label: str | None = _column("Of labels: 1 for an event, 0 or -1 for an item not chosen.")
+    negatives: str | None = _column("Of the items that were not chosen instead: an id or a list.")
+    session: str | None = _column("Of session ids, which are the users of events without one, or of all.")
+    item_id: str | None = _column("Of ids in the items file.")
+    user_id: str | None = _column("Of ids in the users file.")
+    time_unit: Literal["auto", "seconds", "milliseconds", "microseconds", "nanoseconds", "number"] = _option(
+        "auto, seconds, milliseconds, microseconds, nanoseconds or number.", "UNIT", "auto"
     )
-    quantity: Annotated[
-        str | None, Option("Of quantities: zero and below is a return, and a bad row.", "COLUMN")
-    ] = None
-    kind: Annotated[str | None, Option("Of the events' kinds.", "COLUMN", "kind-column")] = None
-    label: Annotated[
-        str | None, Option("Of labels: 1 for an event, 0 or -1 for an item not chosen.", "COLUMN")
-    ] = None
-    negatives: Annotated[
-        str | None, Option("Of the items that were not chosen instead: an id or a list.", "COLUMN")
-    ] = None
-    session: Annotated[
-        str | None, Option("Of session ids, which are the users of events without one, or of all.", "COLUMN")
-    ] = None
-    item_id: Annotated[str | None, Option("Of ids in the items file.", "COLUMN")] = None
-    user_id: Annotated[str | None, Option("Of ids in the users file.", "COLUMN")] = None
-    time_unit: Annotated[
-        Literal["auto", "seconds", "milliseconds", "microseconds", "nanoseconds", "number"],
-        Option("auto, seconds, milliseconds, microseconds, nanoseconds or number.", "UNIT"),
-    ] = "auto"
     time_format: Annotated[
-        tuple[str, ...],
-        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-        Option("A format of dates, such as %d/%m/%Y %H:%M; repeatable, the first that fits.", "FORMAT"),
-    ] = ()
+        tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+    ] = _columns("A format of dates, such as %d/%m/%Y %H:%M; repeatable, the first that fits.", "FORMAT")
 
     @model_validator(mode="after")
-    def _has_one_order(self) -> Self:
+    def _is_consistent(self) -> Self:
         if self.in_file_order and self.time is not None:
             raise ValueError(f"in_file_order contradicts time = {self.time!r}; give one of the two")
-        return self
-
-    @model_validator(mode="after")
-    def _has_one_form_of_negatives(self) -> Self:
         if self.label is not None and self.negatives is not None:
             raise ValueError(
                 f"label = {self.label!r} and negatives = {self.negatives!r} both say which items were not "
@@ -189,28 +172,25 @@ class FilterSettings(_Settings):
     enough (the k-core).
     """
 
-    default_kind: Annotated[str | None, Option("The kind of events that have none.", "KIND")] = None
-    min_weight: Annotated[float | None, Option("Keep events of at least this weight.")] = None
-    duplicates: Annotated[
-        Duplicates, Option("Of a user and an item: keep (the default), exact, first, last or strongest.")
-    ] = "keep"
-    session_gap: Annotated[
-        Annotated[str, AfterValidator(_is_pause)] | None,
-        Option(
-            "The pause that ends a session, as 90s, 30m, 12h or 1d: of strangers' --session ids, and of the "
-            "events among which --duplicates strongest chooses.",
-            "PAUSE",
-        ),
-    ] = None
-    max_user_events: Annotated[
-        PositiveInt | None, Option("Leave out users with more events than this, who are no people.")
-    ] = None
-    min_user_events: Annotated[
-        PositiveInt, Option("Keep users with at least this many events, repeatedly (k-core).")
-    ] = 1
-    min_item_events: Annotated[
-        PositiveInt, Option("Keep items with at least this many events, repeatedly (k-core).")
-    ] = 1
+    default_kind: str | None = _option("The kind of events that have none.", "KIND")
+    min_weight: float | None = _option("Keep events of at least this weight.")
+    duplicates: Duplicates = _option(
+        "Of a user and an item: keep (the default), exact, first, last or strongest.", default="keep"
+    )
+    session_gap: Annotated[str, AfterValidator(_is_pause)] | None = _option(
+        "The pause that ends a session, as 90s, 30m, 12h or 1d: of strangers' --session ids, and of the "
+        "events among which --duplicates strongest chooses.",
+        "PAUSE",
+    )
+    max_user_events: PositiveInt | None = _option(
+        "Leave out users with more events than this, who are no people."
+    )
+    min_user_events: PositiveInt = _option(
+        "Keep users with at least this many events, repeatedly (k-core).", default=1
+    )
+    min_item_events: PositiveInt = _option(
+        "Keep items with at least this many events, repeatedly (k-core).", default=1
+    )
 
 
 class LastSplit(_Settings):
@@ -227,12 +207,12 @@ class TimeSplit(_Settings):
     """
 
     kind: Literal["time"]
-    test_fraction: Annotated[Fraction, Option("By time: the newest share of events (.1).")] = 0.1
-    validation_fraction: Annotated[Fraction, Option("By time or files: the share for validation (.1).")] = 0.1
-    validation_from: Annotated[
-        EventTime, Option("By time: where validation begins, a date (UTC) or a number; with --test-from.")
-    ] = None
-    test_from: Annotated[EventTime, Option("By time: where the test begins; with --validation-from.")] = None
+    test_fraction: Fraction = _option("By time: the newest share of events (.1).", default=0.1)
+    validation_fraction: Fraction = _option("By time or files: the share for validation (.1).", default=0.1)
+    validation_from: EventTime = _option(
+        "By time: where validation begins, a date (UTC) or a number; with --test-from."
+    )
+    test_from: EventTime = _option("By time: where the test begins; with --validation-from.")
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -251,9 +231,9 @@ class FilesSplit(_Settings):
     """
 
     kind: Literal["files"]
-    train: Annotated[Place, Option("By files: the training events.", "FILE")]
-    validation: Annotated[Place | None, Option("By files: those of validation, if any.", "FILE")] = None
-    test: Annotated[Place, Option("By files: the test events.", "FILE")]
+    train: Place = _option("By files: the training events.", "FILE", ...)
+    validation: Place | None = _option("By files: those of validation, if any.", "FILE")
+    test: Place = _option("By files: the test events.", "FILE", ...)
     validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
 
@@ -275,19 +255,16 @@ class QuerySettings(_Settings):
     as letter trigrams and, by `words`, as whole words too.
     """
 
-    source: Annotated[Place, Option("Pairs of a query and its item, in place of a log.", "FILE", "queries")]
-    query: Annotated[str | None, Option("Queries: the column of their texts.", "COLUMN")] = None
-    split: Annotated[
-        str | None, Option("Queries: the column of parts (train, dev, test).", "COLUMN", "query-split")
-    ] = None
-    context: Annotated[
-        tuple[str, ...],
-        Option("Queries: columns of features beside the text, such as a history.", "COLUMN", "query-context"),
-    ] = ()
-    match: Annotated[
-        Literal["answers", "questions"],
-        Option("Match queries with answers (the default), or with stored questions of the same answer."),
-    ] = "answers"
+    source: Place = _option("Pairs of a query and its item, in place of a log.", "FILE", ..., "queries")
+    query: str | None = _column("Queries: the column of their texts.")
+    split: str | None = _column("Queries: the column of parts (train, dev, test).", "query-split")
+    context: tuple[str, ...] = _columns(
+        "Queries: columns of features beside the text, such as a history.", names="query-context"
+    )
+    match: Literal["answers", "questions"] = _option(
+        "Match queries with answers (the default), or with stored questions of the same answer.",
+        default="answers",
+    )
     words: bool = True
 
 
@@ -301,16 +278,15 @@ class FeatureColumns(_Settings):
     all columns that are not named.
     """
 
-    text: Annotated[tuple[str, ...], Option("a text, read as letter trigrams.", "COLUMN")] = ()
-    category: Annotated[tuple[str, ...], Option("one of several values.", "COLUMN")] = ()
-    multi: Annotated[tuple[str, ...], Option("a list of values.", "COLUMN")] = ()
-    path: Annotated[tuple[str, ...], Option("a path of levels, as Women > Shoes.", "COLUMN")] = ()
-    number: Annotated[tuple[str, ...], Option("a number.", "COLUMN")] = ()
-    vector: Annotated[
-        tuple[str, ...],
-        Option("a ready vector: a list of numbers, or a file of vectors.", "COLUMN|NAME=FILE.npy"),
-    ] = ()
-    ignore: Annotated[tuple[str, ...], Option("no feature; * for all that are not named.", "COLUMN")] = ()
+    text: tuple[str, ...] = _columns("a text, read as letter trigrams.")
+    category: tuple[str, ...] = _columns("one of several values.")
+    multi: tuple[str, ...] = _columns("a list of values.")
+    path: tuple[str, ...] = _columns("a path of levels, as Women > Shoes.")
+    number: tuple[str, ...] = _columns("a number.")
+    vector: tuple[str, ...] = _columns(
+        "a ready vector: a list of numbers, or a file of vectors.", "COLUMN|NAME=FILE.npy"
+    )
+    ignore: tuple[str, ...] = _columns("no feature; * for all that are not named.")
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:
@@ -335,10 +311,8 @@ class FeatureColumns(_Settings):
 
     def by_kind(self) -> list[tuple[FeatureKind, str]]:
         """Return (kind, column) for every feature that is a column."""
-        groups = {"text": self.text, "category": self.category, "multi": self.multi, "number": self.number}
-        groups["path"] = self.path
-        groups["vector"] = tuple(entry for entry in self.vector if "=" not in entry)
-        return [(kind, name) for kind, names in groups.items() for name in names]  # type: ignore[misc]
+        columns = {**dict(self), "vector": [entry for entry in self.vector if "=" not in entry]}
+        return [(kind, name) for kind in get_args(FeatureKind) for name in columns[kind]]
 
 
 class PrepareConfig(_Settings):
@@ -356,37 +330,32 @@ class PrepareConfig(_Settings):
 
     source: Place | None = None
     queries: QuerySettings | None = None
-    on_bad: Annotated[
-        Literal["error", "drop", "drop=any"],
-        Option("Rows that can't be events: error (the default), drop (at most half of them), or drop=any."),
-    ] = "error"
-    items: Annotated[Place | None, Option("A file with the items' features and fields.", "FILE")] = None
-    users: Annotated[Place | None, Option("A file with the users' features.", "FILE")] = None
+    on_bad: Literal["error", "drop", "drop=any"] = _option(
+        "Rows that can't be events: error (the default), drop (at most half of them), or drop=any.",
+        default="error",
+    )
+    items: Place | None = _option("A file with the items' features and fields.", "FILE")
+    users: Place | None = _option("A file with the users' features.", "FILE")
     format: FormatSettings = FormatSettings()
     items_format: FileFormat | None = None
     users_format: FileFormat | None = None
     columns: ColumnSettings = ColumnSettings()
-    kinds: Annotated[
-        KindTable,
-        Option(
-            "What events of a kind are: target (the default: a next item), signal (read in histories), "
-            "negative (not chosen) or ignored, as all others are; repeatable. --kinds auto: the table that "
-            "is proposed for a funnel.",
-            "NAME[=ROLE[:WEIGHT][:consume[=DAYS]]]",
-            "kind",
-            "kinds",
-        ),
-    ] = {}
+    kinds: KindTable = _option(
+        "What events of a kind are: target (the default: a next item), signal (read in histories), "
+        "negative (not chosen) or ignored, as all others are; repeatable. --kinds auto: the table that "
+        "is proposed for a funnel.",
+        "NAME[=ROLE[:WEIGHT][:consume[=DAYS]]]",
+        {},
+        "kind kinds",
+    )
     kinds_auto: bool = False
     filters: FilterSettings = FilterSettings()
-    split: Annotated[Split, Option("last (item of each user out; the default), time, or files.")] = (
-        LastSplit()
-    )
+    split: Split = _option("last (item of each user out; the default), time, or files.", default=LastSplit())
     item_features: FeatureColumns | None = None
     user_features: FeatureColumns | None = None
-    fields: Annotated[
-        tuple[str, ...] | None, Option("Items: kept for answers (all of them).", "COLUMN", "field")
-    ] = None
+    fields: tuple[str, ...] | None = _option(
+        "Items: kept for answers (all of them).", "COLUMN", names="field"
+    )
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -422,14 +391,11 @@ class PrepareConfig(_Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _reads_auto(cls, settings: Any) -> Any:
-        if isinstance(settings, dict) and settings.get("kinds") in ("auto", ["auto"], ("auto",)):
-            return {**settings, "kinds": {}, "kinds_auto": True}
-        return settings
-
-    @model_validator(mode="before")
-    @classmethod
-    def _splits_queries(cls, settings: Any) -> Any:
-        if isinstance(settings, dict) and settings.get("queries") and not settings.get("split"):
-            return {**settings, "split": {"kind": "queries"}}
+    def _completed(cls, settings: Any) -> Any:
+        if not isinstance(settings, dict):
+            return settings
+        if settings.get("kinds") in ("auto", ["auto"], ("auto",)):
+            settings = {**settings, "kinds": {}, "kinds_auto": True}
+        if settings.get("queries") and not settings.get("split"):
+            settings = {**settings, "split": {"kind": "queries"}}
         return settings

@@ -33,8 +33,8 @@ _DAY_OR_MONTH = {
     "%d/%m/%y": "%m/%d/%y",
     "%m/%d/%y": "%d/%m/%y",
 }
-# Dates as numbers, such as 20240501 and 20240501123000, and their digits behind the day.
-_DIGITS = {"%Y%m%d": 0, "%Y%m%d%H%M": 4, "%Y%m%d%H%M%S": 6}
+# Dates as numbers, such as 20240501 and 20240501123000.
+_DIGITS = ("%Y%m%d", "%Y%m%d%H%M", "%Y%m%d%H%M%S")
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,9 @@ def _number_reader(
     if settings.time_unit == "auto":
         shares, likely = _unit_shares(frame, finite)
         if sum(shares.values()) < _MIN_SHARE:
-            # The first rows nearly always decide.
-            if all(_value(part, _are_dates(finite)) for part in (frame.head(_SAMPLE), frame)):
+            is_date = _from_digits(value).is_between(YEAR_1990 * 1000, YEAR_2100 * 1000)
+            known = is_date.fill_null(False).filter(finite.is_not_null())
+            if (_value(frame.head(_SAMPLE), known.mean()) or 0.0) >= _MIN_SHARE:
                 note = f"{name!r} holds dates written as numbers, such as 20240501"
                 return _without_wrong_clocks(TimeReader("timestamp", _from_digits(value), note), frame)
             shares = {"number": 1.0}
@@ -206,30 +207,11 @@ def _from_digits(value: pl.Expr) -> pl.Expr:
 def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float], float]:
     """Return the shares of times from 1990 to 2100 by unit, the largest first, and of those up to now."""
     until = likely_times()[1] / 1000
-    ends = frame.select(finite.min().alias("least"), finite.max().alias("most"))
-    least, most = ends.collect(engine="streaming").row(0)
-    # In nearly all logs, the range tells that all times are likely ones in one unit.
-    for unit, scale in PER_SECOND.items():
-        if least is not None and YEAR_1990 * scale <= least <= most <= until * scale:
-            return {unit: 1.0}, 1.0
     shares = {unit: _is_plausible(finite, unit).mean() for unit in PER_SECOND}
     likely = pl.any_horizontal(_is_plausible(finite, unit, until) for unit in PER_SECOND).mean()
     row = frame.select(likely=likely, **shares).collect(engine="streaming").row(0, named=True)
     units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
     return {unit: row[unit] for unit in units}, row["likely"] or 0.0
-
-
-def _are_dates(finite: pl.Expr) -> pl.Expr:
-    """Whether most numbers are dates, such as 20240501, perhaps with a time of day."""
-    whole = finite.cast(pl.Int64, strict=False)
-    days = [whole // 10**digits for digits in _DIGITS.values()]
-    is_date = [
-        day.is_between(19_900_101, 20_991_231)
-        & (day // 100 % 100).is_between(1, 12)
-        & (day % 100).is_between(1, 31)
-        for day in days
-    ]
-    return pl.any_horizontal(is_date).mean() >= _MIN_SHARE
 
 
 def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings) -> TimeReader:

@@ -4,7 +4,7 @@ import json
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,14 +16,13 @@ from turret.data.preparing.catalogs import EntityTable, fields, read_entity_tabl
 from turret.data.preparing.encoding import (
     are_lists,
     are_paths,
-    as_numbers,
+    as_lists,
     days,
     encode,
-    json_lists,
     numbers,
     without_nulls,
 )
-from turret.data.preparing.feature_readings import read_features
+from turret.data.preparing.feature_readings import Readings, read_features
 from turret.data.reading.columns import Role
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Malformed, Table
@@ -108,16 +107,15 @@ def test_texts_of_levels_are_paths(texts: list[str | None], expected: bool) -> N
 
 def test_a_path_is_guessed_read_by_levels_and_shown_as_it_is() -> None:
     texts = ["Women > Shoes > Boots", "Women > Bags", "Men > Shoes", "Men>Hats", None, "Men > Hats"]
-    frame = pl.DataFrame({"category": texts, "size": ["s", "m"] * 3})
-    read, chosen, _ = read_features(frame, FeatureColumns(), Path("items.csv"), "item", FormatSettings())
-    assert chosen.path == ("category",)
-    features = encode(read, chosen)
+    readings = _read(pl.DataFrame({"category": texts, "size": ["s", "m"] * 3}))
+    assert readings.chosen.path == ("category",)
+    features = _encoded(readings)
     (path,) = (one for one in features.features if one.kind == "path")
     rows = [[path.values[code - 1] for code in features.columns["category"].row(row)] for row in range(6)]  # type: ignore[union-attr]
     assert rows[0] == ["Women", "Women > Shoes", "Women > Shoes > Boots"]
     assert rows[3] == rows[5] == ["Men", "Men > Hats"]
     assert rows[4] == []
-    assert read["category"].to_list() == texts
+    assert readings.values["category"].to_list() == texts
     assert features.raw(0)["category"] == texts[0]
     with pytest.raises(DataError, match="give a text"):
         path.encode_one(["Women", "Shoes"])
@@ -128,30 +126,22 @@ def test_a_path_is_guessed_read_by_levels_and_shown_as_it_is() -> None:
 def test_what_changes_by_the_hour_is_a_field_and_no_feature() -> None:
     names = ("stock", "isAvailable", "stockLevel", "warehouseQuantity", "on_sale", "stocking", "stock_photo")
     frame = pl.DataFrame({name: [1, 2, 1, 2] for name in names})
-    _, chosen, note = read_features(frame, FeatureColumns(), Path("items.csv"), "item", FormatSettings())
-    assert chosen.number == ("stocking", "stock_photo")
-    assert note is not None
-    assert "stock (it changes from day to day: a field for answers and filters)" in note
-    texts = pl.DataFrame(
-        {
-            "item_id": ["a", "b", "c", "d"],
-            "stock": ["5.0", None, " 3", "1.5"],
-            "stock_code": ["5.0", "6", "7", "8"],
-        }
-    )
-    shown = fields(texts, None, texts, FeatureColumns(ignore=("*",)), _table(texts, is_text=True))
-    assert shown == {
-        "item_id": ["a", "b", "c", "d"],
+    readings = _read(frame)
+    assert readings.chosen.number == ("stocking", "stock_photo")
+    assert readings.note is not None
+    assert "stock (it changes from day to day: a field for answers and filters)" in readings.note
+    ids, stock = ["a", "b", "c", "d"], ["5.0", None, " 3", "1.5"]
+    texts = pl.DataFrame({"item_id": ids, "stock": stock, "stock_code": ["5.0", "6", "7", "8"]})
+    assert _shown_fields(_table(texts, is_text=True), ids) == {
         "stock": [5, None, 3, 1.5],
         "stock_code": ["5.0", "6", "7", "8"],
     }
-    named = FeatureColumns(number=("stock",))
-    assert "stock" in read_features(frame, named, Path("items.csv"), "item", FormatSettings())[1].number
+    assert "stock" in _read(frame, FeatureColumns(number=("stock",))).chosen.number
 
 
 def test_lists_in_json_or_of_python_are_parsed() -> None:
-    texts = pl.Series(['["a", 2]', "['x, y', 'z']", "[]", None, "[broken", "[1,", "[" * 10**5])
-    assert json_lists(texts).to_list() == [["a", "2"], ["x, y", "z"], [], None, None, None, None]
+    texts = pl.Series(['["a", 2]', "['x, y', 'z']", "[]", None, "[broken]", "[1,]]", "[" * 10**5 + "]"])
+    assert as_lists(texts, "").to_list() == [["a", "2"], ["x, y", "z"], [], [], [], [], []]
 
 
 def test_texts_for_no_value_are_missing() -> None:
@@ -163,19 +153,23 @@ def test_texts_for_no_value_are_missing() -> None:
 COUNT = 40
 
 
-class Readings(NamedTuple):
-    frame: pl.DataFrame
-    chosen: FeatureColumns
-    note: str | None
-
-
 def _read(
     frame: pl.DataFrame,
     chosen: FeatureColumns = FeatureColumns(),  # noqa: B008
     role: Role = "item",
     **settings: Any,
 ) -> Readings:
-    return Readings(*read_features(frame, chosen, Path("shop/items.csv"), role, FormatSettings(**settings)))
+    return read_features(frame, chosen, Path("shop/items.csv"), role, FormatSettings(**settings))
+
+
+def _encoded(readings: Readings) -> Features:
+    kinds = {name: kind for kind, name in readings.chosen.by_kind()}
+    raw = {name: values.to_list() for name, values in readings.values.items()}
+    return encode(raw, kinds, len(next(iter(raw.values()))))
+
+
+def _lists(readings: Readings) -> dict[str, list[Any]]:
+    return {name: values.to_list() for name, values in readings.values.items()}
 
 
 def _column(values: list[Any]) -> pl.DataFrame:
@@ -228,7 +222,7 @@ def test_an_age_in_years_is_a_number_and_a_genre_may_be_a_list() -> None:
     )
     readings = _read(frame)
     assert readings.chosen.by_kind() == [("multi", "genre"), ("number", "age")]
-    assert readings.frame["genre"][1].to_list() == ["War", "Drama"]
+    assert readings.values["genre"][1].to_list() == ["War", "Drama"]
 
 
 def test_a_column_that_is_named_or_ignored_leaves_the_guesses_of_the_others() -> None:
@@ -260,15 +254,15 @@ def test_a_column_that_is_left_out_has_its_reason(values: list[Any], reason: str
 def test_named_numbers_are_read_from_dates_and_prices() -> None:
     frame = pl.DataFrame({"since": ["1970-01-02", "-"], "price": ["1,50 €", "NULL"]})
     readings = _read(frame, FeatureColumns(number=("since", "price")), decimal=",")
-    assert readings.frame.to_dict(as_series=False) == {"since": [1.0, None], "price": [1.5, None]}
+    assert _lists(readings) == {"since": [1.0, None], "price": [1.5, None]}
 
 
 def test_texts_for_no_value_of_one_column_leave_the_others() -> None:
     frame = pl.DataFrame({"stock": ["0", "5", "-"], "size": ["0", "0", "4"]})
     chosen = FeatureColumns(number=("stock", "size"))
     everywhere, own = (_read(frame, chosen, nulls=nulls) for nulls in (("0", "-"), ("size=0",)))
-    assert everywhere.frame["stock"].to_list() == [None, 5, None]
-    assert own.frame.to_dict(as_series=False) == {"stock": [0, 5, None], "size": [None, None, 4]}
+    assert _lists(everywhere)["stock"] == [None, 5, None]
+    assert _lists(own) == {"stock": [0, 5, None], "size": [None, None, 4]}
 
 
 def test_a_named_number_that_is_none_is_an_error_with_its_file_and_remedies() -> None:
@@ -296,8 +290,8 @@ FRAME = pl.DataFrame(
 )
 
 
-def _encode(frame: pl.DataFrame = FRAME, **chosen: tuple[str, ...]):  # type: ignore[no-untyped-def]
-    return encode(frame, FeatureColumns(**chosen))
+def _encode(frame: pl.DataFrame = FRAME, **chosen: tuple[str, ...]) -> Any:
+    return _encoded(_read(frame, FeatureColumns(**chosen, ignore=("*",))))
 
 
 def test_every_kind_is_encoded_by_row() -> None:
@@ -342,8 +336,9 @@ def test_constant_and_missing_numbers_do_not_divide_by_zero() -> None:
     features = _encode(pl.DataFrame({"a": [3.0, 3.0], "b": [None, float("nan")]}), number=("a", "b"))
     for column in features.columns.values():
         assert np.asarray(column).tolist() == [0, 0]
-    prices = as_numbers(pl.Series("price", [1.5, float("inf"), float("-inf"), float("nan"), None]))
-    assert prices.to_list() == [1.5, None, None, None, None]
+    prices = pl.DataFrame({"price": [1.5, float("inf"), float("-inf"), float("nan"), None]})
+    found = _lists(_read(prices, FeatureColumns(number=("price",))))
+    assert found == {"price": [1.5, None, None, None, None]}
 
 
 def test_columns_that_can_not_be_features_are_refused() -> None:
@@ -351,7 +346,7 @@ def test_columns_that_can_not_be_features_are_refused() -> None:
         ColumnError, match=r"items\.csv has no column 'nope' for the text feature; .*title, genre"
     ):
         _read(FRAME, FeatureColumns(text=("nope",)))
-    with pytest.raises(ColumnError, match="'genre' holds 'b', which is not a number; make it a category"):
+    with pytest.raises(ColumnError, match="'genre' holds 'b', which is not a number; name it as a category"):
         _encode(number=("genre",))
     with pytest.raises(ColumnError, match="name it as a multi feature"):
         _encode(pl.DataFrame({"tags": [["a"]]}), category=("tags",))
@@ -364,8 +359,8 @@ def _shown_fields(
     entries: EntityTable, ids: list[str], names: tuple[str, ...] | None = None, chosen: FeatureColumns = NONE
 ) -> dict[str, list[Any]]:
     frame = entries.aligned(ids)
-    read, chosen, _ = read_features(frame, chosen, entries.path, "item", FormatSettings())
-    return fields(frame, names, read, chosen, entries)
+    readings = read_features(frame, chosen, entries.path, "item", FormatSettings())
+    return fields(frame, names, readings, entries)
 
 
 def _table(frame: pl.DataFrame, is_text: bool = False, malformed: Malformed | None = None) -> EntityTable:

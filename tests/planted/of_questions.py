@@ -19,9 +19,9 @@ def a_long_text_is_cut_to_an_id(original: Function) -> Function:
     return lambda text: text[:512]
 
 
-@planted("turret.data.preparing.catalogs:_recoded", "data/test_queries.py")
-def a_gram_outside_the_vocabulary_keeps_a_code(original: Function) -> Function:
-    return lambda feature, column, codes: column
+@planted("turret.data.preparing.catalogs:_shared_grams", "data/test_queries.py")
+def each_tower_has_grams_of_its_own(original: Function) -> Function:
+    return lambda items, queries, words: None
 
 
 @planted("turret.data.prepared:PreparedData.history_ends", "data/test_queries.py")
