@@ -198,7 +198,7 @@ def write_items(path: Path, items: int) -> None:
     """Write so many items with titles of four words, as the synthetic shop has them."""
     random = np.random.default_rng(1)
     genres = np.array(list(GENRES))
-    words = np.array(sorted({word for pair in GENRES.values() for part in pair for word in part.split()}))
+    words = np.array(sorted({word for pair in GENRES.values() for part in pair for word in part}))
 
     def joined(choices: NDArray[np.str_], count: int, separator: str) -> pl.Expr:
         columns = [pl.lit(pl.Series(random.choice(choices, items))) for _ in range(count)]

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from turret.data.synthetic.shop import DAY, ids_of
+from turret.data.synthetic.shop import COUNTRIES, DAY, Floats, Ints, ids_of
 
 # Shelves: their products, and the mean days after which a person buys one again; - for durable goods.
 _SHELVES = """\
@@ -29,11 +28,13 @@ Sport > Camping: Tents Stoves Backpacks: -
 Toys > Games: Puzzles Cards Blocks: -
 """
 _BRANDS = ["Alder", "Birch", "Cedar", "Dogwood", "Elm", "Fir", "Gorse", "Hazel", "Ivy", "Juniper"]
-_COUNTRIES = ["Brazil", "France", "India", "Japan", "Kenya", "Mexico", "Poland", "Vietnam"]
 _KINDS = ["view", "cart", "purchase", "return"]
 _VIEW, _CART, _PURCHASE, _RETURN = range(4)
 
 _OPENING = 1_735_689_600  # 2025-01-01T00:00:00Z
+_DAYS = 300  # of the log
+_STRANGERS = 0.6  # people without an account, for each with one
+_LOYALTY = 0.6  # the share of bought consumables bought again
 _EVENTS_A_VISIT = 7.5  # as it comes out
 _BROWSING, _CHECKOUT = 900, 1_500  # seconds after the begin of a visit
 _IN_CART, _BOUGHT = 0.4, 0.6  # of the items viewed, and of those in the cart
@@ -43,8 +44,6 @@ _LOGS_IN_LATER, _NEVER_LOGS_IN = 0.25, 0.15  # of the visits of people with an a
 _DOUBLE_CLICKS, _BAD_ROWS = 0.02, 0.0005
 _NO_TIMES = ["00.00.0000", "soon", ""]
 
-Ints = NDArray[np.int64]
-
 
 class MessyConfig(BaseModel, frozen=True, extra="forbid"):
     """The size of the shop and of its mess."""
@@ -52,9 +51,6 @@ class MessyConfig(BaseModel, frozen=True, extra="forbid"):
     users: int = Field(4_000, ge=1, le=500_000, description="People with an account.")
     items: int = Field(1_500, ge=100, le=1_000_000, description="Number of items.")
     events_per_user: float = Field(80, ge=8, le=500, description="About the mean events of these people.")
-    days: int = Field(300, ge=30, le=360, description="The days of the log, from 2025-01-01 on.")
-    strangers: float = Field(0.6, ge=0, le=10, description="People without an account, for each with one.")
-    loyalty: float = Field(0.6, gt=0, lt=1, description="The share of bought consumables bought again.")
     robots: int = Field(3, ge=0, le=1_000, description="Accounts that are no people.")
     robot_events: int = Field(3_000, ge=1, le=100_000, description="The events of each.")
     seed: int = Field(0, ge=0, description="The same seed and settings give the same files, byte by byte.")
@@ -65,9 +61,9 @@ class _Catalog:
     """Items [N], sorted by product; products [L] are the last levels of the paths."""
 
     product: Ints  # [N]
-    summed: NDArray[np.float64]  # [N], cumulated popularity; that of a product sums to 1
+    summed: Floats  # [N], cumulated popularity; that of a product sums to 1
     companion: Ints  # [N], the item that is looked at next
-    interval: NDArray[np.float64]  # [L], days until it is bought again; nan for durable goods
+    interval: Floats  # [L], days until it is bought again; nan for durable goods
     paths: list[str]  # [L]
 
 
@@ -78,12 +74,11 @@ class _Visits:
     person: Ints
     day: Ints
     start: Ints  # seconds since 1970
-    days: int  # of the log
 
     def interests(self, person: Ints, day: Ints, item: Ints) -> Ints:
         """Items that are bought at the first visit from a day on, if there is one: as `_explore` returns."""
-        visit = np.searchsorted(self.person * self.days + self.day, person * self.days + day)
-        is_there = (day < self.days) & (np.append(self.person, -1)[visit] == person)
+        visit = np.searchsorted(self.person * _DAYS + self.day, person * _DAYS + day)
+        is_there = (day < _DAYS) & (np.append(self.person, -1)[visit] == person)
         return np.stack([visit, item, np.full(len(item), _PURCHASE)])[:, is_there]
 
 
@@ -99,10 +94,10 @@ def messy_tables(
     times with one session id. An account logs in at once, in the middle of a visit, or not at all.
     """
     catalog = _create_catalog(config, random)
-    people = config.users + round(config.users * config.strangers)
+    people = config.users + round(config.users * _STRANGERS)
     visits = _visits(config, people, random)
     found = _explore(catalog, visits, people, random)
-    again = _buy_again(found, catalog, visits, config.loyalty, random)
+    again = _buy_again(found, catalog, visits, random)
     interests = np.hstack([again, _come_back(found, visits, random), found])
     _, is_first = np.unique(interests[0] * config.items + interests[1], return_index=True)
     log = _clicks(interests[:, is_first], catalog, visits, config.users, random)
@@ -129,7 +124,7 @@ def _create_catalog(config: MessyConfig, random: np.random.Generator) -> _Catalo
     return _Catalog(product, summed, companion, np.array(intervals), paths)
 
 
-def _draw(summed: NDArray[np.float64], group: Ints, random: np.random.Generator) -> Ints:
+def _draw(summed: Floats, group: Ints, random: np.random.Generator) -> Ints:
     """Draw a position of each group by weights that sum to 1 in each; `summed` are all of them, cumulated."""
     points = group + random.uniform(1e-9, 1 - 1e-9, len(group))
     return np.minimum(np.searchsorted(summed, points), len(summed) - 1)
@@ -142,11 +137,11 @@ def _visits(config: MessyConfig, people: int, random: np.random.Generator) -> _V
     person = np.repeat(np.arange(people), count)
     # Most people knew the shop before the log. They visit it once a day.
     since = np.where(random.random(people) < 0.7, 0.0, random.uniform(0, 0.7, people))[person]
-    moment = (since + (1 - since) * random.random(len(person))) * config.days
-    person_day = np.unique(person * config.days + moment.astype(np.int64))
-    person, day = person_day // config.days, person_day % config.days
+    moment = (since + (1 - since) * random.random(len(person))) * _DAYS
+    person_day = np.unique(person * _DAYS + moment.astype(np.int64))
+    person, day = person_day // _DAYS, person_day % _DAYS
     seconds = np.clip(random.normal(19, 3, len(person)) * 3_600, 0, 22 * 3_600).astype(np.int64)
-    return _Visits(person, day, _OPENING + day * DAY + seconds, config.days)
+    return _Visits(person, day, _OPENING + day * DAY + seconds)
 
 
 def _explore(catalog: _Catalog, visits: _Visits, people: int, random: np.random.Generator) -> Ints:
@@ -175,12 +170,10 @@ def _come_back(found: Ints, visits: _Visits, random: np.random.Generator) -> Int
     return visits.interests(visits.person[visit], visits.day[visit] + 1, item)
 
 
-def _buy_again(
-    found: Ints, catalog: _Catalog, visits: _Visits, loyalty: float, random: np.random.Generator
-) -> Ints:
+def _buy_again(found: Ints, catalog: _Catalog, visits: _Visits, random: np.random.Generator) -> Ints:
     """Consumables are due after regular intervals, and are bought at the next visit; habits end."""
     people = visits.person[-1] + 1
-    pace, stays = random.lognormal(0, 0.35, people), random.beta(2 * loyalty, 2 * (1 - loyalty), people)
+    pace, stays = random.lognormal(0, 0.35, people), random.beta(2 * _LOYALTY, 2 * (1 - _LOYALTY), people)
     interval = catalog.interval[catalog.product[found[1]]]
     is_habit = np.isfinite(interval) & (random.random(len(interval)) < stays[visits.person[found[0]]])
     begun = np.flatnonzero(is_habit & (found[2] == _PURCHASE))
@@ -223,14 +216,14 @@ def _clicks(
     ]
     back[1], back[3] = -1, _RETURN
     back[4] += random.integers(2 * DAY, 25 * DAY, back.shape[1])
-    return np.hstack([log, back[:, back[4] < _OPENING + visits.days * DAY]])
+    return np.hstack([log, back[:, back[4] < _OPENING + _DAYS * DAY]])
 
 
 def _robots(config: MessyConfig, sessions: int, random: np.random.Generator) -> Ints:
     """The events of accounts that look at all items in turn, within hours: rows as `_clicks` has them."""
     robot, turn = np.divmod(np.arange(config.robots * config.robot_events), config.robot_events)
     seconds = random.integers(1, 4, (config.robots, config.robot_events)).cumsum(axis=1).ravel()
-    begin = _OPENING + random.integers(0, (config.days - 5) * DAY, config.robots)
+    begin = _OPENING + random.integers(0, (_DAYS - 5) * DAY, config.robots)
     item, kind = (turn * 7 + robot) % config.items, np.full(len(turn), _VIEW)
     return np.stack([config.users + robot, sessions + robot, item, kind, begin[robot] + seconds])
 
@@ -286,7 +279,7 @@ def _users(ids: pl.Series, random: np.random.Generator) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "user_id": ids.sort(),
-            "country": pl.Series(_COUNTRIES).gather(random.integers(0, len(_COUNTRIES), len(ids))),
+            "country": pl.Series(COUNTRIES).gather(random.integers(0, len(COUNTRIES), len(ids))),
             "newsletter": random.random(len(ids)) < 0.4,
             "joined": pl.from_epoch(pl.Series(joined)).dt.date(),
         }
