@@ -12,43 +12,24 @@ from pydantic import BaseModel
 
 from turret.data.errors import ConfigurationError, TurretError
 
-TRAIN = (
-    "bm25s",
-    "fastexcel",
-    "jinja2",
-    "matplotlib",
-    "numba",
-    "onnx",
-    "onnxscript",
-    "optuna",
-    "polars",
-    "safetensors",
-    "scipy",
-    "tensorboard",
-    "torch",
-)
-BUNDLE = ("faiss", "numpy", "onnxruntime", "rich", "typer")
-SERVE = ("fastapi", "hiredis", "orjson", "prometheus_client", "pydantic_settings", "redis", "uvicorn")
-EXTRA_OF = {
-    **dict.fromkeys(TRAIN, "train"),
-    **dict.fromkeys(SERVE, "serve"),
-    **dict.fromkeys(BUNDLE, "bundle"),
-    "httpx2": "client",
-    # Dependencies of jinja2 and fastapi that are imported by their own names.
-    "markupsafe": "train",
-    "starlette": "serve",
-    "opentelemetry": "otel",
-    "implicit": "baselines",
+# The modules that each extra installs, by the names that are imported.
+_MODULES = {
+    "train": "bm25s fastexcel jinja2 markupsafe matplotlib numba onnx onnxscript optuna polars safetensors "
+    "scipy tensorboard torch",
+    "serve": "fastapi hiredis orjson prometheus_client pydantic_settings redis starlette uvicorn",
+    "bundle": "faiss numpy onnxruntime rich typer",
+    "client": "httpx2",
+    "otel": "opentelemetry",
+    "baselines": "implicit",
     "mlflow": "mlflow",
-    "gcsfs": "gcs",
-    "pyarrow": "pandas",
-    "pymilvus": "milvus",
-    "pyspark": "spark",
-    "s3fs": "s3",
+    "gcs": "gcsfs",
+    "pandas": "pyarrow",
+    "milvus": "pymilvus",
+    "spark": "pyspark",
+    "s3": "s3fs",
     "wandb": "wandb",
 }
-# The container of docker-compose.yml that has the extra.
-_CONTAINERS = {"train": "trainer", "serve": "service"}
+EXTRA_OF = {module: extra for extra, modules in _MODULES.items() for module in modules.split()}
 
 
 def install_command(extra: str) -> str:
@@ -67,11 +48,7 @@ def install_hint(error: ModuleNotFoundError) -> str | None:
     """Name the extra with the missing module, as a command to paste; None for a module of no extra."""
     module = (error.name or "").partition(".")[0]
     extra = EXTRA_OF.get(module)
-    if extra is None:
-        return None
-    container = _CONTAINERS.get(extra)
-    compose = f" (in Docker Compose, use the container {container})" if container else ""
-    return f"{module} is not installed; run: {install_command(extra)}{compose}"
+    return None if extra is None else f"{module} is not installed; run: {install_command(extra)}"
 
 
 Entry = TypeVar("Entry")

@@ -185,19 +185,23 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
     `overwrite` is given, by two renames; after a crash between them, the next call brings it back.
     """
     _restore(target)
+    existing = DataError(f"{target} exists already; choose another folder, or replace it with --overwrite")
     if target.exists() and not overwrite:
-        raise _existing(target)
+        raise existing
     remove_abandoned(target)
     # Not mkdtemp, whose folder no other user can read.
     with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as fresh:
         yield fresh
-        if not (overwrite and target.exists()):
-            _rename(fresh, target)
-        else:
-            old = fresh.with_suffix(".old")
+        old = fresh.with_suffix(".old")
+        if overwrite and target.exists():
             target.rename(old)
+        try:
             fresh.rename(target)
-            shutil.rmtree(old)
+        except OSError:
+            if target.exists():  # another process has made it meanwhile
+                raise existing from None
+            raise
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _restore(target: Path) -> None:
@@ -210,19 +214,6 @@ def _restore(target: Path) -> None:
             with tried_lock(old.with_suffix(".new")) as is_locked:
                 if is_locked is not False:
                     old.rename(target)
-
-
-def _rename(fresh: Path, target: Path) -> None:
-    try:
-        fresh.rename(target)
-    except OSError:
-        if target.exists():  # another process has made it meanwhile
-            raise _existing(target) from None
-        raise
-
-
-def _existing(target: Path) -> DataError:
-    return DataError(f"{target} exists already; choose another folder, or replace it with --overwrite")
 
 
 @contextmanager
@@ -265,13 +256,6 @@ def sweep(folder: Path, pattern: str, grace: float, now: float | None = None) ->
                 continue
             with tried_lock(path) as is_locked:
                 if is_locked or (is_locked is None and age >= _WITHOUT_LOCKS_SECONDS):
-                    _remove(path)
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
                     removed.append(path)
     return removed
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()

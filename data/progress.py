@@ -16,18 +16,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-# Each line is a record of this logger: the command line prints them, other programs may.
+# Each line is a record of this logger: the command line prints them, other programs may. A process beside
+# another one that shows the same disables it, and has no bar either.
 LOGGER = "turret.progress"
 SECONDS_A_LINE = 10.0
 # A few steps are stages, of which one takes much longer than another.
 _EVEN_STEPS = 10
-_hidden = False
-
-
-def hide_progress() -> None:
-    """Show nothing from now on, in a process beside another one that shows the same."""
-    global _hidden
-    _hidden = True
 
 
 @contextmanager
@@ -37,12 +31,23 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     A terminal shows a bar (a spinner without a `total`). Elsewhere the logger `turret.progress` gets a line
     with a step that ends ten seconds or more after the last line.
     """
-    if _hidden:
-        yield lambda steps: None
+    log, begun = logging.getLogger(LOGGER), time.monotonic()
+    if sys.stderr is not None and sys.stderr.isatty() and not log.disabled:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(description, total=total)
+            yield lambda steps: bar.advance(task, steps)
         return
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    with _bar(description, total) if is_terminal else _lines(description, total) as advance:
-        yield advance
+    done, told = 0, begun
+
+    def advance(steps: int) -> None:
+        nonlocal done, told
+        done, now = done + steps, time.monotonic()
+        if now - told >= SECONDS_A_LINE:
+            told = now
+            log.info(_line(description, done, total, now - begun))
+
+    yield advance
 
 
 def print_lines() -> None:
@@ -62,29 +67,6 @@ class _StandardError(logging.Handler):
         if sys.stderr is not None:
             with suppress(OSError, ValueError):
                 print(record.getMessage(), file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda steps: bar.advance(task, steps)
-
-
-@contextmanager
-def _lines(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    log, begun = logging.getLogger(LOGGER), time.monotonic()
-    done, told = 0, begun
-
-    def advance(steps: int) -> None:
-        nonlocal done, told
-        done, now = done + steps, time.monotonic()
-        if now - told >= SECONDS_A_LINE:
-            told = now
-            log.info(_line(description, done, total, now - begun))
-
-    yield advance
 
 
 def _line(description: str, done: int, total: int | None, seconds: float) -> str:

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from turret.data.configuration import Place as Place
 from turret.data.configuration import is_url as is_url
@@ -23,13 +22,7 @@ from turret.data.errors import (
 )
 from turret.data.extras import install_command
 from turret.data.files import new_folder, temporary_folder
-from turret.data.manifest import MANIFEST, Manifest, hash_all, hash_files
-
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
-
-# The extra with the driver of a scheme.
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
+from turret.data.manifest import MANIFEST, Manifest, hash_files
 
 
 class Objects:
@@ -41,7 +34,19 @@ class Objects:
     def __init__(self, url: str) -> None:
         """Raises SourceError for an unknown scheme and MissingExtraError without its driver."""
         self.url = url.rstrip("/")
-        self._store, self._path = _opened(self.url)
+        scheme = url.partition("://")[0].lower()
+        try:
+            import fsspec
+
+            if scheme not in fsspec.available_protocols() or scheme in ("file", "local"):
+                raise SourceError(f"{url}: {scheme}:// is no object store; use s3:// or gs://, or a path")
+            self._store, self._path = fsspec.url_to_fs(self.url)
+        except ImportError as error:
+            extra = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}.get(scheme)
+            remedy = f"run: {install_command(extra)}" if extra else f"install it ({error})"
+            raise MissingExtraError(f"{url} needs a driver that is not installed; {remedy}") from None
+        except (ValueError, OSError) as error:
+            raise SourceError(f"{url} can't be opened: {error}; check the address") from error
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each object by name; empty if there is none."""
@@ -103,23 +108,6 @@ class Objects:
                 f"{self.url} can't be {done}: {reason}; check the address, and its driver's "
                 "credentials and endpoint (docs/data.md, Object stores)"
             ) from error
-
-
-def _opened(url: str) -> tuple["AbstractFileSystem", str]:
-    scheme = url.partition("://")[0].lower()
-    try:
-        import fsspec
-
-        if scheme not in fsspec.available_protocols() or scheme in ("file", "local"):
-            raise SourceError(f"{url}: {scheme}:// is no object store; use s3:// or gs://, or a path")
-        store, path = fsspec.url_to_fs(url)
-    except ImportError as error:
-        extra = _EXTRAS.get(scheme)
-        remedy = f"run: {install_command(extra)}" if extra else f"install it ({error})"
-        raise MissingExtraError(f"{url} needs a driver that is not installed; {remedy}") from None
-    except (ValueError, OSError) as error:
-        raise SourceError(f"{url} can't be opened: {error}; check the address") from error
-    return store, path
 
 
 class LocalCopies:
@@ -269,12 +257,9 @@ def _manifest(objects: Objects, sizes: dict[str, int]) -> Manifest:
 def _is_there(folder: Path, manifest: Manifest) -> bool:
     """Tell whether `folder` has the data of `manifest`; other files in it do not count."""
     try:
-        if Manifest.load(folder).fingerprint != manifest.fingerprint:
-            return False
+        return Manifest.load(folder) == manifest and manifest.files.items() <= hash_files(folder).items()
     except DataError:  # none, or one that can't be read
         return False
-    files = {folder / name: file for name, file in manifest.files.items()}
-    return all(path.is_file() for path in files) and hash_all(list(files)) == files
 
 
 def _write_or_keep(objects: Objects, folder: Path, old: list[str]) -> None:

@@ -47,12 +47,6 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def __contains__(self, outside_id: object) -> bool:
-        return isinstance(outside_id, int | str) and self.row(outside_id) is not None
-
-    def __repr__(self) -> str:
-        return f"Vocabulary({len(self)} {self.kind} ids)"
-
     @cached_property
     def _rows(self) -> dict[Id, int]:
         return dict(zip(self._ids, range(len(self._ids)), strict=True))
@@ -113,15 +107,12 @@ class Vocabulary:
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             vocabulary = cls(stored["ids"])
-            _ = vocabulary._rows  # built now, so that no request waits for it
-            is_valid = vocabulary.kind == stored["kind"] or not len(vocabulary)
-        except FileNotFoundError:
-            raise DataError(f"{path} is missing; it holds a vocabulary") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} is not a vocabulary: {error!r}") from None
-        if not is_valid:
-            raise DataError(f"{path} states {stored['kind']!r} ids, but the ids are {vocabulary.kind}s")
-        vocabulary.kind = stored["kind"]
+            if len(vocabulary) and vocabulary.kind != stored["kind"]:
+                raise ValueError(f"it states {stored['kind']!r} ids, but the ids are {vocabulary.kind}s")
+            vocabulary.kind = stored["kind"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} does not hold a vocabulary: {error!r}") from None
+        _ = vocabulary._rows  # built now, so that no request waits for it
         return vocabulary
 
     def _json(self) -> str:

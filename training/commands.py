@@ -1,6 +1,7 @@
 """`turret train`, `evaluate` and `export`, of one run or of several seeds: run and print."""
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -8,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from turret.data.prepared import PreparedData
-from turret.data.progress import hide_progress
+from turret.data.progress import LOGGER
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
 from turret.training.comparison.seeds import (
@@ -96,7 +97,7 @@ def _train_one(
     world = join_world()
     try:
         if not world.leads:
-            hide_progress()
+            logging.getLogger(LOGGER).disabled = True
         remedy = (
             "start it again with --resume, which loses at most the steps since the last checkpoint "
             "(training.checkpoint_every)."

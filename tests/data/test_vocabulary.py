@@ -40,9 +40,6 @@ def test_integers_and_their_texts_find_each_other_but_nothing_else_does() -> Non
         0, 0, 2, None, None, None, None, None, None, None,
     ]  # fmt: skip
     assert [texts.row(i) for i in (42, "42", 7, "7", "007", "X")] == [0, 0, None, None, 1, None]
-    assert 42 in numbers
-    assert "43" not in numbers
-    assert None not in numbers
 
 
 def test_repeated_and_mixed_ids_and_rows_that_do_not_exist_are_refused() -> None:
@@ -69,7 +66,7 @@ def test_a_file_that_holds_no_vocabulary_is_refused(tmp_path: Path, stored: str)
     path.write_text(stored)
     with pytest.raises(DataError, match=r"v\.json"):
         Vocabulary.load(path)
-    with pytest.raises(DataError, match="is missing"):
+    with pytest.raises(DataError, match="No such file"):
         Vocabulary.load(tmp_path / "none.json")
 
 
