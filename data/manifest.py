@@ -149,8 +149,11 @@ class Manifest(_Record):
         try:
             return cls.model_validate_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
+            url = re.fullmatch("([a-z][a-z0-9]+:)/(.+)", str(folder))  # taken for a path
+            remedy = f"copy it here first: `turret data fetch {url[1]}//{url[2]}`" if url else ""
             raise DataError(
-                f"{folder} is not prepared data: it has no {MANIFEST}; {_remedy(folder)}"
+                f"{folder} is not prepared data: it has no {MANIFEST}; "
+                + (remedy or "`turret data prepare` writes one")
             ) from None
         except ValidationError as error:
             first = error.errors()[0]
@@ -159,13 +162,6 @@ class Manifest(_Record):
                 f"this version of turret can't read {path} ({location}: {first['msg']}); "
                 "prepare the data again"
             ) from None
-
-
-def _remedy(folder: Path) -> str:
-    scheme, *parts = folder.parts or ("",)
-    if parts and re.fullmatch("[a-z][a-z0-9]+:", scheme):  # a URL that was taken for a path
-        return f"copy it here first: `turret data fetch {scheme}//{'/'.join(parts)}`"
-    return "`turret data prepare` writes one"
 
 
 def hash_file(path: Path) -> FileHash:
@@ -181,10 +177,8 @@ def hash_all(paths: Sequence[Path]) -> dict[Path, FileHash]:
 
 def hash_files(folder: Path) -> dict[str, FileHash]:
     """Hash every file below `folder` except the manifest itself, by its name relative to `folder`."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    named = {path: path.relative_to(folder).as_posix() for path in paths}
-    hashes = hash_all([path for path, name in named.items() if name != MANIFEST])
-    return {named[path]: hashed for path, hashed in hashes.items()}
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MANIFEST]
+    return {path.relative_to(folder).as_posix(): found for path, found in hash_all(paths).items()}
 
 
 def fingerprint(files: dict[str, FileHash], time_kind: str, kinds: KindTable) -> str:

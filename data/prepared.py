@@ -1,7 +1,6 @@
 """Prepared data: memory-mapped histories, split into parts."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,21 +35,6 @@ class Negatives:
     items: NDArray[np.int32]
     offsets: NDArray[np.int64]
     weights: NDArray[np.float32] | None
-
-    @classmethod
-    def open(cls, folder: Path, has_weights: bool) -> "Negatives":
-        """Open the negatives of a prepared folder. Raises DataError for missing or other arrays."""
-        return cls(
-            open_array(folder / "negatives.npy", "int32"),
-            open_array(folder / "negative_offsets.npy", "int64"),
-            open_array(folder / "negative_weights.npy", "float32") if has_weights else None,
-        )
-
-    def fit(self, event_count: int) -> bool:
-        """Tell whether the arrays are of one length, for so many events. Reads only the last offset."""
-        count = len(self.items)
-        fits = len(self.offsets) == event_count + 1 and self.offsets[-1] == count
-        return bool(fits) and (self.weights is None or len(self.weights) == count)
 
 
 @dataclass(frozen=True)
@@ -89,18 +73,14 @@ class ColdItems:
     @classmethod
     def open(cls, folder: Path) -> "ColdItems":
         """Read the items of prepared data. Raises DataError for a damaged file."""
-        path = folder / COLD_ITEMS
-        if not path.exists():
+        if not (folder / COLD_ITEMS).exists():
             return cls()
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            vectors: dict[str, NDArray[Any] | VectorRows] = {
-                name: open_array(folder / _COLD_VECTORS.format(number), "float16", "float32")
-                for number, name in enumerate(stored.pop("vectors", []))
-            }
-            return cls(**stored, vectors=vectors)
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{path} is damaged ({error}); prepare the data again") from None
+        stored = _read_json(folder / COLD_ITEMS)
+        vectors: dict[str, NDArray[Any] | VectorRows] = {
+            name: open_array(folder / _COLD_VECTORS.format(number), "float16", "float32")
+            for number, name in enumerate(stored.pop("vectors", []))
+        }
+        return cls(**stored, vectors=vectors)
 
 
 @dataclass(frozen=True)
@@ -134,7 +114,7 @@ class PreparedData:
 
     @classmethod
     def open(cls, folder: Path) -> "PreparedData":
-        """Open a prepared folder. Raises DataError when it is not one, or inconsistent."""
+        """Open a prepared folder. Raises DataError when it is not one, or files lack or have other sizes."""
         folder = Path(folder)
         manifest = Manifest.load(folder)
         for name, expected in manifest.files.items():
@@ -143,27 +123,30 @@ class PreparedData:
                 raise DataError(
                     f"{path} is missing or does not have {expected.bytes} bytes; prepare the data again"
                 )
-        is_fractional = isinstance(manifest.time.first, float)
-        has_negatives = manifest.negatives is not None
-        prepared = cls(
+
+        def array(name: str, dtype: str) -> NDArray[Any]:
+            return open_array(folder / f"{name}.npy", dtype)
+
+        negatives = None
+        if manifest.negatives is not None:
+            weights = array("negative_weights", "float32") if manifest.has_weights else None
+            negatives = Negatives(array("negatives", "int32"), array("negative_offsets", "int64"), weights)
+        return cls(
             folder=folder,
             manifest=manifest,
-            event_items=open_array(folder / "items.npy", "int32"),
-            offsets=open_array(folder / "offsets.npy", "int64"),
-            times=open_array(folder / "times.npy", "float64" if is_fractional else "int64"),
-            weights=open_array(folder / "weights.npy", "float32") if manifest.has_weights else None,
-            splits=open_array(folder / "splits.npy", "int64"),
+            event_items=array("items", "int32"),
+            offsets=array("offsets", "int64"),
+            times=array("times", "float64" if isinstance(manifest.time.first, float) else "int64"),
+            weights=array("weights", "float32") if manifest.has_weights else None,
+            splits=array("splits", "int64"),
             users=Vocabulary.load(folder / "users.json"),
             item_ids=Vocabulary.load(folder / "items.json"),
             user_features=Features.open(folder / "user_features"),
             item_features=Features.open(folder / "item_features"),
-            fields=_load_fields(folder / "catalogue.json"),
-            negatives=Negatives.open(folder, manifest.has_weights) if has_negatives else None,
-            kinds=open_array(folder / "kinds.npy", "int8") if manifest.kinds else None,
+            fields=_read_json(folder / "catalogue.json")["fields"],
+            negatives=negatives,
+            kinds=array("kinds", "int8") if manifest.kinds else None,
         )
-        for problem in prepared._inconsistencies():
-            raise DataError(f"{folder} is damaged: {problem}; prepare the data again")
-        return prepared
 
     @property
     def fingerprint(self) -> str:
@@ -244,9 +227,8 @@ class PreparedData:
 
     def targets(self, user: int, part: Part) -> NDArray[np.int32]:
         """Return the item rows of the targets of `user` (a row) in `part`, oldest first."""
-        bounds = (self.offsets[user], self.splits[user, 0], self.splits[user, 1], self.offsets[user + 1])
-        index = PARTS.index(part)
-        return self.event_items[self.only_targets(np.arange(bounds[index], bounds[index + 1]))]
+        starts, ends = self.bounds(part)
+        return self.event_items[self.only_targets(np.arange(starts[user], ends[user]))]
 
     def bounds(self, part: Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the starts [U] and the ends [U] of `part` in `event_items`, by user row."""
@@ -290,26 +272,6 @@ class PreparedData:
                     f"{self.folder / name} has changed since it was prepared; prepare the data again"
                 )
 
-    def _inconsistencies(self) -> Iterator[str]:
-        """Yield inconsistencies between files. Reads the per-user arrays, not the events."""
-        users, items, events = len(self.users), len(self.item_ids), len(self.event_items)
-        if self.offsets.shape != (users + 1,) or self.splits.shape != (users, 2):
-            yield f"offsets.npy and splits.npy do not have the rows of {users} users"
-            return
-        edges = np.column_stack([self.offsets[:-1], self.splits, self.offsets[1:]])
-        if self.offsets[0] != 0 or self.offsets[-1] != events or (np.diff(edges, axis=1) < 0).any():
-            yield "offsets.npy and splits.npy do not divide items.npy into users and parts"
-        if len(self.times) != events or (self.weights is not None and len(self.weights) != events):
-            yield "times.npy, weights.npy and items.npy are of different lengths"
-        if self.kinds is not None and len(self.kinds) != events:
-            yield "kinds.npy and items.npy are of different lengths"
-        if self.negatives is not None and not self.negatives.fit(events):
-            yield "negatives.npy, negative_offsets.npy and negative_weights.npy don't fit items.npy"
-        if self.user_features.count != users or self.item_features.count != items:
-            yield "the features are not of these users and items"
-        if any(len(values) != items for values in self.fields.values()):
-            yield "catalogue.json does not have one value per item"
-
 
 @dataclass(frozen=True)
 class UserHistory:
@@ -344,11 +306,8 @@ def look_up(folder: Path, user: str | None, limit: int) -> UserHistory:
     return UserHistory(data.users.id(row), data.item_ids.ids(rows), fields, kinds)
 
 
-def _load_fields(path: Path) -> dict[str, list[Any]]:
+def _read_json(path: Path) -> Any:
     try:
-        fields: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))["fields"]
-        if not all(isinstance(values, list) for values in fields.values()):
-            raise TypeError("not one list of values per field")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} does not hold catalog fields ({error!r}); prepare the data again") from None
-    return fields
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} can't be read ({error}); prepare the data again") from None

@@ -1,7 +1,5 @@
 """Prepared data: what it holds, how it is described and looked up, and how damage shows."""
 
-import json
-import shutil
 from pathlib import Path
 from typing import get_args
 
@@ -76,20 +74,6 @@ def test_a_truncated_or_missing_file_is_noticed_when_opening(opened: PreparedDat
     path.unlink()
     with pytest.raises(DataError, match=r"items\.npy is missing"):
         PreparedData.open(opened.folder)
-
-
-def test_files_of_two_data_sets_do_not_go_together(
-    opened: PreparedData, prepared: Prepare, tmp_path: Path
-) -> None:
-    """A users.json of two other users has other bytes; with the manifest adapted, the number still tells."""
-    kept = shutil.copytree(opened.folder, tmp_path / "kept")
-    other = prepared(EVENTS + "c,x,1\n").folder
-    shutil.copy(other / "users.json", kept / "users.json")
-    manifest = json.loads((kept / "manifest.json").read_text())
-    manifest["files"]["users.json"]["bytes"] = (kept / "users.json").stat().st_size
-    (kept / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(DataError, match="do not have the rows of 3 users"):
-        PreparedData.open(kept)
 
 
 def test_a_folder_without_a_readable_manifest_is_not_prepared_data(tmp_path: Path) -> None:
