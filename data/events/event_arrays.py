@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -54,18 +54,9 @@ class Events:
             keys.insert(1, self.parts)
         return self.take(stable_order(keys))
 
-    def offsets(self, user_count: int) -> NDArray[np.int64]:
-        """Return the bounds int64 [U + 1] of the users in sorted events."""
-        counts = np.bincount(self.users, minlength=user_count)
-        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
-
     def renumbered(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> "Events":
         """Return the events with user row u as `users[u]` and item row i as `items[i]`."""
         return replace(self, users=users[self.users], items=items[self.items])
-
-    def with_positions(self, offsets: NDArray[np.int64]) -> "Events":
-        """Return sorted events with the positions in their user's history (0, 1, ...) as times."""
-        return replace(self, times=np.arange(len(self), dtype=np.int64) - offsets[self.users])
 
 
 def stable_order(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
@@ -148,9 +139,11 @@ class EventFiles:
     def by_user(
         self, users: NDArray[np.int32], items: NDArray[np.int32], work: Path, change: Change
     ) -> Iterator[Events]:
-        """Yield the events of a log sorted by user, part and time, a bucket of users at a time.
+        """Yield the events sorted by user, part and time (stable), all events of a user in one block.
 
-        See `UnsortedEvents`. Buckets are written into the folder `work`, and the log is deleted.
+        User u, a number in the order of discovery, becomes the row `users[u]`, and item i the row `items[i]`;
+        `change` is applied to each block, a bucket of users. Buckets are written into the folder `work`, and
+        the log is deleted.
         """
         totals = _totals(self, users)
         first_users = groups(totals, PIECE)
@@ -163,24 +156,6 @@ class EventFiles:
 
         yield from map_ordered(sort, range(len(edges) - 1))
         buckets.remove()
-
-
-class UnsortedEvents(Protocol):
-    """The events of a log, wherever they lie; users and items are numbers in the order of their discovery."""
-
-    columns: dict[str, DTypeLike]
-    """The types of the columns of `Events`."""
-
-    def __len__(self) -> int: ...
-
-    def by_user(
-        self, users: NDArray[np.int32], items: NDArray[np.int32], work: Path, change: Change
-    ) -> Iterator[Events]:
-        """Yield the events sorted by user, part and time (stable), all events of a user in one block.
-
-        User u becomes the row `users[u]` and item i the row `items[i]`; `change` is applied to each sorted
-        block. The events can be read once; `work` is a folder for temporary files.
-        """
 
 
 def _totals(log: EventFiles, users: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -22,9 +22,16 @@ from turret.data.events.dropped_rows import (
     WRONG_CLOCK,
 )
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
-from turret.data.events.event_kinds import KIND, KIND_FILTER, kind_code, kind_filters, kind_name, kind_weight
-from turret.data.events.ids import IdInterner, as_keys, float_texts, id_key, id_text, id_verdicts
-from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
+from turret.data.events.ids import IdInterner, as_keys, float_texts, id_key, id_verdicts
+from turret.data.events.labels import (
+    KIND,
+    KIND_FILTER,
+    LABEL,
+    bad_labels,
+    kind_name,
+    label_value,
+    one_row_an_item,
+)
 from turret.data.events.sessions import with_strangers
 from turret.data.kinds import NEGATIVE, KindTable, row_codes
 from turret.data.manifest import BadRows, Columns, Removed
@@ -33,7 +40,6 @@ from turret.data.reading.schema import (
     ColumnSettings,
     FilterSettings,
     FormatSettings,
-    milliseconds_of,
     nulls_of,
 )
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
@@ -43,7 +49,7 @@ from turret.data.vocabulary import ID_LENGTH
 PART, VERDICT = "__part", "__verdict"
 WEIGHT_FILTER = "min_weight"
 _FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
-_IDS = ("user", "item")
+_IDS = {"raw_user": "user", "raw_item": "item"}
 
 
 @dataclass(frozen=True)
@@ -94,10 +100,10 @@ class Log:
             columns["kinds"] = np.int8
         return columns
 
-    def pieces(self, size: int) -> Iterator[pl.DataFrame]:
-        """Yield `rows`, `size` of them at a time."""
+    def pieces(self) -> Iterator[pl.DataFrame]:
+        """Yield `rows`, some at a time."""
         with readable(self.path):
-            yield from self.rows().collect_batches(chunk_size=size, engine="streaming")
+            yield from self.rows().collect_batches(chunk_size=PIECE, engine="streaming")
 
     def rows(self) -> pl.LazyFrame:
         """Return the columns of events, and VERDICT, of all rows in order."""
@@ -127,19 +133,17 @@ class Log:
         """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict."""
         removed = [Removed(filter=name, events=counts[name]) for name in _FILTERS if name in counts]
         bad = [
-            BadRows(kind=kind, count=counts[kind], examples=self._examples(self._first_rows(kind), kind))
+            BadRows(kind=kind, count=counts[kind], examples=self._examples(kind))
             for kind in sorted(counts)
             if kind not in _FILTERS
         ]
         return bad, removed
 
-    def _first_rows(self, verdict: str) -> pl.DataFrame:
+    def _examples(self, verdict: str) -> list[dict[str, Any]]:
         raw = [name for name in self.frame.collect_schema().names() if name.startswith("raw_")]
-        first = self.frame.filter(pl.col(VERDICT) == verdict).head(EXAMPLES)
+        first = self.frame.filter(pl.col(VERDICT) == verdict).head(EXAMPLES).select(ROW, PART, *raw)
         with readable(self.path):
-            return first.select(ROW, PART, *raw).collect(engine="streaming")
-
-    def _examples(self, rows: pl.DataFrame, verdict: str) -> list[dict[str, Any]]:
+            rows = first.collect(engine="streaming")
         if verdict == WRONG_CLOCK:
             day = self.time.value.cast(pl.Datetime("ms")).dt.date()
             rows = rows.with_columns(pl.format("{} ({})", "raw_time", day).alias("raw_time"))
@@ -169,63 +173,40 @@ def validate(
     weights and quantities. Raises ColumnError when columns differ in type between parts, or don't fit their
     role.
     """
-    own_nulls = {role: nulls_of(form.nulls, name) for role, name in columns if role in _IDS}
-    names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
+    names = {f"raw_{role}": name for role, name in columns if name is not None}
+    nulls = {raw: nulls_of(form.nulls, name) for raw, name in names.items()}
     raw = _with_points(_raw(parts, names), form.decimal)
     with readable(parts[0][1].path):
-        time = (
-            read_positions(ROW)
-            if columns.time is None
-            else choose_reader(raw, "raw_time", columns.time, settings)
-        )
-        ids_of = (
-            own_nulls
-            if columns.session is None
-            else own_nulls | {"session": nulls_of(form.nulls, columns.session)}
-        )
-        floats = float_texts(raw, {f"raw_{role}": own for role, own in ids_of.items()})
-    user_type, notes = raw.collect_schema()["raw_user"], []
+        time = read_positions(ROW)
+        if columns.time is not None:
+            time = choose_reader(raw, "raw_time", columns.time, settings)
+        floats = float_texts(raw, {name: nulls[name] for name in (*_IDS, "raw_session") if name in nulls})
+    user_dtype, notes = raw.collect_schema()["raw_user"], []
     if columns.session is not None:
-        raw, note = _with_strangers(raw, columns, floats, time, filters.session_gap, form.nulls)
+        raw, note = with_strangers(raw, PART, columns, floats, time.value, filters.session_gap, nulls)
         floats, notes = floats - {"raw_user"}, [note]
-    raw = one_row_an_item(raw, columns, own_nulls["item"], form.list_separator or "|")
-    schema = raw.collect_schema()
-    kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
-    weight = _weight(columns, schema, filters, None if kind is None else kind_weight(kind, kinds))
-    label = label_value(columns, schema)
-    values = {"time": time.value, "weight": weight, LABEL: label}
-    if kind is not None:
-        values[KIND] = kind_code(kind, kinds)
-    if columns.quantity is not None:
-        values["quantity"] = _number("raw_quantity", columns.quantity, schema)
-    for role, own in own_nulls.items():
-        column, name = f"raw_{role}", getattr(columns, role)
-        values[role] = id_key(column, schema[column], name, own, column in floats)
-    frame = raw.with_columns(**{name: value for name, value in values.items() if value is not None})
-    types = frame.collect_schema()
-    ids = [
-        verdict
-        for role, own in own_nulls.items()
-        for verdict in id_verdicts(role, f"raw_{role}", types, role, own, f"raw_{role}" in floats)
-    ]
-    texts = [role for role in _IDS if types[role] == pl.String]
-    is_event = pl.lit(True) if kind is None else pl.col(KIND) != NEGATIVE
-    verdicts = _bad(columns, filters, weight is not None, ids, texts, time, form.nulls, is_event)
+    raw = one_row_an_item(raw, columns, nulls["raw_item"], form.list_separator or "|")
+    kind = kind_name(columns, filters.default_kind, nulls) if kinds else None
+    frame = raw.with_columns(**_values(raw.collect_schema(), columns, time, kind, kinds, floats, nulls))
+    schema = frame.collect_schema()
+    if "weight" not in schema and filters.min_weight is not None:
+        raise ColumnError("min_weight needs weights; name their column with --weight")
+    verdicts = _verdicts(schema, columns, filters, time, floats, nulls)
     if kind is not None:  # before a row can be bad
-        verdicts = [*kind_filters(kind), *verdicts]
+        verdicts = [(kind.is_null(), NO_KIND), (pl.col(KIND).is_null(), KIND_FILTER), *verdicts]
     if catalog is not None:
-        known = pl.LazyFrame({"item": as_keys(catalog, types["item"]), "__known": True})
+        known = pl.LazyFrame({"item": as_keys(catalog, schema["item"]), "__known": True})
         frame = frame.join(known, on="item", how="left", maintain_order="left")
         verdicts.append((pl.col("__known").is_null(), UNKNOWN_ITEM))
     verdict = pl.coalesce(*(pl.when(condition).then(pl.lit(name)) for condition, name in verdicts))
     return Log(
         frame=frame.with_columns(verdict.alias(VERDICT)),
         time=time,
-        has_weights=weight is not None,
-        has_labels=label is not None or NEGATIVE in row_codes(kinds).values(),
+        has_weights="weight" in schema,
+        has_labels=LABEL in schema or NEGATIVE in row_codes(kinds).values(),
         kinds=kinds,
         notes=tuple(notes),
-        user_dtype=user_type,
+        user_dtype=user_dtype,
         item_dtype=schema["raw_item"],
         is_text=all(table.is_text for _, table in parts),
         tables=dict(parts),
@@ -252,30 +233,6 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl
     return frame.with_columns(cs.float().fill_nan(None))
 
 
-def _with_strangers(
-    raw: pl.LazyFrame,
-    columns: Columns,
-    floats: set[str],
-    time: TimeReader,
-    gap: str | None,
-    nulls: Sequence[str],
-) -> tuple[pl.LazyFrame, str]:
-    """Give rows without a user one by their session; see `data.events.sessions`."""
-    schema = raw.collect_schema()
-
-    def text(role: str, name: str) -> pl.Expr:
-        raw_name = f"raw_{role}"
-        if schema[raw_name] == pl.Null:
-            return pl.lit(None, pl.String)
-        return id_text(raw_name, schema[raw_name], name, nulls_of(nulls, name), raw_name in floats)
-
-    session = text("session", columns.session or "")
-    # A log without users names the sessions twice.
-    user = pl.lit(None, pl.String) if columns.user == columns.session else text("user", columns.user)
-    pause = None if gap is None else milliseconds_of(gap)
-    return with_strangers(raw, PART, user, session, time.value, pause)
-
-
 def _with_points(raw: pl.LazyFrame, decimal: str) -> pl.LazyFrame:
     """Write the numbers of weights and quantities with a decimal point and without a mark of thousands.
 
@@ -288,17 +245,31 @@ def _with_points(raw: pl.LazyFrame, decimal: str) -> pl.LazyFrame:
     return raw.with_columns(pl.when(has_mark).then(plain).otherwise(texts))
 
 
-def _weight(
-    columns: Columns, schema: pl.Schema, filters: FilterSettings, by_kind: pl.Expr | None
-) -> pl.Expr | None:
-    weight: pl.Expr | None = None
-    if columns.weight is not None:
-        weight = _number("raw_weight", columns.weight, schema)
-    if by_kind is not None:
-        weight = by_kind if weight is None else weight * by_kind
-    if weight is None and filters.min_weight is not None:
-        raise ColumnError("min_weight needs weights; name their column with --weight")
-    return weight
+def _values(
+    schema: pl.Schema,
+    columns: Columns,
+    time: TimeReader,
+    kind: pl.Expr | None,
+    kinds: KindTable,
+    floats: set[str],
+    nulls: Mapping[str, Sequence[str]],
+) -> dict[str, pl.Expr]:
+    """Return the columns of events: ids as keys, times, and weights, quantities, labels and kinds, if any."""
+    values = {"time": time.value}
+    for raw, role in _IDS.items():
+        values[role] = id_key(raw, schema[raw], getattr(columns, role), nulls[raw], raw in floats)
+    for role in ("weight", "quantity"):
+        if (name := getattr(columns, role)) is not None:
+            values[role] = _number(f"raw_{role}", name, schema)
+    if (label := label_value(columns, schema)) is not None:
+        values[LABEL] = label
+    if kind is not None:
+        values[KIND] = kind.replace_strict(row_codes(kinds), default=None, return_dtype=pl.Int8)
+        weights = {name: kinds[name].weight for name in row_codes(kinds)}
+        if any(weight != 1 for weight in weights.values()):
+            weight = kind.replace_strict(weights, default=None, return_dtype=pl.Float32)
+            values["weight"] = values["weight"] * weight if "weight" in values else weight
+    return values
 
 
 def _number(raw: str, name: str, schema: pl.Schema) -> pl.Expr:
@@ -311,22 +282,21 @@ def _number(raw: str, name: str, schema: pl.Schema) -> pl.Expr:
     return pl.when(value.is_finite()).then(value)
 
 
-def _bad(
+def _verdicts(
+    schema: pl.Schema,
     columns: Columns,
     filters: FilterSettings,
-    has_weights: bool,
-    ids: list[tuple[pl.Expr, str]],
-    texts: Sequence[str],
     time: TimeReader,
-    nulls: Sequence[str],
-    is_event: pl.Expr,
+    floats: set[str],
+    nulls: Mapping[str, Sequence[str]],
 ) -> list[tuple[pl.Expr, str]]:
-    """Return the conditions of bad rows with their verdicts; the first condition that holds decides.
-
-    `ids` are those of ids, and `texts` the roles of ids that are texts; `is_event` is false for a row
-    of a negative kind.
-    """
-    verdicts = [*ids]
+    """Return the conditions of bad rows with their verdicts; the first condition that holds decides."""
+    verdicts = [
+        verdict
+        for raw, role in _IDS.items()
+        for verdict in id_verdicts(role, raw, schema, role, nulls[raw], raw in floats)
+    ]
+    texts = [role for role in _IDS.values() if schema[role] == pl.String]
     if texts:
         is_long = pl.max_horizontal(pl.col(texts).str.len_chars()) > ID_LENGTH
         verdicts.append((is_long, f"id longer than {ID_LENGTH} characters"))
@@ -339,7 +309,7 @@ def _bad(
         verdicts.append((~pl.col("time").is_between(*time.likely), WRONG_CLOCK))
     if columns.weight is not None:
         verdicts.append((pl.col("raw_weight").is_null(), "null weight"))
-    if has_weights:
+    if "weight" in schema:
         verdicts.append((pl.col("weight").is_null(), UNREADABLE_WEIGHT))
         if filters.min_weight is not None:  # before a rating of -1, for none, is an invalid weight
             verdicts.append((pl.col("weight") < filters.min_weight, WEIGHT_FILTER))
@@ -347,7 +317,8 @@ def _bad(
     if columns.quantity is not None:
         # No quantity is no return: in a log of several kinds, views have none. A kind may say what is one.
         raw = pl.col("raw_quantity").cast(pl.String).str.strip_chars()
-        is_unreadable = pl.col("quantity").is_null() & ~raw.is_in(nulls_of(nulls, columns.quantity))
+        is_unreadable = pl.col("quantity").is_null() & ~raw.is_in(nulls["raw_quantity"])
+        is_event = pl.col(KIND) != NEGATIVE if KIND in schema else pl.lit(True)
         verdicts += [
             (is_unreadable, UNREADABLE_QUANTITY),
             (is_event & (pl.col("quantity") <= 0), "return (quantity not above 0)"),
@@ -363,18 +334,15 @@ def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series,
     when the source can't be read completely.
     """
     schema = log.frame.collect_schema()
-    interners = [IdInterner(schema[role]) for role in _IDS]
+    interners = [IdInterner(schema[role]) for role in ("user", "item")]
     verdicts, labels = Counter[str](), Counter[int]()
-    with EventFiles(work / "log", log.columns()) as files, ThreadPoolExecutor(len(_IDS)) as pool:
-        for rows in log.pieces(PIECE):
+    with EventFiles(work / "log", log.columns()) as files, ThreadPoolExecutor(len(interners)) as pool:
+        for rows in log.pieces():
             if rows[VERDICT].null_count() < rows.height:
                 verdicts.update(dict(rows[VERDICT].drop_nulls().value_counts().iter_rows()))
                 rows = rows.filter(pl.col(VERDICT).is_null())
             if LABEL in rows.columns:
                 labels.update(dict(rows[LABEL].value_counts().iter_rows()))
-            futures = [
-                pool.submit(one.numbers, rows[role]) for one, role in zip(interners, _IDS, strict=True)
-            ]
-            users, items = (future.result() for future in futures)
+            users, items = pool.map(IdInterner.numbers, interners, (rows["user"], rows["item"]))
             files.write(log.events(rows, users, items))
     return files, interners[0].ids, interners[1].ids, verdicts, labels

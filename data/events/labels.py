@@ -1,16 +1,20 @@
-"""Labels: which rows of a log are events, and which are negatives, items that the user did not choose."""
+"""Which rows of a log are events, and which are negatives, items not chosen: by kinds, labels and columns."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from turret.data.errors import ColumnError
+from turret.data.kinds import KindTable
 from turret.data.manifest import Columns
 from turret.data.progress import counted
+from turret.data.reading.tables import Table, readable
 
+KIND, KIND_FILTER = "__kind", "kinds"
 LABEL = "label"
 _EVENT_ITEM = "__event_item"  # of a row of `negatives`, the item of its event
+_SHOWN = 10
 
 
 def one_row_an_item(
@@ -99,3 +103,39 @@ def check_labels(counts: Counter[int], columns: Columns) -> None:
             f"column {name!r} has one label only ({only}); give rows of both, 1 for events and 0 or -1 for "
             "items that were not chosen, or leave --label out if all rows are events"
         )
+
+
+def kind_name(columns: Columns, default: str | None, nulls: Mapping[str, Sequence[str]]) -> pl.Expr:
+    """The kind of a row, or null: a blank text and those of `nulls` are none.
+
+    Raises ColumnError for a log without a column of kinds.
+    """
+    if columns.kind is None:
+        raise ColumnError("kinds need a column of kinds; name it with --kind-column")
+    text = pl.col("raw_kind").cast(pl.String).str.strip_chars()
+    kind = pl.when(text.is_in(nulls["raw_kind"]).not_()).then(text)
+    return pl.coalesce(kind, pl.lit(default, pl.String))
+
+
+def refuse_absent_kinds(
+    parts: Sequence[tuple[int | None, Table]], columns: Columns, kinds: KindTable, default: str | None
+) -> None:
+    """Raise ColumnError for a kind of the table that no row has: a misspelt one would remove events."""
+    absent, found = {*kinds} - {default}, Counter[str]()
+    if columns.kind is None or not absent:
+        return
+    for _, table in parts:
+        names = table.frame.select(pl.col(columns.kind).cast(pl.String).str.strip_chars().alias("kind"))
+        with readable(table.path):
+            counts = names.drop_nulls().group_by("kind").len().collect(engine="streaming")
+        found.update(dict(counts.iter_rows()))
+    absent -= found.keys()
+    if not absent:
+        return
+    frequent = sorted(found, key=lambda kind: (-found[kind], kind))
+    listed = ", ".join(map(repr, frequent[:_SHOWN])) or "none"
+    rest = f" and {len(found) - _SHOWN:,} others" if len(found) > _SHOWN else ""
+    raise ColumnError(
+        f"no row has the kind {' or '.join(map(repr, sorted(absent)))}: the kinds in column {columns.kind!r} "
+        f"are {listed}{rest}; correct --kind or the table of kinds"
+    )

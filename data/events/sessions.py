@@ -1,8 +1,13 @@
 """Users of the rows without one: the user of a later login in the session, else the session itself."""
 
+from collections.abc import Mapping, Sequence
+
 import polars as pl
 
+from turret.data.events.ids import id_text
+from turret.data.manifest import Columns
 from turret.data.progress import counted
+from turret.data.reading.schema import milliseconds_of
 from turret.data.reading.tables import ROW
 from turret.data.vocabulary import STRANGER
 
@@ -10,22 +15,40 @@ _USER, _SESSION, _NUMBER, _NAME = "__user", "__session", "__number", "__name"
 
 
 def with_strangers(
-    raw: pl.LazyFrame, part: str, user: pl.Expr, session: pl.Expr, time: pl.Expr, gap: float | None
+    raw: pl.LazyFrame,
+    part: str,
+    columns: Columns,
+    floats: set[str],
+    time: pl.Expr,
+    gap: str | None,
+    nulls: Mapping[str, Sequence[str]],
 ) -> tuple[pl.LazyFrame, str]:
     """Give each row of a session that has no user one, in `raw_user` as text; and a sentence about them.
 
-    `user` and `session` are the ids as texts, null for none, and rows are told by ROW and the column `part`.
-    A row has the next user who logs in during its session, else the last who did, else `session:ID`. After a
-    pause of more than `gap` milliseconds an id is another session, `session:ID#2` and so on. Memory holds the
-    rows of all sessions with a row without a user.
+    Rows are told by ROW and the column `part`; `floats` are the columns whose texts print as floats, and
+    `nulls` the texts for none by column. A row has the next user who logs in during its session, else the
+    last who did, else `session:ID`. After a pause of more than `gap` an id is another session, `session:ID#2`
+    and so on. Memory holds the rows of all sessions with a row without a user.
     """
+    schema = raw.collect_schema()
+
+    def text(raw_name: str, name: str | None) -> pl.Expr:
+        if schema[raw_name] == pl.Null:
+            return pl.lit(None, pl.String)
+        return id_text(raw_name, schema[raw_name], name, nulls[raw_name], raw_name in floats)
+
+    session = text("raw_session", columns.session)
+    # A log without users names the sessions twice.
+    user = pl.lit(None, pl.String) if columns.user == columns.session else text("raw_user", columns.user)
     rows = raw.select(
         ROW, part, user.alias(_USER), session.alias(_SESSION), time.cast(pl.Float64).alias("time")
     ).filter(pl.col(_SESSION).is_not_null())
     strange = rows.filter(pl.col(_USER).is_null()).select(pl.col(_SESSION).unique())
     found = rows.join(strange, on=_SESSION, how="semi").collect(engine="streaming")
     found = found.sort(_SESSION, "time", part, ROW, nulls_last=True)
-    is_new = pl.lit(False) if gap is None else pl.col("time").diff().over(_SESSION) > gap
+    is_new = pl.lit(False)
+    if gap is not None:
+        is_new = pl.col("time").diff().over(_SESSION) > milliseconds_of(gap)
     found = found.with_columns(is_new.fill_null(False).cum_sum().over(_SESSION).alias(_NUMBER))
     # As the service moves the events of a session to each user who logs in.
     known = pl.coalesce(pl.col(_USER).backward_fill(), pl.col(_USER).forward_fill()).over(_SESSION, _NUMBER)

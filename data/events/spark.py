@@ -140,7 +140,7 @@ def not_shared(folder: Path) -> DataError:
 
 @dataclass
 class SparkEvents:
-    """The events of a log as a frame of keys (see `data.events.event_arrays.UnsortedEvents`).
+    """The events of a log as a frame of keys, read as `data.events.event_arrays.EventFiles` are.
 
     `users` and `items` have the distinct keys, whose positions are the numbers of users and items, and the
     events of each.

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turret.data.events.event_arrays import Events
 from turret.data.vocabulary import Vocabulary
@@ -37,8 +36,8 @@ class Accounts:
         most: users with more events are left out.
         has_times: whether the log has a pace.
         users: the ids of all users.
-        kept: the rows of the others, a block at a time.
-        left_out: the rows of the log of those who are left out.
+        left_out: the ids of those who are left out, as texts.
+        removed: the rows of the log of those who are left out.
         events: those of the users who stay.
         others: the most events of a user that is neither left out nor fast.
         fast: the events of users with `FAST` of them within a day, who are not left out, by their id.
@@ -47,8 +46,8 @@ class Accounts:
     most: int | None
     has_times: bool
     users: Vocabulary
-    kept: list[NDArray[np.int32]] = field(default_factory=list)
-    left_out: int = 0
+    left_out: list[str] = field(default_factory=list)
+    removed: int = 0
     events: int = 0
     others: int = 1
     fast: dict[int | str, int] = field(default_factory=dict)
@@ -58,22 +57,20 @@ class Accounts:
 
         Given negatives are no events, and go with their user. Several threads may call it.
         """
-        is_first = np.diff(events.users, prepend=-1) != 0
-        starts = np.flatnonzero(is_first)
+        starts = np.flatnonzero(np.diff(events.users, prepend=-1))
+        rows, sizes = events.users[starts], np.diff(starts, append=len(events))
         are_events = np.ones(len(events), dtype=bool) if events.labels is None else events.labels == 1
         counts = np.add.reduceat(are_events, starts, dtype=np.int64) if len(starts) else starts
         is_kept = counts <= (np.inf if self.most is None else self.most)
         is_fast = np.zeros(len(starts), dtype=bool)
         for user in np.flatnonzero(is_kept & (counts >= FAST)).tolist() if self.has_times else ():
-            end = starts[user + 1] if user + 1 < len(starts) else len(events)
-            times = np.sort(events.times[starts[user] : end])
+            times = np.sort(events.times[starts[user] : starts[user] + sizes[user]])
             is_fast[user] = (times[FAST - 1 :] - times[: 1 - FAST]).min() < _DAY
-        names = self.users.ids(events.users[starts[is_fast]].tolist())
-        self.fast |= zip(names, counts[is_fast].tolist(), strict=True)
+        self.fast |= zip(self.users.ids(rows[is_fast]), counts[is_fast].tolist(), strict=True)
         self.others = max(self.others, int(counts[is_kept & ~is_fast].max(initial=1)))
         self.events += int(counts[is_kept].sum())
         if is_kept.all():
             return events
-        people = events.take(is_kept[np.cumsum(is_first) - 1])
-        self.left_out += len(events) - len(people)
-        return people
+        self.left_out += map(str, self.users.ids(rows[~is_kept]))
+        self.removed += int(sizes[~is_kept].sum())
+        return events.take(np.repeat(is_kept, sizes))

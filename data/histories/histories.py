@@ -1,17 +1,18 @@
 """The histories of all users in files, read by blocks of users, and the filters that need the whole log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
 from turret.data.errors import ConfigurationError, EmptyDataError
-from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events, UnsortedEvents, stable_order
+from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events, stable_order
 from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
 from turret.data.files import map_ordered
@@ -22,6 +23,9 @@ from turret.data.manifest import Removed
 from turret.data.ranges import groups
 from turret.data.reading.schema import Duplicates, FilterSettings, milliseconds_of
 from turret.data.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from turret.data.events.spark import SparkEvents
 
 Result = TypeVar("Result")
 Mask = NDArray[np.bool_]
@@ -80,6 +84,10 @@ class Histories:
         """Yield `function(block)` for all blocks, in order; several threads call it."""
         return map_ordered(lambda users: function(self._block(*users)), pairwise(groups(self.offsets, PIECE)))
 
+    def by_user(self, function: Callable[[Block], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return the rows of all users, [U, ...], where `function` gives those of a block's users."""
+        return np.concatenate(list(self.by_block(function)))
+
     def _block(self, first: int, last: int) -> Block:
         start, end = self.offsets[[first, last]].tolist()
         offsets = self.offsets[first : last + 1] - start
@@ -88,44 +96,41 @@ class Histories:
 
 
 def write_histories(
-    blocks: Iterable[Events], folder: Path, columns: Mapping[str, DTypeLike], has_positions: bool
+    blocks: Iterable[Events],
+    folder: Path,
+    columns: Mapping[str, DTypeLike],
+    user_count: int,
+    has_parts: bool = False,
+    has_positions: bool = False,
 ) -> Histories:
     """Write sorted `blocks` of events, with all events of a user in one block, into `folder`.
 
-    `columns` are those to write. With `has_positions`, the times are the positions in a user's history.
+    `columns` are those to write, and users may have no event. `has_parts` tells whether events have parts;
+    with `has_positions`, the times are the positions in a user's history.
     """
-    lengths: list[NDArray[np.int64]] = []
-    splits: list[NDArray[np.int64]] = []
-    ends: list[int | float] = []
+    counts = np.zeros((user_count, 3 if has_parts else 1), dtype=np.int64)
+    times: list[int | float] = []
     with EventFiles(folder, columns) as files:
-        for events in blocks:
-            events = replace(events, users=events.users - events.users[0])
-            offsets = events.offsets(int(events.users[-1]) + 1)
+        for events in filter(len, blocks):
+            first, last = events.users[[0, -1]].tolist()
+            parts = 0 if events.parts is None else events.parts
+            places = (events.users - first) * counts.shape[1] + parts
+            of_users = counts[first : last + 1]
+            of_users[:] = np.bincount(places, minlength=of_users.size).reshape(of_users.shape)
             if has_positions:
-                events = events.with_positions(offsets)
-            if events.parts is not None:
-                splits.append(len(files) + by_part(events.parts, offsets))
-            lengths.append(np.diff(offsets))
-            ends += [events.times.min().item(), events.times.max().item()]
+                begin = np.searchsorted(events.users, events.users)
+                events = replace(events, times=np.arange(len(events), dtype=np.int64) - begin)
+            times += [events.times.min().item(), events.times.max().item()]
             files.write(events)
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.concatenate(lengths))])
-    return Histories(files, offsets, min(ends), max(ends), np.concatenate(splits) if splits else None)
-
-
-def by_part(parts: NDArray[np.int8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Follow `parts` int8 [E] (0 train, 1 validation, 2 test), ascending within every user."""
-    return np.column_stack([count_true(parts < part, offsets) for part in (1, 2)])
-
-
-def count_true(is_before: NDArray[np.bool_], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return offsets[u] plus the number of true values of user u, int64 [U]."""
-    counts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(is_before, dtype=np.int64)])
-    return offsets[:-1] + counts[offsets[1:]] - counts[offsets[:-1]]
+    ends = np.cumsum(counts).reshape(counts.shape)
+    offsets = np.append(0, ends[:, -1])
+    splits = ends[:, :2] if has_parts else None
+    return Histories(files, offsets, min(times, default=0), max(times, default=0), splits)
 
 
 def build_histories(
     log: Log,
-    events: UnsortedEvents,
+    events: "EventFiles | SparkEvents",
     user_ids: pl.Series,
     item_ids: pl.Series,
     filters: FilterSettings,
@@ -141,8 +146,38 @@ def build_histories(
     `keep_items`, items without remaining events are dropped, and the others get new rows. Raises
     EmptyDataError naming the filter that leaves nothing.
     """
-    has_positions = log.time.kind == "position"
-    if filters.duplicates == "exact" and has_positions:
+    gap = _session_gap(log, filters)
+    policy, count = filters.duplicates, len(events)
+    targets = target_codes(log.kinds) if log.kinds else None
+    users, user_rows = vocabulary(user_ids, log.user_dtype, log.is_text)
+    items, item_rows = vocabulary(item_ids, log.item_dtype, log.is_text)
+    accounts = Accounts(filters.max_user_events, log.time.kind == "timestamp", users)
+    limit = f"max_user_events = {accounts.most}"
+
+    def filtered(block: Events) -> Events:
+        block = accounts.people(block if change is None else change(block))
+        return block if policy == "keep" else block.take(distinct_events(block, policy, targets, gap))
+
+    is_whole = filters.min_user_events == filters.min_item_events == 1
+    is_whole = is_whole and accounts.most is None and not log.has_labels
+    left_out = {"users", *([] if log.has_labels else ["labels"]), *(["parts"] if is_whole else [])}
+    columns = {name: dtype for name, dtype in events.columns.items() if name not in left_out}
+    blocks = events.by_user(user_rows, item_rows, work, filtered)
+    place, has_positions = folder if is_whole else work / "all", log.time.kind == "position"
+    whole = write_histories(blocks, place, columns, len(users), "parts" in events.columns, has_positions)
+    if not len(whole):
+        raise EmptyDataError(f"the filter {limit} leaves none of {count:,} events; loosen it")
+    save_left_out(folder, accounts.left_out)
+    # Negatives are rows of the sorted events too, which are divided after the filters.
+    lost = {limit: accounts.removed, f"duplicates = {policy}": count - accounts.removed - len(whole)}
+    removed = tuple(Removed(filter=name, events=rows) for name, rows in lost.items() if rows)
+    whole = replace(whole, users=users, items=items, removed=removed, targets=targets, accounts=accounts)
+    return whole if is_whole else _filter_core(whole, filters, folder, has_positions, keep_items)
+
+
+def _session_gap(log: Log, filters: FilterSettings) -> float | None:
+    """Return the pause that ends a session, in milliseconds; raise ConfigurationError for unfit filters."""
+    if filters.duplicates == "exact" and log.time.kind == "position":
         raise ConfigurationError(
             'duplicates = "exact" compares times, but the events are in file order; use "first" or "last"'
         )
@@ -151,74 +186,26 @@ def build_histories(
             'duplicates = "strongest" compares weights and kinds; name the column of weights with --weight, '
             "or kinds with --kind"
         )
-
-    def filtered(block: Events) -> Events:
-        block = accounts.people(block if change is None else change(block))
-        return block if policy == "keep" else block.take(distinct_events(block, policy, targets, gap))
-
-    gap = None if filters.session_gap is None else milliseconds_of(filters.session_gap)
-    if gap is not None and log.time.kind != "timestamp":
+    if filters.session_gap is None:
+        return None
+    if log.time.kind != "timestamp":
         raise ConfigurationError(
             f"session_gap needs timestamps, and the times of {log.path} are of the kind {log.time.kind!r} "
             f"({log.time.note}); name their column with --time, or leave --session-gap out"
         )
-    targets = target_codes(log.kinds) if log.kinds else None
-    count, policy = len(events), filters.duplicates
-    is_whole = filters.min_user_events == filters.min_item_events == 1 and not log.has_labels
-    is_whole = is_whole and filters.max_user_events is None
-    columns = events.columns if log.has_labels else _without(events.columns, "labels")
-    users, user_rows = vocabulary(user_ids, log.user_dtype, log.is_text)
-    accounts = Accounts(filters.max_user_events, log.time.kind == "timestamp", users)
-    items, item_rows = vocabulary(item_ids, log.item_dtype, log.is_text)
-    blocks = events.by_user(user_rows, item_rows, work, filtered)
-    if accounts.most is not None:
-        blocks = _of_people(blocks, accounts, count)
-    columns = _without(columns, "users", *(["parts"] if is_whole else []))
-    whole = write_histories(blocks, folder if is_whole else work / "all", columns, has_positions)
-    if accounts.most is not None:
-        rows = np.concatenate(accounts.kept)
-        left_out = np.delete(np.arange(len(users)), rows)
-        save_left_out(folder, map(str, users.ids(left_out)))
-        users = _at(users, rows)
-    histories = whole = replace(whole, users=users, items=items, targets=targets, accounts=accounts)
-    if not is_whole:
-        histories = _filter_core(whole, filters, folder, has_positions, keep_items)
-    # Negatives are rows of the sorted events too, which are divided after the filters.
-    counts = {
-        f"max_user_events = {filters.max_user_events}": accounts.left_out,
-        f"duplicates = {policy}": count - accounts.left_out - len(whole),
-    }
-    removed = [Removed(filter=name, events=lost) for name, lost in counts.items() if lost]
-    return replace(histories, removed=(*removed, *histories.removed))
-
-
-def _of_people(blocks: Iterable[Events], accounts: Accounts, count: int) -> Iterator[Events]:
-    """Renumber the users who stay, and note their rows in `accounts`."""
-    for block in filter(len, blocks):
-        rows, users = np.unique(block.users, return_inverse=True)
-        accounts.kept.append(rows)
-        yield replace(block, users=users.astype(np.int32))
-    if not accounts.kept:
-        raise EmptyDataError(
-            f"the filter max_user_events = {accounts.most} leaves none of {count:,} events; loosen it"
-        )
-
-
-def _without(columns: dict[str, DTypeLike], *names: str) -> dict[str, DTypeLike]:
-    return {name: dtype for name, dtype in columns.items() if name not in names}
+    return milliseconds_of(filters.session_gap)
 
 
 def _filter_core(
-    histories: Histories, filters: FilterSettings, folder: Path, has_positions: bool, keep_items: bool
+    whole: Histories, filters: FilterSettings, folder: Path, has_positions: bool, keep_items: bool
 ) -> Histories:
     """Write the histories of the users and items that have enough events into `folder`."""
-    everyone = np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(len(histories.items), dtype=bool)
-    core = k_core(histories, everyone, filters.min_user_events, filters.min_item_events)
+    core = k_core(whole, filters.min_user_events, filters.min_item_events)
     name = f"min_user_events = {filters.min_user_events}, min_item_events = {filters.min_item_events}"
     if filters.min_user_events == filters.min_item_events == 1:
         name = "users without an event"  # they have negatives alone
     if not core[0].any():
-        raise EmptyDataError(f"the filter {name} leaves none of {len(histories):,} events; loosen it")
+        raise EmptyDataError(f"the filter {name} leaves none of {len(whole):,} events; loosen it")
     if keep_items:
         core = (core[0], np.ones_like(core[1]))
     users, items = (np.cumsum(is_kept, dtype=np.int32) - 1 for is_kept in core)
@@ -227,33 +214,28 @@ def _filter_core(
         events = replace(block.events, users=block.first + block.events.users)
         return events.take(_kept(core, block)).renumbered(users, items)
 
-    blocks = (events for events in histories.by_block(cut) if len(events))
-    columns = _without(histories.files.columns, "parts", "labels")
-    user_ids = _at(histories.users, np.flatnonzero(core[0]))
-    item_ids = _at(histories.items, np.flatnonzero(core[1]))
-    negatives, unplaced = None, []
-    if "labels" not in histories.files.columns:
-        kept = write_histories(blocks, folder, columns, has_positions)
-    else:
-        with NegativeFiles(folder, columns, histories.targets) as files:
-            kept = write_histories(files.without(blocks), folder, columns, has_positions)
-        negatives, unplaced = files.count, files.removed()
-    lost = len(histories) - len(kept) - (negatives or 0) - sum(count for _, count in unplaced)
+    blocks = whole.by_block(cut)
+    has_parts, has_labels = (name in whole.files.columns for name in ("parts", "labels"))
+    columns = {name: one for name, one in whole.files.columns.items() if name not in ("parts", "labels")}
+    with NegativeFiles(folder, columns, whole.targets) if has_labels else nullcontext() as files:
+        blocks = blocks if files is None else files.without(filter(len, blocks))
+        kept = write_histories(blocks, folder, columns, int(core[0].sum()), has_parts, has_positions)
+    unplaced = [] if files is None else files.removed()
+    lost = len(whole) - len(kept) - (files.count if files else 0) - sum(count for _, count in unplaced)
+    removed = [Removed(filter=name, events=count) for name, count in [(name, lost), *unplaced] if count]
     return replace(
         kept,
-        users=user_ids,
-        items=item_ids,
-        removed=tuple(
-            Removed(filter=name, events=count) for name, count in [(name, lost), *unplaced] if count
-        ),
-        negatives=negatives,
-        targets=histories.targets,
-        accounts=histories.accounts,
+        users=_at(whole.users, core[0]),
+        items=_at(whole.items, core[1]),
+        removed=(*whole.removed, *removed),
+        negatives=None if files is None else files.count,
+        targets=whole.targets,
+        accounts=whole.accounts,
     )
 
 
-def _at(ids: Vocabulary, rows: NDArray[np.integer[Any]]) -> Vocabulary:
-    return Vocabulary(ids.ids(rows))  # type: ignore[arg-type]
+def _at(ids: Vocabulary, is_kept: Mask) -> Vocabulary:
+    return Vocabulary(ids.ids(np.flatnonzero(is_kept)))  # type: ignore[arg-type]
 
 
 def distinct_events(
@@ -293,13 +275,14 @@ def distinct_events(
     return is_kept
 
 
-def k_core(histories: Histories, core: Core, min_user_events: int, min_item_events: int) -> Core:
-    """Return the users and items of `core` with enough events, filtered repeatedly until all have enough.
+def k_core(histories: Histories, min_user_events: int, min_item_events: int) -> Core:
+    """Return the users and items with enough events, filtered repeatedly until all have enough.
 
     Dropping an item shortens histories and dropping a user makes items rarer; the largest set that meets both
     conditions does not depend on the order of application. The minima are one or more. Negatives count as
     events of neither, but an item that has no event stays where one is enough.
     """
+    core = np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(len(histories.items), dtype=bool)
     while True:
         users, items = _count(histories, core, min_item_events > 1)
         # Dropped events are not counted, so the core only shrinks.

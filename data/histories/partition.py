@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from turret.data import manifest
 from turret.data.errors import ConfigurationError, EmptyDataError
-from turret.data.histories.histories import Block, Histories, count_true
+from turret.data.histories.histories import Block, Histories
 from turret.data.prepared import PARTS
 from turret.data.reading.schema import FilesSplit, LastSplit, QuerySplit, TimeSplit
 from turret.data.reading.times import TimeReader, parse_time
@@ -39,15 +39,8 @@ def by_time(
     times: NDArray[Any], offsets: NDArray[np.int64], validation_from: float, test_from: float
 ) -> NDArray[np.int64]:
     """Cut all users at the same times: train < `validation_from` <= validation < `test_from` <= test."""
-    return np.column_stack([count_true(times < cut, offsets) for cut in (validation_from, test_from)])
-
-
-def hold_out_tail(
-    splits: NDArray[np.int64], offsets: NDArray[np.int64], fraction: float
-) -> NDArray[np.int64]:
-    """Move the newest `fraction` (rounded down) of each user's train events to the empty validation part."""
-    held = ((splits[:, 0] - offsets[:-1]) * fraction).astype(np.int64)
-    return np.column_stack([splits[:, 0] - held, splits[:, 1]])
+    before = [np.append(0, np.cumsum(times < cut)) for cut in (validation_from, test_from)]
+    return np.column_stack([offsets[:-1] + count[offsets[1:]] - count[offsets[:-1]] for count in before])
 
 
 def time_cuts(times: NDArray[Any], validation_fraction: float, test_fraction: float) -> tuple[Any, Any]:
@@ -55,11 +48,8 @@ def time_cuts(times: NDArray[Any], validation_fraction: float, test_fraction: fl
 
     Events at the same time stay in one part. `times` [E] is reordered in place.
     """
-    last = len(times) - 1
-    positions = [
-        min(int(len(times) * (1 - fraction)), last)
-        for fraction in (validation_fraction + test_fraction, test_fraction)
-    ]
+    fractions = (validation_fraction + test_fraction, test_fraction)
+    positions = [min(int(len(times) * (1 - fraction)), len(times) - 1) for fraction in fractions]
     times.partition(positions)
     validation_from, test_from = times[positions].tolist()
     return validation_from, test_from
@@ -75,23 +65,38 @@ def partition(
     Raises ConfigurationError for a split by time of a log without times, and EmptyDataError when no events
     remain for training.
     """
+
+    def targets_of(block: Block) -> NDArray[np.int64]:
+        return np.flatnonzero(block.events.are_of(histories.targets))
+
     offsets = histories.offsets
     noun = "event" if histories.targets is None else "target"
     if isinstance(settings, LastSplit):
-        splits = _last_out(histories)
+        splits = last_out(offsets)
+        if histories.targets is not None:
+            splits = histories.by_user(lambda block: block.start + last_out(block.offsets, targets_of(block)))
         rule = (
             f"each user's last {noun} is the test and the one before it validation; "
             f"users with fewer than {MINIMUM_EVENTS_TO_SPLIT} {noun}s keep all in train"
         )
     elif isinstance(settings, TimeSplit):
         splits, rule = _by_time(histories, settings, time)
-    elif isinstance(settings, QuerySplit):
-        splits, rule = _stated(histories), "by the text of the query"
     else:
-        splits, rule = _by_files(histories, settings)
+        assert histories.splits is not None
+        splits, rule = histories.splits, "by file" if settings.kind == "files" else "by the text of the query"
+        if isinstance(settings, FilesSplit) and settings.validation is None and settings.validation_fraction:
+            fraction = settings.validation_fraction
+            rule = f"by file; validation is the last {fraction:g} of each user's train events"
+            held_out = ((splits[:, 0] - offsets[:-1]) * fraction).astype(np.int64)
+            splits = np.column_stack([splits[:, 0] - held_out, splits[:, 1]])
     edges = np.column_stack([offsets[:-1], splits, offsets[1:]])
-    lengths = np.diff(edges, axis=1)
-    targets = lengths if histories.targets is None else _count_targets(histories, edges)
+    targets = lengths = np.diff(edges, axis=1)
+    if histories.targets is not None:
+        targets = histories.by_user(
+            lambda block: np.diff(
+                np.searchsorted(targets_of(block), edges[block.users] - block.start), axis=1
+            )
+        )
     if not targets[:, 0].any():
         raise EmptyDataError(f"the split leaves no {noun}s for training: {rule}; choose another --split")
     summary = manifest.Split(
@@ -104,32 +109,11 @@ def partition(
     return splits, summary
 
 
-def _last_out(histories: Histories) -> NDArray[np.int64]:
-    if histories.targets is None:
-        return last_out(histories.offsets)
-
-    def split(block: Block) -> NDArray[np.int64]:
-        targets = np.flatnonzero(block.events.are_of(histories.targets))
-        return block.start + last_out(block.offsets, targets)
-
-    return np.concatenate(list(histories.by_block(split)))
-
-
-def _count_targets(histories: Histories, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the targets of each user in each part, int64 [U, 3], which are divided at `edges` [U, 4]."""
-
-    def count(block: Block) -> NDArray[np.int64]:
-        targets = np.flatnonzero(block.events.are_of(histories.targets))
-        return np.diff(np.searchsorted(targets, edges[block.users] - block.start), axis=1)
-
-    return np.concatenate(list(histories.by_block(count)))
-
-
 def _by_time(histories: Histories, settings: TimeSplit, time: TimeReader) -> tuple[NDArray[np.int64], str]:
     if time.kind == "position":
         raise ConfigurationError('split.kind = "time" needs a column of times; name it with --time')
     if settings.validation_from is not None and settings.test_from is not None:
-        cuts = tuple(parse_time(cut, time) for cut in (settings.validation_from, settings.test_from))
+        cuts = (parse_time(settings.validation_from, time), parse_time(settings.test_from, time))
     else:
         times = histories.files.read(0, len(histories), "times")["times"]
         cuts = time_cuts(times, settings.validation_fraction, settings.test_fraction)
@@ -138,24 +122,5 @@ def _by_time(histories: Histories, settings: TimeSplit, time: TimeReader) -> tup
             f"validation_from = {settings.validation_from} has to be before test_from = {settings.test_from}"
         )
     shown = [str(np.datetime64(int(cut), "ms")) if time.kind == "timestamp" else f"{cut:g}" for cut in cuts]
-    rule = f"train is before {shown[0]}, validation before {shown[1]}, test from then on"
-
-    def split(block: Block) -> NDArray[np.int64]:
-        return block.start + by_time(block.events.times, block.offsets, *cuts)
-
-    return np.concatenate(list(histories.by_block(split))), rule
-
-
-def _stated(histories: Histories) -> NDArray[np.int64]:
-    if histories.splits is None:
-        raise ConfigurationError('split.kind = "files" needs a train and a test file')
-    return histories.splits
-
-
-def _by_files(histories: Histories, settings: FilesSplit) -> tuple[NDArray[np.int64], str]:
-    splits = _stated(histories)
-    if settings.validation is not None or settings.validation_fraction == 0:
-        return splits, "by file"
-    fraction = settings.validation_fraction
-    rule = f"by file; validation is the last {fraction:g} of each user's train events"
-    return hold_out_tail(splits, histories.offsets, fraction), rule
+    splits = histories.by_user(lambda block: block.start + by_time(block.events.times, block.offsets, *cuts))
+    return splits, f"train is before {shown[0]}, validation before {shown[1]}, test from then on"

@@ -30,12 +30,11 @@ from turret.data.events.dropped_rows import (
     describe_dropped,
     refuse_bad_rows,
 )
-from turret.data.events.event_arrays import UnsortedEvents
-from turret.data.events.event_kinds import refuse_absent_kinds
+from turret.data.events.event_arrays import EventFiles
 from turret.data.events.events import Log, read_events, validate
 from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.ids import as_keys
-from turret.data.events.labels import check_labels
+from turret.data.events.labels import check_labels, refuse_absent_kinds
 from turret.data.features import Features
 from turret.data.files import locked, new_folder, save_array, tried_lock
 from turret.data.histories.histories import Histories, build_histories
@@ -65,6 +64,8 @@ from turret.data.stores import LocalCopies, local_copies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from turret.data.events.spark import SparkEvents
 
 
 def prepare(
@@ -136,7 +137,7 @@ class IngestedSource:
     source: Source
     columns: Columns
     log: Log
-    events: UnsortedEvents
+    events: "EventFiles | SparkEvents"
     user_ids: pl.Series
     item_ids: pl.Series
     items: EntityTable | None
@@ -191,7 +192,7 @@ def ingest_source(
         kinds, columns, note = _proposed(source, columns, settings, config)
     log = validate(source.parts, columns, settings, config.filters, catalog, config.format, kinds)
     log = replace(log, notes=(*log.notes, note)) if note else log
-    events: UnsortedEvents
+    events: EventFiles | SparkEvents
     if session is None:
         events, user_ids, item_ids, verdicts, labels = read_events(log, work)
     else:

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from tests.data.conftest import Prepare
 from turret.data.errors import ConfigurationError, EmptyDataError
 from turret.data.events.event_arrays import Events
-from turret.data.histories.histories import Histories, by_part, distinct_events, k_core, write_histories
-from turret.data.histories.partition import by_time, hold_out_tail, last_out, partition, time_cuts
+from turret.data.histories.histories import Histories, distinct_events, k_core, write_histories
+from turret.data.histories.partition import by_time, last_out, partition, time_cuts
 from turret.data.reading.schema import FilesSplit, LastSplit, TimeSplit
 from turret.data.reading.times import TimeReader
+from turret.data.vocabulary import Vocabulary
 
 EVENTS = "user_id,item_id,timestamp\na,x,1\na,y,2\na,x,3\nb,x,1\nb,y,1\nc,z,1\n"
 
@@ -60,15 +61,15 @@ def _histories(events: Events, piece: int = 5) -> Iterator[Histories]:
     columns = {"items": np.int32, "times": np.int64}
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("turret.data.histories.histories.PIECE", piece)
-        yield write_histories([events.renumbered(*rows)], Path(folder), columns, False)
+        found = write_histories([events.renumbered(*rows)], Path(folder), columns, len(users))
+        yield replace(found, items=Vocabulary(items.tolist()))
 
 
 def _core(events: Events, min_user_events: int, min_item_events: int) -> list[Row]:
     """The events between kept users and items."""
     users, items = np.unique(events.users), np.unique(events.items)
     with _histories(events) as histories:
-        everything = np.ones(len(users), dtype=bool), np.ones(len(items), dtype=bool)
-        core = k_core(histories, everything, min_user_events, min_item_events)
+        core = k_core(histories, min_user_events, min_item_events)
     kept_users, kept_items = set(users[core[0]].tolist()), set(items[core[1]].tolist())
     return [row for row in _rows(events) if row[0] in kept_users and row[1] in kept_items]
 
@@ -142,7 +143,8 @@ def _two_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[int]
         times=np.array([10, 20, 30, 40, 15, 35]),
         parts=None if parts is None else np.array(parts, dtype=np.int8),
     )
-    return write_histories([events], tmp_path / "all", {"items": np.int32, "times": np.int64}, False)
+    columns = {"items": np.int32, "times": np.int64}
+    return write_histories([events], tmp_path / "all", columns, 2, has_parts=parts is not None)
 
 
 def test_the_summary_counts_events_and_users_by_part(two_users: Histories) -> None:
@@ -204,20 +206,6 @@ def test_a_split_by_time_cuts_everybody_at_the_same_moments(
         assert parts[0] == sorted(t for t in history if t < start)
         assert parts[1] == sorted(t for t in history if start <= t < start + more)
         assert parts[2] == sorted(t for t in history if t >= start + more)
-
-
-@given(st.lists(st.lists(st.integers(0, 2), max_size=8), min_size=1, max_size=6))
-def test_a_split_by_files_follows_the_parts(histories: list[list[int]]) -> None:
-    parts, offsets = _pack(histories)
-    splits = by_part(parts.astype(np.int8), offsets)
-    for history, found in zip(histories, _cut(histories, offsets, splits), strict=True):
-        assert found == [[part] * history.count(part) for part in range(3)]
-
-
-def test_the_tail_is_a_fraction_of_each_users_train_events_rounded_down() -> None:
-    offsets = np.array([0, 12, 21, 42])
-    splits = np.array([[10, 10], [21, 21], [41, 41]])
-    assert hold_out_tail(splits, offsets, 0.1).tolist() == [[9, 10], [21, 21], [39, 41]]
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.floats(0.05, 0.4), st.floats(0.05, 0.4))

@@ -182,14 +182,6 @@ def test_a_negative_that_is_no_item_is_a_bad_row(tmp_path: Path) -> None:
         prepare(config, tmp_path / "prepared")
 
 
-def test_damaged_negatives_are_found(prepared: Prepare) -> None:
-    folder = prepared(LABELLED, BY_LABEL).folder
-    path = folder / "negative_offsets.npy"
-    np.save(path, np.array([0, 0, 2, 9], dtype=np.int64))
-    with pytest.raises(DataError, match="don't fit items"):
-        PreparedData.open(folder)
-
-
 # Negatives are placed beside the event in whose place they were offered.
 
 Row = tuple[int, int, int, int, int]  # user, item, time, part, label

@@ -43,7 +43,11 @@ def exact_duplicates_are_found_without_their_times(original: Function) -> Functi
 
 @planted("turret.data.histories.histories:k_core", "data/test_histories.py")
 def the_k_core_is_filtered_once(original: Function) -> Function:
-    def k_core(histories: Any, everything: Any, min_user_events: int, min_item_events: int) -> Any:
+    def k_core(histories: Any, min_user_events: int, min_item_events: int) -> Any:
+        everything = (
+            np.ones(len(histories.offsets) - 1, dtype=bool),
+            np.ones(len(histories.items), dtype=bool),
+        )
         users, items = original.__globals__["_count"](histories, everything, min_item_events > 1)
         return users >= min_user_events, items >= min_item_events
 
@@ -109,7 +113,7 @@ def the_last_events_are_held_out_though_they_are_no_targets(original: Function) 
 
 @planted("turret.data.events.events:with_strangers", "data/test_sessions.py")
 def a_login_reaches_across_the_pause_that_ends_a_session(original: Function) -> Function:
-    return lambda raw, part, user, session, time, gap: original(raw, part, user, session, time, None)
+    return lambda *others: original(*others[:5], None, others[6])
 
 
 @planted("turret.data.preparing.joining:_known", "data/test_append.py")
