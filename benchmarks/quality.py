@@ -109,12 +109,16 @@ def beside(ours: Gains, others: dict[str, Gains], sessions: Sequence[int]) -> Fi
     return {"above": above, "baselines": results}
 
 
+# Figures that are the same for every seed.
+_SAME = ("experiment", "questions", "unknown_targets", "source_sha256", "configuration", "recipe")
+
+
 def measure_timed(options: Options, chosen: TimedSet) -> Figures:
     """Every seed on the periods of the test; a quick run has one seed, three periods and one epoch."""
     source = options.data / chosen.name / chosen.file
-    name = options.given.experiment or chosen.recipe.experiment
-    seeds = options.given.seeds[:1] if options.quick else options.given.seeds
+    name, seeds = options.given.experiment or chosen.recipe.experiment, options.given.seeds
     if options.quick:
+        seeds = seeds[:1]
         base, every = (*chosen.recipe.base, "training.epochs=1"), min(chosen.recipe.every, 1)
         chosen = replace(chosen, periods=3, recipe=replace(chosen.recipe, base=base, every=every))
     log = chosen.read(source)
@@ -150,16 +154,13 @@ def measure_timed(options: Options, chosen: TimedSet) -> Figures:
         rows.append(row)
         if not options.quick:
             keep(chosen.name, row)
-    same = ("experiment", "questions", "unknown_targets", "source_sha256", "configuration", "recipe")
     return {
         "set": chosen.name,
         "protocol": chosen.protocol,
         **flat_over_seeds(rows, METRICS),
-        # Of what questions gain in the mean over seeds.
-        **beside(np.mean(results, axis=0), others, sessions),
-        **{name: rows[0][name] for name in same},
+        **beside(np.mean(results, axis=0), others, sessions),  # of the mean gain over seeds
+        **{name: rows[0][name] for name in (*_SAME, "update_seconds")},
         "seconds": statistics.mean(row["seconds"] for row in rows),
-        "update_seconds": rows[0]["update_seconds"],
         "seeds": [row["seed"] for row in rows],
         "peak_memory_mb": peak_memory_mb(),
     }

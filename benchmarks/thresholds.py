@@ -1,18 +1,14 @@
-"""Benchmarks that have a bar: `python -m benchmarks.thresholds [NAME ...]`, a part of `make nightly`.
+"""Benchmarks that have a bar: `python -m benchmarks.thresholds`, a part of `make nightly`.
 
 No result is kept. Prints a line for each bar, with --json one JSON object at the end, and ends with status 1
 if a figure misses a bar. Bars are far enough from the figures of a quiet machine that noise misses none.
 """
 
 import json
-import operator
+import math
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any, NamedTuple
-
-_COMPARISONS: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
-_SECONDS = 3600
 
 
 class Bar(NamedTuple):
@@ -44,33 +40,25 @@ BARS: dict[str, tuple[Bar, ...]] = {
 def run(command: str) -> dict[str, Any]:
     """Run a benchmark; its figures, or none if it fails."""
     words = [sys.executable, "-m", *f"benchmarks.{command} --json".split()]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=_SECONDS, check=False)
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=3600, check=False)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
     return figures
 
 
 def main(words: list[str]) -> int:
-    """Run the benchmarks with these names, by default all; 1 if a bar is missed."""
-    names = [word for word in words if word != "--json"]
+    """Run the benchmarks; 1 if a bar is missed."""
     figures: dict[str, dict[str, float | None]] = {}
     missed: list[str] = []
     for command, bars in BARS.items():
         name = command.split()[0]
-        if names and name not in names:
-            continue
         measured = run(command)
         figures[command] = {bar.figure: measured.get(bar.figure) for bar in bars}
         for bar in bars:
-            value = measured.get(bar.figure)
-            is_kept = value is not None and _COMPARISONS[bar.comparison](value, bar.bar)
-            if not is_kept:
-                missed.append(f"{name} {bar.figure}")
-            shown = "not measured" if value is None else f"{value:.4g}"
-            print(
-                f"{'ok' if is_kept else 'MISSED':6} {name} {bar.figure}: {shown} "
-                f"{bar.comparison} {bar.bar:g} ({bar.reason})",
-                flush=True,
-            )
+            value = measured.get(bar.figure, math.nan)
+            is_kept = value <= bar.bar if bar.comparison == "<=" else value >= bar.bar
+            missed += [] if is_kept else [f"{name} {bar.figure}"]
+            shown = f"{name} {bar.figure}: {value:.4g} {bar.comparison} {bar.bar:g} ({bar.reason})"
+            print(f"{'ok' if is_kept else 'MISSED':6} {shown}", flush=True)
     if "--json" in words:
         print(json.dumps({"figures": figures, "missed": missed}))
     return int(bool(missed))

@@ -6,10 +6,6 @@ of the other items, out of the whole catalog: recall@k over all users with a hel
 deviation over seeds (which also draw the held-out items). The number of epochs is fixed: no held-out event
 may choose it.
 
-`in_batch_quality`: the quality of the experiment `dssm` by its loss over in-batch candidates, in batches of
-2,048, on items with features: fewer of them than a batch has examples (`ml-100k`), and six times as many
-(`s3rec_beauty`). The last item of each user is the test, the one before it selects the epoch.
-
 `labelled_pairs`: losses over labelled pairs and given negatives, on MovieLens 100K with a rating of 4 and
 above as label 1 and below as 0. The last event of each user is the test, the one before it validation. The
 AUC of the given negatives, and NDCG@10 in the ranking of the whole catalog, after six epochs. Losses over the
@@ -20,7 +16,6 @@ negatives, selects it by NDCG@10.
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -138,46 +133,6 @@ def cold_data(source: Path, chosen: FeaturedSet, seed: int, work: Path) -> Prepa
     return chosen.prepared(source, work, split=split)
 
 
-IN_BATCH_METRICS = ("hr@10", "ndcg@10")
-IN_BATCH_SETS = {
-    "ml-100k": FeaturedSet(
-        lambda folder: pl.read_parquet(folder / "ratings.parquet").select(
-            "user_id", "item_id", time="timestamp"
-        ),
-        FeatureColumns(text=("title",), multi=("genres",)),
-    ),
-    "s3rec_beauty": FeaturedSet(
-        lambda folder: pl.read_parquet(folder / "interactions.parquet").select(
-            "user_id", "item_id", time="pos"
-        ),
-        FeatureColumns(multi=("attributes",)),
-    ),
-}
-LOSSES = {
-    "sampled_softmax": 'objective.loss="sampled_softmax"',
-    "sampled_softmax_corrected": 'objective.loss="sampled_softmax_corrected"',
-    "sampled_softmax_corrected, hits kept": (
-        'objective.loss={kind="sampled_softmax_corrected", remove_accidental_hits=false}'
-    ),
-}
-
-
-def in_batch_quality(options: Options) -> Row:
-    """Every set, seed and loss; one set and seed where it has to be quick."""
-    epochs = ["training.epochs=1"] if options.quick else []
-    rows: list[Row] = []
-    for name, chosen in list(IN_BATCH_SETS.items())[: 1 if options.quick else None]:
-        with tempfile.TemporaryDirectory() as folder:
-            work, source = Path(folder), options.data / name
-            chosen.read(source).write_parquet(work / "events.parquet")
-            data = chosen.prepared(source, work, source=work / "events.parquet")
-            for seed, (loss, change) in product(SEEDS[:1] if options.quick else SEEDS, LOSSES.items()):
-                run = work / f"{loss} {seed}"
-                found = tested("dssm", [change, *epochs], seed, data, run, IN_BATCH_METRICS)
-                rows.append({"set": name, "loss": loss, "seed": seed, **found})
-    return {"rows": rows}
-
-
 LABELLED, LIKED, LABELLED_EPOCHS, LABELLED_METRICS = "ml-100k", 4, 6, ("auc", "ndcg@10")
 COSINES, RANKS = "tower.scoring.temperature=1.0", "training.metric=ndcg@10"
 # By label: the settings beside those of the experiment `labelled_pairs`.
@@ -225,4 +180,4 @@ def labelled_pairs(options: Options) -> Row:
 
 
 if __name__ == "__main__":
-    run(cold_items, in_batch_quality, labelled_pairs)
+    run(cold_items, labelled_pairs)
