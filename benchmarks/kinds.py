@@ -82,7 +82,8 @@ def values_of(data: PreparedData, kinds: bool, quick: bool, folder: Path) -> lis
 
 def _values(trained: Run, data: PreparedData, repeats: bool) -> NDArray[Any]:
     rankers = {TOWERS: lambda: trained.open_ranker(data, "test", repeats)}
-    return evaluate_rankers(rankers, data, "test", trained.experiment.evaluation).values[TOWERS][METRIC]
+    _, of_users = evaluate_rankers(rankers, data, "test", trained.experiment.evaluation)
+    return of_users.values[TOWERS][METRIC]
 
 
 def measure(options: Options) -> dict[str, Any]:

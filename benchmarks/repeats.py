@@ -22,7 +22,7 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.messy import MessyConfig
 from turret.data.synthetic.synthesis import synthesise
-from turret.training.baselines.registry import BASELINES, fitted_scores
+from turret.training.baselines.registry import BASELINES
 from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.evaluation import TOWERS, Rankers, evaluate_rankers
 from turret.training.run import Run
@@ -117,13 +117,12 @@ def measured(options: Options, chosen: RepeatSet) -> dict[str, Any]:
         experiment = load_experiment(chosen.experiment, changes)
         trained = Run(work / "run", experiment, data.folder, data.fingerprint)
         train(trained, data)
-        limits: dict[str, str] = {}
         rankers: Rankers = {
             TOWERS: lambda: trained.open_ranker(data, "test"),
             ALONE: lambda: trained.open_ranker(data, "test", repeats=False),
-            **{name: partial(fitted_scores, BASELINES[name], data, "test", limits) for name in RIVALS},
+            **{name: partial(BASELINES[name].fit, data, "test") for name in RIVALS},
         }
-        report = evaluate_rankers(rankers, data, "test", experiment.evaluation).report
+        report, _ = evaluate_rankers(rankers, data, "test", experiment.evaluation)
     best = max(RIVALS, key=lambda name: report[name][METRIC]["mean"])
     return {
         "protocol": chosen.protocol,
@@ -135,7 +134,7 @@ def measured(options: Options, chosen: RepeatSet) -> dict[str, Any]:
         "relevant_used_before": report["relevant_used_before"] / report["relevant_items"],
         METRIC: {name: report[name][METRIC] for name in rankers},
         "differences": {name: one[METRIC] for name, one in report["differences"].items()},
-        "limits": limits,
+        "limits": {name: limit for name in RIVALS if (limit := BASELINES[name].limits(data))},
         "best_baseline": best,
         "over_best_baseline": report[TOWERS][METRIC]["mean"] / report[best][METRIC]["mean"],
     }

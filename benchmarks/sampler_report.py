@@ -15,9 +15,8 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import load_experiment
-from turret.training.report.commands import plot_report
 from turret.training.report.samplers import ReportRequest, SamplerReport
-from turret.training.report.table import report_table
+from turret.training.report.shown import plot_report, report_table
 from turret.training.run import Run
 from turret.training.trainer import train
 

@@ -27,8 +27,8 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import ColumnSettings, FeatureColumns, FilesSplit, PrepareConfig
 from turret.training.config.experiment import EvaluationConfig, load_experiment
-from turret.training.evaluation.auc import users_with_negatives
 from turret.training.evaluation.evaluation import evaluate
+from turret.training.evaluation.ranking import users_with_negatives
 from turret.training.run import Run
 from turret.training.trainer import train
 

@@ -65,9 +65,8 @@ def begin_run(
         )
     if not overwrite:
         check_no_run(folder)
-    choice = choose(prepared, values, report)
-    chosen = Run(folder, choice.experiment, prepared.folder, prepared.fingerprint, choice=choice.as_json())
-    return chosen, prepared
+    chosen, choice = choose(prepared, values, report)
+    return Run(folder, chosen, prepared.folder, prepared.fingerprint, choice=choice), prepared
 
 
 def _settings(

@@ -1,6 +1,5 @@
 """The commands of training, from `train` to `export`; heavy imports wait until one runs."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -176,9 +175,9 @@ def compare(
     Example: `turret compare var/run var/other`
     """
     set_up_process()
-    from turret.training.comparison.compare import compare_runs
+    from turret.training.commands import compare_command
 
-    compare_runs(runs, part, metric, as_json)
+    compare_command(runs, part, metric, as_json)
 
 
 @report_app.command()
@@ -191,12 +190,6 @@ def samplers(
         list[int] | None,
         typer.Option(metavar="K", min=1, help="The number of candidates; repeatable (4, 16, 64 and 256)."),
     ] = None,
-    queries: Annotated[
-        int, typer.Option(min=1, help="The maximum number of queries, from training examples.")
-    ] = 64,
-    # The standard error of the bias is that of a jackknife over draws.
-    draws: Annotated[int, typer.Option(min=20, help="The number of draws for each query.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of queries and draws.")] = 0,
     output: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The file of the plot: .png, .svg or .pdf (RUN/samplers.png)."),
@@ -212,12 +205,9 @@ def samplers(
     Example: `turret report samplers --run var/run --negatives 16 --negatives 256`
     """
     set_up_process()
-    from turret.training.report.commands import report_samplers
-    from turret.training.report.samplers import ReportRequest
+    from turret.training.report.samplers import ReportRequest, report_samplers
 
-    request = ReportRequest(queries=queries, draws=draws, seed=seed)
-    if negatives:
-        request = replace(request, negatives=tuple(negatives))
+    request = ReportRequest(tuple(negatives)) if negatives else ReportRequest()
     report_samplers(run, data, request, output, as_json, show_all)
 
 

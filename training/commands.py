@@ -1,4 +1,4 @@
-"""`turret train`, `evaluate` and `export`, of one run or of several seeds: run and print."""
+"""`turret train`, `evaluate`, `compare` and `export`, of one run or of several seeds: run and print."""
 
 import json
 import logging
@@ -8,25 +8,29 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 
+from turret.data.configuration import parse_overrides
 from turret.data.prepared import PreparedData
 from turret.data.progress import LOGGER
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
+from turret.training.comparison.compare import compare
 from turret.training.comparison.seeds import (
-    SeedRuns,
+    begun_seeds,
     evaluation_summary,
+    is_finished,
+    open_runs,
     parse_seeds,
+    seed_folder,
     training_summary,
 )
-from turret.training.comparison.tables import evaluation_table, paragraphs, training_table
 from turret.training.config.experiment import with_settings
 from turret.training.distributed import join_world, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
-from turret.training.evaluation.table import metrics_table
+from turret.training.evaluation.table import comparison_table, metrics_table, seeds_table, verdict_text
 from turret.training.export.export import export, export_warnings
 from turret.training.process import naming_lack_of_memory, too_large_training
-from turret.training.run import RUN, SEEDS, Run, remove_run
+from turret.training.run import RUN, Run, remove_run
 from turret.training.trainer import train
 
 REPORT = partial(print, flush=True)  # `| tee` shows each epoch
@@ -54,46 +58,45 @@ def train_command(
     """
     if resume and overwrite:
         raise TrainingError("--resume continues what --overwrite removes; give one of the two.")
-    known = SeedRuns.read(folder)
-    if seeds is None and known is not None and not resume:
+    known = begun_seeds(folder)
+    if known and not (resume or (seeds and overwrite)):
         raise TrainingError(
             f"{folder} holds the runs of several seeds; continue them with --resume, replace them "
             "with --seeds and --overwrite, or name another folder with --run."
         )
-    first = partial(
-        begin_run, data=data, experiment=experiment, overwrite=overwrite, origin=origin, report=REPORT
-    )
+    begin = partial(begin_run, data=data, overwrite=overwrite, origin=origin, report=REPORT)
     go = partial(train, resume=resume, overwrite=overwrite, report=REPORT, loggers=loggers)
-    if seeds is None and known is None:
-        _train_one(partial(first, folder, overrides=overrides, resume=resume), go, experiment == AUTO)
+    if seeds is None and not known:
+        if experiment == AUTO and process_count() > 1:
+            raise TrainingError(
+                "--experiment auto compares short trials in one process; run it without torchrun first, and "
+                "train the experiment that it writes (RUN/experiment.toml) with torchrun."
+            )
+        _train_one(partial(begin, folder, experiment=experiment, overrides=overrides, resume=resume), go)
         return
-    _check_seeds(folder, overrides, known, resume, overwrite)
-    runs = SeedRuns(folder, known.seeds if known and resume else ()).with_seeds(
-        parse_seeds(seeds) if seeds else ()
-    )
-    begun = known.begun() if known and resume else []
-    if begun and (experiment or overrides):
-        overrides = [*overrides, f"training.seed={begun[0]}"]
-    start = runs.run_folder(begun[0]) if begun else folder
-    template, prepared = first(start, overrides=overrides, resume=bool(begun))
-    if known and overwrite:
-        for seed in known.seeds:
-            remove_run(known.run_folder(seed))
-        (folder / SEEDS).unlink()
-    if runs != known or overwrite:
-        runs.write(training_summary(runs))
-    _train_seeds(runs, template, partial(go, data=prepared))
-
-
-def _train_one(
-    first: Callable[[], tuple[Run, PreparedData]], go: Callable[..., Progress], is_auto: bool
-) -> None:
-    """Train one run, in this process or with those that torchrun has started."""
-    if is_auto and process_count() > 1:
+    if (folder / RUN).is_file():
+        raise TrainingError(f"{folder} holds a run of one seed; name another folder with --run.")
+    if process_count() > 1:
         raise TrainingError(
-            "--experiment auto compares short trials in one process; run it without torchrun first, and "
-            "train the experiment that it writes (RUN/experiment.toml) with torchrun."
+            "--seeds trains one run after the other in one process; with torchrun, train each seed by "
+            "itself (--set training.seed=1)."
         )
+    values = parse_overrides(overrides)
+    if "training.seed" in values:
+        raise TrainingError("--seeds sets training.seed; leave out --set training.seed.")
+    asked = parse_seeds(seeds) if seeds else ()
+    if resume:  # first those that were begun: a new one takes their settings
+        asked = tuple(dict.fromkeys([*known, *asked]))
+
+    def begin_seed(own: Path, seed: int, resume: bool) -> tuple[Run, PreparedData]:
+        seeded = {**values, "training.seed": seed}
+        return begin(own, experiment=experiment, overrides=seeded, resume=resume)
+
+    _train_seeds(folder, asked, begin_seed, go, resume=resume, overwrite=overwrite)
+
+
+def _train_one(begin: Callable[[], tuple[Run, PreparedData]], go: Callable[..., Progress]) -> None:
+    """Train one run, in this process or with those that torchrun has started."""
     world = join_world()
     try:
         if not world.leads:
@@ -103,7 +106,7 @@ def _train_one(
             "(training.checkpoint_every)."
         )
         with world.naming_losses(remedy), naming_lack_of_memory(too_large_training(world.size)):
-            run, prepared = first()
+            run, prepared = begin()
             progress = go(run, prepared, world=world)
     finally:
         world.close()
@@ -116,67 +119,66 @@ def _train_one(
     print(f"next: `turret report run {quote(str(run.folder))}` writes a page about it")
 
 
-def _train_seeds(runs: SeedRuns, template: Run, go: Callable[[Run], object]) -> None:
+def _train_seeds(
+    folder: Path,
+    seeds: Sequence[int],
+    begin: Callable[..., tuple[Run, PreparedData]],
+    go: Callable[[Run, PreparedData], object],
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> None:
     """Train one run a seed, except for those that are finished, and print mean and deviation."""
-    for number, seed in enumerate(runs.seeds, start=1):
-        title = f"seed {seed} ({number} of {len(runs.seeds)})"
-        if seed in runs.finished():
+    template: Run | None = None
+    for number, seed in enumerate(seeds, start=1):
+        own = seed_folder(folder, seed)
+        is_begun = resume and (own / RUN).is_file()
+        if template is None or is_begun:
+            template, prepared = begin(own, seed, resume=is_begun)
+        if overwrite and number == 1:
+            for replaced in begun_seeds(folder):
+                remove_run(seed_folder(folder, replaced))
+        title = f"seed {seed} ({number} of {len(seeds)})"
+        seeded = with_settings(template.experiment, {"training.seed": seed})
+        run = replace(template, folder=own, experiment=seeded)
+        if is_begun and is_finished(run):
             REPORT(f"{title}: trained already")
             continue
         REPORT(title)
-        seeded = with_settings(template.experiment, {"training.seed": seed})
-        go(replace(template, folder=runs.run_folder(seed), experiment=seeded))
-        runs.write(training_summary(runs))
-    print(training_table(training_summary(runs)))
-    print(f"the runs are in {runs.folder}")
-    example = quote(str(runs.run_folder(runs.seeds[0])))
-    print(f"next: `turret report run {example}` writes a page about the first one")
-
-
-def _check_seeds(
-    folder: Path, overrides: Sequence[str], known: SeedRuns | None, resume: bool, overwrite: bool
-) -> None:
-    if (folder / RUN).is_file():
-        raise TrainingError(f"{folder} holds a run of one seed; name another folder with --run.")
-    if resume and known is None:
-        raise TrainingError(f"{folder}: there are no runs of several seeds here; leave out --resume.")
-    if known is not None and not (resume or overwrite):
-        raise TrainingError(
-            f"{folder} holds the runs of several seeds already; continue them with --resume, replace them "
-            "with --overwrite, or name another folder with --run."
-        )
-    if any(setting.partition("=")[0].strip() == "training.seed" for setting in overrides):
-        raise TrainingError("--seeds sets training.seed; leave out --set training.seed.")
-    if process_count() > 1:
-        raise TrainingError(
-            "--seeds trains one run after the other in one process; with torchrun, train each seed by "
-            "itself (--set training.seed=1)."
-        )
+        go(run, prepared)
+    runs = open_runs(folder)
+    print(seeds_table([run.experiment.training.seed for run in runs], training_summary(runs), "training"))
+    print(f"the runs are in {folder}")
+    print(f"next: `turret report run {quote(str(runs[0].folder))}` writes a page about the first one")
 
 
 def evaluate_command(
     folder: Path, data: Path | None, part: EvaluatedPart, as_json: bool, baselines: Sequence[str] = ()
 ) -> None:
     """Evaluate a run, or the finished runs of several seeds, store the reports and print them."""
-    runs = SeedRuns.read(folder)
+    runs = open_runs(folder)
     with naming_lack_of_memory(_too_large("evaluation", folder)):
-        if runs is None:
-            run = Run.read(folder)
-            report = run.evaluate(run.open_data(data), part, baselines)
-            if as_json and run.choice is not None:
-                report["auto"] = run.choice
-        else:
-            finished = runs.finished_runs()
-            prepared = finished[0].open_data(data)
-            for run in finished:
-                run.evaluate(run.open_data(prepared.folder), part, baselines)
-            report = evaluation_summary(finished, part)
-            runs.write({**training_summary(runs), "evaluation": {**runs.evaluations(), part: report}})
+        prepared = runs[0].open_data(data)
+        reports = [run.evaluate(run.open_data(prepared.folder), part, baselines) for run in runs]
+        report = reports[0] if runs[0].folder == folder else evaluation_summary(runs, part)
     if as_json:
-        print(json.dumps(report, indent=2))
+        choice = runs[0].choice
+        print(json.dumps(report if choice is None else {**report, "auto": choice}, indent=2))
     else:
-        table = metrics_table(report) if runs is None else evaluation_table(report)
-        print(f"{table}\n\n{paragraphs(report)}")
+        print(f"{metrics_table(report)}\n\n{verdict_text(report)}")
+
+
+def compare_command(folders: Sequence[Path], part: EvaluatedPart, metric: str, as_json: bool) -> None:
+    """Compare runs with the first of them: print a table by `metric`, or JSON with all metrics.
+
+    Raises:
+        TrainingError: the runs can't be compared, or have no such metric in common.
+    """
+    report = compare(folders, part)
+    metrics = report["runs"][0]["metrics"]
+    if metric not in metrics:
+        raise TrainingError(f"--metric {metric}: the runs have {', '.join(metrics)} in common; name one.")
+    print(json.dumps(report, indent=2) if as_json else comparison_table(report, metric))
 
 
 def export_run(folder: Path, data: Path | None, bundles: Path, version: str | None) -> Path:

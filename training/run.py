@@ -20,12 +20,11 @@ from turret.tower.repeats import RepeatTerm
 from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
-from turret.training.baselines.registry import chosen_baselines, fitted_scores
+from turret.training.baselines.registry import chosen_baselines
 from turret.training.checkpoint import Progress, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
-from turret.training.evaluation.per_user import save_per_user
 from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_scores
 from turret.training.evaluation.repeats import with_repeats
 from turret.training.model_loss import build_objective
@@ -42,8 +41,6 @@ METRICS, CHOSEN, REPEATS = "metrics.json", "experiment.toml", "repeats.json"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
 REPORT_PAGE = "report.html"
-# A folder with this file holds the runs of several seeds.
-SEEDS = "seeds.json"
 
 
 @dataclass(frozen=True)
@@ -91,10 +88,9 @@ class Run:
                 data, fingerprint = Path(stored["data"]), str(stored["fingerprint"])
                 return cls(folder, experiment, data, fingerprint, origin, stored.get("auto"))
         except FileNotFoundError:
-            if (folder / SEEDS).is_file():
-                first = min(folder.glob("seed-*"), default=folder / "seed-0")
+            if first := min(folder.glob(f"seed-*/{RUN}"), default=None):
                 raise TrainingError(
-                    f"{folder} holds the runs of several seeds; name one of them, such as {first}."
+                    f"{folder} holds the runs of several seeds; name one of them, such as {first.parent}."
                 ) from None
             raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None
         except ConfigurationError as error:
@@ -166,20 +162,20 @@ class Run:
             TrainingError: there is no model yet, the part is empty, or a baseline can't be fitted.
         """
         chosen, left_out = chosen_baselines(baselines, data, self.experiment.evaluation.exclude_seen)
-        limits: dict[str, str] = {}
-        evaluated = evaluate_rankers(
+        limits = {one.name: limit for one in chosen if (limit := one.limits(data))}
+        evaluated, per_user = evaluate_rankers(
             {
                 TOWERS: lambda: self.open_ranker(data, part),
-                **{one.name: partial(fitted_scores, one, data, part, limits) for one in chosen},
+                **{one.name: partial(one.fit, data, part) for one in chosen},
             },
             data,
             part,
             self.experiment.evaluation,
             self.experiment.training.seed,
         )
-        report = {**evaluated.report, "baseline_limits": limits, "baselines_left_out": left_out}
+        report = {**evaluated, "baseline_limits": limits, "baselines_left_out": left_out}
         report["verdict"] = verdict(report, self.experiment, data, self.progress(), self.choice)
-        save_per_user(self.folder / PER_USER[part], evaluated, data.users)
+        per_user.write(self.folder / PER_USER[part])
         self.save_metrics(part, report)
         return report
 

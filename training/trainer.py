@@ -24,13 +24,8 @@ from turret.training.checkpoint import (
 from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.distributed import ALONE, World
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import (
-    Relevant,
-    metric_of,
-    sample_users,
-    validated_items,
-    validation_metric,
-)
+from turret.training.evaluation.evaluation import Relevant, metric_of, sample_users, validated_items
+from turret.training.evaluation.ranking import tower_scores
 from turret.training.evaluation.repeats import fit_repeats, last_trained, wants_repeats, with_repeats
 from turret.training.evaluation.seen import kind_spans
 from turret.training.model_loss import build_objective, model_loss
@@ -255,15 +250,8 @@ class Trainer:
         scores = None if experiment.objective.loss.servable else self.objective.scores
         mean = 0.0
         if count:
-            mean = validation_metric(
-                self.model,
-                self.data,
-                self.popularity,
-                own,
-                self.settings.metric,
-                experiment.evaluation,
-                scores,
-            )
+            scores_of = tower_scores(self.model, self.data, "validation", self.popularity, scores)
+            mean = metric_of(scores_of, self.data, own, self.settings.metric, experiment.evaluation)
         if world.size == 1:
             return mean
         total, _ = world.sums([mean * count, count])

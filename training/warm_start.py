@@ -19,7 +19,7 @@ from turret.data.vocabulary import Vocabulary
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import bundle_folder
 from turret.tower.format.manifest import EXPERIMENT, ITEM_FEATURES, read_manifest
-from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, VectorLayer
+from turret.tower.layers.feature_layers import FeatureLayers, VectorLayer
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import ExperimentConfig, named_settings
@@ -138,7 +138,7 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
     Raises:
         TrainingError: the towers or the features differ, or no item is in both.
     """
-    item, user = _features(model.item.rows), _features(model.user.rows)
+    item, user = (tower.rows.layers.features if tower.rows else () for tower in (model.item, model.user))
     parent.check(model.config, item, user)
     learnt = parent.parameters()
     found = (parent.items.row(one) for one in data.item_ids.ids(range(len(data.item_ids))))
@@ -156,7 +156,11 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
     codes = _codes("item", parent.item_features, item) | _codes("user", parent.user_features, user)
     for name, parameter in model.named_parameters():
         if name == _ID_TABLE:
-            default = new_item_rows(learnt[name], parameter.cpu(), bool(item))
+            # Layers behind ids and features are trained to read the mean of all ids. Without features it
+            # alone would make all new items equal. Under the cosine the short mean of many directions lets
+            # the row turn quickly with its first events.
+            mean = learnt[name].mean(dim=0)
+            default = mean if item else mean + 0.1 * parameter.cpu()
             parameter.copy_(_select_rows(learnt[name], rows, default))
         elif name.startswith(_KINDS):  # zeros where the parent has none, as its data had no kinds
             had = {kind: code for code, kind in enumerate(parent.kinds)}
@@ -171,33 +175,13 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
                 f"{parent.folder}: its model has no {name} of {tuple(parameter.shape)}; another version of "
                 "turret made it, so train without --from."
             )
-    if model.item.rows:
-        restandardise(*model.item.feature_reader(), model.item.rows.layers, parent.item_features)
-    if model.user.rows:
-        restandardise(*model.user.feature_reader(), model.user.rows.layers, parent.user_features)
+    for tower, before in ((model.item, parent.item_features), (model.user, parent.user_features)):
+        if tower.rows:
+            restandardise(*tower.feature_reader(), tower.rows.layers, before)
     start, count = "their features" if item else "the mean", len(rows) - kept
     new = f"{count:,} are new (they start from {start})" if count else "none is new"
     until = f" The bundle was trained on events until {parent.data_until}." if parent.data_until else ""
     return f"{kept:,} items keep their vectors, {new}, {trained - kept:,} are gone.{until}"
-
-
-def new_item_rows(learnt: Tensor, fresh: Tensor, has_features: bool) -> Tensor:
-    """Initial rows of the id table for new items.
-
-    With features it is the mean of all ids, which the layers behind the table are trained to read. Without
-    features the mean alone would make all new items equal, so a tenth of an initialised row is added. Under
-    the cosine the short mean of many directions also lets the row turn quickly with its first events.
-
-    Args:
-        learnt: [M, D], the id table of the parent.
-        fresh: [N, D], the initialised rows.
-        has_features: whether the item tower reads features.
-
-    Returns:
-        [N, D], or a tensor that expands to it.
-    """
-    mean = learnt.mean(dim=0)
-    return mean if has_features else mean + 0.1 * fresh
 
 
 def restandardise(reader: nn.Linear, first: int, layers: FeatureLayers, before: Sequence[Feature]) -> None:
@@ -230,10 +214,6 @@ def restandardise(reader: nn.Linear, first: int, layers: FeatureLayers, before: 
 def _select_rows(table: Tensor, rows: Tensor, default: Tensor) -> Tensor:
     """The `rows` [N] of a table [M, D]; `default`, which expands to [N, D], for rows of -1."""
     return torch.where((rows >= 0).unsqueeze(1), table[rows], default)
-
-
-def _features(rows: FeatureRows | None) -> tuple[Feature, ...]:
-    return rows.layers.features if rows else ()
 
 
 def _codes(tower: str, before: Sequence[Feature], now: Sequence[Feature]) -> dict[str, Tensor]:

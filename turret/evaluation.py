@@ -55,7 +55,7 @@ def evaluate(
         np.concatenate([[0], np.cumsum(lengths)]),
     )
     ranked = _rank(user_vectors, item_vectors, seen, max(k))
-    values, coverage = measure(ranked, relevant, k, len(item_vectors), "ranking")
+    values, coverage, _ = measure(ranked, relevant, k, len(item_vectors), "ranking")
     return {**coverage, **summarise(values, bootstrap, seed)}
 
 

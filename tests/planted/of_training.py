@@ -110,8 +110,8 @@ def gradients_are_clipped_one_parameter_after_the_other(original: Function) -> F
 @planted("turret.training.evaluation.evaluation:measure", "training/test_evaluation.py")
 def coverage_is_that_of_the_largest_k(original: Function) -> Function:
     def measure(ranked: Any, relevant: Any, ks: Any, *others: Any) -> Any:
-        metrics, coverage = original(ranked, relevant, ks, *others)
-        return metrics, dict.fromkeys(coverage, coverage[f"coverage@{max(ks)}"])
+        metrics, coverage, of_others = original(ranked, relevant, ks, *others)
+        return metrics, dict.fromkeys(coverage, coverage[f"coverage@{max(ks)}"]), of_others
 
     return measure
 

@@ -110,7 +110,7 @@ def test_trials_are_equal_shares_of_trainings_within_the_time_of_the_first(
     found = trained(monkeypatch, seconds)
     results = list(run_trials(planned(*candidates), handmade))
     assert found == trials
-    assert [(int(one.candidate), one.epochs) for one in results if one.value is not None] == trials
+    assert [(int(one["candidate"]), one["epochs"]) for one in results if one["value"] is not None] == trials
 
 
 def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(
@@ -122,13 +122,16 @@ def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(
     impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
     candidates = {"impossible": impossible, "ordinary": ordinary, "other": ordinary}
     failed, good, _ = run_trials(candidates, handmade)
-    assert (failed.candidate, failed.value) == ("impossible", None)
+    assert (failed["candidate"], failed["value"]) == ("impossible", None)
     told = trial_reason(failed, "ndcg@10")
-    assert (told.kind, told.sentence[:44]) == ("left_out", "impossible is left out: tower.user.example_a")
-    assert (good.candidate, good.epoch, good.epochs) == ("ordinary", 1, 1)
-    told = trial_reason(replace(good, planned=4, value=0.25, seconds=3.4), "ndcg@10")
-    assert told.kind == "trial"
-    assert told.sentence == (
+    assert (told["kind"], told["sentence"][:44]) == (
+        "left_out",
+        "impossible is left out: tower.user.example_a",
+    )
+    assert (good["candidate"], good["epoch"], good["epochs"]) == ("ordinary", 1, 1)
+    told = trial_reason({**good, "planned": 4, "value": 0.25, "seconds": 3.4}, "ndcg@10")
+    assert told["kind"] == "trial"
+    assert told["sentence"] == (
         "In a trial of 1 of 4 epochs (3 s), ordinary reaches a validation ndcg@10 of 0.2500, at epoch 1."
     )
 
@@ -138,8 +141,8 @@ def give(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, float | None], fo
 
     def trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -> Iterator[Trial]:
         for name in candidates:
-            value = values[name]
-            yield Trial(name, value, 2, 3, 6, 1.0, "" if value is not None else "no memory")
+            reached = {"value": values[name], "epoch": 2, "epochs": 3, "planned": 6, "seconds": 1.0}
+            yield {"candidate": name, **reached, "failure": "" if reached["value"] else "no memory"}
 
     monkeypatch.setattr(module, "facts_of", lambda data: found)
     monkeypatch.setattr(module, "run_trials", trials)
@@ -151,14 +154,14 @@ def test_the_best_validation_value_is_picked_and_reasons_are_reported_as_they_ar
     values = {"transformer": 0.11, "transformer_short": None, "pooled": 0.12}
     give(monkeypatch, values, facts())
     lines: list[str] = []
-    chosen = choose(handmade, {}, lines.append)
-    assert chosen.picked == "pooled"
-    assert chosen.experiment.tower.user.kind == "pooled"
-    assert lines == [f"auto: {reason.sentence}" for reason in chosen.reasons]
+    experiment, choice = choose(handmade, {}, lines.append)
+    assert choice["picked"] == "pooled"
+    assert experiment.tower.user.kind == "pooled"
+    assert lines == [f"auto: {reason['sentence']}" for reason in choice["reasons"]]
     assert lines[-1] == (
         "auto: Picked: pooled, whose validation ndcg@10 is the best, 0.1200; transformer has 0.1100."
     )
-    kinds = [reason.kind for reason in chosen.reasons]
+    kinds = [reason["kind"] for reason in choice["reasons"]]
     assert kinds == ["order", "size", "trial", "left_out", "trial", "picked"]
 
 
@@ -227,7 +230,7 @@ def test_the_candidates_follow_from_the_data(others: dict[str, Any], reasons: st
     made, refused = candidates(found, {})
     assert (" ".join(made), refused) == (tried, {})
     given = list(data_reasons(found, next(iter(made.values())), refused))
-    assert [one.kind for one in given] == [*reasons.split(), "size"]
+    assert [one["kind"] for one in given] == [*reasons.split(), "size"]
 
 
 def test_settings_of_candidates_follow_from_the_data() -> None:
@@ -258,19 +261,20 @@ def test_a_reason_has_its_figures_and_a_candidate_that_does_not_fit_is_told() ->
     made, refused = candidates(found, {"tower.user.blocks": 1})
     assert (list(made), list(refused)) == (["transformer", "transformer_short"], ["pooled"])
     order, _, last = data_reasons(found, made["transformer"], refused)
-    assert order.figures["ratio"] == 2.0
-    assert "recur 2.0 times as often as in shuffled histories), so transformers are tried." in order.sentence
-    assert last.kind == "refused"
-    assert "The candidate pooled does not fit the given settings: there is no setting" in last.sentence
+    assert order["figures"]["ratio"] == 2.0
+    assert (
+        "recur 2.0 times as often as in shuffled histories), so transformers are tried." in order["sentence"]
+    )
+    assert last["kind"] == "refused"
+    assert "The candidate pooled does not fit the given settings: there is no setting" in last["sentence"]
 
 
 def test_without_trials_the_first_candidate_is_picked(
     monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
 ) -> None:
     give(monkeypatch, {}, facts(has_validation=False))
-    chosen = choose(handmade, {}, print)
-    assert (chosen.picked, chosen.trials) == ("transformer", ())
-    assert chosen.reasons[-1].kind == "no_trials"
-    assert chosen.reasons[-1].sentence == (
-        "Picked: transformer, without trials, as the data has no validation part."
-    )
+    _, choice = choose(handmade, {}, print)
+    assert (choice["picked"], choice["trials"]) == ("transformer", [])
+    last = choice["reasons"][-1]
+    assert last["kind"] == "no_trials"
+    assert last["sentence"] == "Picked: transformer, without trials, as the data has no validation part."

@@ -74,7 +74,7 @@ def test_co_occurrence_is_the_number_of_shared_users(loyal: PreparedData, until:
     def weight(i: int, j: int) -> float:
         return float(oracle.shared(log, i, j) if i != j else repeaters(loyal, i))
 
-    scores = item_items.fit_co_occurrence(loyal, until).scores_of(USERS)
+    scores = item_items.fit_co_occurrence(loyal, until)(USERS)
     np.testing.assert_allclose(scores.numpy(), summed(loyal, weight, until, USERS), rtol=1e-6)
 
 
@@ -83,7 +83,7 @@ def test_own_items_come_first_by_their_last_use_or_their_number_of_uses(
     name: str, loyal: PreparedData
 ) -> None:
     """Of items used equally often the newest comes first; the others follow by popularity."""
-    found = BASELINES[name].fit(loyal, "test").scores_of(USERS).argsort(dim=1, descending=True).tolist()
+    found = BASELINES[name].fit(loyal, "test")(USERS).argsort(dim=1, descending=True).tolist()
     popular = np.argsort(-behind(loyal)).tolist()
     for user, ranked in zip(USERS.tolist(), found, strict=True):
         history = loyal.history(user, "test").tolist()
@@ -116,7 +116,7 @@ def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
     lists = [near(item) for item in range(len(used_by))]
     own = [repeaters(data, item) / (len(users) + 10.0) for item, users in enumerate(used_by)]
     expected = summed(data, lambda i, j: lists[i].get(j, 0.0) if i != j else own[i], "test", USERS)
-    scores = item_items.fit_item_knn(data, "test").scores_of(USERS)
+    scores = item_items.fit_item_knn(data, "test")(USERS)
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-5)
 
 
@@ -124,17 +124,17 @@ def test_ease_ranks_the_most_popular_items_by_its_weights(
     shop: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others follow by popularity, and that is said; without a limit there are no others."""
-    assert item_items.fit_ease(shop, "test").limits == ""
+    assert BASELINES["ease"].limits(shop) == ""
     most = 50
     monkeypatch.setattr(item_items, "MOST_ITEMS", most)
+    assert BASELINES["ease"].limits(shop) == "the 50 most popular items"
     log = histories(shop, "validation")
     matrix = np.zeros((len(log), len(shop.item_ids)))
     for user, items in enumerate(log):
         matrix[user, sorted(items)] = 1.0
     kept = np.sort(np.argsort(-matrix.sum(axis=0), kind="stable")[:most])
     weights = oracle.least_squares_columns(matrix[:, kept], matrix[:, kept].sum() / len(kept))
-    fitted = item_items.fit_ease(shop, "test")
-    found = fitted.scores_of(USERS).numpy()
+    found = item_items.fit_ease(shop, "test")(USERS).numpy()
     read = histories(shop, "test")
     for user in USERS.tolist():
         used = [place for place, item in enumerate(kept) if item in read[user]]
@@ -144,7 +144,6 @@ def test_ease_ranks_the_most_popular_items_by_its_weights(
             np.testing.assert_allclose(found[user, kept], scores - scores.min(), atol=1e-5)
             assert found[user, others].max() < found[user, kept].min()
         np.testing.assert_allclose(found[user, others], behind(shop)[others], rtol=1e-5)
-    assert fitted.limits == "the 50 most popular items"
 
 
 def test_recent_popularity_counts_the_newest_tenth_of_training(shop: PreparedData) -> None:
@@ -159,7 +158,7 @@ def test_recent_popularity_counts_the_newest_tenth_of_training(shop: PreparedDat
         recent[item] += time >= since
         counts[item] += 1
     ranked = sorted(range(len(counts)), key=lambda item: (-recent[item], -counts[item], item))
-    (scores,) = BASELINES["recent_popularity"].fit(shop, "test").scores_of(np.array([0]))
+    (scores,) = BASELINES["recent_popularity"].fit(shop, "test")(np.array([0]))
     assert torch.argsort(scores, descending=True).tolist() == ranked
 
 
@@ -173,8 +172,7 @@ def test_a_baseline_learns_from_the_training_part_alone(
     if name == "als":
         require("implicit")
     scores = [
-        BASELINES[name].fit(data, "validation").scores_of(np.arange(len(data.users)))
-        for data in (shop, other_targets)
+        BASELINES[name].fit(data, "validation")(np.arange(len(data.users))) for data in (shop, other_targets)
     ]
     assert torch.equal(*scores)
 
@@ -187,7 +185,7 @@ def test_without_a_history_the_order_is_popularity(name: str, shop: PreparedData
     splits = np.array(shop.splits)
     splits[0] = shop.offsets[0]
     data = PreparedData(**{**vars(shop), "splits": splits})
-    scores = BASELINES[name].fit(data, "validation").scores_of(np.array([0, 1]))
+    scores = BASELINES[name].fit(data, "validation")(np.array([0, 1]))
     assert torch.equal(torch.argsort(-scores[0]), torch.from_numpy(np.argsort(-behind(data))))
     if name != "popularity":
         assert not torch.equal(scores[0], scores[1])
@@ -235,7 +233,7 @@ def test_bm25_agrees_with_its_formula(tmp_path: Path) -> None:
     data = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
     row = data.users.row("fox and rabbit")
     assert row is not None
-    found = BASELINES["bm25"].fit(data, "test").scores_of(np.array([row]))[0]
+    found = BASELINES["bm25"].fit(data, "test")(np.array([row]))[0]
     words = [title.split() for title in data.fields["title"]]
     mean = sum(map(len, words)) / len(words)
     for item, document in enumerate(words):

@@ -10,10 +10,11 @@ import torch
 
 from tests.support.snapshots import check_snapshot
 from turret.training.checkpoint import Checkpoint, Progress, save_checkpoint, save_tensors
-from turret.training.comparison.compare import compare, compare_runs
+from turret.training.commands import compare_command
+from turret.training.comparison.compare import compare
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
-from turret.training.run import CHECKPOINT, MODEL, PER_USER, SEEDS, Run
+from turret.training.run import CHECKPOINT, MODEL, PER_USER, Run
 
 Capture = pytest.CaptureFixture[str]
 
@@ -35,7 +36,9 @@ def made(
         {"kind": "baseline", "sentence": f"{name}: {result}.", "figures": {"baseline_mean": mean}}
         for name, mean, result in found
     ]
-    run.save_metrics("test", {"verdict": verdict})
+    towers = {"ndcg@10": {"mean": float(np.mean(values))}, "hr@10": {"mean": float(np.mean(hits))}}
+    counts = {"part": "test", "users": len(users), "relevant_items": len(users), "relevant_cold": 0}
+    run.save_metrics("test", {**counts, "towers": towers, "verdict": verdict})
     return folder
 
 
@@ -95,9 +98,9 @@ def test_a_comparison_is_a_table_or_json(
     one, two, differences = pair
     monkeypatch.chdir(one.parent)
     runs = [Path(one.name), Path(two.name)]
-    compare_runs(runs, "test", "ndcg@10", as_json=False)
+    compare_command(runs, "test", "ndcg@10", as_json=False)
     check_snapshot("comparison.txt", capsys.readouterr().out)
-    compare_runs(runs, "test", "ndcg@10", as_json=True)
+    compare_command(runs, "test", "ndcg@10", as_json=True)
     shown = json.loads(capsys.readouterr().out, parse_float=lambda number: round(float(number), 9))
     assert shown["users"] == 60
     assert shown["runs"][1]["difference"]["ndcg@10"]["mean"] == pytest.approx(differences.mean())
@@ -114,7 +117,7 @@ def test_runs_that_can_not_be_compared_are_refused(
     with pytest.raises(TrainingError, match="have no user in common"):
         compare([two, made(tmp_path / "far", ["q"], [1.0], [])], "test")
     with pytest.raises(TrainingError, match=r"--metric ndcg@7: the runs have ndcg@10, hr@10 in common"):
-        compare_runs([two, two], "test", "ndcg@7", as_json=False)
+        compare_command([two, two], "test", "ndcg@7", as_json=False)
 
 
 @pytest.fixture
@@ -122,7 +125,6 @@ def seeds(tmp_path: Path) -> Path:
     """A folder of two seeds, whose figures of each user differ."""
     for seed, values in ((0, [0.1, 0.2, 0.6]), (3, [0.3, 0.4, 0.2])):
         made(tmp_path / "many" / f"seed-{seed}", ["a", "b", "c"], values, [f"training.seed={seed}"])
-    (tmp_path / "many" / SEEDS).write_text('{"seeds": [0, 3]}')
     return tmp_path / "many"
 
 
@@ -140,6 +142,6 @@ def test_several_seeds_are_compared_as_their_mean(seeds: Path, tmp_path: Path, c
     assert (difference["mean"], difference["low"], difference["high"]) == pytest.approx((-0.2 / 3, -0.1, 0.0))
     assert report["settings"] == {"training.seed": [0, [0, 3]]}
     assert (second["seconds"], second["parameters"]) == (12.5, 23)
-    compare_runs([one, seeds], "test", "ndcg@10", as_json=False)
+    compare_command([one, seeds], "test", "ndcg@10", as_json=False)
     assert "(mean of 2 seeds, standard deviation of ndcg@10 0.0000)" in capsys.readouterr().out
     assert compare([one, seeds / "seed-3"], "test")["runs"][1]["seeds"] is None

@@ -16,11 +16,18 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
-from turret.training.evaluation.auc import auc_of_users, users_with_negatives
 from turret.training.evaluation.evaluation import Relevant, evaluate, measure, relevant_items, validated_items
 from turret.training.evaluation.metrics import metrics_at, popularity_kinds
 from turret.training.evaluation.per_user import load_per_user
-from turret.training.evaluation.ranking import Block, popularity_scores, rank, tower_scores, user_scores
+from turret.training.evaluation.ranking import (
+    Block,
+    auc_of_users,
+    popularity_scores,
+    rank,
+    tower_scores,
+    user_scores,
+    users_with_negatives,
+)
 from turret.training.evaluation.seen import left_out_pairs, mask
 from turret.training.evaluation.table import metrics_table
 from turret.training.run import PER_USER, Run, build_model
@@ -86,7 +93,7 @@ def test_coverage_is_of_the_first_k_of_each_user() -> None:
     """Two users of five items: at 1 they see one, at 3 four; minus one is no item."""
     blocks = [Block(np.array([0]), np.array([[4, 2, 1]])), Block(np.array([1]), np.array([[4, 3, -1]]))]
     relevant = Relevant(np.arange(2), np.array([0, 0]), np.arange(3))
-    _, coverage = measure(blocks, relevant, (1, 2, 3), 5, "ranking")
+    _, coverage, _ = measure(blocks, relevant, (1, 2, 3), 5, "ranking")
     assert coverage == {"coverage@1": 1 / 5, "coverage@2": 3 / 5, "coverage@3": 4 / 5}
 
 

@@ -1,7 +1,7 @@
 """Bundles from runs: what they hold, that they answer as the evaluator does, and what is said."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from turret.training.export.export import (
 )
 from turret.training.run import Run
 from turret.training.trainer import train
-from turret.training.verdict.findings import baseline_findings
+from turret.training.verdict.verdict import baseline_findings
 
 # Trained and exported here, each for seconds: scores of either sign, times, and biases.
 OTHERS: dict[str, dict[str, Any]] = {
@@ -223,8 +223,8 @@ def report(low: float, high: float, part: str = "test") -> dict[str, Any]:
     for name, mean in (("popularity", 0.01), ("last_used", 0.03)):
         means[name] = {"ndcg@10": {"mean": mean}}
         differences[name] = {"ndcg@10": {"mean": 0.02 - mean, "low": low, "high": high}}
-    found = baseline_findings({**means, "differences": differences}, "ndcg@10")
-    return {part: {"part": part, "verdict": [asdict(finding) for finding in found]}}
+    found = list(baseline_findings({**means, "differences": differences}, "ndcg@10"))
+    return {part: {"part": part, "verdict": found}}
 
 
 EVEN, LOST = report(-0.001, 0.002), report(-0.02, -0.001)

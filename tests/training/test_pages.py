@@ -21,13 +21,7 @@ from turret.training.comparison.compare import compare
 from turret.training.config.experiment import experiment_toml, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.page.pages import compare_page, evaluated_report, run_page, write_page
-from turret.training.page.recommended import (
-    ITEMS,
-    NEAREST,
-    Rankings,
-    nearest_items,
-    rankings_of,
-)
+from turret.training.page.recommended import ITEMS, NEAREST, nearest_items
 from turret.training.run import REPORT_PAGE, Run
 from turret.training.trainer import train
 
@@ -233,20 +227,13 @@ def test_a_page_allows_its_own_stylesheet_and_drawings_and_nothing_else(run_part
     assert linked == re.findall(r'<section id="(.*?)">', run_parts.source)
 
 
-@pytest.fixture(scope="module")
-def rankings(evaluated: Run, shop: PreparedData) -> Rankings:
-    """The first ten items of every user of the shop, by its evaluated run."""
-    return rankings_of(evaluated, shop, "test", 10)
-
-
-def test_the_nearest_items_are_those_of_the_largest_cosine(rankings: Rankings) -> None:
-    popularity = rankings.data.item_counts("train")
-    popular, rare = nearest_items(rankings, seed=0).values()
+def test_the_nearest_items_are_those_of_the_largest_cosine(evaluated: Run, shop: PreparedData) -> None:
+    popularity, model = shop.item_counts("train"), evaluated.open_model(shop)
+    popular, rare = nearest_items(model, popularity, seed=0).values()
     assert [one["row"] for one in popular] == np.argsort(-popularity, kind="stable")[:ITEMS].tolist()
     with torch.no_grad():
-        vectors = rankings.model.catalog_vectors()
-    scoring = rankings.model.config.scoring
-    plain = (vectors[:, :-1] if scoring.item_bias else vectors).double()
+        vectors = model.catalog_vectors()
+    plain = (vectors[:, :-1] if model.config.scoring.item_bias else vectors).double()
     for one in popular + rare:
         cosines = plain @ plain[one["row"]]
         cosines[one["row"]] = -torch.inf

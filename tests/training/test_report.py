@@ -12,10 +12,9 @@ from tests.support.snapshots import check_snapshot
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
-from turret.training.report import commands
-from turret.training.report.commands import report_samplers
-from turret.training.report.samplers import ReportRequest, SamplerReport, entries
-from turret.training.report.table import recommendation, report_table
+from turret.training.report import samplers
+from turret.training.report.samplers import ReportRequest, SamplerReport, entries, report_samplers
+from turret.training.report.shown import recommendation, report_table
 from turret.training.run import Run, remove_run
 
 Capture = pytest.CaptureFixture[str]
@@ -37,7 +36,7 @@ def folder(evaluated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         def measure(self) -> dict[str, Any]:
             return whole_report()
 
-    monkeypatch.setattr(commands, "SamplerReport", Measured)
+    monkeypatch.setattr(samplers, "SamplerReport", Measured)
     shutil.copytree(evaluated.folder, tmp_path / "run")
     return tmp_path / "run"
 

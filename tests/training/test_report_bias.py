@@ -75,8 +75,8 @@ def test_bias_and_variance_are_those_of_all_draws() -> None:
     error = gradient_error(given, vectors, SHARP, draw_once, 400)
     bias, variance = enumerated_error()
     assert bias > 0.1
-    assert 0.0 < error.bias_low < bias < error.bias_high
-    assert error.variance == pytest.approx(variance, rel=0.1)
+    assert 0.0 < error["bias_low"] < bias < error["bias_high"]
+    assert error["variance"] == pytest.approx(variance, rel=0.1)
 
 
 def test_a_model_that_is_certain_has_no_gradient_to_compare_with() -> None:

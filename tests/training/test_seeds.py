@@ -10,11 +10,11 @@ import pytest
 from turret.data.prepared import PreparedData
 from turret.training import commands
 from turret.training.commands import evaluate_command, train_command
-from turret.training.comparison.seeds import SeedRuns, parse_seeds, training_summary
+from turret.training.comparison.seeds import parse_seeds, seed_folder, training_summary
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.records.history import load_history
-from turret.training.run import MODEL, SEEDS, Run
+from turret.training.run import MODEL, Run
 from turret.training.trainer import train
 
 
@@ -34,17 +34,10 @@ def test_seeds_are_numbers_and_ranges(text: str, seeds: tuple[int, ...]) -> None
 
 
 def test_commands_for_one_run_name_a_run_of_the_folder(tmp_path: Path) -> None:
-    SeedRuns(tmp_path, (2, 3)).write({})
-    (tmp_path / "seed-2").mkdir()
+    seed_folder(tmp_path, 2).mkdir()
+    (seed_folder(tmp_path, 2) / "run.json").write_text("{}")
     with pytest.raises(TrainingError, match=r"holds the runs of several seeds; name one .*seed-2\."):
         Run.read(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"seeds": ["x"]}'])
-def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
-    (tmp_path / SEEDS).write_text(content)
-    with pytest.raises(TrainingError, match=r"seeds\.json: it can't be read"):
-        SeedRuns.read(tmp_path)
 
 
 QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", "tower.dimension=8"]
@@ -59,27 +52,25 @@ def train_seeds(shop: PreparedData, folder: Path, seeds: str | None, **changed: 
 
 @pytest.fixture(scope="module")
 def trained(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Seeds 0 and 2, trained for an epoch. Only seeds.json and metrics may be written to."""
+    """Seeds 0 and 2, trained for an epoch. Only metrics may be written to."""
     folder = tmp_path_factory.mktemp("seeds") / "run"
     train_seeds(shop, folder, "0,2")
     return folder
 
 
 def test_each_seed_has_a_run_and_the_summary_their_mean_and_deviation(trained: Path) -> None:
-    stored = json.loads((trained / SEEDS).read_text())
-    assert (stored["seeds"], stored["finished"]) == ([0, 2], [0, 2])
-    values = []
-    for seed in (0, 2):
-        run = Run.read(trained / f"seed-{seed}")
+    values, runs = [], [Run.read(seed_folder(trained, seed)) for seed in (0, 2)]
+    for seed, run in zip((0, 2), runs, strict=True):
         assert run.experiment == load_experiment("demo", [*QUICK, f"training.seed={seed}"])
         progress = run.progress()
         assert progress is not None
         values.append(progress.best)
-    figures = stored["training"]["validation ndcg@10"]
+    summary = training_summary(runs)
+    figures = summary["validation ndcg@10"]
     assert figures["values"] == values
     assert figures["mean"] == pytest.approx(sum(map(float, filter(None, values))) / 2)
     assert figures["deviation"] == pytest.approx(np.std(np.array(values, dtype=float), ddof=1))
-    assert set(stored["training"]) == {"validation ndcg@10", "epochs", "seconds"}
+    assert set(summary) == {"validation ndcg@10", "epochs", "seconds"}
 
 
 def test_finished_seeds_are_not_trained_again_and_new_ones_are(
@@ -93,21 +84,21 @@ def test_finished_seeds_are_not_trained_again_and_new_ones_are(
         train_seeds(shop, trained, "0-2", resume=True, **given)
     shown = capsys.readouterr().out
     assert "seed 0 (1 of 3): trained already" in shown
-    assert "seed 2 (3 of 3): trained already" in shown
+    assert "seed 2 (2 of 3): trained already" in shown
     assert [run.folder.name for run in begun] == ["seed-1", "seed-1"]
     assert all(run.experiment == load_experiment("demo", [*QUICK, "training.seed=1"]) for run in begun)
-    SeedRuns(trained, (0, 2)).write(training_summary(SeedRuns(trained, (0, 2))))
 
 
 def test_an_interrupted_seed_is_continued(
     shop: PreparedData, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--resume` without `--seeds` continues the planned seeds."""
+    """`--resume` without `--seeds` continues those that were begun."""
     real, calls = train, list[str]()
 
     def interrupted(run: Run, *given: Any, **named: Any) -> Any:
         calls.append(run.folder.name)
         if len(calls) == 2:
+            run.write()
             raise KeyboardInterrupt
         return real(run, *given, **named)
 
@@ -115,10 +106,8 @@ def test_an_interrupted_seed_is_continued(
     with pytest.raises(KeyboardInterrupt):
         train_seeds(shop, tmp_path / "run", "5-6")
     model = (tmp_path / "run" / "seed-5" / MODEL).read_bytes()
-    assert json.loads((tmp_path / "run" / SEEDS).read_text())["finished"] == [5]
     train_command(tmp_path / "run", resume=True)
     assert calls == ["seed-5", "seed-6", "seed-6"]
-    assert json.loads((tmp_path / "run" / SEEDS).read_text())["finished"] == [5, 6]
     assert (tmp_path / "run" / "seed-5" / MODEL).read_bytes() == model
     shown = capsys.readouterr().out
     assert "the runs are in" in shown
@@ -129,7 +118,7 @@ def test_an_interrupted_seed_is_continued(
 @pytest.mark.parametrize(
     ("changed", "seeds", "words"),
     [
-        ({}, "0-3", "holds the runs of several seeds already; continue them with --resume"),
+        ({}, "0-3", "holds the runs of several seeds; continue them with --resume"),
         ({}, None, "holds the runs of several seeds; continue them with --resume"),
         ({"resume": True, "overwrite": True}, "0-3", "give one of the two"),
         ({"resume": True, "overrides": [*QUICK, "training.seed=3"]}, "0-3", "leave out --set training.seed"),
@@ -140,14 +129,14 @@ def test_an_interrupted_seed_is_continued(
 def test_a_folder_of_seeds_is_neither_replaced_nor_continued_unasked(
     changed: dict[str, Any], seeds: str | None, words: str, trained: Path, shop: PreparedData
 ) -> None:
-    before = (trained / SEEDS).read_bytes()
+    before = {path.name for path in trained.iterdir()}
     with pytest.raises(TrainingError, match=words):
         train_seeds(shop, trained, seeds, **changed)
-    assert (trained / SEEDS).read_bytes() == before
+    assert {path.name for path in trained.iterdir()} == before
 
 
 def test_an_evaluation_has_mean_deviation_and_a_verdict(trained: Path, capsys: Capture) -> None:
-    """Of all metrics, and stored beside the runs. Evaluates two runs twice: seconds."""
+    """Of all metrics. Evaluates two runs twice: seconds."""
     evaluate_command(trained, None, "test", True, ["co_occurrence"])
     report = json.loads(capsys.readouterr().out)
     own = [
@@ -164,6 +153,5 @@ def test_an_evaluation_has_mean_deviation_and_a_verdict(trained: Path, capsys: C
     kinds = [one["kind"] for one in report["verdict"]]
     assert kinds[:2] == ["baseline", "baseline"]
     assert kinds.count("unread_features") == 1
-    assert json.loads((trained / SEEDS).read_text())["evaluation"] == {"test": report}
     evaluate_command(trained, None, "test", False)
     assert " ± " in capsys.readouterr().out

@@ -286,7 +286,7 @@ def test_a_run_stops_early_and_keeps_the_best_model(
         kept.append((run.folder / MODEL).read_bytes())
         return False
 
-    monkeypatch.setattr(module, "validation_metric", lambda *_: next(values))
+    monkeypatch.setattr(module, "metric_of", lambda *_: next(values))
     run, lines = large_batches(tmp_path, shop, epochs=9, patience=2), list[str]()
     progress = train(run, shop, report=lines.append, observe=observe)
     assert (progress.epoch, progress.best_epoch, progress.stale) == (4, 2, 2)

@@ -1,7 +1,7 @@
 """The sentences that an evaluation ends with."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,20 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.checkpoint import Progress
-from turret.training.comparison.tables import paragraphs
 from turret.training.config.experiment import TrainingConfig, load_experiment
+from turret.training.evaluation.table import verdict_text
 from turret.training.run import Run
 from turret.training.trainer import train
-from turret.training.verdict.findings import (
+from turret.training.verdict.verdict import (
     baseline_findings,
     comparison_findings,
     left_out_findings,
+    repeats,
     too_small,
+    training_end,
+    unread_order,
+    verdict,
 )
-from turret.training.verdict.order import unread_order
-from turret.training.verdict.verdict import repeats, training_end, verdict
 
 VALUE = {"mean": 0.5, "low": 0.46, "high": 0.54}
 
@@ -33,7 +35,7 @@ REPORT: dict[str, Any] = {
     "users": 100,
     "exclude_seen": True,
     "relevant_items": 100,
-    "relevant_used_before": 0,
+    "relevant_masked": 0,
     "relevant_cold": 0,
     "slices": {},
     "towers": {"ndcg@20": VALUE, "ndcg@50": VALUE},
@@ -44,24 +46,16 @@ REPORT: dict[str, Any] = {
 }
 
 
-def test_candidates_that_auto_rejected_are_not_recommended(shop: PreparedData) -> None:
-    """Neither by a trial that failed nor by the picked candidate."""
-    trials = [
-        {"candidate": name, "value": value}
-        for name, value in (("set", 0.25), ("pooled", 0.3), ("features", 0.2), ("transformer", None))
-    ]
+def test_what_the_towers_leave_unread_is_told_unless_trials_have_tried_it(shop: PreparedData) -> None:
     experiment = load_experiment("youtubednn", {"evaluation.k": [20, 50], "training.metric": "ndcg@20"})
-    choice = {"picked": "pooled", "reasons": [], "trials": trials}
+    choice = {"picked": "pooled", "reasons": [], "trials": []}
     finished = Progress(epoch=3, finished=True)
     sentences = {one["kind"]: one["sentence"] for one in verdict(REPORT, experiment, shop, finished, choice)}
-    preferred = "`--experiment auto` preferred it to set (0.2500) and features (0.2000) by their validation"
-    assert preferred in sentences["unread_features"]
-    assert preferred in sentences["unread_order"]
-    without_trials = {**choice, "trials": []}
-    sentences = {
-        one["kind"]: one["sentence"] for one in verdict(REPORT, experiment, shop, finished, without_trials)
-    }
     assert "the shipped experiment dssm reads them" in sentences["unread_features"]
+    assert "the shipped experiments" in sentences["unread_order"]
+    tried = {**choice, "trials": [{"candidate": "pooled", "value": 0.3}]}
+    kinds = {one["kind"] for one in verdict(REPORT, experiment, shop, finished, tried)}
+    assert not kinds & {"unread_features", "unread_order"}
 
 
 M = "ndcg@10"
@@ -87,7 +81,7 @@ def against_ease(
     }
 
 
-TARGETS = {"relevant_used_before": 2, "relevant_items": 9}
+TARGETS = {"relevant_masked": 2, "relevant_items": 9}
 
 
 @pytest.fixture
@@ -102,11 +96,11 @@ def distinct(tmp_path: Path) -> PreparedData:
 def test_many_repeats_that_are_masked_are_told(handmade: PreparedData, distinct: PreparedData) -> None:
     found = repeats({**TARGETS, "exclude_seen": True}, handmade)
     assert found is not None
-    assert found.kind == "repeats"
-    assert found.sentence.startswith("11% of the events repeat an item of their user")
-    assert "2 of 9 targets can't be hit" in found.sentence
+    assert found["kind"] == "repeats"
+    assert found["sentence"].startswith("11% of the events repeat an item of their user")
+    assert "2 of 9 targets can't be hit" in found["sentence"]
     assert repeats({**TARGETS, "exclude_seen": True}, distinct) is None
-    unharmed = {"relevant_used_before": 0, "relevant_items": 9, "exclude_seen": True}
+    unharmed = {"relevant_masked": 0, "relevant_items": 9, "exclude_seen": True}
     assert repeats(unharmed, handmade) is None, "no target is lost"
 
 
@@ -114,11 +108,13 @@ def test_repeats_within_a_visit_are_told_only_where_they_are_masked(distinct: Pr
     manifest = distinct.manifest.model_copy(update={"visit_repeat_share": 0.4})
     found = repeats({**TARGETS, "exclude_seen": True}, replace(distinct, manifest=manifest))
     assert found is not None
-    assert found.sentence.startswith("40% of the events repeat an item of the same visit")
-    assert "Prepare with --duplicates strongest" in found.sentence
-    other = repeats({**TARGETS, "exclude_seen": False}, replace(distinct, manifest=manifest))
+    assert found["sentence"].startswith("40% of the events repeat an item of the same visit")
+    assert "Prepare with --duplicates strongest" in found["sentence"]
+    other = repeats(
+        {**TARGETS, "relevant_masked": 0, "exclude_seen": False}, replace(distinct, manifest=manifest)
+    )
     assert other is not None
-    assert "set it to true" in other.sentence
+    assert "set it to true" in other["sentence"]
 
 
 SETTINGS = TrainingConfig(epochs=8)
@@ -145,8 +141,8 @@ def test_users_who_take_their_last_item_again_show_an_order(loyal: PreparedData)
     assert found is not None
     pairs = [pair for user in range(60) for pair in pairwise(loyal.history(user, "validation").tolist())]
     again = sum(first == second for first, second in pairs) / len(pairs)
-    assert found.figures["again_share"] == pytest.approx(again)
-    assert f"users take their last item again ({again:.0%}) 3." in found.sentence
+    assert found["figures"]["again_share"] == pytest.approx(again)
+    assert f"users take their last item again ({again:.0%}) 3." in found["sentence"]
     assert unread_order(load_experiment("ids"), loyal) is None
     mixed = {"evaluation.exclude_seen": False}
     assert unread_order(load_experiment("ids", mixed), shuffled(loyal)) is None
@@ -182,8 +178,8 @@ RISING = [0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.052, 0.055]
 )
 def test_a_training_that_could_go_on_is_told(trained: Progress | None, kind: str | None, words: str) -> None:
     end = training_end(trained, SETTINGS)
-    assert (end.kind if end else None) == kind
-    assert words in (end.sentence if end else "")
+    assert (end["kind"] if end else None) == kind
+    assert words in (end["sentence"] if end else "")
 
 
 NO_HIT = {**against_ease(0.0, 0.0), **{name: {M: {"mean": 0.0}} for name in ("towers", "popularity", "ease")}}
@@ -206,9 +202,9 @@ def test_a_baseline_is_beaten_or_not_and_an_evaluation_large_enough_or_not(
 ) -> None:
     """`needed` users would bring the interval to a tenth of this model's metric, not of a baseline's."""
     of_popularity, of_ease = baseline_findings(report, M)
-    assert (of_popularity.figures["result"], of_ease.figures["result"]) == ("better", result)
+    assert [one["figures"]["result"] for one in (of_popularity, of_ease)] == ["better", result]
     small = too_small(report, M)
-    assert (small.figures.get("users_needed") if small else "enough") == needed
+    assert (small[0]["figures"].get("users_needed") if small else "enough") == needed
 
 
 ALL_EQUAL = {name: {M: {"mean": 1.0}} for name in ("towers", "popularity", "ease")}
@@ -240,8 +236,8 @@ def test_an_evaluation_that_can_not_tell_says_why_instead_of_comparing(
     report: dict[str, Any], kinds: str, words: str
 ) -> None:
     found = comparison_findings(report, M)
-    assert " ".join(finding.kind for finding in found) == kinds
-    assert words in found[0].sentence
+    assert " ".join(finding["kind"] for finding in found) == kinds
+    assert words in found[0]["sentence"]
 
 
 def test_a_model_that_loses_to_the_users_own_items_is_told_so(loyal: PreparedData, tmp_path: Path) -> None:
@@ -278,7 +274,7 @@ def test_the_sentences_give_the_figures() -> None:
         "baselines_left_out": {"als": "gone"},
     }
     found = [*baseline_findings(report, M), *left_out_findings(report)]
-    shown = paragraphs({"verdict": [asdict(finding) for finding in found]})
+    shown = verdict_text({"verdict": found})
     assert max(map(len, shown.splitlines())) <= 100
     said = " ".join(shown.split())
     assert (
@@ -289,9 +285,8 @@ def test_the_sentences_give_the_figures() -> None:
     assert "The baseline ease was fitted on the 10,000 most popular items alone" in said
     assert "The baseline als was left out: gone." in said
     of_auc = json.loads(json.dumps(against_ease(-0.008, 0.008)).replace(M, "auc"))
-    small = too_small({**of_auc, "users_with_negatives": 250}, "auc")
-    assert small is not None
-    assert small.sentence == (
+    (small,) = too_small({**of_auc, "users_with_negatives": 250}, "auc")
+    assert small["sentence"] == (
         "The evaluation is too small to tell small differences: with 250 users the interval of the "
         "difference from EASE is 0.0080 to either side, and auc of this model 0.0400; about 1,000 users "
         "would make it 10% of that."

@@ -206,7 +206,7 @@ def test_a_warm_start_is_measured_before_its_first_step(
     """What comes of the items is reported, and training that only does harm leaves the model as it was."""
     bundle = exported({})  # its own training measures too
     values = iter((0.5, 0.4, 0.3))
-    monkeypatch.setattr("turret.training.trainer.validation_metric", lambda *_: next(values))
+    monkeypatch.setattr("turret.training.trainer.metric_of", lambda *_: next(values))
     lines: list[str] = []
     run = warm_run(tmp_path / "run", grown, bundle, epochs=9, patience=2)
     progress = train(run, grown.after, report=lines.append)

@@ -7,7 +7,7 @@ decay, where a longer training is interrupted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -28,14 +28,12 @@ from turret.training.auto.candidates import (
     telling_categories,
 )
 from turret.training.auto.facts import Facts, facts_of
-from turret.training.baselines.registry import BASELINES
-from turret.training.config.experiment import ExperimentConfig, TrainingConfig, load_experiment, with_settings
+from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.run import Run
 from turret.training.trainer import Trainer, train
-from turret.training.verdict.findings import Finding, listing
+from turret.training.verdict.verdict import Finding, finding, listing
 
-Report = Callable[[str], None]
 # A larger log has no trials: an epoch of it is longer than all of them should be.
 MOST_TRIED = 10_000_000
 # The most of its epochs that a candidate has in a trial.
@@ -47,101 +45,61 @@ TIMED_STEPS = 10
 
 _FAILURES = (ConfigurationError, DivergenceError, TrainingError, TowerError, torch.OutOfMemoryError)
 
-
-@dataclass(frozen=True)
-class Trial:
-    """A candidate, its best validation value (None without a trial, for the `failure`), and its cost.
-
-    Attributes:
-        epoch: that of the value.
-        epochs: those of the trial.
-        planned: those of the experiment.
-    """
-
-    candidate: str
-    value: float | None
-    epoch: int
-    epochs: int
-    planned: int
-    seconds: float
-    failure: str = ""
+Choice = dict[str, Any]
+"""`{picked, reasons, trials}`: the name of the picked candidate, findings, and the trials."""
+Trial = dict[str, Any]
+"""The `candidate`, its best validation `value` (None without a trial, for the `failure`) and the `epoch` of
+it, the `epochs` of the trial, those `planned` by the experiment, and the `seconds`."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """An experiment, the name of its candidate, the reasons for it, and the trials that decided."""
-
-    picked: str
-    experiment: ExperimentConfig
-    reasons: tuple[Finding, ...]
-    trials: tuple[Trial, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """`{picked, reasons, trials}`; the experiment is stored beside it."""
-        return {
-            "picked": self.picked,
-            "reasons": [asdict(reason) for reason in self.reasons],
-            "trials": [asdict(trial) for trial in self.trials],
-        }
-
-
-def choose(data: PreparedData, values: Mapping[str, object], report: Report) -> Choice:
+def choose(
+    data: PreparedData, values: Mapping[str, object], report: Callable[[str], None]
+) -> tuple[ExperimentConfig, Choice]:
     """Pick an experiment for `data`; settings in `values` win over its own, `report` takes each reason."""
-    if data.has_queries:
-        picked, sentence = "questions", "Picked: questions, without trials, as the data holds queries."
-        report(f"auto: {sentence}")
-        reason = Finding("no_trials", sentence, {"picked": picked})
-        return Choice(picked, load_experiment(picked, values), (reason,), ())
-    facts = facts_of(data)
-    experiments, refused = candidates(facts, values)
     reasons: list[Finding] = []
+    trials: list[Trial] = []
 
     def add(reason: Finding) -> None:
         reasons.append(reason)
-        report(f"auto: {reason.sentence}")
+        report(f"auto: {reason['sentence']}")
 
-    for reason in data_reasons(facts, next(iter(experiments.values())), refused):
+    def pick(picked: str, hindrance: str) -> Choice:
+        add(finding("no_trials", f"Picked: {picked}, without trials, as {hindrance}.", picked=picked))
+        return {"picked": picked, "reasons": reasons, "trials": trials}
+
+    if data.has_queries:
+        return load_experiment("questions", values), pick("questions", "the data holds queries")
+    facts = facts_of(data)
+    experiments, refused = candidates(facts, values)
+    first = next(iter(experiments))
+    metric = experiments[first].training.metric
+    for reason in data_reasons(facts, experiments[first], refused):
         add(reason)
-    trials: list[Trial] = []
-    metric = next(iter(experiments.values())).training.metric
-    if (hindrance := obstacle(facts, len(experiments))) is None:
-        for trial in run_trials(experiments, data):
-            trials.append(trial)
-            add(trial_reason(trial, metric))
-        left_out = {trial.candidate for trial in trials if trial.value is None}
-        left = [name for name in experiments if name not in left_out]
-        if len(left) == 1:
-            hindrance = "it alone is left"
-            experiments = {left[0]: experiments[left[0]]}
-    if hindrance is None:
-        picked = _best(trials, data)
-        add(_picked(picked, trials, metric, facts))
-    else:
-        picked = next(iter(experiments))
-        sentence = f"Picked: {picked}, without trials, as {hindrance}."
-        add(Finding("no_trials", sentence, {"picked": picked, "examples": facts.examples}))
-    return Choice(picked, experiments[picked], tuple(reasons), tuple(trials))
+    if (hindrance := obstacle(facts, len(experiments))) is not None:
+        return experiments[first], pick(first, hindrance)
+    for trial in run_trials(experiments, data):
+        trials.append(trial)
+        add(trial_reason(trial, metric))
+    left_out = [trial["candidate"] for trial in trials if trial["value"] is None]
+    left = [name for name in experiments if name not in left_out]
+    if len(left) == 1:
+        return experiments[left[0]], pick(left[0], "it alone is left")
+    best = _best(trials, data)
+    reached = {trial["candidate"]: trial["value"] for trial in trials if trial["value"] is not None}
+    others = [f"{name} has {value:.4f}" for name, value in reached.items() if name != best["candidate"]]
+    sentence = f"Picked: {best['candidate']}, whose validation {metric} is the best, {best['value']:.4f}"
+    sentence += f"{'; ' if others else ''}{', '.join(others)}."
+    add(finding("picked", sentence, picked=best["candidate"], metric=metric, values=reached))
+    choice = {"picked": best["candidate"], "reasons": reasons, "trials": trials}
+    return experiments[best["candidate"]], choice
 
 
-def _best(trials: Sequence[Trial], data: PreparedData) -> str:
-    """The candidate with the best value; the earlier one of equals."""
-    valued = [trial for trial in trials if trial.value is not None]
+def _best(trials: Sequence[Trial], data: PreparedData) -> Trial:
+    """The trial with the best value; the earlier one of equals."""
+    valued = [trial for trial in trials if trial["value"] is not None]
     if not valued:
-        raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {trials[0].failure}")
-    return max(valued, key=lambda trial: trial.value or 0.0).candidate
-
-
-def _picked(picked: str, trials: Sequence[Trial], metric: str, facts: Facts) -> Finding:
-    values = {trial.candidate: trial.value for trial in trials}
-    own = values[picked] or 0.0
-    others = [
-        f"{name} has {value:.4f}" for name, value in values.items() if name != picked and value is not None
-    ]
-    beside = f"; {', '.join(others)}" if others else ""
-    sentence = f"Picked: {picked}, whose validation {metric} is the best, {own:.4f}{beside}."
-    if metric == "ndcg@10" and max(facts.own_use.values(), default=0.0) > own:
-        sentence += " So far the user's own items are better: see the verdict of `turret evaluate`."
-    return Finding("picked", sentence, {"picked": picked, "metric": metric, "values": values})
+        raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {trials[0]['failure']}")
+    return max(valued, key=lambda trial: float(trial["value"]))
 
 
 def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[str, str]) -> Iterator[Finding]:
@@ -152,26 +110,47 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
         experiment: that of the first candidate.
         refused: the candidates that the overrides contradict, with the message.
     """
-    ratio = facts.order.ratio
     yield _order(facts)
+    named = {"items": list(facts.item_features), "users": list(facts.user_features)}
     if facts.item_features or facts.user_features:
-        yield _features(facts)
-    if facts.item_tastes and (ratio is None or ratio < ORDERED):
+        parts = [f"{len(names)} of {kind} ({listing(names)})" for kind, names in named.items() if names]
+        sentence = f"The data has features, {' and '.join(parts)}, so a candidate reads them."
+        yield finding("features", sentence, **named)
+    if facts.item_tastes and (facts.order.ratio is None or facts.order.ratio < ORDERED):
         yield _tastes(facts)
     if facts.ranks_repeats and not experiment.evaluation.exclude_seen:
-        yield _repeats(facts)
+        sentence = (
+            "Used items are ranked too, but for those of kinds that consume."
+            if facts.kinds
+            else f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are "
+            "ranked too (evaluation.exclude_seen = false)."
+        )
+        yield finding("repeats", sentence, share=facts.repeat_share, exclude_seen=False)
     if facts.items > (MOST_ENCODED if facts.item_features else MOST_SCORED):
-        yield _large_catalog(facts)
+        scored = (
+            "a step of the candidates with features scores the items of its batch only"
+            if facts.items <= MOST_SCORED
+            else "a step scores a sample of the catalog"
+        )
+        sentence = f"The catalog has {facts.items:,} items, so {scored}, and not all of them."
+        yield finding("large_catalog", sentence, items=facts.items)
     if facts.has_negatives:
         sentence = (
             "The data has labels or given negatives, which these candidates don't read; the shipped "
             "experiment labelled_pairs does."
         )
-        yield Finding("unread_labels", sentence, {"experiments": ["labelled_pairs"]})
-    yield _size(facts, experiment.training)
+        yield finding("unread_labels", sentence, experiments=["labelled_pairs"])
+    training = experiment.training
+    sentence = (
+        f"The training part has {facts.examples:,} examples, so a batch of the first candidate has "
+        f"{training.batch_size:,} of them, and its training ends after {counted(training.epochs, 'epoch')}, "
+        f"or {training.patience} without improvement."
+    )
+    figures = {name: getattr(training, name) for name in ("batch_size", "epochs", "patience")}
+    yield finding("size", sentence, examples=facts.examples, **figures)
     for name, message in refused.items():
         sentence = f"The candidate {name} does not fit the given settings: {message}."
-        yield Finding("refused", sentence, {"candidate": name, "message": message})
+        yield finding("refused", sentence, candidate=name, message=message)
 
 
 def _order(facts: Facts) -> Finding:
@@ -181,7 +160,7 @@ def _order(facts: Facts) -> Finding:
             "Too few pairs of successive items recur to tell whether the order of the events predicts the "
             "next item, so towers with and without order are tried."
         )
-        return Finding("unclear_order", sentence, {"ratio": None})
+        return finding("unclear_order", sentence, ratio=None)
     if ratio >= ORDERED:
         kind, told, so = "order", "predicts the next item", "transformers are tried"
     elif ratio < UNORDERED:
@@ -191,37 +170,7 @@ def _order(facts: Facts) -> Finding:
         kind, told = "unclear_order", "tells little of the next item"
         so = "towers with and without order are tried"
     sentence = f"The order of the events {told} ({order.clause}), so {so}."
-    return Finding(kind, sentence, {"ratio": ratio, **asdict(order)})
-
-
-def _repeats(facts: Facts) -> Finding:
-    sentence = (
-        "Used items are ranked too, but for those of kinds that consume"
-        if facts.kinds
-        else f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked "
-        "too (evaluation.exclude_seen = false)"
-    )
-    if facts.own_use:
-        beaten = listing(
-            [f"{BASELINES[name].title} have {value:.4f}" for name, value in facts.own_use.items()]
-        )
-        sentence += (
-            f". {facts.used_before:.0%} of the validation users take an item again, and a model has to beat "
-            f"their own items: by validation ndcg@10 {beaten}"
-        )
-    figures = {"share": facts.repeat_share, "used_before": facts.used_before, "own_use": dict(facts.own_use)}
-    return Finding("repeats", f"{sentence}.", {**figures, "exclude_seen": False})
-
-
-def _features(facts: Facts) -> Finding:
-    parts = [
-        f"{len(names)} of {kind} ({listing(list(names))})"
-        for kind, names in (("items", facts.item_features), ("users", facts.user_features))
-        if names
-    ]
-    sentence = f"The data has features, {' and '.join(parts)}, so a candidate reads them."
-    figures = {"item_features": list(facts.item_features), "user_features": list(facts.user_features)}
-    return Finding("features", sentence, figures)
+    return finding(kind, sentence, ratio=ratio, **asdict(order))
 
 
 def _tastes(facts: Facts) -> Finding:
@@ -234,27 +183,7 @@ def _tastes(facts: Facts) -> Finding:
         if chosen
         else f"Users do not choose by the categories of items ({shared}), so no candidate reads these alone."
     )
-    return Finding("tastes" if chosen else "no_tastes", sentence, {"ratios": dict(facts.item_tastes)})
-
-
-def _large_catalog(facts: Facts) -> Finding:
-    scored = (
-        "a step of the candidates with features scores the items of its batch only"
-        if facts.items <= MOST_SCORED
-        else "a step scores a sample of the catalog"
-    )
-    sentence = f"The catalog has {facts.items:,} items, so {scored}, and not all of them."
-    return Finding("large_catalog", sentence, {"items": facts.items})
-
-
-def _size(facts: Facts, training: TrainingConfig) -> Finding:
-    sentence = (
-        f"The training part has {facts.examples:,} examples, so a batch of the first candidate has "
-        f"{training.batch_size:,} of them, and its training ends after {counted(training.epochs, 'epoch')}, "
-        f"or {training.patience} without improvement."
-    )
-    figures = {name: getattr(training, name) for name in ("batch_size", "epochs", "patience")}
-    return Finding("size", sentence, {"examples": facts.examples, **figures})
+    return finding("tastes" if chosen else "no_tastes", sentence, ratios=dict(facts.item_tastes))
 
 
 def obstacle(facts: Facts, count: int) -> str | None:
@@ -281,15 +210,14 @@ def run_trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -
             seconds[name] = _seconds(experiment, data)
         except _FAILURES as error:
             yield _left_out(name, experiment, error)
-    most = max(SECONDS, TIMES * next(iter(seconds.values())))
-    slow = [name for name in seconds if seconds[name] > most]
-    for name in slow:
-        times = seconds.pop(name) / next(iter(seconds.values()))
-        reason = f"its training would take {times:.0f} times as long as that of {next(iter(seconds))}"
+    first = next(iter(seconds), "")
+    for name in [name for name in seconds if seconds[name] > max(SECONDS, TIMES * seconds[first])]:
+        times = seconds.pop(name) / seconds[first]
+        reason = f"its training would take {times:.0f} times as long as that of {first}"
         yield _left_out(name, candidates[name], reason)
     if len(seconds) < 2:
         return
-    share = min(SHARE, next(iter(seconds.values())) / sum(seconds.values()))
+    share = min(SHARE, seconds[first] / sum(seconds.values()))
     for name in seconds:
         yield _trial(name, candidates[name], data, share)
 
@@ -313,19 +241,22 @@ def _trial(name: str, experiment: ExperimentConfig, data: PreparedData, share: f
             progress = train(run, data, report=lambda _: None)
         except _FAILURES as error:
             return _left_out(name, experiment, error)
-    return Trial(name, progress.best, progress.best_epoch, epochs, planned, monotonic() - began)
+    reached = {"value": progress.best, "epoch": progress.best_epoch, "epochs": epochs, "planned": planned}
+    return {"candidate": name, **reached, "seconds": monotonic() - began, "failure": ""}
 
 
 def _left_out(name: str, experiment: ExperimentConfig, reason: object) -> Trial:
-    return Trial(name, None, 0, 0, experiment.training.epochs, 0.0, " ".join(str(reason).split()))
+    nothing = {"value": None, "epoch": 0, "epochs": 0, "planned": experiment.training.epochs, "seconds": 0.0}
+    return {"candidate": name, **nothing, "failure": " ".join(str(reason).split())}
 
 
 def trial_reason(trial: Trial, metric: str) -> Finding:
     """The sentence of one trial."""
-    if trial.value is None:
-        return Finding("left_out", f"{trial.candidate} is left out: {trial.failure}.", asdict(trial))
+    if trial["value"] is None:
+        return finding("left_out", f"{trial['candidate']} is left out: {trial['failure']}.", **trial)
     sentence = (
-        f"In a trial of {trial.epochs} of {counted(trial.planned, 'epoch')} ({trial.seconds:.0f} s), "
-        f"{trial.candidate} reaches a validation {metric} of {trial.value:.4f}, at epoch {trial.epoch}."
+        f"In a trial of {trial['epochs']} of {counted(trial['planned'], 'epoch')} ({trial['seconds']:.0f} "
+        f"s), {trial['candidate']} reaches a validation {metric} of {trial['value']:.4f}, at epoch "
+        f"{trial['epoch']}."
     )
-    return Finding("trial", sentence, asdict(trial))
+    return finding("trial", sentence, **trial)

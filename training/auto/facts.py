@@ -1,7 +1,7 @@
 """Figures of prepared data that decide between experiments."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -10,23 +10,12 @@ from turret.data.features import Bag, Column
 from turret.data.kinds import Seen, read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.ranges import ranges
-from turret.training.baselines.registry import BASELINES
 from turret.training.batches.batches import check_trainable, target_counts
-from turret.training.evaluation.evaluation import (
-    first_targets,
-    measure,
-    relevant_items,
-    sample_users,
-    used_before,
-)
-from turret.training.evaluation.ranking import rank
 from turret.training.evaluation.seen import leaves_out_all
 from turret.training.randomness import stream
 from turret.training.verdict.order import Order, order_of
 from turret.training.verdict.verdict import MANY
 
-# The users and the cut-off of the validation metric of a trial.
-_USERS, _K = 5_000, 10
 # The users whose tastes are read.
 _TASTED_USERS, _ROUNDING = 20_000, 1e-9
 
@@ -49,9 +38,6 @@ class Facts:
         consumes_all: whether all of these consume their items for ever.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
-        own_use: where used items are ranked, the validation NDCG@10 of the baselines of the user's own use,
-            by their names.
-        used_before: the share of validation users whose first target is an item that they had used before.
     """
 
     items: int
@@ -64,8 +50,6 @@ class Facts:
     repeat_share: float
     has_validation: bool
     has_negatives: bool
-    own_use: Mapping[str, float] = field(default_factory=dict)
-    used_before: float = 0.0
     kinds: int = 0
     consumes_all: bool = False
 
@@ -88,8 +72,6 @@ def facts_of(data: PreparedData) -> Facts:
     """
     check_trainable(data, "causal_window")
     starts, ends = data.bounds("validation")
-    has_validation = bool((data.first_targets(starts, ends) < ends).any())
-    share = data.manifest.repeat_share
     kinds = len(read_kinds(data.manifest.kinds))
     facts = Facts(
         items=len(data.item_ids),
@@ -99,31 +81,13 @@ def facts_of(data: PreparedData) -> Facts:
         user_features=tuple(feature.name for feature in data.manifest.user_features),
         order=Order(None),
         in_file_order=data.manifest.time.kind == "position",
-        repeat_share=share,
-        has_validation=has_validation,
+        repeat_share=data.manifest.repeat_share,
+        has_validation=bool((data.first_targets(starts, ends) < ends).any()),
         has_negatives=data.negatives is not None,
         kinds=kinds,
         consumes_all=kinds > 0 and leaves_out_all(data, None),
     )
-    facts = replace(facts, order=order_of(data, repeats=facts.ranks_repeats))
-    if not (has_validation and facts.ranks_repeats):
-        return facts
-    own_use, used = _own_use(data, facts.exclude_seen)
-    return replace(facts, own_use=own_use, used_before=used)
-
-
-def _own_use(data: PreparedData, exclude_seen: Seen) -> tuple[dict[str, float], float]:
-    """The validation NDCG of each baseline of own use, and the share of users who take an item again."""
-    relevant = sample_users(relevant_items(data, "validation"), _USERS, stream(0, "validation users", 0))
-    found = {}
-    for name, baseline in BASELINES.items():
-        if baseline.of_own_use:
-            scores_of = baseline.fit(data, "validation").scores_of
-            ranked = rank(scores_of, data, relevant.users, "validation", _K, exclude_seen)
-            values, _ = measure(ranked, relevant, [_K], len(data.item_ids), f"ranking by {name}")
-            found[name] = float(values[f"ndcg@{_K}"].mean())
-    first = first_targets(data, "validation", relevant.users)
-    return found, float(used_before(data, first, "validation").mean())
+    return replace(facts, order=order_of(data, repeats=facts.ranks_repeats))
 
 
 def tastes(data: PreparedData) -> dict[str, float]:

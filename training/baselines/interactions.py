@@ -24,14 +24,6 @@ MOST_EVENTS = 2_000
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A baseline fitted on the training part; `limits` says in words which limits of memory it met."""
-
-    scores_of: ScoresOf
-    limits: str = ""
-
-
-@dataclass(frozen=True)
 class Baseline:
     """A ranker without training steps.
 
@@ -41,6 +33,7 @@ class Baseline:
         fit: fits the baseline on the training part of the data; it scores users by their history before
             the given part, which is what the towers read.
         obstacle: the reason, as a clause, why the baseline can't be fitted on this data here, or None.
+        limits: what it is fitted on alone, to bound its memory, or "" for all items of this data.
         of_own_use: whether it ranks the items that the user has used: it is always there where these are
             ranked, and nowhere else.
         of_queries: whether it ranks by the texts of queries, in place of histories.
@@ -48,8 +41,9 @@ class Baseline:
 
     name: str
     title: str
-    fit: Callable[[PreparedData, HistoryEnd], Fitted]
+    fit: Callable[[PreparedData, HistoryEnd], ScoresOf]
     obstacle: Callable[[PreparedData], str | None] = lambda data: None
+    limits: Callable[[PreparedData], str] = lambda data: ""
     of_own_use: bool = False
     of_queries: bool = False
 
@@ -87,11 +81,6 @@ class Interactions:
     used: Any
     item_users: NDArray[np.int64]
     item_repeaters: NDArray[np.int64]
-
-    @property
-    def item_count(self) -> int:
-        """N."""
-        return len(self.item_users)
 
     @classmethod
     def training(cls, data: PreparedData) -> "Interactions":

@@ -16,13 +16,13 @@ from torch.nn.functional import embedding_bag
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.training.baselines.interactions import (
     Baseline,
-    Fitted,
     Interactions,
     Offsets,
     Rows,
     by_history,
     sparse_rows,
 )
+from turret.training.evaluation.ranking import ScoresOf
 from turret.training.evaluation.top_rows import top_rows
 
 Scores = NDArray[np.float32]
@@ -81,14 +81,14 @@ def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float) -> An
     return vstack(parts, format="csr")
 
 
-def fit_co_occurrence(data: PreparedData, until: HistoryEnd) -> Fitted:
+def fit_co_occurrence(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """Weight c_ij, the number of users of both items, for as many neighbours as memory allows."""
     log = Interactions.training(data)
-    norms = np.ones(log.item_count, dtype=np.float32)
-    return _fitted(log, norms, 0.0, log.item_count, log.item_repeaters, data, until)
+    norms, count = np.ones(len(data.item_ids), dtype=np.float32), _neighbours(data, len(data.item_ids))
+    return _scores_of(nearest(log, count, norms, 0.0), log.item_repeaters, data, until)
 
 
-def fit_item_knn(data: PreparedData, until: HistoryEnd) -> Fitted:
+def fit_item_knn(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """Weight c_ij / (sqrt(c_i c_j) + shrinkage), the shrunk cosine, for the nearest 100 neighbours.
 
     Source: Sarwar et al. 2001, with the shrinkage of Bell & Koren 2007.
@@ -96,29 +96,33 @@ def fit_item_knn(data: PreparedData, until: HistoryEnd) -> Fitted:
     log = Interactions.training(data)
     norms = np.sqrt(np.maximum(log.item_users, 1)).astype(np.float32)
     own = log.item_repeaters / (log.item_users + KNN_SHRINKAGE)
-    return _fitted(log, norms, KNN_SHRINKAGE, min(KNN_NEIGHBOURS, log.item_count), own, data, until)
+    neighbours = nearest(log, _neighbours(data, KNN_NEIGHBOURS), norms, KNN_SHRINKAGE)
+    return _scores_of(neighbours, own, data, until)
 
 
-def _fitted(
-    log: Interactions,
-    norms: Scores,
-    shrinkage: float,
-    wanted: int,
-    own: NDArray[np.int64] | NDArray[np.float64],
-    data: PreparedData,
-    until: HistoryEnd,
-) -> Fitted:
-    """Scores by the `wanted` nearest items, and by `own` [N], the weight of each item for itself."""
-    most = max(1, min(wanted, log.item_count, MOST_NEIGHBOURS // log.item_count))
-    neighbours = nearest(log, most, norms, shrinkage)
+def _neighbours(data: PreparedData, wanted: int) -> int:
+    """The number of neighbours of each item, as far as memory allows."""
+    count = len(data.item_ids)
+    return max(1, min(wanted, count, MOST_NEIGHBOURS // count))
+
+
+def _neighbour_limits(data: PreparedData, wanted: int | None = None) -> str:
+    wanted = min(wanted or len(data.item_ids), len(data.item_ids))
+    most = _neighbours(data, wanted)
+    return "" if most >= wanted else f"the nearest {most:,} neighbours of each item"
+
+
+def _scores_of(
+    neighbours: Any, own: NDArray[np.int64] | NDArray[np.float64], data: PreparedData, until: HistoryEnd
+) -> ScoresOf:
+    """Scores by the weights of neighbours, sparse [N, N], and of each item for itself, `own` [N]."""
 
     def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:
-        result: Scores = (sparse_rows(offsets, items, log.item_count) @ neighbours).toarray()
+        result: Scores = (sparse_rows(offsets, items, len(own)) @ neighbours).toarray()
         result[np.repeat(np.arange(len(result)), np.diff(offsets)), items] += own[items]
         return result
 
-    limits = "" if most >= wanted else f"the nearest {most:,} neighbours of each item"
-    return Fitted(by_history(scores, data, until), limits)
+    return by_history(scores, data, until)
 
 
 def ease_weights(counts: NDArray[np.float32], regularisation: float) -> Tensor:
@@ -143,7 +147,7 @@ def ease_weights(counts: NDArray[np.float32], regularisation: float) -> Tensor:
     return precision
 
 
-def fit_ease(data: PreparedData, until: HistoryEnd) -> Fitted:
+def fit_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """EASE on the most popular items of a large catalog; the others follow by popularity.
 
     The regularisation is the mean number of users of an item, the mean of diag X'X: about the 500 that
@@ -153,7 +157,7 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> Fitted:
     log = Interactions.training(data)
     kept = np.sort(np.argsort(-log.item_users, kind="stable")[:MOST_ITEMS])
     regularisation = max(1.0, float(log.item_users[kept].mean()))
-    new_rows = np.full(log.item_count, -1, dtype=np.int32)
+    new_rows = np.full(len(data.item_ids), -1, dtype=np.int32)
     new_rows[kept] = np.arange(len(kept))
     counts = np.empty((len(kept), len(kept)), dtype=np.float32)
     for rows, block in pair_counts(log.used[:, kept]):
@@ -166,7 +170,7 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> Fitted:
         rows = new_rows[items]
         before = np.concatenate([[0], np.cumsum(rows >= 0)])[offsets]
         known, starts = torch.from_numpy(rows[rows >= 0]), torch.from_numpy(before[:-1])
-        result = torch.zeros(len(starts), log.item_count)
+        result = torch.zeros(len(starts), len(data.item_ids))
         summed = embedding_bag(known, weights, starts, mode="sum")
         # Raised above zero, which by_history keeps for items without a score.
         lowest = summed.min(dim=1, keepdim=True).values
@@ -175,10 +179,17 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> Fitted:
         result[:, torch.from_numpy(kept)] = torch.where(has_items[:, None], raised, 0.0)
         return result.numpy()
 
-    limits = f"the {MOST_ITEMS:,} most popular items" if len(kept) < log.item_count else ""
-    return Fitted(by_history(scores, data, until), limits)
+    return by_history(scores, data, until)
 
 
-CO_OCCURRENCE = Baseline("co_occurrence", "item co-occurrence", fit_co_occurrence)
-ITEM_KNN = Baseline("item_knn", "item-kNN", fit_item_knn)
-EASE = Baseline("ease", "EASE", fit_ease)
+def _ease_limits(data: PreparedData) -> str:
+    return f"the {MOST_ITEMS:,} most popular items" if len(data.item_ids) > MOST_ITEMS else ""
+
+
+ITEM_ITEMS = (
+    Baseline("co_occurrence", "item co-occurrence", fit_co_occurrence, limits=_neighbour_limits),
+    Baseline(
+        "item_knn", "item-kNN", fit_item_knn, limits=lambda data: _neighbour_limits(data, KNN_NEIGHBOURS)
+    ),
+    Baseline("ease", "EASE", fit_ease, limits=_ease_limits),
+)

@@ -19,7 +19,6 @@ from turret.data.kinds import Seen
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.training.baselines.interactions import (
     Baseline,
-    Fitted,
     Interactions,
     Offsets,
     Rows,
@@ -27,7 +26,7 @@ from turret.training.baselines.interactions import (
     sparse_rows,
     used_pairs,
 )
-from turret.training.baselines.item_items import CO_OCCURRENCE, EASE, ITEM_KNN
+from turret.training.baselines.item_items import ITEM_ITEMS
 from turret.training.baselines.texts import BM25
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf, popularity_order, popularity_scores
@@ -39,33 +38,22 @@ _SAMPLE = 2**20
 FACTORS, REGULARISATION, CONFIDENCE, ITERATIONS = 64, 0.1, 10.0, 15
 
 
-def fit_popularity(data: PreparedData, until: HistoryEnd) -> Fitted:
-    """Items by their number of training events."""
-    return Fitted(popularity_scores(data.item_counts("train")))
-
-
-def fit_recent(data: PreparedData, until: HistoryEnd) -> Fitted:
+def fit_recent(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """Items by their number of events in the newest tenth of the training part, then by all training events.
 
     The tenth is measured on a million evenly spaced events.
     """
-    counts = data.item_counts("train")
-    recent = recent_counts(data)
-    # Both in one number: no item has more than 2^31 events.
-    return Fitted(popularity_scores((recent << 31) + counts))
-
-
-def recent_counts(data: PreparedData) -> NDArray[np.int64]:
-    """The number of events of each item in the newest tenth of the training part: int64 [N]."""
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
     lengths = np.column_stack([ends - starts, data.offsets[1:] - ends]).ravel()
     is_training = np.repeat(np.tile([True, False], len(starts)), lengths)
-    if not is_training.any():
-        return np.zeros(len(data.item_ids), dtype=np.int64)
-    every = slice(None, None, 1 + len(is_training) // _SAMPLE)
-    since = np.quantile(data.times[every][is_training[every]], 1 - RECENT_SHARE, method="lower")
-    recent = is_training & (data.times >= since)
-    return np.bincount(data.event_items[recent], minlength=len(data.item_ids))
+    recent = np.zeros(len(data.item_ids), dtype=np.int64)
+    if is_training.any():
+        every = slice(None, None, 1 + len(is_training) // _SAMPLE)
+        since = np.quantile(data.times[every][is_training[every]], 1 - RECENT_SHARE, method="lower")
+        is_recent = is_training & (data.times >= since)
+        recent = np.bincount(data.event_items[is_recent], minlength=len(recent))
+    # Both in one number: no item has more than 2^31 events.
+    return popularity_scores((recent << 31) + data.item_counts("train"))
 
 
 def _untimed(data: PreparedData) -> str | None:
@@ -74,7 +62,7 @@ def _untimed(data: PreparedData) -> str | None:
     return f"the events of {data.folder} have no timestamps"
 
 
-def fit_own_use(data: PreparedData, until: HistoryEnd, by_count: bool) -> Fitted:
+def fit_own_use(data: PreparedData, until: HistoryEnd, by_count: bool) -> ScoresOf:
     """Used items by their last use, or `by_count` by their number of uses and then by the last one."""
     behind = popularity_order(data.item_counts("train"))
 
@@ -88,10 +76,10 @@ def fit_own_use(data: PreparedData, until: HistoryEnd, by_count: bool) -> Fitted
         scores[own // len(behind), own % len(behind)] = torch.from_numpy(places)
         return scores
 
-    return Fitted(scores_of)
+    return scores_of
 
 
-def fit_als(data: PreparedData, until: HistoryEnd) -> Fitted:
+def fit_als(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """Implicit matrix factorisation (Hu et al. 2008), with vectors of users solved from their histories.
 
     The weight of a pair is 10, that of all others 1; 64 factors, 15 iterations. 256 bytes a user and item.
@@ -114,7 +102,7 @@ def fit_als(data: PreparedData, until: HistoryEnd) -> Fitted:
         model.fit(log.used, show_progress=False)
 
     def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:
-        histories = sparse_rows(offsets, items, log.item_count)
+        histories = sparse_rows(offsets, items, len(data.item_ids))
         vectors = model.recalculate_user(np.arange(len(offsets) - 1), histories)
         result: NDArray[np.float32] = np.atleast_2d(vectors) @ model.item_factors.T
         # Scores of known users are raised above zero, which by_history keeps for items without a score.
@@ -122,7 +110,7 @@ def fit_als(data: PreparedData, until: HistoryEnd) -> Fitted:
         result[np.diff(offsets) == 0] = 0.0
         return result
 
-    return Fitted(by_history(scores, data, until))
+    return by_history(scores, data, until)
 
 
 def _without_implicit(data: PreparedData) -> str | None:
@@ -132,7 +120,9 @@ def _without_implicit(data: PreparedData) -> str | None:
 
 
 ALL = "all"
-POPULARITY = Baseline("popularity", "popularity", fit_popularity)
+POPULARITY = Baseline(
+    "popularity", "popularity", lambda data, until: popularity_scores(data.item_counts("train"))
+)
 BASELINES = {
     one.name: one
     for one in (
@@ -140,9 +130,7 @@ BASELINES = {
         Baseline("recent_popularity", "recent popularity", fit_recent, _untimed),
         Baseline("last_used", "last used items", partial(fit_own_use, by_count=False), of_own_use=True),
         Baseline("most_used", "most used items", partial(fit_own_use, by_count=True), of_own_use=True),
-        CO_OCCURRENCE,
-        ITEM_KNN,
-        EASE,
+        *ITEM_ITEMS,
         Baseline("als", "matrix factorisation", fit_als, _without_implicit),
         BM25,
     )
@@ -188,13 +176,3 @@ def chosen_baselines(
         else:
             left_out[name] = obstacle
     return chosen, left_out
-
-
-def fitted_scores(
-    baseline: Baseline, data: PreparedData, until: HistoryEnd, limits: dict[str, str]
-) -> ScoresOf:
-    """The scores of a baseline fitted on `data`; its limits, if it met any, are entered into `limits`."""
-    fitted = baseline.fit(data, until)
-    if fitted.limits:
-        limits[baseline.name] = fitted.limits
-    return fitted.scores_of

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.data.prepared import HistoryEnd, PreparedData
-from turret.training.baselines.interactions import Baseline, Fitted
+from turret.training.baselines.interactions import Baseline
+from turret.training.evaluation.ranking import ScoresOf
 
 K1, B = 1.2, 0.75
 # Scripts without blanks between words: Chinese and Japanese characters, and Thai.
@@ -37,7 +38,7 @@ def _item_texts(data: PreparedData) -> list[str]:
     return [" ".join(str(value) for value in row if value is not None) for row in rows]
 
 
-def fit_bm25(data: PreparedData, until: HistoryEnd) -> Fitted:
+def fit_bm25(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """Items by BM25 with k1 = 1.2 and b = .75, by the library bm25s.
 
     Source: Robertson & Zaragoza 2009; Lu 2024, "BM25S".
@@ -53,7 +54,7 @@ def fit_bm25(data: PreparedData, until: HistoryEnd) -> Fitted:
         scores = [index.get_scores(query) if query else np.zeros(len(data.item_ids)) for query in queries]
         return torch.from_numpy(np.array(scores, dtype=np.float32))
 
-    return Fitted(scores_of)
+    return scores_of
 
 
 def _obstacle(data: PreparedData) -> str | None:

@@ -1,3 +1,3 @@
 """Several runs beside each other, and the runs of several seeds as one."""
 
-__all__ = ["compare", "seeds", "tables"]
+__all__ = ["compare", "seeds"]

@@ -1,8 +1,6 @@
 """`turret compare`: paired differences of runs over the users that all of them were evaluated on."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -11,54 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from turret.training.comparison.seeds import SeedRuns, spread
-from turret.training.comparison.tables import comparison_table
+from turret.training.comparison.seeds import evaluation_summary, open_runs, spread
 from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
 from turret.training.evaluation.metrics import NEW, USED, Values
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.run import MODEL, PER_USER, Run
-from turret.training.verdict.findings import best_baseline_finding
+from turret.training.verdict.verdict import best_baseline_finding
 
 # The seed of the resamples: the same for all pairs of runs.
 SEED = 0
+Runs = Sequence[Run]
+"""One side of a comparison: a run, or the runs of several seeds as their average."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One side of a comparison: a run, or the runs of several seeds as their average."""
-
-    folder: Path
-    runs: tuple[Run, ...]
-
-    @classmethod
-    def open(cls, folder: Path) -> "Candidate":
-        """Open a run, or the finished runs of a folder of `turret train --seeds`."""
-        several = SeedRuns.read(folder)
-        return cls(folder, tuple(several.finished_runs()) if several else (Run.read(folder),))
-
-    @property
-    def is_several(self) -> bool:
-        """Whether the folder is one of several seeds."""
-        return self.folder != self.runs[0].folder
-
-    @property
-    def seeds(self) -> list[int]:
-        """The seed of each run."""
-        return [run.experiment.training.seed for run in self.runs]
-
-    def settings(self) -> dict[str, Any]:
-        """The settings by dotted names; of several seeds `training.seed` is their list."""
-        named = named_settings(self.runs[0].experiment)
-        return {**named, "training.seed": self.seeds} if self.is_several else named
-
-
-def open_candidates(folders: Sequence[Path]) -> list[Candidate]:
+def open_sides(folders: Sequence[Path]) -> list[Runs]:
     """Open the runs of a comparison. Raises TrainingError for fewer than two, or what `Run.read` raises."""
     if len(folders) < 2:
         raise TrainingError("a comparison needs at least two runs; name another one.")
-    return [Candidate.open(folder) for folder in folders]
+    return [open_runs(folder) for folder in folders]
 
 
 def compare(
@@ -81,18 +51,11 @@ def compare(
         TrainingError: a run is not evaluated on `part`, they share no user, or not all those of `slices`;
             or there are fewer than two runs.
     """
-    candidates = open_candidates(folders)
-    values, used = _common_values(candidates, part)
-    replicates = candidates[0].runs[0].experiment.evaluation.bootstrap
-    everyone = np.ones(len(used), dtype=bool)
-    described = [
-        {
-            "run": str(candidate.folder),
-            **measured,
-            **_described(candidate, part),
-        }
-        for candidate, measured in zip(candidates, _measured(values, everyone, replicates), strict=True)
-    ]
+    sides = open_sides(folders)
+    values, used = _common_values(folders, sides, part)
+    every = [run for runs in sides for run in runs]
+    replicates = every[0].experiment.evaluation.bootstrap
+    measured = _measured(values, np.ones(len(used), dtype=bool), replicates)
     if slices is None:
         slices = {USED: used, NEW: ~used} if used.any() and not used.all() else {}
     elif any(len(members) != len(used) for members in slices.values()):
@@ -100,38 +63,39 @@ def compare(
     return {
         "part": part,
         "users": len(used),
-        "same_data": len({run.fingerprint for candidate in candidates for run in candidate.runs}) == 1,
-        "runs": described,
+        "same_data": len({run.fingerprint for run in every}) == 1,
+        "runs": [
+            {"run": str(folder), **own, **_described(folder, runs, part)}
+            for folder, own, runs in zip(folders, measured, sides, strict=True)
+        ],
         "slices": {
             name: {"users": int(members.sum()), "runs": _measured(values, members, replicates)}
             for name, members in slices.items()
         },
-        "settings": _differing(candidates),
+        "settings": _differing([_settings(*side) for side in zip(folders, sides, strict=True)]),
     }
 
 
 def _common_values(
-    candidates: Sequence[Candidate], part: EvaluatedPart
+    folders: Sequence[Path], sides: Sequence[Runs], part: EvaluatedPart
 ) -> tuple[list[dict[str, Values]], NDArray[np.bool_]]:
     """The metrics that all runs have, over their common users, and which of these take an item again.
 
     A user for whom one of the runs lacks a metric, as the AUC without negatives, has NaN in all of them.
     """
-    tables = []
-    for candidate in candidates:
-        for run in candidate.runs:
+    for folder, runs in zip(folders, sides, strict=True):
+        for run in runs:
             if part not in run.metrics():
                 raise TrainingError(
                     f"{run.folder}: its model is not evaluated on the {part} part; run `turret evaluate "
-                    f"{candidate.folder} --part {part}` first."
+                    f"{folder} --part {part}` first."
                 )
-        tables.append(load_per_user(*(run.folder / PER_USER[part] for run in candidate.runs)))
-    first = tables[0]
+    tables = [load_per_user(*(run.folder / PER_USER[part] for run in runs)) for runs in sides]
     row_of = [{user: row for row, user in enumerate(table.users)} for table in tables]
-    users = [user for user in first.users if all(user in rows for rows in row_of)]
+    users = [user for user in tables[0].users if all(user in rows for rows in row_of)]
     places = [np.array([rows[user] for user in users], dtype=np.int64) for rows in row_of]
     values: list[dict[str, Values]] = [{} for _ in tables]
-    for name in first.values[TOWERS]:
+    for name in tables[0].values[TOWERS]:
         if not all(name in table.values[TOWERS] for table in tables):
             continue
         columns = [table.values[TOWERS][name][rows] for table, rows in zip(tables, places, strict=True)]
@@ -140,13 +104,11 @@ def _common_values(
             for own, column in zip(values, columns, strict=True):
                 own[name] = np.where(lacking, np.nan, column)
     if not users or not values[0]:
-        missing = "user" if not users else "metric"
-        folders = ", ".join(str(candidate.folder) for candidate in candidates)
         raise TrainingError(
-            f"{folders}: the evaluations have no {missing} in common; compare runs on the same data, "
-            "with a common k in evaluation.k."
+            f"{', '.join(map(str, folders))}: the evaluations have no {'metric' if users else 'user'} in "
+            "common; compare runs on the same data, with a common k in evaluation.k."
         )
-    return values, first.used_before[places[0]]
+    return values, tables[0].used_before[places[0]]
 
 
 def _measured(
@@ -162,29 +124,28 @@ def _measured(
     return summaries
 
 
-def _described(candidate: Candidate, part: EvaluatedPart) -> dict[str, Any]:
+def _described(folder: Path, runs: Runs, part: EvaluatedPart) -> dict[str, Any]:
     """Seeds and deviations of metrics over them, the finding about the best baseline, cost and size.
 
     None for a figure that is unknown. Costs of several seeds are means; each has a model of the same size.
     """
-    runs, known = candidate.runs, SeedRuns.read(candidate.folder) if candidate.is_several else None
-    reports = runs[0].metrics() if known is None else known.evaluations()
-    deviation = None
-    if known is not None:
+    seeds, deviation, report = None, None, runs[0].metrics()[part]
+    if runs[0].folder != folder:
+        seeds, report = _seeds(runs), evaluation_summary(runs, part)
         tables = [load_per_user(run.folder / PER_USER[part]).values[TOWERS] for run in runs]
         means = {name: [float(np.nanmean(table[name])) for table in tables] for name in tables[0]}
         deviation = {name: spread(own)["deviation"] for name, own in means.items()}
-    progress = [found for run in runs if (found := run.progress()) is not None]
+    ends = [end for run in runs if (end := run.progress()) is not None]
     cost = {"seconds": "seconds", "epochs": "epoch", "steps": "step"}
     path = runs[0].folder / MODEL
     with safe_open(path, framework="numpy") as stored:
         shapes = [stored.get_slice(name).get_shape() for name in stored.keys()]  # noqa: SIM118 (no mapping)
     return {
-        "seeds": candidate.seeds if candidate.is_several else None,
+        "seeds": seeds,
         "deviation": deviation,
-        "baseline": best_baseline_finding(reports[part]) if part in reports else None,
+        "baseline": best_baseline_finding(report),
         **{
-            name: mean(getattr(one, field) for one in progress) if len(progress) == len(runs) else None
+            name: mean(getattr(end, field) for end in ends) if len(ends) == len(runs) else None
             for name, field in cost.items()
         },
         "parameters": int(sum(np.prod(shape) for shape in shapes)),
@@ -192,21 +153,17 @@ def _described(candidate: Candidate, part: EvaluatedPart) -> dict[str, Any]:
     }
 
 
-def _differing(candidates: Sequence[Candidate]) -> dict[str, list[Any]]:
-    settings = [candidate.settings() for candidate in candidates]
+def _seeds(runs: Runs) -> list[int]:
+    return [run.experiment.training.seed for run in runs]
+
+
+def _settings(folder: Path, runs: Runs) -> dict[str, Any]:
+    """The settings by dotted names; of several seeds `training.seed` is their list."""
+    named = named_settings(runs[0].experiment)
+    return named if runs[0].folder == folder else {**named, "training.seed": _seeds(runs)}
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     names = dict.fromkeys(name for named in settings for name in named)
     columns = {name: [named.get(name) for named in settings] for name in names}
     return {name: column for name, column in columns.items() if any(value != column[0] for value in column)}
-
-
-def compare_runs(folders: Sequence[Path], part: EvaluatedPart, metric: str, as_json: bool) -> None:
-    """Compare runs with the first of them: print a table by `metric`, or JSON with all metrics.
-
-    Raises:
-        TrainingError: the runs can't be compared, or have no such metric in common.
-    """
-    report = compare(folders, part)
-    metrics = report["runs"][0]["metrics"]
-    if metric not in metrics:
-        raise TrainingError(f"--metric {metric}: the runs have {', '.join(metrics)} in common; name one.")
-    print(json.dumps(report, indent=2) if as_json else comparison_table(report, metric))

@@ -1,21 +1,17 @@
 """The runs of several seeds in one folder, and the mean and deviation of their figures."""
 
-import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from turret.training.checkpoint import Progress
-from turret.training.errors import TrainingError, naming_damage
+from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart, differences, summarise
 from turret.training.evaluation.per_user import load_per_user
-from turret.training.run import MODEL, PER_USER, RUN, SEEDS, Run, replace_json
-from turret.training.verdict.findings import comparison_findings
-from turret.training.verdict.verdict import main_metric
+from turret.training.run import MODEL, PER_USER, RUN, Run
+from turret.training.verdict.verdict import comparison_findings, main_metric
 
 _MOST, _LIMIT = 1000, 2**32
 # Findings about the data and the settings: the same for all seeds.
@@ -43,69 +39,33 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-@dataclass(frozen=True)
-class SeedRuns:
-    """A folder with a run for each seed, `seed-0` for example."""
+def seed_folder(folder: Path, seed: int) -> Path:
+    """The folder of one run of several seeds, such as `seed-0`."""
+    return folder / f"seed-{seed}"
 
-    folder: Path
-    seeds: tuple[int, ...]
 
-    @classmethod
-    def read(cls, folder: Path) -> "SeedRuns | None":
-        """Read the seeds of a folder; None for a folder that holds something else.
+def begun_seeds(folder: Path) -> list[int]:
+    """The seeds whose training has begun in a folder; none where it is that of one run."""
+    names = (path.parent.name.removeprefix("seed-") for path in folder.glob(f"seed-*/{RUN}"))
+    return sorted(int(name) for name in names if name.isdecimal())
 
-        Raises:
-            TrainingError: its seeds.json is damaged.
-        """
-        path = folder / SEEDS
-        if not path.is_file():
-            return None
-        with naming_damage(path, "delete it, and train again"):
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            return cls(folder, tuple(int(seed) for seed in stored["seeds"]))
 
-    def with_seeds(self, seeds: Iterable[int]) -> "SeedRuns":
-        """The same folder with more seeds, in rising order."""
-        return SeedRuns(self.folder, tuple(sorted({*self.seeds, *seeds})))
+def is_finished(run: Run) -> bool:
+    """Whether the training of a run has ended."""
+    progress = run.progress()
+    return progress is not None and progress.finished and (run.folder / MODEL).is_file()
 
-    def run_folder(self, seed: int) -> Path:
-        """The folder of one run."""
-        return self.folder / f"seed-{seed}"
 
-    def begun(self) -> list[int]:
-        """The seeds whose training has begun."""
-        return [seed for seed in self.seeds if (self.run_folder(seed) / RUN).is_file()]
-
-    def finished(self) -> dict[int, Progress]:
-        """The seeds whose training has ended, and its progress."""
-        ended = {}
-        for seed in self.begun():
-            run = Run.read(self.run_folder(seed))
-            progress = run.progress()
-            if progress is not None and progress.finished and (run.folder / MODEL).is_file():
-                ended[seed] = progress
-        return ended
-
-    def finished_runs(self) -> list[Run]:
-        """The runs whose training has ended. Raises TrainingError if there is none."""
-        runs = [Run.read(self.run_folder(seed)) for seed in self.finished()]
-        if not runs:
-            raise TrainingError(
-                f"{self.folder}: no seed is trained to its end yet; let `turret train --run {self.folder} "
-                "--resume` finish."
-            )
-        return runs
-
-    def evaluations(self) -> dict[str, Any]:
-        """The reports of `evaluation_summary` that are stored, by part."""
-        stored = json.loads((self.folder / SEEDS).read_text(encoding="utf-8"))
-        reports: dict[str, Any] = stored.get("evaluation", {})
-        return reports
-
-    def write(self, summary: dict[str, Any]) -> None:
-        """Write `seeds.json`, with a summary of the runs."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        replace_json(self.folder / SEEDS, {"seeds": list(self.seeds), **summary})
+def open_runs(folder: Path) -> list[Run]:
+    """The run of a folder, or the finished runs of its seeds. Raises TrainingError if there is none."""
+    if not (seeds := begun_seeds(folder)):
+        return [Run.read(folder)]
+    runs = [run for seed in seeds if is_finished(run := Run.read(seed_folder(folder, seed)))]
+    if not runs:
+        raise TrainingError(
+            f"{folder}: no seed is trained to its end yet; let `turret train --run {folder} --resume` finish."
+        )
+    return runs
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
@@ -116,23 +76,19 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": float(np.mean(values)), "deviation": deviation, "values": list(values)}
 
 
-def training_summary(runs: SeedRuns) -> dict[str, Any]:
-    """The finished seeds, and the spread of their training figures: JSON-ready.
+def training_summary(runs: Sequence[Run]) -> dict[str, Any]:
+    """The spread of the training figures of finished runs.
 
     The metric is that of the best epoch on the validation part; data without one has no such entry.
     """
-    finished = runs.finished()
-    summary: dict[str, Any] = {"finished": list(finished), "training": {}}
-    if not finished:
-        return summary
-    progress = list(finished.values())
-    best = [one.best for one in progress if one.best is not None]
-    if len(best) == len(progress):
-        metric = Run.read(runs.run_folder(next(iter(finished)))).experiment.training.metric
-        summary["training"][f"validation {metric}"] = spread(best)
-    summary["training"]["epochs"] = spread([one.epoch for one in progress])
-    summary["training"]["seconds"] = spread([one.seconds for one in progress])
-    return summary
+    ends = [end for run in runs if (end := run.progress()) is not None]
+    best = [end.best for end in ends if end.best is not None]
+    metric = {f"validation {runs[0].experiment.training.metric}": spread(best)} if best else {}
+    return {
+        **metric,
+        "epochs": spread([end.epoch for end in ends]),
+        "seconds": spread([end.seconds for end in ends]),
+    }
 
 
 def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, Any]:
@@ -162,8 +118,5 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
         "differences": differences(values, replicates, seed),
     }
     metric = main_metric(report, experiment)
-    report["verdict"] = [
-        *(asdict(finding) for finding in comparison_findings(report, metric)),
-        *(finding for finding in reports[0]["verdict"] if finding["kind"] in _OF_DATA),
-    ]
-    return {**report, "metric": metric}
+    of_data = [finding for finding in reports[0]["verdict"] if finding["kind"] in _OF_DATA]
+    return {**report, "verdict": [*comparison_findings(report, metric), *of_data], "metric": metric}

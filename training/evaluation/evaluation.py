@@ -14,22 +14,18 @@ from turret.data.ranges import distinct, ranges
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import EvaluationConfig
 from turret.training.errors import TrainingError
-from turret.training.evaluation.auc import auc_of_users, users_with_negatives
-from turret.training.evaluation.metrics import (
-    AUC,
-    Values,
-    bootstrap_interval,
-    metrics_at,
-    slices,
-)
+from turret.training.evaluation.metrics import AUC, Values, bootstrap_interval, metrics_at, slices
+from turret.training.evaluation.per_user import PerUser
 from turret.training.evaluation.ranking import (
     USERS_A_BLOCK,
     Block,
     CatalogScores,
     ScoresOf,
+    auc_of_users,
     popularity_scores,
     rank,
     tower_scores,
+    users_with_negatives,
 )
 from turret.training.evaluation.seen import (
     Pairs,
@@ -66,19 +62,6 @@ class Relevant:
         counts = self.counts[indices]
         rows = self.rows[ranges(self.offsets[indices], counts)]
         return Relevant(self.users[indices], rows, np.concatenate([[0], np.cumsum(counts)]))
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """A report, and behind it the values [U] of each metric by ranker, for the user rows `users` [U].
-
-    `used_before` [U] tells the users whose first target is in their history.
-    """
-
-    report: dict[str, Any]
-    users: NDArray[np.int64]
-    used_before: NDArray[np.bool_]
-    values: dict[str, dict[str, Values]]
 
 
 def relevant_items(data: PreparedData, part: EvaluatedPart) -> Relevant:
@@ -119,16 +102,13 @@ def relevant_by_kind(data: PreparedData, part: EvaluatedPart, relevant: Relevant
     Some of the users have none, and kinds of which nobody has one are left out. Empty for data with fewer
     than two target kinds.
     """
-    codes, names = target_codes(data.manifest.kinds), read_kinds(data.manifest.kinds)
-    if data.kinds is None or len(codes) < 2:
+    codes, names, kinds = target_codes(data.manifest.kinds), read_kinds(data.manifest.kinds), data.kinds
+    if kinds is None or len(codes) < 2:
         return {}
-    kinds = data.kinds
-
-    def are_of(code: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
-        return lambda positions: kinds[positions] == code
-
-    users = relevant.users
-    each = {f"kind {names[code]}": _items_of(data, part, users, are_of(code)) for code in codes.tolist()}
+    each = {
+        f"kind {names[code]}": _items_of(data, part, relevant.users, lambda at, code=code: kinds[at] == code)
+        for code in codes.tolist()
+    }
     return {kind: own for kind, own in each.items() if own.counts.any()}
 
 
@@ -195,40 +175,37 @@ def _among(
 
 
 def measure(
-    ranked: Iterable[Block], relevant: Relevant, ks: Sequence[int], item_count: int, label: str
-) -> tuple[dict[str, Values], dict[str, float]]:
+    ranked: Iterable[Block],
+    relevant: Relevant,
+    ks: Sequence[int],
+    item_count: int,
+    label: str,
+    others: Sequence[Relevant] = (),
+) -> tuple[dict[str, Values], dict[str, float], list[dict[str, Values]]]:
     """Measure rankings of max(ks) items for `relevant.users`.
 
     Returns:
-        Metrics by name, [U] each, and coverage@k, the share of the catalog in the first k of any user.
+        Metrics by name, [U] each, and coverage@k, the share of the catalog in the first k of any user; and
+        the metrics of each of `others`, of the same users, for those of them who have relevant items.
     """
-    hits: list[NDArray[np.bool_]] = []
+    sets = [relevant, *others]
+    hits: list[list[NDArray[np.bool_]]] = [[] for _ in sets]
     shown = {k: np.zeros(item_count, dtype=bool) for k in ks}
     done = 0
     with progress(label, len(relevant.users)) as advance:
         for block in ranked:
-            hits.append(hits_of(block.rows, relevant, done, item_count))
+            for own, found in zip(sets, hits, strict=True):
+                found.append(hits_of(block.rows, own, done, item_count))
             done += len(block.users)
             for k in ks:
                 top = block.rows[:, :k]
                 shown[k][top[top >= 0]] = True
             advance(len(block.users))
-    metrics = metrics_at(np.concatenate(hits), relevant.counts, ks)
-    return metrics, {f"coverage@{k}": float(shown[k].mean()) for k in ks}
-
-
-def validation_metric(
-    model: TwoTowers,
-    data: PreparedData,
-    popularity: NDArray[np.int64],
-    relevant: Relevant,
-    metric: str,
-    config: EvaluationConfig,
-    scores: CatalogScores | None = None,
-) -> float:
-    """The mean of one metric, such as ndcg@10, over the users of `relevant` in the validation part."""
-    scores_of = tower_scores(model, data, "validation", popularity, scores)
-    return metric_of(scores_of, data, relevant, metric, config)
+    metrics = []
+    for own, found in zip(sets, hits, strict=True):
+        have = own.counts > 0
+        metrics.append(metrics_at(np.concatenate(found)[have], own.counts[have], ks))
+    return metrics[0], {f"coverage@{k}": float(shown[k].mean()) for k in ks}, metrics[1:]
 
 
 def metric_of(
@@ -240,7 +217,7 @@ def metric_of(
     k = int(metric.partition("@")[2])
     labelled = config.candidates == "labelled"
     ranked = rank(scores_of, data, relevant.users, "validation", k, config.exclude_seen, labelled)
-    values, _ = measure(ranked, relevant, [k], len(data.item_ids), "validating")
+    values, *_ = measure(ranked, relevant, [k], len(data.item_ids), "validating")
     return float(values[metric].mean())
 
 
@@ -266,81 +243,55 @@ def evaluate(
         TOWERS: lambda: tower_scores(model, data, part, popularity, scores),
         "popularity": lambda: popularity_scores(popularity),
     }
-    return evaluate_rankers(rankers, data, part, config, seed).report
+    return evaluate_rankers(rankers, data, part, config, seed)[0]
 
 
 def evaluate_rankers(
     rankers: Rankers, data: PreparedData, part: EvaluatedPart, config: EvaluationConfig, seed: int = 0
-) -> Evaluated:
+) -> tuple[dict[str, Any], PerUser]:
     """Rank the whole catalog for every user with a target in `part`, by one ranker after the other.
 
     Returns:
-        The values of each user, and a JSON-ready report: for each ranker `{mean, low, high}` a metric (95 %
-        bootstrap intervals over users) and coverage; `differences` with the same for towers minus each other
-        ranker, paired by user; and `slices` with those of `SLICED` for groups of users, and for the targets
-        of each kind where there are several. Where events of the part have negatives, `auc` is a metric too,
-        over the users of these events.
+        A JSON-ready report: for each ranker `{mean, low, high}` a metric (95 % bootstrap intervals over
+        users) and coverage; `differences` with the same for towers minus each other ranker, paired by user;
+        and `slices` with those of `SLICED` for groups of users, and for the targets of each kind where there
+        are several. Where events of the part have negatives, `auc` is a metric too, over the users of these
+        events. Behind it the values of each user.
     """
     relevant = relevant_items(data, part)
     groups, by_kind = user_groups(data, part, relevant), relevant_by_kind(data, part, relevant)
+    sizes = {name: int(members.sum()) for name, members in groups.items()}
+    sizes |= {name: int((own.counts > 0).sum()) for name, own in by_kind.items()}
     report: dict[str, Any] = {
         **_description(data, part, relevant, config),
-        "slices": {name: {"users": int(members.sum())} for name, members in groups.items()},
+        "slices": {name: {"users": size} for name, size in sizes.items()},
     }
-    report["slices"] |= {name: {"users": int((one.counts > 0).sum())} for name, one in by_kind.items()}
     all_values: dict[str, dict[str, Values]] = {}
+    offered, others = users_with_negatives(data, part), list(by_kind.values())
     for name, make_scores in rankers.items():
-        values, coverage, of_kinds = _measure_ranker(name, make_scores, data, part, relevant, by_kind, config)
+        with progress(f"preparing {name}"):
+            scores_of = make_scores()
+        labelled = config.candidates == "labelled"
+        ranked = rank(scores_of, data, relevant.users, part, max(config.k), config.exclude_seen, labelled)
+        label, count = f"ranking by {name}", len(data.item_ids)
+        values, coverage, of_kinds = measure(ranked, relevant, config.k, count, label, others)
+        if len(offered):  # the others have NaN
+            values[AUC] = np.full(len(relevant.users), np.nan)
+            indices = np.searchsorted(relevant.users, offered)
+            values[AUC][indices] = auc_of_users(scores_of, data, part, offered)
         all_values[name] = values
         report[name] = {**summarise(values, config.bootstrap, seed), **coverage}
-        for group, members in groups.items() if name in SLICED else ():
-            subset = {metric: value[members] for metric, value in values.items()}
-            report["slices"][group][name] = summarise(subset, config.bootstrap, seed)
-        for kind, own in of_kinds.items() if name in SLICED else ():
-            report["slices"][kind][name] = summarise(own, config.bootstrap, seed)
+        if name in SLICED:
+            parts = {
+                group: {metric: value[members] for metric, value in values.items()}
+                for group, members in groups.items()
+            }
+            for group, own in {**parts, **dict(zip(by_kind, of_kinds, strict=True))}.items():
+                report["slices"][group][name] = summarise(own, config.bootstrap, seed)
+        del scores_of, ranked  # before the next one is made
     report["differences"] = differences(all_values, config.bootstrap, seed)
-    first = first_targets(data, part, relevant.users)
-    return Evaluated(report, relevant.users, used_before(data, first, part), all_values)
-
-
-def _measure_ranker(
-    name: str,
-    make_scores: Callable[[], ScoresOf],
-    data: PreparedData,
-    part: EvaluatedPart,
-    relevant: Relevant,
-    by_kind: Mapping[str, Relevant],
-    config: EvaluationConfig,
-) -> tuple[dict[str, Values], dict[str, float], dict[str, dict[str, Values]]]:
-    """As `measure`, with the AUC [U] where events have negatives; NaN for users without one.
-
-    The third are the metrics of the targets of each kind alone, of the users who have some.
-    """
-    hits = {kind: list[NDArray[np.bool_]]() for kind in by_kind}
-
-    def noted(ranked: Iterable[Block]) -> Iterable[Block]:
-        done = 0
-        for block in ranked:
-            for kind, own in by_kind.items():
-                hits[kind].append(hits_of(block.rows, own, done, len(data.item_ids)))
-            done += len(block.users)
-            yield block
-
-    with progress(f"preparing {name}"):
-        scores_of = make_scores()
-    labelled = config.candidates == "labelled"
-    ranked = rank(scores_of, data, relevant.users, part, max(config.k), config.exclude_seen, labelled)
-    values, coverage = measure(noted(ranked), relevant, config.k, len(data.item_ids), f"ranking by {name}")
-    of_kinds = {}
-    for kind, own in by_kind.items():
-        have = own.counts > 0
-        of_kinds[kind] = metrics_at(np.concatenate(hits[kind])[have], own.counts[have], config.k)
-    offered = users_with_negatives(data, part)
-    if len(offered):
-        values[AUC] = np.full(len(relevant.users), np.nan)
-        indices = np.searchsorted(relevant.users, offered)
-        values[AUC][indices] = auc_of_users(scores_of, data, part, offered)
-    return values, coverage, of_kinds
+    used = used_before(data, first_targets(data, part, relevant.users), part)
+    return report, PerUser(data.users.ids(relevant.users), used, all_values)
 
 
 def _description(

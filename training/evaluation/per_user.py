@@ -1,5 +1,6 @@
 """The metrics of each user, as Parquet beside a run's report."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,36 +9,33 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turret.data.files import new_file
-from turret.data.vocabulary import Vocabulary
 from turret.training.errors import TrainingError, naming_damage
-from turret.training.evaluation.evaluation import Evaluated
 from turret.training.evaluation.metrics import Values
 
 USER, USED_BEFORE = "user", "used_before"
 
 
-def save_per_user(path: Path, evaluated: Evaluated, users: Vocabulary) -> None:
-    """Write a row a user: the id, whether the first target was used before, and each ranker's metrics.
-
-    The columns of these have names such as `towers ndcg@10`.
-    """
-    columns: dict[str, Values | NDArray[np.bool_] | list[int | str]] = {
-        USER: users.ids(evaluated.users),
-        USED_BEFORE: evaluated.used_before,
-    }
-    for ranker, values in evaluated.values.items():
-        columns |= {f"{ranker} {metric}": value for metric, value in values.items()}
-    with new_file(path) as draft:
-        pl.DataFrame(columns).write_parquet(draft, compression="zstd")
-
-
 @dataclass(frozen=True)
 class PerUser:
-    """The metrics of U users: their ids, `used_before` bool [U], and values [U] by ranker and metric."""
+    """The metrics of U users: their ids, and values [U] by ranker and metric.
 
-    users: list[int | str]
+    `used_before` [U] tells the users whose first target is in their history.
+    """
+
+    users: Sequence[int | str]
     used_before: NDArray[np.bool_]
     values: dict[str, dict[str, Values]]
+
+    def write(self, path: Path) -> None:
+        """Write a row a user; the columns of metrics have names such as `towers ndcg@10`."""
+        columns = {
+            f"{ranker} {metric}": value
+            for ranker, values in self.values.items()
+            for metric, value in values.items()
+        }
+        table = pl.DataFrame({USER: self.users, USED_BEFORE: self.used_before, **columns})
+        with new_file(path) as draft:
+            table.write_parquet(draft, compression="zstd")
 
 
 def load_per_user(*paths: Path) -> PerUser:
@@ -48,7 +46,13 @@ def load_per_user(*paths: Path) -> PerUser:
     Raises:
         TrainingError: a file is missing or holds something else, or they are about different users.
     """
-    tables = [_read(path) for path in paths]
+    tables = []
+    for path in paths:
+        if not path.is_file():
+            raise TrainingError(f"{path} is missing; evaluate the run again with `turret evaluate`.")
+        with naming_damage(path, "evaluate the run again", OSError, pl.exceptions.PolarsError):
+            tables.append(pl.read_parquet(path))
+            tables[-1].select(USER, USED_BEFORE)
     first = tables[0]
     if any(not table[USER].equals(first[USER]) for table in tables):
         raise TrainingError(
@@ -61,12 +65,3 @@ def load_per_user(*paths: Path) -> PerUser:
             columns = [table[name].to_numpy().astype(np.float64) for table in tables]
             values.setdefault(ranker, {})[metric] = np.mean(columns, axis=0)
     return PerUser(first[USER].to_list(), first[USED_BEFORE].to_numpy(), values)
-
-
-def _read(path: Path) -> pl.DataFrame:
-    if not path.is_file():
-        raise TrainingError(f"{path} is missing; evaluate the run again with `turret evaluate`.")
-    with naming_damage(path, "evaluate the run again", OSError, pl.exceptions.PolarsError):
-        table = pl.read_parquet(path)
-        table.select(USER, USED_BEFORE)
-    return table

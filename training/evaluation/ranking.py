@@ -1,4 +1,4 @@
-"""Full rankings of the catalog for blocks of users."""
+"""Full rankings of the catalog for blocks of users, and the AUC of what was offered to them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.data.kinds import Seen
-from turret.data.prepared import HistoryEnd, PreparedData
+from turret.data.prepared import HistoryEnd, Part, PreparedData
 from turret.data.ranges import ranges
 from turret.tower.config import ScoringConfig
 from turret.tower.layers.packed import PackedHistories
@@ -18,6 +18,7 @@ from turret.tower.towers.scoring import served_scores
 from turret.training.batches.batches import packed_kinds
 from turret.training.batches.event_times import packed_times
 from turret.training.errors import TrainingError
+from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.seen import history_bounds, left_out_pairs, mask
 from turret.training.evaluation.top_rows import top_rows
 
@@ -65,28 +66,6 @@ def histories_of(
         clocks=clocks,
         kinds=packed_kinds(data, events) if kinds else None,
     )
-
-
-def labelled_pairs(
-    data: PreparedData, users: NDArray[np.int64], part: HistoryEnd
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The events of `users` [U] in `part` and their negatives: the index in [U] and the item row, int64 [M].
-
-    Raises:
-        TrainingError: the data has no negatives.
-    """
-    if data.negatives is None or part == "end":
-        raise TrainingError(
-            f"evaluation.candidates = 'labelled' ranks the items that have a label, and {data.folder} has no "
-            "labels; prepare the data with --label, or set candidates = 'catalog'."
-        )
-    starts, ends = (np.asarray(bound)[users] for bound in data.bounds(part))
-    events = ranges(starts, ends - starts)
-    owners = np.repeat(np.arange(len(users)), ends - starts)
-    firsts = data.negatives.offsets[events]
-    counts = data.negatives.offsets[events + 1] - firsts
-    rows = [data.event_items[events], data.negatives.items[ranges(firsts, counts)]]
-    return np.concatenate([owners, np.repeat(owners, counts)]), np.concatenate(rows).astype(np.int64)
 
 
 @torch.no_grad()
@@ -208,8 +187,70 @@ def rank(
         if exclude_seen is not False:
             mask(scores, left_out_pairs(data, block, until, exclude_seen))
         if labelled:
-            indices, rows = map(torch.from_numpy, labelled_pairs(data, block, until))
+            indices, rows = map(torch.from_numpy, _labelled_pairs(data, block, until))
             candidates = torch.full_like(scores, float("-inf"))
             candidates[indices, rows] = scores[indices, rows]
             scores = candidates
         yield Block(block, top_rows(scores, k).numpy())
+
+
+def _labelled_pairs(
+    data: PreparedData, users: NDArray[np.int64], part: HistoryEnd
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The events of `users` [U] in `part` and their negatives: the index in [U] and the item row, int64 [M].
+
+    Raises:
+        TrainingError: the data has no negatives.
+    """
+    if data.negatives is None or part == "end":
+        raise TrainingError(
+            f"evaluation.candidates = 'labelled' ranks the items that have a label, and {data.folder} has no "
+            "labels; prepare the data with --label, or set candidates = 'catalog'."
+        )
+    owners, events, counts, negatives = _offered(data, part, users)
+    return np.append(owners, np.repeat(owners, counts)), np.append(events, negatives)
+
+
+def _offered(data: PreparedData, part: Part, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """The E events of `users` [U] in `part` and what was offered beside them.
+
+    Returns:
+        The index in [U], the item and the number of negatives of each event, [E] each, and the items of all
+        negatives, in the order of the events: four of int64.
+    """
+    assert data.negatives is not None
+    starts, ends = (np.asarray(bound[users]) for bound in data.bounds(part))
+    events = ranges(starts, ends - starts)
+    firsts = np.asarray(data.negatives.offsets[events])
+    counts = np.asarray(data.negatives.offsets[events + 1]) - firsts
+    owners = np.repeat(np.arange(len(users)), ends - starts)
+    negatives = data.negatives.items[ranges(firsts, counts)].astype(np.int64)
+    return owners, data.event_items[events].astype(np.int64), counts, negatives
+
+
+def users_with_negatives(data: PreparedData, part: Part) -> NDArray[np.int64]:
+    """The rows of users with a target in `part` that has a negative: int64, ascending."""
+    if data.negatives is None:
+        return np.empty(0, dtype=np.int64)
+    starts, ends = data.bounds(part)
+    return np.flatnonzero(data.negatives.offsets[ends] > data.negatives.offsets[starts])
+
+
+def auc_of_users(scores_of: ScoresOf, data: PreparedData, part: Part, users: NDArray[np.int64]) -> Values:
+    """The AUC of each of `users` [U], of `users_with_negatives`: float64 [U].
+
+    The share of the pairs of an event in `part` and one of its negatives in which the event has the higher
+    score; a tie counts a half. Without the other pairs, it is the AUC of the offered items.
+
+    Source: Zhu et al. 2017 (GAUC), with the same weight for each user.
+    """
+    values = [np.empty(0)]
+    for first in range(0, len(users), USERS_A_BLOCK):
+        block = users[first : first + USERS_A_BLOCK]
+        owners, events, counts, negatives = _offered(data, part, block)
+        owners, events = np.repeat(owners, counts), np.repeat(events, counts)
+        scores = scores_of(block).numpy()
+        higher, lower = scores[owners, events], scores[owners, negatives]
+        points = (higher > lower) + 0.5 * (higher == lower)
+        values.append(np.bincount(owners, points, len(block)) / np.bincount(owners, minlength=len(block)))
+    return np.concatenate(values)

@@ -1,36 +1,66 @@
-"""Evaluation reports as text tables."""
+"""Evaluations, comparisons of runs and trainings of several seeds as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turret.data.text import figure, signed_with_interval, text_table, with_interval
-from turret.training.evaluation.evaluation import SLICED
+from turret.data.text import (
+    WIDTH,
+    count,
+    figure,
+    paragraph,
+    signed_with_interval,
+    text_table,
+    with_interval,
+)
+from turret.training.evaluation.evaluation import SLICED, TOWERS
 
+Report = dict[str, Any]
 _TWINS = {"recall": "hr", "map": "mrr"}
 
 
-def metrics_table(report: dict[str, Any]) -> str:
-    """Tables of metrics with their intervals, of several baselines, and of slices at the smallest k."""
-    rankers = ("towers", "popularity")
+def metrics_table(report: Report) -> str:
+    """Tables of metrics with their intervals, of several baselines, and of slices at the smallest k.
+
+    Of several seeds mean and deviation of each metric, then a row a seed with the main one.
+    """
+    seeds = report.get("seeds")
+    rankers = [TOWERS, *report["differences"]] if seeds else [TOWERS, "popularity"]
     asked = "queries" if report.get("queries") else "users"
-    caption = f"mean over {asked} [95 % bootstrap interval]"
-    if report["relevant_masked"]:
+    title = f"{report['part']} part: {report['users']:,} {asked}, "
+    if seeds:
+        title, caption = (
+            f"{title}{len(seeds)} seeds",
+            "mean over users and seeds ± standard deviation of seeds",
+        )
+    else:
+        title, caption = (
+            f"{title}{report['items']:,} items ranked",
+            f"mean over {asked} [95 % bootstrap interval]",
+        )
+    if report.get("relevant_masked"):
         caption += (
             f"\n{report['relevant_masked']:,} of {report['relevant_items']:,} targets were used before "
             "and are masked, so they are no hits; evaluation.exclude_seen = false ranks them too"
         )
-    overall = text_table(
-        ("metric", *rankers),
-        (
-            (" = ".join([name, *equal]), *(with_interval(report[ranker][name]) for ranker in rankers))
-            for name, equal in distinct_metrics([report[ranker] for ranker in rankers]).items()
-        ),
-        f"{report['part']} part: {report['users']:,} {asked}, {report['items']:,} items ranked",
-        caption,
-    )
-    baselines = [_baselines(report)] if len(report.get("differences", {})) > 1 else []
-    # Slices are by histories, and queries have none.
-    return "\n".join([overall, *baselines, *([] if report.get("queries") else [_slices(report)])])
+    shown = distinct_metrics([report[ranker] for ranker in rankers])
+    rows = [
+        (" = ".join([name, *equal]), *(_cell(report[ranker][name]) for ranker in rankers))
+        for name, equal in shown.items()
+    ]
+    tables = [text_table(("metric", *rankers), rows, title, caption, width=max(WIDTH, 20 * len(rankers)))]
+    if seeds:
+        tables.append(seeds_table(seeds, {report["metric"]: report[TOWERS][report["metric"]]}, TOWERS))
+    elif len(report.get("differences", {})) > 1:
+        tables.append(_baselines(report))
+    if "slices" in report and asked == "users":  # by histories, which queries don't have
+        tables.append(_slices(report))
+    return "\n".join(tables)
+
+
+def _cell(value: Any) -> str:
+    if not isinstance(value, Mapping) or "deviation" not in value:
+        return with_interval(value)
+    return figure(value) + (f" ± {figure(value['deviation'])}" if value["deviation"] else "")
 
 
 def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -49,34 +79,114 @@ def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[s
     return shown
 
 
-def _baselines(report: dict[str, Any]) -> str:
+def _baselines(report: Report) -> str:
     """Every ranker at the smallest k, and the paired difference of the towers from it."""
-    k = next(iter(report["towers"])).partition("@")[2]
+    k = next(iter(report[TOWERS])).partition("@")[2]
     ndcg, gains = f"ndcg@{k}", report["differences"]
-    return text_table(
-        ("ranker", f"recall@{k}", ndcg, f"{ndcg}: towers minus it"),
+    rows = [
         (
-            (
-                name,
-                *(figure(report[name][metric]) for metric in (f"recall@{k}", ndcg)),
-                signed_with_interval(gains[name][ndcg]) if name in gains else "",
-            )
-            for name in ("towers", *gains)
-        ),
-        "baselines",
-    )
+            name,
+            *(figure(report[name][metric]) for metric in (f"recall@{k}", ndcg)),
+            signed_with_interval(gains[name][ndcg]) if name in gains else "",
+        )
+        for name in (TOWERS, *gains)
+    ]
+    return text_table(("ranker", f"recall@{k}", ndcg, f"{ndcg}: towers minus it"), rows, "baselines")
 
 
-def _slices(report: dict[str, Any]) -> str:
-    k = next(iter(report["towers"])).partition("@")[2]
+def _slices(report: Report) -> str:
+    k = next(iter(report[TOWERS])).partition("@")[2]
     rankers = [name for name in SLICED if name in report]
     metrics = (f"hr@{k}", f"ndcg@{k}") if len(rankers) == 2 else (f"ndcg@{k}",)
     columns = [(metric, ranker) for metric in metrics for ranker in rankers]
-    return text_table(
-        ("slice", "users", *map(" ".join, columns)),
+    rows = [
+        (group, f"{values['users']:,}", *(figure(values[ranker][metric]) for metric, ranker in columns))
+        for group, values in report["slices"].items()
+    ]
+    return text_table(("slice", "users", *map(" ".join, columns)), rows, "slices")
+
+
+def seeds_table(seeds: Sequence[int], figures: Mapping[str, Any], title: str) -> str:
+    """A row a seed with its figures, then mean and deviation."""
+    rows: list[list[str] | None] = [
+        [str(seed), *(_number(one["values"][index]) for one in figures.values())]
+        for index, seed in enumerate(seeds)
+    ]
+    rows += [None, ["mean", *(_number(one["mean"]) for one in figures.values())]]
+    if len(seeds) > 1:
+        rows.append(["deviation", *(_number(one["deviation"]) for one in figures.values())])
+    return text_table(("seed", *figures), rows, title)
+
+
+def _number(value: float) -> str:
+    return figure(value) if abs(value) < 1 else f"{value:,.1f}"
+
+
+def comparison_table(report: Report, metric: str) -> str:
+    """A table of the runs by one metric, their baselines, slices, and the settings that differ."""
+    runs = {str(number): run for number, run in enumerate(report["runs"], start=1)}
+    rows = [
         (
-            (group, f"{values['users']:,}", *(figure(values[ranker][metric]) for metric, ranker in columns))
-            for group, values in report["slices"].items()
-        ),
-        "slices",
-    )
+            number,
+            with_interval(run["metrics"][metric]),
+            signed_with_interval(run["difference"][metric]) if run["difference"] else "",
+            *(count(run[name]) for name in ("epochs", "seconds", "parameters")),
+            f"{run['bytes'] / 1e6:.1f}",
+        )
+        for number, run in runs.items()
+    ]
+    parts = [
+        text_table(
+            ("run", metric, "difference from 1", "epochs", "seconds", "parameters", "MB"),
+            rows,
+            f"{report['part']} part: {report['users']:,} common users",
+            "mean over users [95 % bootstrap interval]; differences are paired by user",
+        )
+    ]
+    for number, run in runs.items():
+        parts.append(f"{number}: {run['run']}{_seeds(run, metric)}")
+        if run["baseline"]:
+            parts.append(f"   {run['baseline']['sentence']}")
+    if report["slices"]:
+        slices = [
+            (name, f"{group['users']:,}", *(_with_difference(run, metric) for run in group["runs"]))
+            for name, group in report["slices"].items()
+            if metric in group["runs"][0]["metrics"]  # unlike the AUC of users without negatives
+        ]
+        parts.append(
+            text_table(("slice", "users", *runs), slices, f"slices: {metric}, and the difference from 1")
+        )
+    if report["settings"]:
+        settings = [
+            (name, *("" if value is None else str(value) for value in values))
+            for name, values in report["settings"].items()
+        ]
+        parts.append(text_table(("setting", *runs), settings, "settings that differ"))
+    else:
+        parts.append("The runs have the same settings.")
+    if not report["same_data"]:
+        parts.append(
+            "The runs were trained on different data: differences are those of data and settings together, "
+            "over the users that all evaluations have."
+        )
+    return "\n".join(parts)
+
+
+def _seeds(run: Report, metric: str) -> str:
+    """The number of seeds that a run is the mean of, and their deviation."""
+    if run["seeds"] is None:
+        return ""
+    deviation = run["deviation"][metric]
+    spread = "" if deviation is None else f", standard deviation of {metric} {deviation:.4f}"
+    return f" (mean of {len(run['seeds'])} seeds{spread})"
+
+
+def _with_difference(run: Report, metric: str) -> str:
+    gain = f", {signed_with_interval(run['difference'][metric])}" if run["difference"] else ""
+    return figure(run["metrics"][metric]) + gain
+
+
+def verdict_text(report: Report) -> str:
+    """The sentences of the verdict of a report, one a paragraph."""
+    lines = (paragraph(finding["sentence"], "- ", "  ") for finding in report["verdict"])
+    return "\n".join(["verdict", *lines])

@@ -34,7 +34,7 @@ from turret.training.evaluation.top_rows import top_rows
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
 from turret.training.randomness import stream
 from turret.training.run import Run
-from turret.training.verdict.findings import best_baseline_finding
+from turret.training.verdict.verdict import best_baseline_finding
 
 RECORDED_QUERIES, RECORDED_ITEMS = 64, 16
 # User vectors for the index: up to 1,000 measure its recall, the others train it.
@@ -94,7 +94,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         version=version,
         user_tower=user_tower_onnx(model),
         item_vectors=vectors,
-        vocabulary=_vocabulary(data, cold),
+        vocabulary=data.item_ids if encoded is None else _with_cold(data, cold),
         user_features=model.user.rows.layers.features if model.user.rows else (),
         fields={name: [*values, *cold.fields.get(name, [])] for name, values in data.fields.items()},
         popularity=np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)]),
@@ -127,10 +127,8 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     )
 
 
-def _vocabulary(data: PreparedData, cold: ColdItems) -> Vocabulary:
+def _with_cold(data: PreparedData, cold: ColdItems) -> Vocabulary:
     """The ids of the data, and behind them those of items without an event: no row of the data changes."""
-    if not cold.ids:
-        return data.item_ids
     return Vocabulary([*data.item_ids.ids(range(len(data.item_ids))), *cold.ids])  # type: ignore[arg-type]
 
 
@@ -151,10 +149,9 @@ def _some_users(data: PreparedData, most: int, purpose: str, longest: int | None
 def _query_vectors(data: PreparedData, model: TwoTowers, items: torch.Tensor) -> NDArray[np.float32]:
     """The vectors [Q, D] of some users at the end of their histories."""
     users = _some_users(data, QUERY_VECTORS, "query vectors")
-    blocks = [users[start : start + _USERS_A_BLOCK] for start in range(0, len(users), _USERS_A_BLOCK)]
+    blocks = np.array_split(users, range(_USERS_A_BLOCK, len(users), _USERS_A_BLOCK))
     with torch.no_grad():
-        vectors = [user_vectors(model, items, data, block, "end") for block in blocks]
-    return torch.cat(vectors).cpu().numpy()
+        return torch.cat([user_vectors(model, items, data, block, "end") for block in blocks]).cpu().numpy()
 
 
 def _recorded(
@@ -259,19 +256,12 @@ def mapped_vectors(
 
     Returns them [N + C, D] mapped.
     """
-    count = model.item.item_count
-    first = model.item_vectors(torch.arange(min(count, _BLOCK))).numpy()
-    form = {
-        "descr": np.lib.format.dtype_to_descr(first.dtype),
-        "fortran_order": False,
-        "shape": (count + (0 if cold is None else len(cold)), first.shape[1]),
-    }
+    count = model.item.item_count + (0 if cold is None else len(cold))
+    shape = (count, model.config.dimension)
     # By `write`, which raises OSError on a full disk; a write to mapped memory ends the process by SIGBUS.
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, form)
-        file.write(np.ascontiguousarray(first).data)
-        for start in range(_BLOCK, count, _BLOCK):
-            rows = torch.arange(start, min(count, start + _BLOCK))
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        for rows in torch.arange(model.item.item_count).split(_BLOCK):
             file.write(np.ascontiguousarray(model.item_vectors(rows).numpy()).data)
         if cold is not None:
             file.write(np.ascontiguousarray(cold).data)
@@ -317,17 +307,11 @@ def principal_components(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     `_PROJECTED` vectors at a time.
     """
     mean = vectors.mean(axis=0, dtype=np.float64)
-    covariance = np.zeros((len(mean), len(mean)))
-    for block in _centred(vectors, mean):
-        covariance += block.T @ block
+    blocks = [slice(first, first + _PROJECTED) for first in range(0, len(vectors), _PROJECTED)]
+    covariance = sum((centred := vectors[block] - mean).T @ centred for block in blocks)
     _, axes = np.linalg.eigh(covariance)
     best = axes[:, ::-1][:, :2]
     signs = np.sign(best[np.abs(best).argmax(axis=0), np.arange(best.shape[1])])
     directions = best * np.where(signs == 0, 1.0, signs)
-    points = np.concatenate([block @ directions for block in _centred(vectors, mean)])
+    points = np.concatenate([(vectors[block] - mean) @ directions for block in blocks])
     return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
-
-
-def _centred(vectors: NDArray[np.floating], mean: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-    for first in range(0, len(vectors), _PROJECTED):
-        yield vectors[first : first + _PROJECTED] - mean

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
@@ -88,8 +89,11 @@ def _lines(lines: Sequence[tuple[str, Run, str, Points]], name: str) -> str | No
     return _image(figure)
 
 
-def share_figure(labels: Sequence[str], series: Mapping[str, Sequence[float]]) -> str:
-    """Shares in groups as bars beside each other; the last series is grey."""
+def share_figure(series: Mapping[str, Sequence[float]]) -> str:
+    """Shares of the tenths of the catalog, such as "top 10 %", as bars; the last series is grey."""
+    count = len(next(iter(series.values())))
+    edges = [round(100 * number / count) for number in range(count + 1)]
+    labels = [f"top {high} %" if not low else f"{low} to {high} %" for low, high in pairwise(edges)]
     figure, axes = _axes(9.4, 2.2)
     width = 0.72 / len(series)
     for number, (label, shares) in enumerate(series.items()):

@@ -6,11 +6,10 @@ A page is one file without scripts that loads nothing, in which every value is t
 import base64
 import hashlib
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,7 +19,7 @@ from turret.data import text
 from turret.data.files import new_file
 from turret.data.prepared import PreparedData
 from turret.training.baselines.registry import BASELINES, chosen_baselines
-from turret.training.comparison.compare import compare, open_candidates
+from turret.training.comparison.compare import compare, open_sides
 from turret.training.config.experiment import experiment_toml
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import (
@@ -33,11 +32,11 @@ from turret.training.evaluation.evaluation import (
 from turret.training.evaluation.metrics import AUC
 from turret.training.evaluation.table import distinct_metrics
 from turret.training.page.figures import share_figure, training_figures
-from turret.training.page.recommended import examples, exposure, item_namer, nearest_items, rankings_of
+from turret.training.page.recommended import item_namer, recommendations
 from turret.training.records.environment import load_environment
 from turret.training.run import MODEL, PER_USER, Run
 
-AGAIN = Path("var/again")
+AGAIN = "var/again"
 _FORMATS = ("figure", "interval", "signed", "signed_interval", "percent", "count", "duration")
 
 
@@ -57,11 +56,10 @@ def run_page(
         TrainingError: the run has no model yet, can't be evaluated, or has no metrics at `k`.
     """
     report = evaluated_report(run, data, part, baselines)
-    seed, every = run.experiment.training.seed, [one for one in report[TOWERS] if "coverage" not in one]
+    every = [one for one in report[TOWERS] if "coverage" not in one]
     k, metric, own = _metrics_at_k(every, run.experiment.training.metric, k)
     rankers = [TOWERS, *sorted(report["differences"], key=lambda name: -report[name][metric]["mean"])]
-    rankings, summaries = rankings_of(run, data, part, k), [report[ranker] for ranker in rankers]
-    spread = exposure(rankings)
+    recommended, summaries = recommendations(run, data, part, k), [report[ranker] for ranker in rankers]
     return render(
         "run.html.j2",
         title=f"Training report: {run.folder}",
@@ -83,14 +81,12 @@ def run_page(
         figures=training_figures({"": [run]}),
         sliced=[name for name in SLICED if name in report],
         slices={name: one for name, one in report["slices"].items() if metric in one[TOWERS]},
-        examples=examples(rankings, seed),
         item=item_namer(data),
-        spread=spread,
-        shares=_shares({label: own["shares"] for label, own in spread.items()}),
-        neighbours=nearest_items(rankings, seed),
+        shares=share_figure({label: own["shares"] for label, own in recommended["spread"].items()}),
+        **recommended,
         toml=experiment_toml(run.experiment, f"The experiment of {run.folder.name}, every setting in full"),
         environment=load_environment(run.folder),
-        commands="\n".join(shlex.join(words) for words in _commands(run, data, list(report["differences"]))),
+        commands=_commands(run, data, list(report["differences"])),
     )
 
 
@@ -109,18 +105,17 @@ def compare_page(
         TrainingError: there are fewer than two runs, they have different data, one has no model yet, or they
             have no metrics at `k` in common.
     """
-    candidates = open_candidates(folders)
-    first = candidates[0].runs[0]
-    for candidate in candidates[1:]:
-        if candidate.runs[0].fingerprint != first.fingerprint:
+    sides = open_sides(folders)
+    first = sides[0][0]
+    for folder, runs in zip(folders, sides, strict=True):
+        if runs[0].fingerprint != first.fingerprint:
             raise TrainingError(
-                f"{folders[0]} and {candidate.folder} were trained on different data (another fingerprint); "
+                f"{folders[0]} and {folder} were trained on different data (another fingerprint); "
                 "name runs on the same data. `turret compare` compares these over their common users."
             )
     prepared = first.open_data(data)
-    for candidate in candidates:
-        for run in candidate.runs:
-            evaluated_report(run, run.open_data(prepared.folder), part)
+    for run in (run for runs in sides for run in runs):
+        evaluated_report(run, run.open_data(prepared.folder), part)
     report = compare(folders, part, user_groups(prepared, part, relevant_items(prepared, part)))
     k, metric, own = _metrics_at_k(report["runs"][0]["metrics"], first.experiment.training.metric, k)
     names = [folder.name or str(folder) for folder in folders]
@@ -136,7 +131,7 @@ def compare_page(
         metric=metric,
         k=k,
         metrics=_titles(own, [run["metrics"] for run in report["runs"]]),
-        figures=training_figures({label: one.runs for label, one in zip(labels, candidates, strict=True)}),
+        figures=training_figures(dict(zip(labels, sides, strict=True))),
     )
 
 
@@ -187,26 +182,16 @@ def _titles(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> dic
     return {name: " = ".join([name, *equal]) for name, equal in shown.items()}
 
 
-def _shares(shares: Mapping[str, Sequence[float]]) -> str:
-    """Bars of the share of each tenth of the catalog: "top 10 %", "10 to 20 %", ..."""
-    count = len(next(iter(shares.values())))
-    edges = [round(100 * number / count) for number in range(count + 1)]
-    labels = [f"top {high} %" if not low else f"{low} to {high} %" for low, high in pairwise(edges)]
-    return share_figure(labels, shares)
-
-
-def _commands(run: Run, data: PreparedData, baselines: Sequence[str]) -> list[list[str]]:
-    """From the prepared data to this page."""
-    again = str(AGAIN)
-    origin = [] if run.origin is None else ["--from", str(run.origin)]
-    folder = str(data.folder.resolve())
-    train = ["turret", "train", "--data", folder, "--experiment", "experiment.toml", "--run", again]
-    return [
-        [*train, *origin],
-        ["turret", "evaluate", again, "--baselines", ",".join(baselines)],
-        ["turret", "report", "run", again],
-        ["turret", "report", "compare", str(run.folder), again],
-    ]
+def _commands(run: Run, data: PreparedData, baselines: Sequence[str]) -> str:
+    """The commands from the prepared data to this page."""
+    folder, own = quote(str(data.folder.resolve())), quote(str(run.folder))
+    origin = "" if run.origin is None else f" --from {quote(str(run.origin))}"
+    return (
+        f"turret train --data {folder} --experiment experiment.toml --run {AGAIN}{origin}\n"
+        f"turret evaluate {AGAIN} --baselines {','.join(baselines)}\n"
+        f"turret report run {AGAIN}\n"
+        f"turret report compare {own} {AGAIN}"
+    )
 
 
 def write_page(path: Path, make: Callable[[], str]) -> None:

@@ -1,3 +1,3 @@
 """`turret report samplers`: bias, variance and cost of each sampler."""
 
-__all__ = ["commands", "samplers"]
+__all__ = ["samplers"]

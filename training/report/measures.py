@@ -94,24 +94,6 @@ def divergence(queries: Queries, vectors: Tensor, scoring: ScoringConfig, propos
     return None if unreachable >= _NEGLIGIBLE else kl
 
 
-@dataclass(frozen=True)
-class GradientError:
-    """Errors of the gradient with respect to the user vectors, relative to the norm of the full gradient.
-
-    With g_b the full gradient of example b and E_b the expectation of the sampled one, `bias` is
-    sqrt(sum_b |E_b - g_b|^2 / sum_b |g_b|^2), and `bias_low` and `bias_high` are two standard errors from
-    it. `variance` is sum_b E|sampled_b - E_b|^2 / sum_b |g_b|^2. `effective_share` is the effective sample
-    size (sum w)^2 / sum w^2 of the weights w_j = exp(s_j - l_j), as a share of the candidates drawn.
-    """
-
-    bias: float
-    bias_low: float
-    bias_high: float
-    variance: float
-    effective_share: float
-    candidates: float
-
-
 def full_gradient(queries: Queries, vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     """The gradient of each example's full softmax with respect to its user vector: [Q, D]."""
     users = queries.users.detach().requires_grad_()
@@ -136,8 +118,15 @@ def gradient_error(
     draw_once: Callable[[int], Draw],
     draws: int,
     loss: Loss = sampled_softmax,
-) -> GradientError:
-    """Compare the gradients of `draws` independent draws with the full gradient.
+) -> dict[str, float]:
+    """Compare the gradients of `draws` independent draws with the full gradient, by the user vectors.
+
+    Returns:
+        With g_b the full gradient of example b and E_b the expectation of the sampled one, `bias` is
+        sqrt(sum_b |E_b - g_b|^2 / sum_b |g_b|^2), and `bias_low` and `bias_high` are two standard errors from
+        it. `variance` is sum_b E|sampled_b - E_b|^2 / sum_b |g_b|^2. `effective_share` is the effective
+        sample size (sum w)^2 / sum w^2 of the weights w_j = exp(s_j - l_j), as a share of the `candidates`
+        drawn.
 
     The squared bias is the mean of <G_r - g, G_t - g> over pairs of *different* draws r and t, which excludes
     the variance of the draws; its standard error is the jackknife's over the draws, at least 3.
@@ -170,18 +159,13 @@ def gradient_error(
     # The jackknife: the same mean without each draw in turn.
     without = (products.sum() - 2.0 * products.sum(dim=1)) / ((draws - 1) * (draws - 2))
     error = float((without - without.mean()).square().sum() * (draws - 1) / draws) ** 0.5
-    return GradientError(
-        bias=_root(squared / length),
-        bias_low=_root((squared - 2.0 * error) / length),
-        bias_high=_root((squared + 2.0 * error) / length),
-        variance=max(0.0, mean_square - squared) / length,
-        effective_share=share / draws,
-        candidates=candidates / draws,
-    )
-
-
-def _root(value: float) -> float:
-    return float(max(0.0, value) ** 0.5)
+    ends = {"bias": squared, "bias_low": squared - 2.0 * error, "bias_high": squared + 2.0 * error}
+    return {
+        **{name: max(0.0, value / length) ** 0.5 for name, value in ends.items()},
+        "variance": max(0.0, mean_square - squared) / length,
+        "effective_share": share / draws,
+        "candidates": candidates / draws,
+    }
 
 
 def step_cost(

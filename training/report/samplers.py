@@ -1,8 +1,9 @@
-"""The sampler report: divergence, gradient error and cost of each sampler on a trained run."""
+"""`turret report samplers`: divergence, gradient error and cost of each sampler on a trained run."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from turret.training.objectives.sampled import DrawLossSettings, SampledObjectiv
 from turret.training.process import pick_device
 from turret.training.randomness import stream
 from turret.training.report.measures import Queries, divergence, gradient_error, step_cost
-from turret.training.run import Run
+from turret.training.report.shown import plot_report, report_table
+from turret.training.run import SAMPLERS as REPORT
+from turret.training.run import SAMPLERS_PICTURE, Run, replace_json
 from turret.training.samplers.core.contract import DrawContext, Sampler
 from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
@@ -34,8 +37,9 @@ from turret.training.samplers.registry import SAMPLERS
 _MOST_SCORES, _DENSE_SCORES, _MOST_PROBABILITIES, _MOST_QUEUED_SCORES = 2**24, 2**30, 2**24, 2**25
 _FEWEST_QUERIES, _FEWEST_DRAWS = 8, 20
 _MOST_OTHERS, _ROWS_AT_ONCE, _USERS_AT_ONCE = 16_384, 65_536, 4096
-# The features of all items in memory.
-_MOST_FEATURE_BYTES = 2**30
+# The features of all items in memory, and B x K scores of a step.
+_MOST_FEATURE_BYTES, _MOST_STEP_SCORES = 2**30, 2**28
+_FORMATS = (".png", ".svg", ".pdf")
 
 # The settings that are compared with the default ones, by a suffix of their label.
 _VARIANTS: dict[str, dict[str, dict[str, object]]] = {
@@ -238,7 +242,7 @@ class SamplerReport:
         # JSON has no infinity.
         return {
             name: None if value is None or not math.isfinite(value) else value
-            for name, value in {"kl": kl, **asdict(error)}.items()
+            for name, value in {"kl": kl, **error}.items()
         }
 
     def _batch(self, random: np.random.Generator, size: int) -> Queries:
@@ -292,3 +296,36 @@ class SamplerReport:
         batch = self._batch(random, min(batch_size, max(1, _MOST_PROBABILITIES // self.items)))
         q = sampler.probability(batch.users, self._context(batch, random))
         return q[:1].expand(len(self.queries), -1)
+
+
+def report_samplers(
+    folder: Path,
+    data: Path | None,
+    request: ReportRequest,
+    output: Path | None,
+    as_json: bool,
+    show_all: bool = False,
+) -> None:
+    """Measure the samplers on a run, store JSON and a plot in its folder, and print tables.
+
+    Raises:
+        TrainingError: the sizes exceed memory, the run can't be measured, or `output` has an unknown format.
+    """
+    run = Run.read(folder)
+    negatives, batch_size = max(request.negatives), run.experiment.training.batch_size
+    if negatives * batch_size > _MOST_STEP_SCORES:
+        raise TrainingError(
+            f"--negatives {negatives}: the scores of {batch_size} examples a step would not fit into memory; "
+            f"give at most {max(1, _MOST_STEP_SCORES // batch_size)}."
+        )
+    picture = output or folder / SAMPLERS_PICTURE
+    if picture.suffix.lower() not in _FORMATS:
+        raise TrainingError(f"--output {picture}: the name must end in .png, .svg or .pdf.")
+    report = SamplerReport(run, run.open_data(data), request).measure()
+    text = replace_json(folder / REPORT, report)
+    plot_report(report, picture)
+    if as_json:
+        print(text)
+    else:
+        print(f"Plot: {picture}. Data: {folder / REPORT}.")
+        print(report_table(report, show_all))

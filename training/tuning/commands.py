@@ -11,11 +11,12 @@ from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.data.text import text_table
-from turret.training.config.experiment import ExperimentConfig, with_settings, write_experiment
+from turret.training.config.experiment import with_settings, write_experiment
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.process import pick_device
 from turret.training.run import Run
 from turret.training.trainer import train
+from turret.training.tuning.space import setting_of
 from turret.training.tuning.study import JOURNAL, StoredStudy, StudyRequest, open_storage
 
 BEST, TRIALS = "best.toml", "trials"
@@ -41,11 +42,24 @@ def tune(request: StudyRequest, count: int) -> None:
         pick_device(study.plan.experiment.training.device)
         if done := len(study.finished()):
             REPORT(f"Continuing {request.folder} after {done} trials.")
-        trials = Trials(study, data, request.folder)
-        trials.run(count)
+        _keep_best(study)
+        while (number := len(study.finished()) + 1) <= count:
+            trial = study.ask()
+            shown = ", ".join(f"{name} {_shown(value)}" for name, value in _settings(trial).items())
+            REPORT(f"trial {number} of {count}: {shown}")
+            REPORT(f"  {_outcome(study, data, trial, number)}")
+            _keep_best(study)
+        if not study.best():
+            reason = study.finished()[-1].user_attrs.get(REASON, "")
+            raise TrainingError(f"{request.folder}: every trial failed; the last: {reason}")
         print(study_table(study))
-        run = trials.run_folder(study.best()[0])
+        run = run_folder(study, study.best()[0])
         print(f"Best experiment: {request.folder / BEST}. Its run: {run}.")
+
+
+def run_folder(study: StoredStudy, number: int) -> Path:
+    """The run folder of a trial, numbered from 1."""
+    return study.folder / TRIALS / f"{number:04d}"
 
 
 def study_table(study: StoredStudy) -> str:
@@ -57,10 +71,7 @@ def study_table(study: StoredStudy) -> str:
         ["epoch", *(str(trial.user_attrs[EPOCH]) for trial in trials)],
         ["seconds", *(f"{trial.user_attrs[SECONDS]:.0f}" for trial in trials)],
         None,
-        *(
-            [name, *(shown_setting(dimension.decode(trial.params[name])) for trial in trials)]
-            for name, dimension in study.plan.space.items()
-        ),
+        *([name, *(_shown(setting_of(trial.params[name])) for trial in trials)] for name in study.plan.space),
     ]
     table = text_table(("trial", *map(str, best)), rows)
     failed = sum(REASON in trial.user_attrs for trial in finished)
@@ -70,88 +81,58 @@ def study_table(study: StoredStudy) -> str:
     return f"{counts} The best by the validation metric:\n{table}"
 
 
-class Trials:
-    """Trains the trials of a study in its folder."""
-
-    def __init__(self, study: StoredStudy, data: PreparedData, folder: Path) -> None:
-        self.study, self.data, self.folder = study, data, folder
-        self.metric = study.plan.experiment.training.metric
-
-    def run(self, count: int) -> None:
-        """Train until the study has `count` finished trials.
-
-        Raises:
-            TrainingError: every trial failed.
-        """
-        self._save_best()
-        while (number := len(self.study.finished()) + 1) <= count:
-            trial = self.study.ask()
-            settings = self._settings(trial).items()
-            shown = ", ".join(f"{name} {shown_setting(value)}" for name, value in settings)
-            REPORT(f"trial {number} of {count}: {shown}")
-            REPORT(f"  {self._outcome(trial, number)}")
-            self._save_best()
-        if not self.study.best():
-            reason = self.study.finished()[-1].user_attrs.get(REASON, "")
-            raise TrainingError(f"{self.folder}: every trial failed; the last: {reason}")
-
-    def run_folder(self, number: int) -> Path:
-        """The run folder of a trial, numbered from 1."""
-        return self.folder / TRIALS / f"{number:04d}"
-
-    def _experiment(self, trial: Trial | FrozenTrial) -> ExperimentConfig:
-        """The study's experiment with the settings of a trial. Raises ConfigurationError if they clash."""
-        return with_settings(self.study.plan.experiment, self._settings(trial))
-
-    def _settings(self, trial: Trial | FrozenTrial) -> dict[str, object]:
-        space = self.study.plan.space
-        return {name: space[name].decode(value) for name, value in trial.params.items()}
-
-    def _outcome(self, trial: Trial, number: int) -> str:
-        """Finish a trial and describe its outcome."""
-
-        def is_hopeless(epoch: int) -> bool:
-            # After the last epoch there is nothing to save.
-            return epoch < experiment.training.epochs and bool(trial.should_prune())
-
-        def observe(epoch: int, value: float) -> bool:
-            trial.report(value, epoch)
-            return is_hopeless(epoch)
-
-        try:
-            experiment = self._experiment(trial)
-            run = Run(self.run_folder(number), experiment, self.data.folder, self.data.fingerprint)
-            progress = train(run, self.data, overwrite=True, report=lambda _: None, observe=observe)
-        except (TurretError, torch.OutOfMemoryError) as error:
-            if not isinstance(error, _SETTINGS_ERRORS) and not self.study.best():
-                raise
-            reason = " ".join(str(error).split())
-            trial.set_user_attr(REASON, reason)
-            self.study.prune(trial)
-            return f"failed: {reason}"
-        trial.set_user_attr(EPOCH, progress.best_epoch)
-        trial.set_user_attr(SECONDS, progress.seconds)
-        value = float(progress.best or 0.0)
-        result = f"{self.metric} {value:.4f}"
-        if is_hopeless(progress.epoch):
-            self.study.prune(trial)
-            return f"stopped after epoch {progress.epoch}: {result} is below the median of the others"
-        self.study.complete(trial, value)
-        leads = " (best)" if self.study.best()[0] == number else ""
-        return f"{result} at epoch {progress.best_epoch}, {progress.seconds:.0f} s{leads}"
-
-    def _save_best(self) -> None:
-        """Write the best experiment and remove all runs but that of the best trial."""
-        best, finished = self.study.best(), self.study.finished()
-        for run in (self.folder / TRIALS).glob("[0-9]*"):
-            if run not in map(self.run_folder, best[:1]):
-                shutil.rmtree(run)
-        if best:
-            trial = finished[best[0] - 1]
-            comment = f"Trial {best[0]} of {len(finished)}: validation {self.metric} {trial.values[0]:.4f}"
-            write_experiment(self.folder / BEST, self._experiment(trial), comment)
+def _settings(trial: Trial | FrozenTrial) -> dict[str, object]:
+    return {name: setting_of(value) for name, value in trial.params.items()}
 
 
-def shown_setting(value: object) -> str:
+def _shown(value: object) -> str:
     """A setting as text, numbers with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _outcome(study: StoredStudy, data: PreparedData, trial: Trial, number: int) -> str:
+    """Train and finish a trial, and describe its outcome."""
+
+    def is_hopeless(epoch: int) -> bool:
+        # After the last epoch there is nothing to save.
+        return epoch < experiment.training.epochs and bool(trial.should_prune())
+
+    def observe(epoch: int, value: float) -> bool:
+        trial.report(value, epoch)
+        return is_hopeless(epoch)
+
+    try:
+        experiment = with_settings(study.plan.experiment, _settings(trial))
+        run = Run(run_folder(study, number), experiment, data.folder, data.fingerprint)
+        progress = train(run, data, overwrite=True, report=lambda _: None, observe=observe)
+    except (TurretError, torch.OutOfMemoryError) as error:
+        if not isinstance(error, _SETTINGS_ERRORS) and not study.best():
+            raise
+        reason = " ".join(str(error).split())
+        trial.set_user_attr(REASON, reason)
+        study.finish(trial)
+        return f"failed: {reason}"
+    trial.set_user_attr(EPOCH, progress.best_epoch)
+    trial.set_user_attr(SECONDS, progress.seconds)
+    value = float(progress.best or 0.0)
+    result = f"{experiment.training.metric} {value:.4f}"
+    if is_hopeless(progress.epoch):
+        study.finish(trial)
+        return f"stopped after epoch {progress.epoch}: {result} is below the median of the others"
+    study.finish(trial, value)
+    leads = " (best)" if study.best()[0] == number else ""
+    return f"{result} at epoch {progress.best_epoch}, {progress.seconds:.0f} s{leads}"
+
+
+def _keep_best(study: StoredStudy) -> None:
+    """Write the best experiment and remove all runs but that of the best trial."""
+    best, finished = study.best(), study.finished()
+    for run in (study.folder / TRIALS).glob("[0-9]*"):
+        if not best or run != run_folder(study, best[0]):
+            shutil.rmtree(run)
+    if best:
+        trial, base = finished[best[0] - 1], study.plan.experiment
+        comment = (
+            f"Trial {best[0]} of {len(finished)}: validation {base.training.metric} {trial.values[0]:.4f}"
+        )
+        write_experiment(study.folder / BEST, with_settings(base, _settings(trial)), comment)

@@ -16,7 +16,7 @@ from pydantic import Field, RootModel, model_validator
 from turret.data.configuration import load_configuration
 from turret.data.errors import ConfigurationError
 from turret.tower.config import Settings
-from turret.training.config.experiment import ExperimentConfig, named_settings, overlap, with_settings
+from turret.training.config.experiment import ExperimentConfig, named_settings, with_settings
 from turret.training.errors import TrainingError
 
 Number = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]
@@ -41,19 +41,16 @@ class Range(Settings):
             raise ValueError(f"log = true needs low above 0, not {self.low}; raise low")
         return self
 
+    @property
+    def extremes(self) -> tuple[object, ...]:
+        """Values that represent all when the space is validated."""
+        return (self.low, self.high)
+
     def distribution(self) -> BaseDistribution:
         """The Optuna distribution."""
         if isinstance(self.low, int) and isinstance(self.high, int):
             return IntDistribution(self.low, self.high, log=self.log)
         return FloatDistribution(self.low, self.high, log=self.log)
-
-    def extremes(self) -> tuple[object, ...]:
-        """Values that represent all when the space is validated."""
-        return (self.low, self.high)
-
-    def decode(self, parameter: Any) -> Any:
-        """The setting that a trial's Optuna parameter stands for."""
-        return parameter
 
     def encode(self, name: str, experiment: ExperimentConfig) -> Any:
         """The Optuna parameter of the experiment's own value; None if that is outside the range."""
@@ -66,17 +63,14 @@ class Choices(Settings):
 
     choices: Annotated[tuple[Any, ...], Field(min_length=1)]
 
-    def distribution(self) -> BaseDistribution:
-        """The Optuna distribution over the choices as JSON: Optuna has no categories of lists or tables."""
-        return CategoricalDistribution([json.dumps(choice) for choice in self.choices])
-
+    @property
     def extremes(self) -> tuple[object, ...]:
         """All choices."""
         return self.choices
 
-    def decode(self, parameter: Any) -> Any:
-        """The setting that a trial's Optuna parameter stands for."""
-        return json.loads(parameter)
+    def distribution(self) -> BaseDistribution:
+        """The Optuna distribution over the choices as JSON: Optuna has no categories of lists or tables."""
+        return CategoricalDistribution([json.dumps(choice) for choice in self.choices])
 
     def encode(self, name: str, experiment: ExperimentConfig) -> Any:
         """The Optuna parameter of the experiment's own value; None if that is no choice."""
@@ -85,6 +79,11 @@ class Choices(Settings):
 
 
 Dimension = Range | Choices
+
+
+def setting_of(parameter: Any) -> Any:
+    """The setting that a trial's Optuna parameter stands for: a number of a range, or a choice as JSON."""
+    return json.loads(parameter) if isinstance(parameter, str) else parameter
 
 
 class _Tables(RootModel[dict[str, Any]]):
@@ -105,62 +104,56 @@ def load_space(path: Path, experiment: ExperimentConfig, fixed: Collection[str])
         TrainingError: a setting or a value in it is invalid; the sentence names it.
     """
     space: dict[str, Dimension] = {}
-    for name, table in _tables(path, load_configuration(_Tables, path).root):
-        for other in space:
-            if overlap(name, other):
-                raise TrainingError(f"{path}: {name} and {other} set the same; leave one of them out.")
-        space[name] = _dimension(path, name, table, experiment, fixed)
-    if not space:
-        raise TrainingError(f"{path}: it names no setting; write lines such as training.epochs = {_FORM}.")
+    try:
+        for name, table in _tables(load_configuration(_Tables, path).root):
+            if any(_overlap(name, metric) for metric in METRIC_SETTINGS):
+                raise TrainingError(
+                    f"{name} decides how trials are measured, so their values could not be compared; leave "
+                    "it out, and choose it for the whole study with --set"
+                )
+            if set_twice := [f"--set {one}" for one in fixed if _overlap(name, one)]:
+                raise TrainingError(f"{name} is to be searched, and {set_twice[0]} fixes it; drop one")
+            if set_twice := [one for one in space if _overlap(name, one)]:
+                raise TrainingError(f"{name} and {set_twice[0]} set the same; leave one of them out")
+            space[name] = _dimension(name, table, experiment)
+        if not space:
+            raise TrainingError(f"it names no setting; write lines such as training.epochs = {_FORM}")
+    except TrainingError as error:
+        raise TrainingError(f"{path}: {error}.") from None
     return space
 
 
-def _tables(path: Path, table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def _tables(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     for key, value in table.items():
         name = prefix + key
         if not isinstance(value, dict) or not value:
             raise TrainingError(
-                f"{path}: {name} = {value!r} is no search range; write {name} = {_FORM}, or fix the setting "
-                "with --set."
+                f"{name} = {value!r} is no search range; write {name} = {_FORM}, or fix it with --set"
             )
         if value.keys() & {"low", "high", "log", "choices"}:
             yield name, value
         else:
-            yield from _tables(path, value, f"{name}.")
+            yield from _tables(value, f"{name}.")
 
 
-def _dimension(
-    path: Path, name: str, table: dict[str, Any], experiment: ExperimentConfig, fixed: Collection[str]
-) -> Dimension:
-    where = f"{path}: {name}"
-    if any(overlap(name, metric) for metric in METRIC_SETTINGS):
-        raise TrainingError(
-            f"{where} decides how trials are measured, so their values could not be compared; leave it out, "
-            "and choose it for the whole study with --set."
-        )
-    for other in fixed:
-        if overlap(name, other):
-            raise TrainingError(f"{where} is to be searched, and --set {other} fixes it; drop one.")
+def _dimension(name: str, table: dict[str, Any], experiment: ExperimentConfig) -> Dimension:
+    """One line of a space; the ends of a range are whole numbers where the setting is one."""
     try:
         if "choices" in table:
             dimension: Dimension = load_configuration(Choices, overrides=table)
         else:
-            dimension = _typed(load_configuration(Range, overrides=table), name, experiment)
-        for value in dimension.extremes():
+            dimension = load_configuration(Range, overrides=table)
+            with_settings(experiment, {name: dimension.low})  # raises for an unknown setting
+            current = named_settings(experiment).get(name)
+            if isinstance(current, bool) or not isinstance(current, int | float):
+                raise ConfigurationError("it is no number, so it has no range; write { choices = [...] }")
+            if isinstance(current, float):
+                ends = {"low": float(dimension.low), "high": float(dimension.high)}
+                dimension = dimension.model_copy(update=ends)
+        for value in dimension.extremes:
             with_settings(experiment, {name: value})
     except ConfigurationError as error:
-        raise TrainingError(f"{where}: {error}.") from None
-    return dimension
-
-
-def _typed(dimension: Range, name: str, experiment: ExperimentConfig) -> Range:
-    """Convert the bounds to floats unless the setting is a whole number."""
-    with_settings(experiment, {name: dimension.low})  # raises ConfigurationError for an unknown setting
-    current = named_settings(experiment).get(name)
-    if isinstance(current, bool) or not isinstance(current, int | float):
-        raise ConfigurationError("it is no number, so it has no range; write { choices = [...] }")
-    if isinstance(current, float):
-        return dimension.model_copy(update={"low": float(dimension.low), "high": float(dimension.high)})
+        raise TrainingError(f"{name}: {error}") from None
     return dimension
 
 
@@ -173,8 +166,13 @@ def default_space(experiment: ExperimentConfig, fixed: Collection[str] = ()) -> 
     return {
         name: dimension
         for name, dimension in _around(named_settings(experiment)).items()
-        if not any(overlap(name, other) for other in fixed) and _fits(experiment, name, dimension)
+        if not any(_overlap(name, other) for other in fixed) and _fits(experiment, name, dimension)
     }
+
+
+def _overlap(name: str, other: str) -> bool:
+    """Whether two names are equal, or one is a section that contains the other."""
+    return f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.")
 
 
 def _around(settings: dict[str, object]) -> dict[str, Dimension]:
@@ -201,7 +199,7 @@ def _around(settings: dict[str, object]) -> dict[str, Dimension]:
 def _fits(experiment: ExperimentConfig, name: str, dimension: Dimension) -> bool:
     """Whether the experiment is valid over the whole range; a cosine margin, say, fixes the temperature."""
     try:
-        for value in dimension.extremes():
+        for value in dimension.extremes:
             with_settings(experiment, {name: value})
     except ConfigurationError:
         return False

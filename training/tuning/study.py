@@ -15,14 +15,7 @@ from turret.data.configuration import parse_overrides
 from turret.data.files import try_lock
 from turret.data.prepared import PreparedData
 from turret.tower.config import Settings
-from turret.training.config.experiment import (
-    ExperimentConfig,
-    TrainingConfig,
-    differences,
-    load_experiment,
-    overlap,
-    with_settings,
-)
+from turret.training.config.experiment import ExperimentConfig, differences, load_experiment, with_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import validated_items
 from turret.training.randomness import stream
@@ -55,50 +48,44 @@ class StudyRequest:
     overrides: Sequence[str] = ()
     space: Path | None = None
 
-    def plan(self) -> Plan:
-        """The plan of a new study. Raises TurretError for invalid arguments."""
-        fixed = parse_overrides(self.overrides)
-        experiment = load_experiment(self.experiment or EXPERIMENT, self.overrides)
-        space = load_space(self.space, experiment, fixed) if self.space else default_space(experiment, fixed)
-        if not space:
-            raise TrainingError("--set fixes every setting that would be searched; name others with --space.")
-        data = PreparedData.open(self.data or DATA)
-        validated_items(data, experiment.training.metric)  # raises for data that can't be validated
-        return Plan(
-            experiment=experiment, space=space, data=data.folder.resolve(), fingerprint=data.fingerprint
-        )
-
-    def resumed(self, begun: Plan) -> Plan:
-        """The plan of an existing study, with the current path of its data.
+    def plan(self, begun: Plan | None = None) -> Plan:
+        """The plan of a new study, or of the one that was `begun`, with the current path of its data.
 
         Raises:
-            TurretError: the call names other data, another experiment or another space.
+            TurretError: an argument is invalid, or other data, another experiment or another space than those
+                of the study.
         """
-        remedy = "which its trials keep; leave that out, or begin another study with --study"
-        data = PreparedData.open(self.data or begun.data)
-        if data.fingerprint != begun.fingerprint:
-            raise TrainingError(
-                f"{self.folder}: this study was begun on other data than {data.folder} (by its fingerprint), "
-                "so its trials could not be compared; name the right one with --data, or begin another study "
-                "with --study."
-            )
         fixed = parse_overrides(self.overrides)
-        if self.experiment is not None:
-            experiment = load_experiment(self.experiment, self.overrides)
-        else:
+        if begun is not None and self.experiment is None:
             experiment = with_settings(begun.experiment, fixed)
-        if changed := differences(begun.experiment, experiment):
-            raise TrainingError(
-                f"{self.folder}: this study was begun with another experiment ({changed}), {remedy}."
-            )
-        if both := [name for name in begun.space if any(overlap(name, other) for other in fixed)]:
-            raise TrainingError(
-                f"{self.folder}: this study searches {both[0]}, so --set {both[0]} contradicts it; leave it "
-                "out, or begin another study with --study."
-            )
-        if self.space and load_space(self.space, begun.experiment, fixed) != begun.space:
-            raise TrainingError(f"{self.folder}: this study was begun with another space, {remedy}.")
-        return begun.model_copy(update={"data": data.folder.resolve()})
+        else:
+            experiment = load_experiment(self.experiment or EXPERIMENT, self.overrides)
+        if self.space is not None:
+            space = load_space(self.space, experiment, fixed)
+        else:
+            space = begun.space if begun else default_space(experiment, fixed)
+        if not space:
+            raise TrainingError("--set fixes every setting that would be searched; name others with --space.")
+        data = PreparedData.open(self.data or (begun.data if begun else DATA))
+        validated_items(data, experiment.training.metric)  # raises for data that can't be validated
+        plan = Plan(
+            experiment=experiment, space=space, data=data.folder.resolve(), fingerprint=data.fingerprint
+        )
+        if begun is None:
+            return plan
+        changed = differences(begun.experiment, experiment)
+        other = {
+            f"other data than {data.folder} (by its fingerprint)": plan.fingerprint != begun.fingerprint,
+            f"another experiment ({changed})": bool(changed),
+            "another space": plan.space != begun.space,
+        }
+        for difference, is_there in other.items():
+            if is_there:
+                raise TrainingError(
+                    f"{self.folder}: this study was begun with {difference}, and its trials keep that; leave "
+                    "the option out, or begin another study with --study."
+                )
+        return plan
 
 
 @contextmanager
@@ -133,10 +120,10 @@ class StoredStudy:
             TurretError: the request contradicts the plan of the study, or is invalid.
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._study = _open(storage)
+        self.folder, self._study = request.folder, _open(storage)
         stored = self._study.user_attrs.get(_PLAN)
         try:
-            self.plan = request.resumed(Plan.model_validate(stored)) if stored else request.plan()
+            self.plan = request.plan(Plan.model_validate(stored) if stored else None)
         except TrainingError:
             # Before a trial has finished, a new plan may replace one with a mistake in it.
             if not stored or self.finished():
@@ -146,7 +133,14 @@ class StoredStudy:
             self._study, stored = _open(storage), None
         if not stored:
             self._study.set_user_attr(_PLAN, self.plan.model_dump(mode="json"))
-        self._study.pruner = pruner(self.plan.experiment.training)
+        training = self.plan.experiment.training
+        # The median rule needs no fixed budget, as early stopping ends trials anywhere, and few trials. It
+        # starts one epoch after the warm-up of the learning rate.
+        self._study.pruner = optuna.pruners.MedianPruner(
+            n_startup_trials=_COMPARED_WITH,
+            n_warmup_steps=1 + math.ceil(training.warmup * training.epochs),
+            n_min_trials=_COMPARED_WITH,
+        )
         self._distributions = {name: item.distribution() for name, item in self.plan.space.items()}
         for trial in self._study.get_trials(states=(TrialState.RUNNING,)):  # interrupted
             self._study.tell(trial.number, state=TrialState.FAIL)
@@ -176,26 +170,9 @@ class StoredStudy:
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seed))
         return self._study.ask(self._distributions)
 
-    def complete(self, trial: Trial, value: float) -> None:
-        """Store the value of a trial that ran to its end."""
-        self._study.tell(trial.number, value)
-
-    def prune(self, trial: Trial) -> None:
-        """Store that a trial was stopped or failed; it ranks below all complete ones."""
-        self._study.tell(trial.number, state=TrialState.PRUNED)
-
-
-def pruner(training: TrainingConfig) -> optuna.pruners.BasePruner:
-    """The median rule: prune a trial whose best value is below the median of the others at the same epoch.
-
-    Unlike successive halving and Hyperband it needs no fixed budget (early stopping ends trials anywhere) and
-    few trials to compare with. Pruning starts one epoch after the warm-up of the learning rate.
-    """
-    return optuna.pruners.MedianPruner(
-        n_startup_trials=_COMPARED_WITH,
-        n_warmup_steps=1 + math.ceil(training.warmup * training.epochs),
-        n_min_trials=_COMPARED_WITH,
-    )
+    def finish(self, trial: Trial, value: float | None = None) -> None:
+        """Store the value of a trial; without one, which was stopped or failed, it ranks below all others."""
+        self._study.tell(trial.number, value, state=TrialState.PRUNED if value is None else None)
 
 
 def _open(storage: JournalStorage) -> optuna.Study:

@@ -1,3 +1,3 @@
 """The verdict of an evaluation: findings in plain sentences, computed from figures."""
 
-__all__ = ["findings", "order", "verdict"]
+__all__ = ["order", "verdict"]

@@ -1,21 +1,56 @@
-"""The verdict of an evaluation: all findings about it."""
+"""The verdict of an evaluation: findings in sentences about the model, its training, and its data."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from math import ceil
 from typing import Any
 
+from turret.data.manifest import FeatureSummary
 from turret.data.prepared import PreparedData
+from turret.data.progress import counted
+from turret.tower.config import FeatureNames
 from turret.training.baselines.registry import BASELINES
 from turret.training.checkpoint import Progress
-from turret.training.config.experiment import ExperimentConfig, TrainingConfig
+from turret.training.config.experiment import (
+    ExperimentConfig,
+    TrainingConfig,
+    load_experiment,
+    shipped_experiments,
+)
 from turret.training.evaluation.evaluation import TOWERS
-from turret.training.evaluation.metrics import NEW, USED
-from turret.training.verdict.findings import Finding, comparison_findings, left_out_findings, listing
-from turret.training.verdict.order import unread_features, unread_order
+from turret.training.evaluation.metrics import AUC, NEW, USED
+from turret.training.evaluation.seen import leaves_out_all
+from turret.training.verdict.order import ORDERED_RATIO, order_of
 
+# An evaluation that can't tell a tenth more from the best baseline says little.
+TELLING = 0.1
+# Resamples of fewer users are too much alike for an interval.
+FEWEST_USERS = 10
+# A share of targets that baselines can't find from which on it is told.
+MANY_COLD = 0.1
 # Shares of events that repeat an item of their user: worth a sentence from MANY on, and below FEW.
 MANY, FEW = 0.05, 0.01
 # A rise of less than one per cent over the last quarter is no reason to train for longer.
 IMPROVING = 0.01
+
+Finding = dict[str, Any]
+"""`{kind, sentence, figures}`: the figures are those that the sentence was made from, by name."""
+
+
+def finding(kind: str, sentence: str, **figures: Any) -> Finding:
+    """A finding; JSON-ready."""
+    return {"kind": kind, "sentence": sentence, "figures": figures}
+
+
+def listing(names: Sequence[str]) -> str:
+    """Names in a sentence: "a", "a and b", "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def main_metric(report: dict[str, Any], experiment: ExperimentConfig) -> str:
+    """The metric of training if the report has it, else NDCG at the smallest k."""
+    metric = experiment.training.metric
+    return metric if metric in report[TOWERS] else f"ndcg@{min(experiment.evaluation.k)}"
 
 
 def verdict(
@@ -24,89 +59,175 @@ def verdict(
     data: PreparedData,
     progress: Progress | None,
     choice: dict[str, Any] | None = None,
-) -> list[dict[str, Any]]:
-    """The findings `{kind, sentence, figures}` about an evaluation report, JSON-ready.
+) -> list[Finding]:
+    """The findings about an evaluation report.
 
     Args:
         report: of `Run.evaluate`, with `differences`, `baseline_limits` and `baseline_left_out`.
         experiment: the settings of the run.
         data: the data of the run.
         progress: the progress of its training; None if it is unknown.
-        choice: the choice of `--experiment auto`, if it made the settings.
+        choice: the choice of `--experiment auto`, if it made the settings by trials of what to read.
     """
     metric = main_metric(report, experiment)
-    trials = [] if choice is None else choice["trials"]
-    rejected = {
-        trial["candidate"]: trial["value"]
-        for trial in trials
-        if trial["value"] is not None and trial["candidate"] != (choice or {})["picked"]
-    }
     compared = comparison_findings(report, metric)
-    is_told = any(finding.kind == "baseline" for finding in compared)
+    is_told = any(one["kind"] == "baseline" for one in compared)
     end = training_end(progress, experiment.training)
+    is_tried = choice is not None and bool(choice["trials"])
     findings = [
         *compared,
         repeat_targets(report, metric) if is_told else None,
         *left_out_findings(report),
         # A metric that tells nothing gives no reason to train for longer.
-        end if end is not None and (is_told or end.kind == "unfinished") else None,
-        unread_features(experiment, data, rejected),
-        unread_order(experiment, data, rejected),
+        end if end and (is_told or end["kind"] == "unfinished") else None,
+        None if is_tried else unread_features(experiment, data),
+        None if is_tried else unread_order(experiment, data),
         repeats(report, data),
     ]
-    return [asdict(finding) for finding in findings if finding is not None]
+    return [one for one in findings if one is not None]
 
 
-def main_metric(report: dict[str, Any], experiment: ExperimentConfig) -> str:
-    """The metric of training if the report has it, else NDCG at the smallest k."""
-    metric = experiment.training.metric
-    return metric if metric in report["towers"] else f"ndcg@{min(experiment.evaluation.k)}"
+def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
+    """The findings about baselines; instead of them the reason if the evaluation can't tell anything."""
+    users = _users(report, metric)
+    if users < FEWEST_USERS:
+        return _untold(
+            metric,
+            users,
+            f"an interval over {counted(users, 'user')} says nothing; it needs at least {FEWEST_USERS}",
+        )
+    cold = cold_targets(report)
+    if cold and not cold[0]["figures"]["compared"]:
+        return cold
+    means = {report[name][metric]["mean"] for name in (TOWERS, *report["differences"])}
+    if means in ({0.0}, {1.0}):
+        same = f"{metric} of all {users:,} users is {means.pop():.0f}, by every ranker"
+        return [*cold, *_untold(metric, users, same)]
+    return [*cold, *baseline_findings(report, metric), *too_small(report, metric)]
+
+
+def baseline_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
+    """One finding a baseline: better, worse, or no clear difference, by the paired 95 % interval."""
+    for name, differences in report["differences"].items():
+        difference, towers, baseline = differences[metric], report[TOWERS][metric], report[name][metric]
+        low, high = difference["low"], difference["high"]
+        result, opening = (
+            ("better", "Better than")
+            if low > 0
+            else ("worse", "Worse than")
+            if high < 0
+            else ("unclear", "No clear difference from")
+        )
+        share = f" ({difference['mean'] / baseline['mean']:+.0%})" if baseline["mean"] else ""
+        yield finding(
+            "baseline",
+            f"{opening} {BASELINES[name].title}: {metric} is {towers['mean']:.4f} against "
+            f"{baseline['mean']:.4f}, a difference of {difference['mean']:+.4f}{share}, 95 % interval over "
+            f"paired users [{low:+.4f}, {high:+.4f}].",
+            baseline=name,
+            metric=metric,
+            result=result,
+            towers=towers["mean"],
+            baseline_mean=baseline["mean"],
+            difference=difference,
+        )
+
+
+def best_baseline_finding(report: dict[str, Any]) -> Finding | None:
+    """The finding of a stored report about its best baseline; None where the evaluation could not tell."""
+    found: list[Finding] = [one for one in report["verdict"] if one["kind"] == "baseline"]
+    return max(found, key=lambda one: float(one["figures"]["baseline_mean"]), default=None)
+
+
+def left_out_findings(report: dict[str, Any]) -> Iterator[Finding]:
+    """The baselines that could not be fitted, and the limits of those that were."""
+    for name, limits in report["baseline_limits"].items():
+        sentence = f"The baseline {name} was fitted on {limits} alone, to bound its memory."
+        yield finding("baseline_limits", sentence, baseline=name, limits=limits)
+    for name, reason in report["baselines_left_out"].items():
+        sentence = f"The baseline {name} was left out: {reason}."
+        yield finding("baseline_left_out", sentence, baseline=name, reason=reason)
+
+
+def cold_targets(report: dict[str, Any]) -> list[Finding]:
+    """Many targets without a training event; hits on most of them are no merit over baselines."""
+    cold, targets = report["relevant_cold"], report["relevant_items"]
+    if cold < MANY_COLD * targets or report.get("queries"):  # which BM25 finds by their texts, too
+        return []
+    compared = cold < targets / 2
+    event = "an event of a target kind" if "consuming_kinds" in report else "an event"
+    sentence = (
+        f"{cold:,} of {targets:,} targets are items without {event} in the training part, which baselines "
+        "never find, and towers by features of items or by chance"
+    )
+    sentence += "." if compared else "; the two are not compared."
+    return [finding("cold_targets", sentence, cold=cold, targets=targets, compared=compared)]
+
+
+def _untold(metric: str, users: int, reason: str) -> list[Finding]:
+    sentence = f"The evaluation can't tell anything: {reason}."
+    return [finding("too_small", sentence, metric=metric, users=users)]
+
+
+def too_small(report: dict[str, Any], metric: str) -> list[Finding]:
+    """Whether the paired interval to the best baseline is wider than a tenth of the towers' mean."""
+    best = max(report["differences"], key=lambda name: report[name][metric]["mean"])
+    difference, mean = report["differences"][best][metric], report[TOWERS][metric]["mean"]
+    half_width, users = (difference["high"] - difference["low"]) / 2, _users(report, metric)
+    if half_width <= TELLING * mean:
+        return []
+    sentence = (
+        f"The evaluation is too small to tell small differences: with {users:,} users the interval of the "
+        f"difference from {BASELINES[best].title} is {half_width:.4f} to either side, and {metric} of this "
+        f"model {mean:.4f}"
+    )
+    figures = {"baseline": best, "metric": metric, "users": users, "half_width": half_width}
+    if half_width < mean:
+        figures["users_needed"] = ceil(users * (half_width / mean / TELLING) ** 2)
+        sentence += f"; about {figures['users_needed']:,} users would make it {TELLING:.0%} of that"
+    return [finding("too_small", f"{sentence}.", **figures)]
+
+
+def _users(report: dict[str, Any], metric: str) -> int:
+    users: int = report["users_with_negatives" if metric == AUC else "users"]
+    return users
 
 
 def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
     """Many repeats that are masked, or hardly any and no mask."""
+    masked, targets = report["relevant_masked"], report["relevant_items"]
     if data.kinds is not None:
-        return _consumed(report)
+        kinds = report["consuming_kinds"]
+        if masked < MANY * targets:
+            return None
+        sentence = (
+            f"{masked:,} of {targets:,} targets can't be hit, as events of the kind{'s' * (len(kinds) > 1)} "
+            f"{listing(kinds)} consume their item. If users come back for the same items, prepare with "
+            "consume = DAYS for these kinds, or set evaluation.exclude_seen to the kinds that do consume."
+        )
+        return finding("repeats", sentence, kinds=kinds, targets_masked=masked, targets=targets)
     share, in_visit = data.manifest.repeat_share, data.manifest.visit_repeat_share
-    masked = report["exclude_seen"]
-    figures = {"share": share, "exclude_seen": masked, "targets_masked": report["relevant_used_before"]}
-    if masked and not report["relevant_used_before"]:
-        return None
-    if masked and share >= MANY:
-        sentence = (
-            f"{share:.0%} of the events repeat an item of their user, and evaluation.exclude_seen = true "
-            f"masks those items: {report['relevant_used_before']:,} of {report['relevant_items']:,} targets "
-            "can't be hit. If users come back for the same items, set it to false."
-        )
-        return Finding("repeats", sentence, figures)
-    if masked and in_visit >= MANY:
-        sentence = (
-            f"{in_visit:.0%} of the events repeat an item of the same visit, as a purchase after a view "
-            f"does, and evaluation.exclude_seen = true masks those items: "
-            f"{report['relevant_used_before']:,} of {report['relevant_items']:,} targets can't be hit. "
-            "Prepare with --duplicates strongest (or last) to keep one event of each user and item."
-        )
-        return Finding("repeats", sentence, {**figures, "in_visit": in_visit})
-    if not masked and share < FEW:
+    figures = {"share": share, "in_visit": in_visit, "targets_masked": masked}
+    if not report["exclude_seen"]:
         sentence = (
             f"Only {share:.1%} of the events repeat an item of their user, but evaluation.exclude_seen = "
             "false ranks items that were used before; set it to true."
         )
-        return Finding("repeats", sentence, figures)
-    return None
-
-
-def _consumed(report: dict[str, Any]) -> Finding | None:
-    """Many targets of items that kinds consume."""
-    masked, targets, kinds = (report[n] for n in ("relevant_masked", "relevant_items", "consuming_kinds"))
-    if masked < MANY * targets:
+        return finding("repeats", sentence, **figures, exclude_seen=False) if share < FEW else None
+    if not masked or max(share, in_visit) < MANY:
         return None
-    sentence = (
-        f"{masked:,} of {targets:,} targets can't be hit, as events of the kind{'s' * (len(kinds) > 1)} "
-        f"{listing(kinds)} consume their item. If users come back for the same items, prepare with "
-        "consume = DAYS for these kinds, or set evaluation.exclude_seen to the kinds that do consume."
+    lost = (
+        "and evaluation.exclude_seen = true masks those items: "
+        f"{masked:,} of {targets:,} targets can't be hit."
     )
-    return Finding("repeats", sentence, {"kinds": kinds, "targets_masked": masked, "targets": targets})
+    sentence = (
+        f"{share:.0%} of the events repeat an item of their user, {lost} If users come back for the same "
+        "items, set it to false."
+        if share >= MANY
+        else f"{in_visit:.0%} of the events repeat an item of the same visit, as a purchase after a view "
+        f"does, {lost} Prepare with --duplicates strongest (or last) to keep one event of each user and item."
+    )
+    return finding("repeats", sentence, **figures, exclude_seen=True)
 
 
 def repeat_targets(report: dict[str, Any], metric: str) -> Finding | None:
@@ -126,7 +247,7 @@ def repeat_targets(report: dict[str, Any], metric: str) -> Finding | None:
             f"{means[best]:.4f})"
         )
         figures[group] = {"users": users, TOWERS: towers, "baseline": best, "baseline_mean": means[best]}
-    return Finding("repeat_targets", f"{metric} is {' and '.join(parts)}.", {"metric": metric, **figures})
+    return finding("repeat_targets", f"{metric} is {' and '.join(parts)}.", metric=metric, **figures)
 
 
 def training_end(progress: Progress | None, settings: TrainingConfig) -> Finding | None:
@@ -138,10 +259,10 @@ def training_end(progress: Progress | None, settings: TrainingConfig) -> Finding
             f"Training was interrupted after epoch {progress.epoch} of {settings.epochs}; "
             "`turret train --resume` continues it."
         )
-        return Finding("unfinished", sentence, {"epoch": progress.epoch, "epochs": settings.epochs})
-    if len(progress.validated) < 2 or progress.best_epoch < settings.epochs:
-        return None
+        return finding("unfinished", sentence, epoch=progress.epoch, epochs=settings.epochs)
     evaluations = len(progress.validated)
+    if evaluations < 2 or progress.best_epoch < settings.epochs:
+        return None
     first, before = progress.validated[evaluations - 1 - max(1, evaluations // 4)]
     last, value = progress.validated[-1]
     if before <= 0 or value / before - 1 < IMPROVING:
@@ -153,4 +274,62 @@ def training_end(progress: Progress | None, settings: TrainingConfig) -> Finding
         f"--set training.epochs={2 * settings.epochs}."
     )
     figures = {"from_epoch": first, "from": before, "to_epoch": last, "to": value, "rise": rise}
-    return Finding("still_improving", sentence, figures)
+    return finding("still_improving", sentence, **figures)
+
+
+def unread_features(experiment: ExperimentConfig, data: PreparedData) -> Finding | None:
+    """Features of items and users that the towers leave unread."""
+    items = _unread(experiment.tower.item.features, data.manifest.item_features)
+    users = _unread(experiment.tower.user.features, data.manifest.user_features)
+    readers = _shipped(
+        lambda other: (
+            (not items or other.tower.item.features == "all")
+            and (not users or other.tower.user.features == "all")
+        ),
+        data,
+    )
+    if not (items or users) or not readers:
+        return None
+    parts = [f"{kind} have {listing(names)}" for kind, names in (("items", items), ("users", users)) if names]
+    sentence = (
+        f"This experiment leaves features unread: {' and '.join(parts)}; the shipped experiment "
+        f"{listing(readers)} reads them."
+    )
+    return finding("unread_features", sentence, item_features=items, user_features=users, experiments=readers)
+
+
+def _unread(chosen: FeatureNames, features: list[FeatureSummary]) -> list[str]:
+    return [] if chosen == "all" else [one.name for one in features if one.name not in chosen]
+
+
+def unread_order(experiment: ExperimentConfig, data: PreparedData) -> Finding | None:
+    """An order of events that predicts the next item, which the user tower reads as a set."""
+    readers = _shipped(_reads_order, data)
+    if _reads_order(experiment) or data.manifest.time.kind == "position" or not readers:
+        return None
+    order = order_of(data, repeats=not leaves_out_all(data, experiment.evaluation.exclude_seen))
+    is_window = experiment.tower.user.context == "causal_window"
+    # A window reads its newest item by itself.
+    ratio = order.pairs if is_window else order.ratio
+    if ratio is None or ratio < ORDERED_RATIO:
+        return None
+    sentence = (
+        f"The order of the events predicts the next item ({order.clause}), and this experiment "
+        f"{'reads little of that order' if is_window else 'does not read that order'}; the shipped "
+        f"experiments {listing(readers)} read it."
+    )
+    return finding("unread_order", sentence, **{**asdict(order), "ratio": ratio}, experiments=readers)
+
+
+def _reads_order(experiment: ExperimentConfig) -> bool:
+    return experiment.tower.user.context == "causal_segment"
+
+
+def _shipped(reads: Callable[[ExperimentConfig], bool], data: PreparedData) -> list[str]:
+    """The shipped experiments for such data that read something."""
+    loaded = {name: load_experiment(name) for name in shipped_experiments()}
+    return [
+        name
+        for name, one in loaded.items()
+        if (one.tower.user.context == "none") == data.has_queries and reads(one)
+    ]

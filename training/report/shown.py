@@ -1,8 +1,12 @@
-"""A sampler report as text: tables of the best samplers, notes, and a recommendation."""
+"""A sampler report as a plot and as text: tables of the best samplers, notes, and a recommendation."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from numpy import linspace
 
 from turret.data.text import paragraph, text_table
@@ -14,6 +18,9 @@ _BEST = 9
 _MOST_BIAS = 0.05
 # A sampler has to save a tenth of a step, which is more than the noise of the times.
 _SAVING = 0.9
+_MARKERS = "osD^v<>Pp*hX"
+# Lower limit of the logarithmic axis.
+_LEAST_BIAS = 1e-4
 
 
 def report_table(report: dict[str, Any], show_all: bool = False) -> str:
@@ -132,3 +139,42 @@ def _figures(row: Row) -> str:
     size = f" (K = {row['negatives']})" if row["negatives"] else ""
     bound = "" if row["bias_low"] > 0.0 else "at most "
     return f"{row['sampler']}{size}: bias {bound}{known_bias(row):.1%}, {row['milliseconds']:,.1f} ms a step"
+
+
+def plot_report(report: dict[str, Any], path: Path) -> None:
+    """Plot the bias against cost and against the number of candidates, in the format of the suffix."""
+    figure = Figure(figsize=(13.0, 6.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2, sharey=True)
+    lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in report["samplers"]:
+        lines[row["sampler"]].append(row)
+    for axes, against in ((left, "milliseconds"), (right, "candidates")):
+        for number, (name, rows) in enumerate(lines.items()):
+            style: dict[str, Any] = {
+                "color": f"C{number % 10}",
+                "marker": _MARKERS[number % len(_MARKERS)],
+                "markersize": 5,
+            }
+            biases = [max(_LEAST_BIAS, known_bias(row)) for row in rows]
+            line = "-" if number < 10 else "--"
+            axes.plot([row[against] for row in rows], biases, linestyle=line, label=name, **style)
+            # A bias within its error of zero is a hollow marker at its upper bound.
+            unsure = [
+                (row[against], bias) for row, bias in zip(rows, biases, strict=True) if row["bias_low"] <= 0.0
+            ]
+            axes.plot(*zip(*unsure, strict=True), linestyle="none", markerfacecolor="white", **style)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.grid(visible=True, which="major", alpha=0.3)
+    left.axvline(report["full_softmax"]["milliseconds"], color="black", linewidth=1, linestyle=":")
+    left.set_xlabel("ms a step (dotted: the full softmax, which has no bias)")
+    right.set_xlabel("candidates K")
+    left.set_ylabel("relative bias of the gradient (hollow: at most)")
+    left.set_title(f"bias against cost, {report['items']:,} items, batches of {report['batch_size']:,}")
+    right.set_title("bias against the number of candidates")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize="small")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # No date: the same report gives the same file.
+    dateless = {"Date": None} if path.suffix.lower() == ".svg" else None
+    figure.savefig(path, dpi=150, metadata=dateless)
