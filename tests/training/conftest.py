@@ -1,7 +1,9 @@
 """Prepared data and runs that the tests of this folder share."""
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -9,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from turret.data.configuration import load_configuration
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -21,6 +24,26 @@ from turret.training.run import CHECKPOINT, Run, build_model
 from turret.training.trainer import Trainer, train
 
 QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8", "evaluation.bootstrap=100"]
+
+
+def prepared(folder: Path, events: Sequence[Mapping[str, object]] | str, **settings: object) -> PreparedData:
+    """Events as rows or as the text of a CSV, prepared in `folder`; `__` in the name of a setting is a dot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = events if isinstance(events, str) else pl.DataFrame(events).write_csv()
+    (folder / "events.csv").write_text(text)
+    given = {
+        "source": folder / "events.csv",
+        **{key.replace("__", "."): one for key, one in settings.items()},
+    }
+    prepare(load_configuration(PrepareConfig, None, given), folder / "prepared")
+    return PreparedData.open(folder / "prepared")
+
+
+def trained(folder: Path, data: PreparedData, experiment: ExperimentConfig) -> tuple[Run, list[str]]:
+    """A run that is trained to its end, and what its training said."""
+    run, said = Run(folder, experiment, data.folder, data.fingerprint), list[str]()
+    train(run, data, report=said.append)
+    return run, said
 
 
 @pytest.fixture(scope="session")
@@ -36,28 +59,21 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 @pytest.fixture(scope="session")
 def handmade(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     """Five users of 1 to 7 events in file order; small enough to work out by hand."""
-    folder = tmp_path_factory.mktemp("handmade")
     histories = {"a": "pqrstpq", "b": "qr", "c": "p", "d": "stpqr", "e": "rsq"}
-    rows = [f"{user},{item}" for user, items in histories.items() for item in items]
-    (folder / "events.csv").write_text("\n".join(["user,item", *rows]) + "\n")
-    config = {"source": folder / "events.csv", "columns": {"in_file_order": True}}
-    prepare(PrepareConfig.model_validate(config), folder / "prepared")
-    return PreparedData.open(folder / "prepared")
+    rows = [{"user": user, "item": item} for user, items in histories.items() for item in items]
+    return prepared(tmp_path_factory.mktemp("handmade"), rows, columns__in_file_order=True)
 
 
 @pytest.fixture(scope="session")
 def loyal(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     """60 users of 14 events and 30 items; four times of ten a user takes the last item again."""
-    folder, random = tmp_path_factory.mktemp("loyal"), np.random.default_rng(3)
-    rows = []
+    random, rows = np.random.default_rng(3), []
     for user in range(60):
         item = 0
         for time in range(14):
             item = item if time and random.random() < 0.4 else int(random.integers(30))
             rows.append({"user": f"u{user}", "item": f"i{item}", "time": 1_700_000_000 + 86_400 * time})
-    pl.DataFrame(rows).write_csv(folder / "events.csv")
-    prepare(PrepareConfig.model_validate({"source": folder / "events.csv"}), folder / "prepared")
-    return PreparedData.open(folder / "prepared")
+    return prepared(tmp_path_factory.mktemp("loyal"), rows)
 
 
 @pytest.fixture(scope="session")
@@ -76,9 +92,7 @@ def towers(shop: PreparedData) -> TwoTowers:
 def evaluated(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of two epochs on the shop, evaluated beside two baselines. Nobody may write to it."""
     folder = tmp_path_factory.mktemp("evaluated") / "run"
-    settings = load_experiment("youtubednn", [*QUICK, "training.epochs=2"])
-    run = Run(folder, settings, shop.folder, shop.fingerprint)
-    train(run, shop, report=lambda line: None)
+    run, _ = trained(folder, shop, load_experiment("youtubednn", [*QUICK, "training.epochs=2"]))
     run.evaluate(shop, "test", ["co_occurrence"])
     return run
 

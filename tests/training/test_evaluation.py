@@ -11,9 +11,8 @@ from torch import Tensor
 
 from tests.oracles import ranking as oracle
 from tests.support.snapshots import check_snapshot
+from tests.training.conftest import prepared, trained
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import Relevant, evaluate, measure, relevant_items, validated_items
@@ -30,8 +29,7 @@ from turret.training.evaluation.ranking import (
 )
 from turret.training.evaluation.seen import left_out_pairs, mask
 from turret.training.evaluation.table import metrics_table
-from turret.training.run import PER_USER, Run, build_model
-from turret.training.trainer import train
+from turret.training.run import PER_USER, build_model
 
 CONFIG = EvaluationConfig(k=(2, 5), bootstrap=100)
 
@@ -155,12 +153,8 @@ def scores_of(users: NDArray[np.int64]) -> Tensor:
 
 @pytest.fixture
 def offered(tmp_path: Path) -> PreparedData:
-    rows = ["user,item,negatives", *(",".join(row) for row in EVENTS)]
-    (tmp_path / "events.csv").write_text("\n".join(rows))
-    columns = {"negatives": "negatives", "in_file_order": True}
-    config = {"source": tmp_path / "events.csv", "columns": columns}
-    prepare(PrepareConfig.model_validate(config), tmp_path / "prepared")
-    return PreparedData.open(tmp_path / "prepared")
+    rows = "\n".join(["user,item,negatives", *(",".join(row) for row in EVENTS)])
+    return prepared(tmp_path, rows, columns__negatives="negatives", columns__in_file_order=True)
 
 
 @pytest.mark.parametrize("size", [1, 512])
@@ -180,11 +174,7 @@ def test_a_users_auc_is_the_share_of_pairs_in_order(
 def test_the_auc_is_reported_and_selects_the_epoch(offered: PreparedData, tmp_path: Path) -> None:
     """By popularity too, which is that of the training part: p and q twice, r and s once, ties by row."""
     changes = ["training.epochs=2", "tower.dimension=8", "training.batch_size=4"]
-    run = Run(
-        tmp_path / "run", load_experiment("labelled_pairs", changes), offered.folder, offered.fingerprint
-    )
-    lines: list[str] = []
-    train(run, offered, report=lines.append)
+    run, lines = trained(tmp_path / "run", offered, load_experiment("labelled_pairs", changes))
     assert any("validation auc" in line for line in lines)
     report = run.evaluate(offered, "test")
     counts = dict(zip("pqrs", offered.item_counts("train").tolist(), strict=True))

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.support.trained import trained_shop
+from tests.training.conftest import trained
 from turret.data.prepared import ColdItems, PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import difference, load_golden, replay
@@ -30,7 +31,6 @@ from turret.training.export.export import (
     project_items,
 )
 from turret.training.run import Run
-from turret.training.trainer import train
 from turret.training.verdict.verdict import baseline_findings
 
 # Trained and exported here, each for seconds: scores of either sign, times, and biases.
@@ -63,12 +63,11 @@ def exported(
 ) -> Exported:
     """On ids alone, with features, and the others."""
     if request.param not in OTHERS:
-        trained = trained_shop()
-        return Exported(trained.run(request.param), trained.data, trained.bundles / request.param)
+        kept = trained_shop()
+        return Exported(kept.run(request.param), kept.data, kept.bundles / request.param)
     settings = {"tower": OTHERS[request.param], "training": {"epochs": 1, "batch_size": 512, "device": "cpu"}}
     config, folder = ExperimentConfig.model_validate(settings), tmp_path_factory.mktemp("exported")
-    run = Run(folder / "run", config, shop.folder, shop.fingerprint)
-    train(run, shop, report=lambda _: None)
+    run, _ = trained(folder / "run", shop, config)
     return Exported(run, shop, export(run, shop, folder / "bundles", request.param))
 
 

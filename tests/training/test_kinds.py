@@ -5,17 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 
 from tests.oracles import ranking as oracle
+from tests.training.conftest import prepared, trained
 from turret.activation.comparison import held_out, metric_of_users
-from turret.data.configuration import load_configuration
 from turret.data.kinds import Seen, read_kinds
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 from turret.training.auto.candidates import candidates
@@ -30,7 +27,6 @@ from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export
 from turret.training.randomness import stream
 from turret.training.run import Run, build_model
-from turret.training.trainer import train
 from turret.training.verdict.verdict import verdict
 from turret.training.warm_start import ParentBundle, warm_start_weights
 
@@ -42,15 +38,6 @@ KINDS = [
     "buy=target:2:consume",
     "back=negative:1:consume",
 ]
-KINDS_SETTINGS = {"columns.kind": "kind", "kinds": KINDS}
-
-
-def written(folder: Path, events: list[dict[str, Any]], settings: dict[str, Any]) -> PreparedData:
-    folder.mkdir(parents=True, exist_ok=True)
-    pl.DataFrame(events).write_csv(folder / "events.csv")
-    given = {"source": folder / "events.csv", **settings}
-    prepare(load_configuration(PrepareConfig, None, given), folder / "prepared")
-    return PreparedData.open(folder / "prepared")
 
 
 def funnel_log(users: int, visits: int = 6, items: int = 24) -> list[dict[str, Any]]:
@@ -76,7 +63,7 @@ def funnel_log(users: int, visits: int = 6, items: int = 24) -> list[dict[str, A
 
 @pytest.fixture(scope="module")
 def funnel(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return written(tmp_path_factory.mktemp("funnel"), funnel_log(150), KINDS_SETTINGS)
+    return prepared(tmp_path_factory.mktemp("funnel"), funnel_log(150), columns__kind="kind", kinds=KINDS)
 
 
 def names_of(data: PreparedData) -> list[str]:
@@ -264,15 +251,11 @@ def trained_on(data: PreparedData, folder: Path, reads: bool = True, repeats: bo
         "training": {"batch_size": 64, "epochs": 15, "learning_rate": 0.01, "repeats": repeats},
         "evaluation": {"k": [1, 10], "bootstrap": 100},
     }
-    run = Run(
-        folder / f"run-{reads}", ExperimentConfig.model_validate(settings), data.folder, data.fingerprint
-    )
-    train(run, data, report=lambda _: None)
-    return run
+    return trained(folder / f"run-{reads}", data, ExperimentConfig.model_validate(settings))[0]
 
 
 @pytest.fixture(scope="module")
-def trained(funnel: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def served(funnel: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("trained")
     run = trained_on(funnel, folder)
     return Trained(run, funnel, Bundle.open(export(run, funnel, folder / "bundles", "kinds")))
@@ -285,10 +268,10 @@ def test_towers_that_read_kinds_see_what_is_in_the_cart(funnel: PreparedData, tm
     assert found[0] < 0.5 < 0.7 < found[1]
 
 
-def test_a_bundle_answers_as_the_evaluation_does(trained: Trained) -> None:
+def test_a_bundle_answers_as_the_evaluation_does(served: Trained) -> None:
     """Kinds of histories, and what they leave out; the comparison of versions measures the same."""
-    data, bundle = trained.data, trained.bundle
-    report = trained.run.evaluate(data, "test")
+    data, bundle = served.data, served.bundle
+    report = served.run.evaluate(data, "test")
     manifest = bundle.manifest
     assert (manifest.reads_kinds, manifest.kinds, manifest.exclude_seen) == (True, data.manifest.kinds, None)
     held = held_out(data, manifest, manifest)
@@ -298,22 +281,22 @@ def test_a_bundle_answers_as_the_evaluation_does(trained: Trained) -> None:
     assert all(query.history_kinds for query in load_golden(bundle.folder / "golden.json").queries)
 
 
-def test_a_warm_start_keeps_the_kinds_by_name(trained: Trained, tmp_path: Path) -> None:
+def test_a_warm_start_keeps_the_kinds_by_name(served: Trained, tmp_path: Path) -> None:
     """A new kind starts from zeros, as unknown ones are."""
     table = ["cart=signal", "click=signal", "buy=target"]
     log = [event | {"kind": {"view": "click"}.get(event["kind"], event["kind"])} for event in funnel_log(20)]
-    data = written(tmp_path, log, {**KINDS_SETTINGS, "kinds": table})
-    model = build_model(trained.run.experiment, data)
-    warm_start_weights(model, data, ParentBundle.open(trained.bundle.folder))
-    learnt = trained.run.open_model(trained.data).kinds
+    data = prepared(tmp_path, log, columns__kind="kind", kinds=table)
+    model = build_model(served.run.experiment, data)
+    warm_start_weights(model, data, ParentBundle.open(served.bundle.folder))
+    learnt = served.run.open_model(served.data).kinds
     assert model.kinds is not None
     assert learnt is not None
     for own, old in ((model.kinds.added, learnt.added), (model.kinds.factor, learnt.factor)):
         assert torch.equal(own, torch.stack([old[1], torch.zeros_like(old[0]), old[3]]))
 
 
-def test_what_is_consumed_and_can_not_be_hit_is_told(trained: Trained, tmp_path: Path) -> None:
-    report = trained.run.evaluate(trained.data, "test")
+def test_what_is_consumed_and_can_not_be_hit_is_told(served: Trained, tmp_path: Path) -> None:
+    report = served.run.evaluate(served.data, "test")
     (finding,) = (one for one in report["verdict"] if one["kind"] == "repeats")
     masked, targets = report["relevant_masked"], report["relevant_items"]
     assert finding["figures"] == {"kinds": ["rent", "buy"], "targets_masked": masked, "targets": targets}
@@ -323,7 +306,7 @@ def test_what_is_consumed_and_can_not_be_hit_is_told(trained: Trained, tmp_path:
     )
     ranked = {**report, "relevant_masked": 1}
     assert not [
-        one for one in verdict(ranked, trained.run.experiment, trained.data, None) if one["kind"] == "repeats"
+        one for one in verdict(ranked, served.run.experiment, served.data, None) if one["kind"] == "repeats"
     ]
 
 

@@ -12,17 +12,9 @@ from numpy.typing import NDArray
 
 from tests.tower.small_towers import ITEMS, item_features, no_features
 from turret.data.features import Bag
-from turret.tower.inference.encoder import ItemEncoder
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.export.onnx_form import item_tower_onnx
-
-RAW: list[dict[str, object]] = [
-    {"title": "ab abc", "brand": "y", "genres": ["war", "noir"], "price": 11.0},
-    {"title": "abc", "genres": ["drama", "unheard of"]},
-    {},
-    {"brand": "z", "price": None},
-]
 
 
 def model(**changes: object) -> TwoTowers:
@@ -66,23 +58,6 @@ def inputs() -> dict[str, NDArray[Any]]:
             codes[row, : len(bag.row(row))] = bag.row(row)
         found[f"feature_{name}"] = codes
     return found
-
-
-def test_raw_user_features_become_the_same_vectors() -> None:
-    """The encoder reads values as a request has them; unknown ones and missing ones count as nothing."""
-    _, exported = exported_items("dropped ids")
-    encoder = ItemEncoder(exported, 6, item_features().features)
-    ours = encoder.encode(RAW)
-    coded = {
-        "feature_title": np.array([[1, 1, 2, 3], [1, 2, 3, 0], [0] * 4, [0] * 4]),
-        "feature_brand": np.array([2, 0, 0, 0]),
-        "feature_genres": np.array([[2, 3], [1, 0], [0, 0], [0, 0]]),
-        "feature_price": np.array([3.0, 0.0, 0.0, 0.0], dtype=np.float32),
-    }
-    (expected,) = onnxruntime.InferenceSession(exported).run(["item_vector"], coded)
-    np.testing.assert_allclose(ours, expected, atol=1e-6)
-    assert np.array_equal(ours[2], ours[3])
-    assert np.abs(ours[0] - ours[2]).max() > 0.01
 
 
 CASES: dict[str, dict[str, Any]] = {

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import re
 import shutil
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,17 +12,17 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from tests.training.conftest import trained
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.cli import app
 from turret.training.comparison.compare import compare
-from turret.training.config.experiment import experiment_toml, load_experiment
+from turret.training.config.experiment import experiment_toml, load_experiment, with_settings
 from turret.training.errors import TrainingError
 from turret.training.page.pages import compare_page, evaluated_report, run_page, write_page
 from turret.training.page.recommended import ITEMS, NEAREST, nearest_items
 from turret.training.run import REPORT_PAGE, Run
-from turret.training.trainer import train
 
 # Elements that run something, and those that load something.
 ACTIVE = {"script", "iframe", "object", "embed", "base", "form"}
@@ -74,12 +73,8 @@ MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'></style>&amp;
 def other(evaluated: Run, shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of one epoch on the shop, not evaluated yet. Only `turret report compare` may write to it."""
     folder = tmp_path_factory.mktemp("other") / "other"
-    training = evaluated.experiment.training.model_copy(update={"epochs": 1, "seed": 3})
-    run = replace(
-        evaluated, folder=folder, experiment=evaluated.experiment.model_copy(update={"training": training})
-    )
-    train(run, shop, report=lambda line: None)
-    return run
+    changed = with_settings(evaluated.experiment, {"training.epochs": 1, "training.seed": 3})
+    return trained(folder, shop, changed)[0]
 
 
 @pytest.fixture(scope="session")
@@ -100,9 +95,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
     settings = {"source": folder / "raw", "columns": {"time": "order"}, "fields": ["title", "genre"]}
     prepare(PrepareConfig.model_validate(settings), folder / "prepared")
     data = PreparedData.open(folder / "prepared")
-    run = Run(folder / "<u>run", load_experiment("ids", TINY), Path(data.folder), data.fingerprint)
-    train(run, data, report=lambda line: None)
-    return run
+    return trained(folder / "<u>run", data, load_experiment("ids", TINY))[0]
 
 
 @pytest.fixture(scope="module")

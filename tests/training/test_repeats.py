@@ -3,13 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
-from tests.training.conftest import QUICK
+from tests.training.conftest import QUICK, prepared, trained
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
@@ -17,22 +14,18 @@ from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.ranking import rank
 from turret.training.export.export import export
 from turret.training.run import Run
-from turret.training.trainer import train
 
 RANKED = [*QUICK, "training.epochs=2", "evaluation.exclude_seen=false"]
 
 
-def trained(data: PreparedData, folder: Path, *settings: str) -> tuple[Run, list[str]]:
-    """A run, and what its training said."""
-    run = Run(folder, load_experiment("demo", [*RANKED, *settings]), data.folder, data.fingerprint)
-    said: list[str] = []
-    train(run, data, report=said.append)
-    return run, said
+def ranking(data: PreparedData, folder: Path, *settings: str) -> tuple[Run, list[str]]:
+    """A run that ranks used items, and what its training said."""
+    return trained(folder, data, load_experiment("demo", [*RANKED, *settings]))
 
 
 @pytest.fixture(scope="module")
 def run(loyal: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return trained(loyal, tmp_path_factory.mktemp("repeats") / "run")[0]
+    return ranking(loyal, tmp_path_factory.mktemp("repeats") / "run")[0]
 
 
 def test_used_items_gain_what_rules_and_towers_alone_miss(
@@ -42,7 +35,7 @@ def test_used_items_gain_what_rules_and_towers_alone_miss(
     report = run.evaluate(loyal, "test", ["ease", "item_knn"])
     values = {name: report[name]["ndcg@10"]["mean"] for name in ("towers", *report["differences"])}
     assert values["towers"] > 0.9 * values["last_used"]  # of 60 users, within the chance of who they are
-    alone, said = trained(loyal, tmp_path / "alone", "training.repeats=false")
+    alone, said = ranking(loyal, tmp_path / "alone", "training.repeats=false")
     assert alone.repeats() is None
     assert not any("repeat" in line for line in said)
     assert values["towers"] > alone.evaluate(loyal, "test")["towers"]["ndcg@10"]["mean"] + 0.1
@@ -66,7 +59,7 @@ def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedDat
 
 
 def test_there_is_no_term_where_used_items_are_left_out(loyal: PreparedData, tmp_path: Path) -> None:
-    run, said = trained(loyal, tmp_path / "run", "evaluation.exclude_seen=true")
+    run, said = ranking(loyal, tmp_path / "run", "evaluation.exclude_seen=true")
     assert run.repeats() is None
     assert not any("repeat" in line for line in said)
 
@@ -79,14 +72,9 @@ def test_data_without_times_or_a_validation_part_has_a_term_too(tmp_path: Path) 
         for user, own in enumerate(items)
         for place, item in enumerate(own)
     ]
-    pl.DataFrame(rows).write_csv(tmp_path / "events.csv")
-    settings = {
-        "source": tmp_path / "events.csv",
-        "columns": {"time": "place"},
-        "split": {"kind": "time", "validation_from": 10, "test_from": 10},
-    }
-    prepare(PrepareConfig.model_validate(settings), tmp_path / "prepared")
-    run, said = trained(PreparedData.open(tmp_path / "prepared"), tmp_path / "run")
+    split = {"kind": "time", "validation_from": 10, "test_from": 10}
+    data = prepared(tmp_path, rows, columns__time="place", split=split)
+    run, said = ranking(data, tmp_path / "run")
     term = run.repeats()
     assert term is not None
     assert not term.reads_times

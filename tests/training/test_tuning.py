@@ -173,7 +173,7 @@ def test_a_study_does_not_go_on_with_other_data(
     assert replace(softmax_study, data=moved).plan(begun).data == moved
     gone = begun.model_copy(update={"data": tmp_path / "gone"})
     with pytest.raises(DataError, match="gone"):
-        replace(softmax_study, data=None).resumed(gone)
+        replace(softmax_study, data=None).plan(gone)
 
 
 @pytest.fixture

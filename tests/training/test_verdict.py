@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.training.conftest import QUICK, prepared, trained
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import TrainingConfig, load_experiment
 from turret.training.evaluation.table import verdict_text
-from turret.training.run import Run
-from turret.training.trainer import train
 from turret.training.verdict.verdict import (
     baseline_findings,
     comparison_findings,
@@ -86,11 +83,8 @@ TARGETS = {"relevant_masked": 2, "relevant_items": 9}
 
 @pytest.fixture
 def distinct(tmp_path: Path) -> PreparedData:
-    rows = [f"{user},{item}" for user in "abc" for item in "pqrs"]
-    (tmp_path / "events.csv").write_text("\n".join(["user,item", *rows]) + "\n")
-    config = {"source": tmp_path / "events.csv", "columns": {"in_file_order": True}}
-    prepare(PrepareConfig.model_validate(config), tmp_path / "prepared")
-    return PreparedData.open(tmp_path / "prepared")
+    rows = [{"user": user, "item": item} for user in "abc" for item in "pqrs"]
+    return prepared(tmp_path, rows, columns__in_file_order=True)
 
 
 def test_many_repeats_that_are_masked_are_told(handmade: PreparedData, distinct: PreparedData) -> None:
@@ -152,7 +146,7 @@ RISING = [0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.052, 0.055]
 
 
 @pytest.mark.parametrize(
-    ("trained", "kind", "words"),
+    ("end", "kind", "words"),
     [
         (
             progress(RISING),
@@ -176,10 +170,10 @@ RISING = [0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.052, 0.055]
         "no records",
     ],
 )
-def test_a_training_that_could_go_on_is_told(trained: Progress | None, kind: str | None, words: str) -> None:
-    end = training_end(trained, SETTINGS)
-    assert (end["kind"] if end else None) == kind
-    assert words in (end["sentence"] if end else "")
+def test_a_training_that_could_go_on_is_told(end: Progress | None, kind: str | None, words: str) -> None:
+    found = training_end(end, SETTINGS)
+    assert (found["kind"] if found else None) == kind
+    assert words in (found["sentence"] if found else "")
 
 
 NO_HIT = {**against_ease(0.0, 0.0), **{name: {M: {"mean": 0.0}} for name in ("towers", "popularity", "ease")}}
@@ -242,15 +236,8 @@ def test_an_evaluation_that_can_not_tell_says_why_instead_of_comparing(
 
 def test_a_model_that_loses_to_the_users_own_items_is_told_so(loyal: PreparedData, tmp_path: Path) -> None:
     """Without asking for a baseline, and for items used before and new ones apart. Trains an epoch."""
-    changes = {
-        "training.epochs": 1,
-        "tower.dimension": 4,
-        "training.device": "cpu",
-        "training.repeats": False,
-    }
-    experiment = load_experiment("demo", {**changes, "evaluation.exclude_seen": False})
-    run = Run(tmp_path / "run", experiment, loyal.folder, loyal.fingerprint)
-    train(run, loyal, report=lambda line: None)
+    changes = ["training.epochs=1", "training.repeats=false", "evaluation.exclude_seen=false"]
+    run, _ = trained(tmp_path / "run", loyal, load_experiment("demo", [*QUICK, *changes]))
     report = run.evaluate(loyal, "test")
     hits = [loyal.targets(user, "test")[0] == loyal.history(user, "test")[-1] for user in range(60)]
     assert report["last_used"]["hr@10"]["mean"] >= np.mean(hits) > 0.3

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.support.bundle_damage import change_manifest, rewrite
-from tests.training.conftest import Grown, check_resumed, train_and_keep
+from tests.training.conftest import Grown, check_resumed, train_and_keep, trained
 from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import EXPERIMENT, ITEM_FEATURES, MANIFEST
@@ -41,8 +41,7 @@ def experiment(tower: dict[str, Any], **training: object) -> ExperimentConfig:
 
 def published(data: PreparedData, tower: dict[str, Any], folder: Path) -> Path:
     """A bundle of an epoch on `data`."""
-    run = Run(folder / "run", experiment(tower), data.folder, data.fingerprint)
-    train(run, data, report=lambda _: None)
+    run, _ = trained(folder / "run", data, experiment(tower))
     return export(run, data, folder / "bundles", "old")
 
 

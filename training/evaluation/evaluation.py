@@ -105,10 +105,11 @@ def relevant_by_kind(data: PreparedData, part: EvaluatedPart, relevant: Relevant
     codes, names, kinds = target_codes(data.manifest.kinds), read_kinds(data.manifest.kinds), data.kinds
     if kinds is None or len(codes) < 2:
         return {}
-    each = {
-        f"kind {names[code]}": _items_of(data, part, relevant.users, lambda at, code=code: kinds[at] == code)
-        for code in codes.tolist()
-    }
+
+    def items_of(code: int) -> Relevant:
+        return _items_of(data, part, relevant.users, lambda positions: kinds[positions] == code)
+
+    each = {f"kind {names[code]}": items_of(code) for code in codes.tolist()}
     return {kind: own for kind, own in each.items() if own.counts.any()}
 
 

@@ -261,7 +261,7 @@ def mapped_vectors(
     # By `write`, which raises OSError on a full disk; a write to mapped memory ends the process by SIGBUS.
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-        for rows in torch.arange(model.item.item_count).split(_BLOCK):
+        for rows in torch.split(torch.arange(model.item.item_count), _BLOCK):
             file.write(np.ascontiguousarray(model.item_vectors(rows).numpy()).data)
         if cold is not None:
             file.write(np.ascontiguousarray(cold).data)
