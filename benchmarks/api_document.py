@@ -24,7 +24,7 @@ from turret.data.features import SEPARATORS
 from turret.data.manifest import FileHash
 from turret.service.calls import call_of
 from turret.service.http.app import RELEASE, ROUTERS
-from turret.service.http.routes.dependencies import Reads, ReadsLines
+from turret.service.http.routes.dependencies import Reads
 from turret.service.http.routes.probes import STATIC
 from turret.service.versions.gate import CheckedVersion
 from turret.service.versions.record import Activation
@@ -33,7 +33,6 @@ from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_VALUES
 from turret.tower.format.manifest import FileName, Manifest
 
 Described = dict[str, Any]
-_Reader = Reads[Any] | ReadsLines[Any]
 TEMPLATES = Path(__file__).parent / "templates"
 _BOUNDS = {
     "minimum": "at least {}",
@@ -193,7 +192,7 @@ def api_document() -> Described:
     """Describe every call; a new one has no schema of its answer until that is written."""
     written = orjson.loads(DOCUMENT.read_bytes())
     app = FastAPI()
-    bodies: dict[tuple[str, str], _Reader] = {}
+    bodies: dict[tuple[str, str], Reads[Any]] = {}
     for router in sorted(ROUTERS, key=lambda router: "probes" in router.tags):  # those last
         app.include_router(router)
         bodies |= dict(_bodies(router))
@@ -253,21 +252,21 @@ def _refusal(status: str) -> Described:
     return {"description": _MEANINGS[status], "content": content, **headers}
 
 
-def _content_of(reader: _Reader) -> Described:
+def _content_of(reader: Reads[Any]) -> Described:
     schema = reference(reader.schema.__name__)
-    if isinstance(reader, Reads):
+    if reader.most is None:
         return {"application/json": {"schema": schema}}
     # OpenAPI 3.1 has no schema for the lines of a text.
     described = f"JSON lines, at most {reader.most:,} of them."
     return {"application/x-ndjson": {"schema": {**_TEXT, "description": described, "x-line": schema}}}
 
 
-def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], _Reader]]:
+def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], Reads[Any]]]:
     """The reader of each call's body, which FastAPI does not know."""
     for route in router.routes:
         assert isinstance(route, APIRoute)
         for inner in route.dependant.dependencies:
-            if isinstance(inner.call, Reads | ReadsLines):
+            if isinstance(inner.call, Reads):
                 for method in route.methods or ():
                     yield (method, route.path_format), inner.call
 

@@ -67,7 +67,7 @@ class Authentication:
             or (self._keyring.is_open and needed != "rules")
         ):
             return None
-        authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+        authorization = dict(scope["headers"]).get(b"authorization")
         key = self._keyring.find(authorization)
         if key is None:
             fault = "is wrong, revoked or expired" if authorization else "is missing"

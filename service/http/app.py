@@ -127,20 +127,17 @@ async def _start(components: Components) -> None:
     background.start("metrics", components.observation.follow)
     background.start("items", components.overlay.watch)
     background.start("keys", components.keyring.follow)
+
+    async def warn() -> None:
+        for warning in await components.histories.health_warnings():
+            _log.warning("%s", warning)
+
+    async def tell_first() -> None:
+        live = await holder.first()
+        with suppress(OSError):  # standard output may be closed by now
+            print(f"turret serves version {live.version}", flush=True)
+
     if components.context.number == 0:  # one of the workers tells the operator
-        background.start("store warnings", lambda: _log_health_warnings(components))
+        background.start("store warnings", warn)
         if holder.version is None:
-            background.start("first version", lambda: _tell_first(components))
-
-
-async def _tell_first(components: Components) -> None:
-    """Print the first version of a service that has waited for one."""
-    live = await components.model_holder.first()
-    with suppress(OSError):  # standard output may be closed by now
-        print(f"turret serves version {live.version}", flush=True)
-
-
-async def _log_health_warnings(components: Components) -> None:
-    """Log the warnings of the history store."""
-    for warning in await components.histories.health_warnings():
-        _log.warning("%s", warning)
+            background.start("first version", tell_first)

@@ -103,13 +103,8 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run a request and record its outcome."""
         start = time.perf_counter()
-        client_id = parent = None
-        for name, value in scope["headers"]:
-            if name == _ID:
-                client_id = value
-            elif name == _TRACE_PARENT:
-                parent = value
-        identifier = request_id(client_id)
+        given = dict(scope["headers"])
+        identifier = request_id(given.get(_ID))
         facts: dict[str, Any] = {"request_id": identifier, "stages": {}}
         scope["turret"] = facts
         headers = (*self._security_of(scope["path"]), (_ID, identifier.encode("ascii")))
@@ -130,7 +125,7 @@ class Edge:
         finally:
             self._metrics.running -= 1
             seconds = (sending.began or time.perf_counter()) - start
-            self._record(scope, facts, sending.status or 500, seconds, parent)
+            self._record(scope, facts, sending.status or 500, seconds, given.get(_TRACE_PARENT))
 
     def _security_of(self, path: str) -> Headers:
         if path == "/" or path.startswith("/page/"):

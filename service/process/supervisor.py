@@ -24,7 +24,7 @@ from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.observing.logs import Logs
 from turret.service.process.server import connection_limit, reserve, url_of
-from turret.service.process.worker import DRAIN, FAILED, FINISH, work
+from turret.service.process.worker import DRAIN, FINISH, work
 from turret.service.settings import Settings
 from turret.service.stores.registry import store_kind
 from turret.service.versions.folder import make_folder
@@ -225,9 +225,9 @@ class Supervisor:
             worker.pid = 0
             mark_process_dead(worker.number, str(self._context.folder))  # type: ignore[no-untyped-call]
             code = os.waitstatus_to_exitcode(status)
-            reason = worker.reason if code == FAILED else f"process {pid} exited {describe_exit(code)}"
+            reason = worker.reason or f"process {pid} exited {describe_exit(code)}"
             if self._sent == Order.SERVE:
-                if code == FAILED and not self._greeted:
+                if worker.reason and not self._greeted:
                     raise ServiceError(reason)
                 self._restart(worker, reason)
             elif code:

@@ -25,7 +25,6 @@ from turret.service.versions.start import first_record, open_records
 
 # The supervisor's orders: answer at /readyz that no more requests should come; and finish those under way.
 DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2
-FAILED = 3  # exit status of a worker that has reported its error
 _TICKS = 10  # of uvicorn in a second
 # For requests on open connections once no more are accepted. Without both waits, SIGTERM resets a request of
 # nearly every client that connects anew after each answer; with them, one in all.
@@ -56,7 +55,6 @@ def work(
         status = 0
     except TurretError as error:
         send(pipe, f"failed {error}")
-        status = FAILED
     except BaseException:
         traceback.print_exc()
     finally:

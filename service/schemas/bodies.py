@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import Any, TypeVar
 
 import orjson
@@ -26,22 +27,21 @@ _REMEDIES = {
     "model_type": "send an object",
     "string_type": "send a text",
     "string_too_short": "send a text that is not empty",
+    "string_too_long": "this is too long; send at most {max_length:,} characters",
     "too_short": "send a list that is not empty",
+    "too_long": "this is too long; send at most {max_length:,} entries",
     "int_type": "send a whole number",
     "int_parsing": "send a whole number",
     "float_type": "send a number",
     "float_parsing": "send a number",
-    "none_required": "leave this out; a comparison has one page, of two given versions",
     "finite_number": "send a number that is finite",
+    "greater_than": "send a number above {gt:g}",
+    "greater_than_equal": "send a number from {ge:g}",
+    "less_than_equal": "send a number up to {le:g}",
+    "less_than": "send a number below {lt:g}",
+    "none_required": "leave this out; a comparison has one page, of two given versions",
     "string_pattern_mismatch": "send it unchanged from an answer, or leave it out",
 }
-_BOUNDS = {
-    "greater_than": "above",
-    "greater_than_equal": "from",
-    "less_than_equal": "up to",
-    "less_than": "below",
-}
-_BLANK_LINES = 10  # for each line that may be sent
 _MARK = b"\xef\xbb\xbf"  # with which programs of Windows begin a file
 Schema = TypeVar("Schema", bound=BaseModel)
 # A megabyte takes up to 150 ms (100 histories with ISO times), and the thread lets the loop run in between.
@@ -65,31 +65,22 @@ async def read_lines(scope: Scope, schema: type[Schema], most: int) -> list[Line
 
     Raises BodyError (413) for more than `most` of them.
     """
-    body: bytes = scope[BODY].removeprefix(_MARK)
 
     def read() -> list[Line[Schema]]:
-        lines = [(n, line) for n, line in enumerate(body.split(b"\n"), start=1) if line.strip()]
-        if len(lines) > most:
-            raise _too_many(len(lines), most)
-        return [(n, _read_or_refuse(line, schema)) for n, line in lines]
-
-    count = body.count(b"\n")
-    if count > _BLANK_LINES * most:  # which would take a gigabyte to split
-        raise _too_many(count, most)
+        lines: list[Line[Schema]] = []
+        for number, line in enumerate(BytesIO(scope[BODY].removeprefix(_MARK)), start=1):
+            if not line.strip():
+                continue
+            if len(lines) == most:
+                message = f"the body has more than {most} lines; send it in parts"
+                raise BodyError("body", None, message, status=413)
+            try:
+                lines.append((number, read_schema(line, schema)))
+            except RequestError as error:
+                lines.append((number, error))
+        return lines
 
     return await asyncio.get_running_loop().run_in_executor(_thread, read)
-
-
-def _too_many(count: int, most: int) -> BodyError:
-    message = f"the body has {count} lines; send at most {most} in one call"
-    return BodyError("body", None, message, status=413)
-
-
-def _read_or_refuse(line: bytes, schema: type[Schema]) -> Schema | RequestError:
-    try:
-        return read_schema(line, schema)
-    except RequestError as error:
-        return error
 
 
 def is_short(body: bytes) -> bool:
@@ -148,27 +139,11 @@ def _check_depth(parsed: Any) -> None:
 def field_error(error: ErrorDetails, name: str | None = None) -> InvalidFieldError:
     """The refusal of a field that violates its schema, or of the parameter `name`."""
     path = [name] if name is not None else [str(part) for part in error["loc"]]
-    context = error.get("ctx", {})
-    value = error["input"]
-    if error["type"] == "unknown_field":
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "unknown_field":
         path.append(context["name"])
         value = value.get(context["name"])
-    if error["type"] == "missing":
+    if kind == "missing":
         value = None
-    message = _REMEDIES.get(error["type"]) or _bound(error) or _too_long(error, path) or error["msg"]
+    message = _REMEDIES[kind].format(**context) if kind in _REMEDIES else error["msg"]
     return InvalidFieldError(".".join(path) or "body", value, message)
-
-
-def _bound(error: ErrorDetails) -> str | None:
-    relation = _BOUNDS.get(error["type"])
-    (bound,) = error.get("ctx", {}).values() if relation else ("",)
-    return f"send a number {relation} {bound:g}" if relation else None
-
-
-def _too_long(error: ErrorDetails, path: list[str]) -> str | None:
-    context = error.get("ctx", {})
-    if "max_length" not in context:
-        return None
-    unit = "characters" if error["type"] == "string_too_long" else "entries"
-    newest = "the newest" if path[-1] == "history" else "at most"
-    return f"this is too long; send {newest} {context['max_length']:,} {unit}"

@@ -15,46 +15,20 @@ from turret.service.http.routes.probes import STATIC
 
 DOCUMENT: dict[str, Any] = orjson.loads((STATIC / "openapi.json").read_bytes())
 
-SCOPES = {
-    "POST /v1/recommend": "read",
-    "POST /v1/recommend/batch": "read",
-    "POST /v1/search": "read",
-    "GET /v1/items": "read",
-    "GET /v1/fields": "read",
-    "GET /v1/map": "read",
-    "GET /v1/map/points": "read",
-    "GET /v1/map/colours": "read",
-    "GET /v1/map/items": "read",
-    "GET /v1/items/{item_id}/similar": "read",
-    "POST /v1/items/{item_id}/similar": "read",
-    "GET /v1/items/{item_id}": "read",
-    "PUT /v1/items/{item_id}": "write",
-    "PATCH /v1/items/{item_id}": "write",
-    "POST /v1/items": "write",
-    "GET /v1/rules": "read",
-    "PUT /v1/rules": "rules",
-    "POST /v1/rules/rollback": "rules",
-    "DELETE /v1/items/{item_id}": "write",
-    "POST /v1/events": "write",
-    "GET /v1/random-user": "write",
-    "GET /v1/users/{user_id}": "write",
-    "DELETE /v1/users/{user_id}": "write",
-    "GET /v1/version": "read",
-    "GET /v1/versions": "read",
-    "GET /v1/activations": "read",
-    "POST /admin/activate": "admin",
-    "POST /admin/rollback": "admin",
-    "GET /admin/routes": "admin",
-    "POST /admin/routes": "admin",
-    "POST /admin/comparison": "admin",
-    "GET /admin/comparison": "admin",
-    "DELETE /admin/comparison": "admin",
-    "POST /admin/comparison/recommend": "admin",
-    "GET /admin/comparison/overlap": "admin",
-    "GET /livez": None,
-    "GET /readyz": None,
-    "GET /metrics": None,
+CALLS = {
+    "read": "POST /v1/recommend, POST /v1/recommend/batch, POST /v1/search, GET /v1/fields, GET /v1/map,"
+    "GET /v1/map/points, GET /v1/map/colours, GET /v1/map/items, GET /v1/items, GET /v1/items/{item_id},"
+    "GET /v1/items/{item_id}/similar, POST /v1/items/{item_id}/similar, GET /v1/rules, GET /v1/version,"
+    "GET /v1/versions, GET /v1/activations",
+    "write": "POST /v1/events, POST /v1/items, PUT /v1/items/{item_id}, PATCH /v1/items/{item_id},"
+    "DELETE /v1/items/{item_id}, GET /v1/random-user, GET /v1/users/{user_id}, DELETE /v1/users/{user_id}",
+    "rules": "PUT /v1/rules, POST /v1/rules/rollback",
+    "admin": "POST /admin/activate, POST /admin/rollback, GET /admin/routes, POST /admin/routes,"
+    "POST /admin/comparison, GET /admin/comparison, DELETE /admin/comparison,"
+    "POST /admin/comparison/recommend, GET /admin/comparison/overlap",
+    None: "GET /livez, GET /readyz, GET /metrics",
 }
+SCOPES = {call.strip(): scope for scope, calls in CALLS.items() for call in calls.split(",")}
 
 
 def calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

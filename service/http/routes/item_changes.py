@@ -8,7 +8,7 @@ from turret.data.vocabulary import Id
 from turret.service.components import Components
 from turret.service.error_responses import result_of
 from turret.service.errors import RequestError
-from turret.service.http.routes.dependencies import ItemId, Parts, Reads, ReadsLines, json_response
+from turret.service.http.routes.dependencies import ItemId, Parts, Reads, json_response
 from turret.service.overlay.item_writer import ItemEdit
 from turret.service.schemas.bodies import Line
 from turret.service.schemas.requests import ItemBody, ItemLine, ItemPatchBody
@@ -42,7 +42,7 @@ async def withdraw_item(item_id: ItemId, parts: Parts) -> Response:
 
 @router.post("/items")
 async def change_items(
-    lines: Annotated[list[Line[ItemLine]], Depends(ReadsLines(ItemLine, LINES))],
+    lines: Annotated[list[Line[ItemLine]], Depends(Reads(ItemLine, LINES))],
     parts: Parts,
 ) -> Response:
     """Put, patch and withdraw up to 10,000 items, one in a line; each has its own result, in their order.
