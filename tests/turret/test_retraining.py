@@ -21,12 +21,12 @@ from turret.data.reading.schema import PrepareConfig
 from turret.history.loading import load_histories
 from turret.retraining import retrain as retrain_module
 from turret.retraining.retrain import STEPS, Step, publish_run, retrain, size_of, train_run
+from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import (
     RECORDS,
     STATE,
     LockedError,
     Retraining,
-    RetrainSettings,
     read_records,
     retrain_lock,
 )
@@ -345,7 +345,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
 def of_runs(tmp_path: Path) -> RetrainSettings:
     """The settings of a retraining of the shared shop, whose version `ids` is that of a run."""
     made: TrainedShop = trained_shop()
-    return RetrainSettings(data=made.folder / "prepared", bundles=made.bundles, work=tmp_path, overrides=())
+    return RetrainSettings(data=made.folder / "prepared", bundles=made.bundles, work=tmp_path, overrides=[])
 
 
 def begun(settings: RetrainSettings, **fields: object) -> Retraining:
@@ -361,7 +361,7 @@ def test_a_warm_start_predicts_the_events_that_are_new_to_the_live_version(
 ) -> None:
     warm = begun(of_runs, mode="warm", origin="ids")
     train_run(of_runs, warm)
-    train_run(replace(of_runs, overrides=("training.since=2020-01-01",)), warm)
+    train_run(replace(of_runs, overrides=["training.since=2020-01-01"]), warm)
     first, second = (call.run for call in asked)
     assert first.experiment.training.since == read_manifest(of_runs.bundles / "ids").data_until
     assert first.origin == (of_runs.bundles / "ids").resolve()
@@ -373,7 +373,7 @@ def test_a_training_anew_has_the_settings_of_the_live_version_or_of_an_experimen
 ) -> None:
     anew = begun(of_runs, mode="anew")
     train_run(of_runs, anew)
-    train_run(replace(of_runs, experiment="demo", overrides=("tower.dimension=4",)), anew)
+    train_run(replace(of_runs, experiment="demo", overrides=["tower.dimension=4"]), anew)
     first, second = (call.run for call in asked)
     assert (first.origin, first.experiment.tower.dimension, first.experiment.training.since) == (
         None,

@@ -15,7 +15,8 @@ from turret.client.answers import RoutesAnswer, RouteShare
 from turret.data.errors import DataError
 from turret.retraining import deployment
 from turret.retraining.deployment import deploy, judge_canary, waiting_canary
-from turret.retraining.state import EndedCanary, Retraining, RetrainSettings, choose_mode
+from turret.retraining.settings import RetrainSettings
+from turret.retraining.state import EndedCanary, Retraining, choose_mode
 from turret.service.schemas.fields import show_time
 
 USUAL: dict[str, Any] = {"live": "v1", "data_changed": False}

@@ -27,12 +27,12 @@ from turret.retraining.retrain import (
     open_data,
     size_of,
 )
+from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import (
     RECORDS,
     STATE,
     LockedError,
     Retraining,
-    RetrainSettings,
     append_record,
     lineage,
     read_records,

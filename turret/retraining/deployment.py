@@ -13,7 +13,8 @@ from turret.client.answers import RouteShare
 from turret.data.errors import DataError, TurretError
 from turret.data.files import sweep
 from turret.data.prepared import PreparedData
-from turret.retraining.state import Decision, EndedCanary, Retraining, RetrainSettings, read_records, report
+from turret.retraining.settings import RetrainSettings
+from turret.retraining.state import Decision, EndedCanary, Retraining, read_records, report
 from turret.service.versions.folder import activation_lock, kept_record
 from turret.service.versions.gate import FOLDER as GATE
 from turret.tower.errors import BundleError

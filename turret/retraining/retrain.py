@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from turret.activation.comparison import check_metric
 from turret.activation.live import live_version
 from turret.client import ClientError
 from turret.data.configuration import parse_overrides
@@ -15,10 +16,10 @@ from turret.data.preparing.append import append
 from turret.data.progress import counted
 from turret.history.dumping import EmptyRangeError, TimeRange, dump_histories
 from turret.retraining.deployment import compare, deploy, end_canary, retire
+from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import (
     DataSize,
     Retraining,
-    RetrainSettings,
     append_record,
     choose_mode,
     lineage,
@@ -66,6 +67,7 @@ def retrain(settings: RetrainSettings) -> Retraining:
         OSError: a file can't be written.
     """
     settings.check()
+    check_metric(settings.metric)
     with retrain_lock(settings.work):
         state = _unfinished(settings)
         if state is None:
@@ -281,7 +283,7 @@ def train_run(settings: RetrainSettings, state: Retraining) -> None:
     """Train the run of `state`, or continue it from its checkpoint. Raises TrainingError, BundleError."""
     folder = settings.runs / state.run
     resume = (folder / CHECKPOINT).is_file()
-    values = parse_overrides(settings.overrides)
+    values = parse_overrides(settings.overrides or ())
     if resume:
         run, data = begin_run(folder, settings.data, resume=True)
     elif state.live is None or (state.origin is None and settings.experiment is not None):

@@ -1,10 +1,9 @@
-"""Settings and rule of a retraining, its lock, the records of all, and the state of a killed one."""
+"""The rule of a retraining, its lock, the records of all, and the state of a killed one."""
 
 import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -12,59 +11,15 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from turret.activation.comparison import MARGIN, METRIC, Comparison, check_metric
-from turret.data.errors import ConfigurationError, TurretError
+from turret.activation.comparison import Comparison
+from turret.data.errors import TurretError
 from turret.data.files import new_file, sweep, sync, tried_lock
 from turret.data.progress import LOGGER, counted
+from turret.retraining.settings import RetrainSettings
 
 RECORDS, STATE = "retrains.jsonl", "state.json"
 Mode = Literal["warm", "anew"]
 Decision = Literal["activated", "canary", "refused", "unclear", "nothing_new", "failed"]
-
-
-@dataclass(frozen=True)
-class RetrainSettings:
-    """The options of `turret retrain`; docs/retraining.md describes the rules.
-
-    `work` holds the records, the state of a run in progress, dumped events and runs. None stands for the
-    store of the service's settings, for no service to activate in (`url`), for the experiment of the live
-    version, for the files of `items` and `users` of the first preparation, and for no canary.
-    """
-
-    data: Path
-    bundles: Path
-    work: Path
-    store: str | None = None
-    url: str | None = None
-    at_least: int = 1
-    late: float = 1.0
-    experiment: str | None = None
-    overrides: tuple[str, ...] = ()
-    items: Path | None = None
-    users: Path | None = None
-    metric: str = METRIC
-    margin: float = MARGIN
-    canary: float | None = None
-    keep: int = 5
-    mode: Literal["rule", "warm", "anew"] = "rule"
-    anew_share: float = 0.3
-    warm_starts: int = 7
-
-    def check(self) -> None:
-        """Raise ConfigurationError, or TurretError for the metric, before any work."""
-        check_metric(self.metric)
-        if self.canary == 0.0:
-            raise ConfigurationError("--canary 0: a canary needs users; give a share above 0")
-        if self.canary is not None and self.url is None:
-            raise ConfigurationError(
-                f"--canary {self.canary:g}: only a running service routes users; name its admin port with "
-                "--url http://HOST:8001"
-            )
-
-    @property
-    def runs(self) -> Path:
-        """The folder of the runs."""
-        return self.work / "runs"
 
 
 @pydantic_dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""The settings of `turret retrain`, each with its option of the command line."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Option
+
+from turret.data.cli import PREPARED
+from turret.data.errors import ConfigurationError
+from turret.tower.cli import BUNDLES, Bundles
+
+
+@dataclass(frozen=True)
+class RetrainSettings:
+    """The options of `turret retrain`; docs/retraining.md describes the rules."""
+
+    data: Annotated[
+        Path, Option("--data", metavar="DIR", help="The prepared data, to which events are added.")
+    ] = PREPARED
+    bundles: Bundles = BUNDLES
+    work: Annotated[
+        Path, Option("--work", metavar="DIR", help="The folder of records, runs and temporary files.")
+    ] = Path("var/retrain")
+    store: Annotated[
+        str | None, Option(help="The store of the service (TURRET_STORE, or sqlite:///var/history.sqlite).")
+    ] = None
+    url: Annotated[
+        str | None,
+        Option(help="A running service to activate in, by its admin port, such as http://HOST:8001."),
+    ] = None
+    at_least: Annotated[
+        int, Option(metavar="N", min=1, help="The number of new events that a training needs.")
+    ] = 1
+    late: Annotated[
+        float, Option(metavar="DAYS", min=0.0, help="Read the store again for late events of so many days.")
+    ] = 1.0
+    mode: Annotated[
+        Literal["rule", "warm", "anew"],
+        Option(help="warm: from the live version; anew: from scratch; rule: by the limits below."),
+    ] = "rule"
+    anew_share: Annotated[
+        float,
+        Option(min=0.0, max=1.0, help="Train anew beyond this share of events or items since the last time."),
+    ] = 0.3
+    warm_starts: Annotated[
+        int, Option(metavar="N", min=0, help="Train anew after so many warm starts in a row.")
+    ] = 7
+    experiment: Annotated[
+        str | None,
+        Option(
+            "--experiment",
+            "-e",
+            metavar="NAME|FILE|auto",
+            help="The experiment of a training anew (that of the live version).",
+        ),
+    ] = None
+    overrides: Annotated[
+        list[str] | None,
+        Option("--set", metavar="KEY=VALUE", help="Override a setting of each training; repeatable."),
+    ] = None
+    items: Annotated[
+        Path | None, Option(metavar="FILE", help="The file of items (that of the first preparation).")
+    ] = None
+    users: Annotated[
+        Path | None, Option(metavar="FILE", help="The file of users (that of the first preparation).")
+    ] = None
+    metric: Annotated[str, Option(metavar="NAME@K", help="The compared metric: ndcg, recall, hr or mrr.")] = (
+        "ndcg@10"
+    )
+    margin: Annotated[float, Option(min=0.0, max=1.0, help="The accepted loss, a share of the metric.")] = 0.1
+    canary: Annotated[
+        float | None,
+        Option(
+            metavar="SHARE",
+            min=0.0,
+            max=1.0,
+            help="This share of users tries the version until the next run.",
+        ),
+    ] = None
+    keep: Annotated[
+        int, Option(metavar="N", min=1, help="The number of newest bundles and runs that stay.")
+    ] = 5
+
+    def check(self) -> None:
+        """Raise ConfigurationError for a canary that can't be."""
+        if self.canary == 0.0:
+            raise ConfigurationError("--canary 0: a canary needs users; give a share above 0")
+        if self.canary is not None and self.url is None:
+            raise ConfigurationError(
+                f"--canary {self.canary:g}: only a running service routes users; name its admin port with "
+                "--url http://HOST:8001"
+            )
+
+    @property
+    def runs(self) -> Path:
+        """The folder of the runs."""
+        return self.work / "runs"
