@@ -109,27 +109,6 @@ def _first_line(error: Exception) -> str:
     return text.strip().split("\n")[0]
 
 
-def given(session: SparkSession, frame: pl.DataFrame, path: Path) -> DataFrame:
-    """Return a frame of Polars as one of Spark, by the new file `path`.
-
-    Spark's own `createDataFrame` starts Python on the workers.
-    """
-    frame.write_parquet(path)
-    return session.read.parquet(str(path.absolute()))
-
-
-def taken(frame: DataFrame, folder: Path) -> pl.DataFrame:
-    """Return a frame of Spark as one of Polars, by the new folder `folder`.
-
-    Spark's own collection has a limit of memory. Raises DataError when the workers' files are not there.
-    """
-    frame.write.parquet(str(folder.absolute()))
-    files = sorted(folder.glob("part-*.parquet"))
-    if not files:
-        raise not_shared(folder)
-    return pl.concat(pl.read_parquet(file, glob=False) for file in files)
-
-
 def not_shared(folder: Path) -> DataError:
     """Return the error that the workers have written into a folder of their own."""
     return DataError(
@@ -147,7 +126,6 @@ class SparkEvents:
     """
 
     session: SparkSession
-    frame: DataFrame
     log: Log
     columns: dict[str, DTypeLike]
     count: int
@@ -188,10 +166,16 @@ class SparkEvents:
         buckets = np.repeat(np.arange(len(first_users) - 1), np.diff(first_users))[users]
         user_rows = self.users.select("user", pl.Series(_USER, users), pl.Series(_BUCKET, buckets))
         item_rows = self.items.select("item", pl.Series(_ITEM, items))
+        for name, rows in (("users", user_rows), ("items", item_rows)):
+            # Spark's own `createDataFrame` starts Python on the workers.
+            rows.write_parquet(work / f"{name}.parquet")
         sort = [_BUCKET, _USER, *([PART] if self.log.has_parts else []), "time", ORDER]
         (
-            self.frame.join(given(self.session, user_rows, work / "user_rows.parquet"), "user")
-            .join(given(self.session, item_rows, work / "item_rows.parquet"), "item")
+            _read(self.session, work / "events.parquet")
+            .where(F.col(VERDICT).isNull())
+            .drop(VERDICT)
+            .join(_read(self.session, work / "users.parquet"), "user")
+            .join(_read(self.session, work / "items.parquet"), "item")
             # The rows of a bucket are in one partition, and so in one file.
             .repartition(_BUCKET)
             .sortWithinPartitions(*sort)
@@ -202,32 +186,33 @@ class SparkEvents:
         return len(first_users) - 1
 
 
+def _read(session: SparkSession, path: Path) -> DataFrame:
+    return session.read.parquet(str(path.absolute()))
+
+
 def read_by_spark(
     session: SparkSession, log: Log, work: Path
 ) -> tuple[SparkEvents, pl.Series, pl.Series, Counter[str], Counter[int]]:
     """Read `log` as `data.events.events.read_events` does, by the same rules: those of its frame.
 
-    This process streams the rows through Polars into Parquet; Spark counts, joins and sorts them. `work` is a
-    folder that all workers share with it. Raises DataError when they don't.
+    This process streams the rows through Polars into Parquet; Spark joins and sorts them. `work` is a folder
+    that all workers share with it.
     """
-    target = work / "validated.parquet"
     rows = log.rows().with_row_index(ORDER).with_columns(pl.col(ORDER).cast(pl.Int64))
     with readable(log.path):
-        rows.sink_parquet(target)
-    frame = session.read.parquet(str(target.absolute()))
-    counts: Counter[str] = Counter()
-    labels: Counter[int] = Counter()
-    groups = frame.groupBy(VERDICT, *([LABEL] if LABEL in frame.columns else [])).count().collect()
-    for verdict, *label, count in groups:
+        rows.sink_parquet(work / "events.parquet")
+    written = pl.scan_parquet(work / "events.parquet")
+    labelled = [LABEL] if LABEL in written.collect_schema() else []
+    counts, labels = Counter[str](), Counter[int]()
+    found = written.group_by(VERDICT, *labelled).len().collect(engine="streaming")
+    for verdict, *label, count in found.iter_rows():
         if verdict is not None:
             counts[verdict] += count
         elif label:
             labels[label[0]] += count
-    events = sum(group["count"] for group in groups if group[VERDICT] is None)
-    frame = frame.where(F.col(VERDICT).isNull()).drop(VERDICT)
+    events = written.filter(pl.col(VERDICT).is_null())
     users, items = (
-        taken(frame.groupBy(role).agg(F.count("*").alias(_COUNT)), work / f"distinct_{role}")
-        for role in ("user", "item")
+        events.group_by(role).len(_COUNT).collect(engine="streaming") for role in ("user", "item")
     )
-    unsorted = SparkEvents(session, frame, log, log.columns(), events, users, items)
+    unsorted = SparkEvents(session, log, log.columns(), int(users[_COUNT].sum()), users, items)
     return unsorted, users["user"], items["item"], counts, labels
