@@ -178,25 +178,6 @@ def append(
 
 
 @app.command()
-def upload(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Prepared data on this machine.")],
-    target: Annotated[str, typer.Option("--to", metavar="URL", help="Its URL in an object store.")],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the prepared data at the URL.")
-    ] = False,
-) -> None:
-    """Write prepared data to an object store, also where an earlier upload was interrupted.
-
-    Example: `turret data upload var/prepared --to s3://shop/prepared`
-    """
-    from turret.data.errors import without_credentials
-    from turret.data.stores import upload_prepared
-
-    upload_prepared(folder, target, overwrite)
-    print(f"{folder} is at {without_credentials(target)}")
-
-
-@app.command()
 def describe(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Prepared data.")] = PREPARED,
 ) -> None:

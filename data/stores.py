@@ -1,12 +1,13 @@
 """Object stores by URL (`s3://`, `gs://`), through fsspec and the driver of the scheme.
 
-Logs are copied before they are read. Prepared data is written with its manifest last, and fetched by the
-digests of its manifest.
+Logs are copied before they are read. Prepared data is a manifest, which is written last, and files below the
+name of their fingerprint: older data stays whole until then.
 """
 
+import re
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -23,6 +24,8 @@ from turret.data.errors import (
 from turret.data.extras import install_command
 from turret.data.files import new_folder, temporary_folder
 from turret.data.manifest import MANIFEST, Manifest, hash_files
+
+_OF_DATA = re.compile("[0-9a-f]{64}/")
 
 
 class Objects:
@@ -84,10 +87,10 @@ class Objects:
                     f"{self.url}/{name}".rstrip("/") + " has changed while it was read; run the command again"
                 )
 
-    def upload(self, folder: Path, names: Sequence[str]) -> None:
-        """Write the files of `folder` with these names as objects."""
+    def upload(self, files: Mapping[str, Path]) -> None:
+        """Write files as objects with these names."""
         with self._sentences("written"):
-            self._store.put([str(folder / name) for name in names], list(map(self._at, names)))
+            self._store.put(list(map(str, files.values())), list(map(self._at, files)))
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove objects."""
@@ -160,22 +163,19 @@ def local_copies(target: Path) -> Iterator[LocalCopies]:
 def new_prepared(place: str, overwrite: bool) -> Iterator[Path]:
     """Yield the path of a new folder of prepared data: `place`, or one written below that URL at the end.
 
-    The manifest is removed first and written last: data with a manifest is complete. Raises DataError for
-    objects that are there already, unless they are prepared data and `overwrite` is true, and SourceError for
-    a store that can't be written.
+    Raises DataError for prepared data that is there already, unless `overwrite` is true, and SourceError as
+    `Objects` does.
     """
     if not is_url(place):
         yield Path(place)
         return
     objects = Objects(place)
-    old = objects.sizes()
-    if old and MANIFEST not in old:
-        raise DataError(f"{place} has objects that are not prepared data; choose another address")
-    _refuse_existing(place, old, overwrite)
+    if MANIFEST in objects.sizes() and not overwrite:
+        raise DataError(f"{place} exists already; choose another address, or replace it with --overwrite")
     with tempfile.TemporaryDirectory(prefix="turret-") as work:
         folder = Path(work) / objects.url.rpartition("/")[2]
         yield folder
-        _write_or_keep(objects, folder, list(old))
+        _write(objects, folder)
 
 
 @contextmanager
@@ -191,31 +191,11 @@ def changed_prepared(place: str) -> Iterator[Path]:
     objects = Objects(place)
     with tempfile.TemporaryDirectory(prefix="turret-") as work:
         folder = fetch_prepared(place, Path(work))
-        before = Manifest.load(folder).fingerprint
+        before = Manifest.load(folder)
         yield folder
-        if MANIFEST not in (old := objects.sizes()) or _manifest(objects, old).fingerprint != before:
+        if _manifest(objects) != before:
             raise DataError(f"another command has changed {place} meanwhile; run this one again")
-        _write_or_keep(objects, folder, list(old))
-
-
-def upload_prepared(folder: Path, url: str, overwrite: bool) -> None:
-    """Write the prepared data of `folder` below `url`; objects of an interrupted upload are replaced.
-
-    Raises DataError for a folder that is not whole, and for prepared data at `url` unless `overwrite` is
-    true, and SourceError as `Objects` does.
-    """
-    if not _is_there(folder, manifest := Manifest.load(folder)):
-        raise DataError(f"the files of {folder} are not those of its manifest; prepare the data again")
-    objects = Objects(url)
-    old = objects.sizes()
-    _refuse_existing(url, old, overwrite)
-    # Without a manifest, no one knows whose the other objects are.
-    _write(objects, folder, [*manifest.files, MANIFEST], list(old) if MANIFEST in old else [])
-
-
-def _refuse_existing(place: str, old: dict[str, int], overwrite: bool) -> None:
-    if MANIFEST in old and not overwrite:
-        raise DataError(f"{place} exists already; choose another address, or replace it with --overwrite")
+        _write(objects, folder)
 
 
 def fetch_prepared(url: str, target: Path) -> Path:
@@ -226,20 +206,15 @@ def fetch_prepared(url: str, target: Path) -> Path:
     folder of this name, and SourceError as `Objects` does.
     """
     objects = Objects(url)
-    sizes = objects.sizes()
-    if MANIFEST not in sizes:
-        raise FetchError(
-            f"{url} is not prepared data: it has no {MANIFEST}; "
-            f"`turret data prepare ... --to {url}` writes it"
-        )
-    folder = target / objects.url.rpartition("/")[2]
-    manifest = _manifest(objects, sizes)
+    manifest, folder = _manifest(objects), target / objects.url.rpartition("/")[2]
     if _is_there(folder, manifest):
         return folder
+    files = Objects(f"{objects.url}/{manifest.fingerprint}")
+    sizes = files.sizes()
     if missing := manifest.files.keys() - sizes.keys():
         raise FetchError(f"{url} lacks {min(missing)}, which its manifest names; write it again")
     with new_folder(folder, overwrite=(folder / MANIFEST).is_file()) as fresh:
-        objects.download({name: sizes[name] for name in manifest.files}, fresh)
+        files.download({name: sizes[name] for name in manifest.files}, fresh)
         if hash_files(fresh) != manifest.files:
             raise FetchError(
                 f"objects of {url} are not those of its manifest; fetch them, or write them, again"
@@ -248,7 +223,13 @@ def fetch_prepared(url: str, target: Path) -> Path:
     return folder
 
 
-def _manifest(objects: Objects, sizes: dict[str, int]) -> Manifest:
+def _manifest(objects: Objects) -> Manifest:
+    sizes = objects.sizes()
+    if MANIFEST not in sizes:
+        raise FetchError(
+            f"{objects.url} is not prepared data: it has no {MANIFEST}; "
+            f"`turret data prepare ... --to {objects.url}` writes it"
+        )
     with tempfile.TemporaryDirectory(prefix="turret-") as work:
         objects.download({MANIFEST: sizes[MANIFEST]}, Path(work))
         return Manifest.load(Path(work))
@@ -262,24 +243,10 @@ def _is_there(folder: Path, manifest: Manifest) -> bool:
         return False
 
 
-def _write_or_keep(objects: Objects, folder: Path, old: list[str]) -> None:
-    """Write the folder; if that fails, move it to where it outlives the command, and name the place.
-
-    The store may have neither the older nor the newer data whole by then.
-    """
-    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
-    try:
-        _write(objects, folder, names, old)
-    except SourceError as error:
-        kept = Path(tempfile.mkdtemp(prefix="turret-kept-")) / folder.name
-        folder.rename(kept)
-        command = f"turret data upload {kept} --to {objects.url} --overwrite"
-        sentence = f"the new data is whole in {kept}; write it by `{command}`, then remove the folder"
-        raise SourceError(f"{error}; {sentence}") from error
-
-
-def _write(objects: Objects, folder: Path, names: list[str], old: list[str]) -> None:
-    objects.remove([name for name in old if name == MANIFEST])
-    objects.upload(folder, [name for name in names if name != MANIFEST])
-    objects.upload(folder, [MANIFEST])
-    objects.remove([name for name in old if name not in names])
+def _write(objects: Objects, folder: Path) -> None:
+    """Write prepared data, and remove older data and what an interrupted command has left of its own."""
+    manifest = Manifest.load(folder)
+    objects.upload({f"{manifest.fingerprint}/{name}": folder / name for name in manifest.files})
+    objects.upload({MANIFEST: folder / MANIFEST})
+    others = (name for name in objects.sizes() if not name.startswith(manifest.fingerprint))
+    objects.remove([name for name in others if _OF_DATA.match(name)])

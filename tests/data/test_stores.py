@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -25,7 +24,6 @@ from turret.data.stores import (
     fetch_prepared,
     local_copies,
     new_prepared,
-    upload_prepared,
 )
 
 
@@ -167,13 +165,12 @@ def test_the_same_data_is_not_fetched_twice_and_a_damaged_copy_is_replaced(
 def test_what_is_there_is_not_replaced_unasked(store: str, tmp_path: Path) -> None:
     url = f"{store}/prepared"
     written(url, tmp_path)
+    letter = write(f"{url}/letter.txt", "dear")
     with pytest.raises(
         DataError, match="exists already; choose another address, or replace it with --overwrite"
     ):
         written(url, tmp_path)
-    letter = write(f"{store}/home/letter.txt", "dear")
-    with pytest.raises(DataError, match="home has objects that are not prepared data"):
-        written(f"{store}/home", tmp_path, overwrite=True)
+    written(url, tmp_path, "user_id,item_id,time\n1,1,1\n", overwrite=True)
     assert read(letter) == b"dear"
     other = tmp_path / "data" / "prepared"
     other.mkdir(parents=True)
@@ -188,33 +185,26 @@ def _append(new: str, url: str, before_upload: Callable[[], None]) -> None:
         before_upload()
 
 
-def test_data_whose_upload_fails_is_kept_and_written_again(
+def test_older_data_stays_whole_where_an_upload_fails(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"{store}/prepared"
-    written(url, tmp_path)
+    before = written(url, tmp_path)
     new = write(f"{store}/new.csv", "user_id,item_id,time\n7,1,9\n")
     upload = Objects.upload
 
-    def failing(self: Objects, folder: Path, names: list[str]) -> None:
-        if MANIFEST in names:
+    def failing(self: Objects, files: dict[str, Path]) -> None:
+        if MANIFEST in files:
             raise SourceError("the token has expired")
-        upload(self, folder, names)
+        upload(self, files)
 
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with monkeypatch.context() as patch, pytest.raises(SourceError) as raised:
+    with monkeypatch.context() as patch, pytest.raises(SourceError, match="the token has expired"):
         _append(new, url, lambda: patch.setattr(Objects, "upload", failing))
-    (kept,) = tmp_path.glob("turret-*/prepared")
-    assert str(raised.value) == (
-        f"the token has expired; the new data is whole in {kept}; write it by "
-        f"`turret data upload {kept} --to {url} --overwrite`, then remove the folder"
-    )
-    with pytest.raises(FetchError, match=r"is not prepared data: it has no manifest\.json"):
-        fetch_prepared(url, tmp_path / "data")
-    upload_prepared(kept, url, overwrite=True)
+    assert PreparedData.open(fetch_prepared(url, tmp_path / "data")).fingerprint == before
+    _append(new, url, lambda: None)
     grown = PreparedData.open(fetch_prepared(url, tmp_path / "data"))
-    grown.verify()
     assert grown.manifest.counts.users == 5
+    assert {name.partition("/")[0] for name in names(url)} == {MANIFEST, grown.fingerprint}
 
 
 def test_data_that_changes_meanwhile_is_not_replaced(store: str, tmp_path: Path) -> None:
@@ -231,23 +221,6 @@ def test_data_that_changes_meanwhile_is_not_replaced(store: str, tmp_path: Path)
     assert {"7", "8"} <= set(map(str, grown.users.ids(range(len(grown.users)))))
 
 
-def test_an_upload_replaces_only_prepared_data_that_it_may(store: str, tmp_path: Path) -> None:
-    url = f"{store}/prepared"
-    fingerprint = written(url, tmp_path)
-    folder = fetch_prepared(url, tmp_path / "data")
-    (folder / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match="exists already; choose another address"):
-        upload_prepared(folder, url, overwrite=False)
-    letter = write(f"{store}/home/letter.txt", "dear")
-    upload_prepared(folder, f"{store}/home", overwrite=True)
-    assert read(letter) == b"dear"
-    assert names(f"{store}/home") == sorted([*names(url), "letter.txt"])
-    assert PreparedData.open(fetch_prepared(f"{store}/home", tmp_path)).fingerprint == fingerprint
-    (folder / "users.json").unlink()
-    with pytest.raises(DataError, match="are not those of its manifest; prepare the data again"):
-        upload_prepared(folder, url, overwrite=True)
-
-
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
@@ -257,8 +230,8 @@ def test_an_upload_replaces_only_prepared_data_that_it_may(store: str, tmp_path:
 )
 def test_damaged_objects_are_found(store: str, tmp_path: Path, damage: object, sentence: str) -> None:
     assert callable(damage)
-    written(f"{store}/prepared", tmp_path)
-    damage(f"{store}/prepared/users.json")
+    fingerprint = written(f"{store}/prepared", tmp_path)
+    damage(f"{store}/prepared/{fingerprint}/users.json")
     with pytest.raises(FetchError, match=sentence):
         fetch_prepared(f"{store}/prepared", tmp_path / "data")
     assert not any((tmp_path / "data").glob("*"))
@@ -324,7 +297,7 @@ def test_a_server_of_s3_keeps_prepared_data_that_is_fetched_replaced_and_grown(
     target = f"{s3}/prepared"
     assert invoke(f"prepare {shop[0]} --to {target}").exit_code == 0
     expected = names(target)
-    write(f"{target}/left_behind.npy", "1")
+    write(f"{target}/{'0' * 64}/left_behind.npy", "1")
     assert "exists already" in str(invoke(f"prepare {shop[0]} --to {target}").exception)
     assert invoke(f"prepare {shop[0]} --to {target} --overwrite").exit_code == 0
     assert names(target) == expected
