@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from turret.training.estimator import Estimator as Estimator
-    from turret.training.samplers.fixed.given import GivenNegatives as GivenNegatives
+    from turret.training.samplers.from_batch.in_batch import GivenNegatives as GivenNegatives
 
 __all__ = [
     "begin",
@@ -25,7 +25,7 @@ __all__ = [
 
 _LOADED: dict[str, str] = {
     "Estimator": "estimator",
-    "GivenNegatives": "samplers.fixed.given",
+    "GivenNegatives": "samplers.from_batch.in_batch",
 }
 
 

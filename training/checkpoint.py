@@ -1,6 +1,7 @@
 """Checkpoints in safetensors, from which training resumes bit for bit."""
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,18 +38,6 @@ class Progress:
     validated: list[list[float]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The state of a run; `best` are the parameters of model and objective at the best evaluation."""
-
-    model: dict[str, Tensor]
-    objective: dict[str, Tensor]
-    optimiser: dict[str, Tensor]
-    sampler: dict[str, Tensor]
-    best: dict[str, Tensor]
-    progress: Progress
-
-
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Replace the file at `path` by tensors in the safetensors format.
 
@@ -64,21 +53,20 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
             raise TrainingError(f"{path}: it can't be written ({error}); make room on the disk.") from None
 
 
-def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Replace the checkpoint at `path`; its tensors have names such as "model.item.table.weight"."""
-    groups = {name: group for name, group in vars(checkpoint).items() if name != "progress"}
+def save_checkpoint(path: Path, progress: Progress, **groups: dict[str, Tensor]) -> None:
+    """Replace the checkpoint at `path`; tensors of the group `model` are named "model.item.table.weight"."""
     tensors = {f"{group}.{name}": tensor for group in groups for name, tensor in groups[group].items()}
-    save_tensors(path, tensors, {"progress": json.dumps(vars(checkpoint.progress))})
+    save_tensors(path, tensors, {"progress": json.dumps(vars(progress))})
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint. Raises TrainingError for any other file."""
-    checkpoint = Checkpoint({}, {}, {}, {}, {}, load_progress(path))
+def load_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
+    """Read a checkpoint and its groups of tensors. Raises TrainingError for any other file."""
+    progress, groups = load_progress(path), defaultdict[str, dict[str, Tensor]](dict)
     with safe_open(path, framework="pt") as stored:
         for key in list(stored.keys()):
             group, name = key.split(".", 1)
-            vars(checkpoint)[group][name] = stored.get_tensor(key)
-    return checkpoint
+            groups[group][name] = stored.get_tensor(key)
+    return progress, groups
 
 
 def load_progress(path: Path) -> Progress:

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from turret.training.errors import TrainingError
+from turret.training.objectives.contract import Objective, StepLoss
 from turret.training.randomness import purpose_of_process
 
 # A process that waits longer than this for the others has lost one of them.
@@ -228,3 +229,52 @@ def _first_line(error: BaseException) -> str:
     """The first sentence of an error, without the source file that gloo begins it with."""
     line = re.sub(r"^\[[^]]*\.(cc|cpp|h):\d+\] ", "", str(error).strip().partition("\n")[0])
     return line.partition(". ")[0][:200]
+
+
+def backward(
+    out: StepLoss, examples: int, parameters: Sequence[nn.Parameter], world: World
+) -> tuple[float, int, int]:
+    """Compute the gradients of the whole batch; return its loss, examples and masked candidates.
+
+    Each process has the mean over its own examples: they sum it times its weight, and divide by the weight of
+    all. Of a table with sparse gradients, which is updated by row, the rows of the batch alone are sent.
+    """
+    if world.size == 1:
+        torch.autograd.backward(out.loss)
+        return float(out.loss.detach()), examples, int(out.masked)
+    assert out.weight is not None, "an objective that merges has a weight"
+    weight, masked = float(out.weight), int(out.masked) if examples else 0
+    figures = world.summing([float(out.loss.detach()) * weight, weight, examples, masked])
+    torch.autograd.backward(out.loss * weight)
+    dense = [one for one in parameters if one.grad is None or not one.grad.is_sparse]
+    gradients = [one.grad for one in parameters if one.grad is not None and one.grad.is_sparse]
+    if dense:  # one exchange for all
+        own = (torch.zeros_like(one) if one.grad is None else one.grad for one in dense)
+        together = torch.cat([gradient.flatten() for gradient in own])
+        for one, part in zip(dense, torch.split(together, [one.numel() for one in dense]), strict=True):
+            one.grad = part.view_as(one)
+        gradients.append(together)
+    world.add_up(gradients)
+    loss, total, count, masked_by_all = figures()
+    for gradient in gradients:
+        gradient.div_(total or 1.0)
+    return loss / (total or 1.0), int(count), int(masked_by_all)
+
+
+def check_parts(objective: Objective, size: int) -> None:
+    """Raise TrainingError where the parts of `size` processes don't make one training.
+
+    These are losses that are no mean over single examples, and samplers that learn from their own examples.
+    """
+    if not objective.merges:
+        raise TrainingError(
+            f"objective.loss: the loss of {type(objective).__name__} is no mean over single examples, so "
+            f"{size} processes can't put it together from parts; train it in one process, or choose another "
+            "loss, such as 'sampled_softmax' or 'full_softmax'."
+        )
+    if objective.sampler is not None and not objective.sampler.merges:
+        raise TrainingError(
+            f"objective.sampler: {type(objective.sampler).__name__} learns from the examples that it sees, "
+            f"and each of {size} processes would see others; train it in one process, or choose another "
+            "sampler, such as 'uniform' or 'in_batch'."
+        )

@@ -14,17 +14,11 @@ from turret.training.batches.batches import Batch, PreparedStatistics, negative_
 from turret.training.config.experiment import ObjectiveConfig
 from turret.training.distributed import ALONE, World
 from turret.training.errors import TrainingError
-from turret.training.objectives.contract import (
-    Examples,
-    ItemEncoder,
-    Objective,
-    SeenItems,
-    StepLoss,
-)
+from turret.training.objectives.contract import Examples, ItemEncoder, Objective, SeenItems, StepLoss
 from turret.training.objectives.sampled import PairsObjective
 from turret.training.samplers.core.contract import GatheredBatch
 from turret.training.samplers.core.settings import BuildContext
-from turret.training.samplers.fixed.given import GivenNegatives
+from turret.training.samplers.from_batch.in_batch import GivenNegatives
 
 
 def build_objective(
@@ -67,11 +61,7 @@ def _check_negatives(candidates: str, data: PreparedData) -> None:
 
 
 def model_loss(
-    objective: Objective,
-    model: TwoTowers,
-    batch: Batch,
-    random: np.random.Generator,
-    world: World = ALONE,
+    objective: Objective, model: TwoTowers, batch: Batch, random: np.random.Generator, world: World = ALONE
 ) -> StepLoss:
     """The loss of a batch; candidates are drawn with `random`.
 

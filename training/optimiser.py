@@ -168,11 +168,7 @@ class Optimiser:
     """
 
     def __init__(
-        self,
-        modules: list[nn.Module],
-        tables: list[nn.Embedding],
-        learning_rate: float,
-        weight_decay: float,
+        self, modules: list[nn.Module], tables: list[nn.Embedding], learning_rate: float, weight_decay: float
     ) -> None:
         for table in tables:
             table.sparse = True

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,14 @@ from turret.tower.towers.query import QueryConfig
 from turret.training.baselines.registry import chosen_baselines
 from turret.training.checkpoint import Progress, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
+from turret.training.distributed import World, process_count
 from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_scores
 from turret.training.evaluation.repeats import with_repeats
 from turret.training.model_loss import build_objective
 from turret.training.randomness import seed_torch
-from turret.training.records.environment import ENVIRONMENT
+from turret.training.records.environment import ENVIRONMENT, package_version
 from turret.training.records.history import HISTORY
 from turret.training.records.loggers import LOGGERS_FILE, TENSORBOARD, WANDB
 from turret.training.verdict.verdict import verdict
@@ -186,7 +188,7 @@ class Run:
 
     def save_metrics(self, part: str, report: dict[str, Any]) -> None:
         """Store the evaluation report of one part, with the hash of its model, for the bundle's manifest."""
-        model = {"sha256": hash_file(self.folder / MODEL).sha256, "state": self._model_state()}
+        model = {"sha256": hash_file(self.folder / MODEL).sha256}
         stored = {"model": model, "reports": {**self.metrics(), part: report}}
         replace_json(self.folder / METRICS, stored)
 
@@ -198,14 +200,7 @@ class Run:
         with naming_damage(path, "delete it and evaluate again"):
             stored = json.loads(path.read_text(encoding="utf-8"))
             reports: dict[str, Any] = stored["reports"]
-            model = stored["model"]
-            # A model of gigabytes is read again only where its file is another one, such as a copy.
-            is_same = model["state"] == self._model_state() or model["sha256"] == hash_file(file).sha256
-        return reports if is_same else {}
-
-    def _model_state(self) -> list[int]:
-        status = (self.folder / MODEL).stat()
-        return [status.st_size, status.st_mtime_ns, status.st_ino]
+            return reports if stored["model"]["sha256"] == hash_file(file).sha256 else {}
 
 
 def replace_json(path: Path, content: dict[str, Any]) -> str:
@@ -214,6 +209,34 @@ def replace_json(path: Path, content: dict[str, Any]) -> str:
     with new_file(path) as draft:
         draft.write_text(text + "\n", encoding="utf-8")
     return text
+
+
+def check_same_run(world: World, run: Run) -> None:
+    """Raise TrainingError unless all processes of torchrun train `run`, with one release, data and settings.
+
+    Each machine may have its own: where only the order of the items differs, training would go on, and make
+    one vector of two items. A script that does not join the others would train the run once in each process.
+    """
+    if world.size < process_count():
+        raise TrainingError(
+            f"torchrun has started {process_count()} processes, and each would train {run.folder} alone; "
+            "several processes are for `turret train` (docs/distributed.md), so start this without torchrun."
+        )
+    parts = {
+        "release of turret": package_version("turret") or "",
+        "copy of the prepared data": run.fingerprint,
+        "experiment": run.experiment.model_dump_json(),
+    }
+    # 63 bits of a hash, as an int64 has.
+    digests = [int.from_bytes(sha256(text.encode()).digest()[:8], "big") >> 1 for text in parts.values()]
+    every = world.gathered(torch.tensor([digests]))
+    for name, column in zip(parts, every.T, strict=True):
+        others = (column != column[0]).nonzero().flatten().tolist()
+        if others:
+            raise TrainingError(
+                f"process {others[0]} of {world.size} has another {name} than process 0; give all machines "
+                "the same release, settings and prepared data (a shared folder, or copies of one)."
+            )
 
 
 def check_no_run(folder: Path) -> None:

@@ -14,7 +14,6 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.training.batches.batches import Batch, TrainingBatches, prefetched
 from turret.training.checkpoint import (
-    Checkpoint,
     Progress,
     all_parameters,
     load_checkpoint,
@@ -22,7 +21,7 @@ from turret.training.checkpoint import (
     save_tensors,
 )
 from turret.training.config.experiment import TrainingConfig, named_settings
-from turret.training.distributed import ALONE, World
+from turret.training.distributed import ALONE, World, backward, check_parts
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import Relevant, metric_of, sample_users, validated_items
 from turret.training.evaluation.ranking import tower_scores
@@ -30,7 +29,6 @@ from turret.training.evaluation.repeats import fit_repeats, last_trained, wants_
 from turret.training.evaluation.seen import kind_spans
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
-from turret.training.parallel import backward, check_parts, check_same_run
 from turret.training.process import matmul_dtype, pick_device
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.history import Recorder
@@ -42,6 +40,7 @@ from turret.training.run import (
     Run,
     build_model,
     check_no_run,
+    check_same_run,
     remove_run,
     replace_json,
 )
@@ -99,10 +98,7 @@ class Trainer:
         if line:
             self.report(line)
         self.optimiser = Optimiser(
-            [self.model, self.objective],
-            lazy,
-            self.settings.learning_rate,
-            self.settings.weight_decay,
+            [self.model, self.objective], lazy, self.settings.learning_rate, self.settings.weight_decay
         )
         self.users = validation_users(data, self.settings, self.report)
         self.popularity = data.item_counts("train")  # ranks for users without a history
@@ -279,31 +275,30 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint of the current state."""
         sampler = self.objective.sampler
-        checkpoint = Checkpoint(
-            model=self.model.state_dict(),
-            objective=self.objective.state_dict(),
-            optimiser=self.optimiser.tensors(),
-            sampler=sampler.state() if sampler else {},
-            best=self.best,
-            progress=replace(self.progress),
-        )
         if self.world.leads:
-            save_checkpoint(self.run.folder / CHECKPOINT, checkpoint)
+            save_checkpoint(
+                self.run.folder / CHECKPOINT,
+                self.progress,
+                model=self.model.state_dict(),
+                objective=self.objective.state_dict(),
+                optimiser=self.optimiser.tensors(),
+                sampler=sampler.state() if sampler else {},
+                best=self.best,
+            )
 
     def resume(self) -> None:
         """Restore the run's checkpoint. Raises TrainingError when it is missing or invalid."""
         path = self.run.folder / CHECKPOINT
-        checkpoint = load_checkpoint(path)
+        progress, groups = load_checkpoint(path)
         try:
-            self.model.load_state_dict(checkpoint.model)
-            self.objective.load_state_dict(checkpoint.objective)
-            self.optimiser.restore(checkpoint.optimiser)
+            self.model.load_state_dict(groups["model"])
+            self.objective.load_state_dict(groups["objective"])
+            self.optimiser.restore(groups["optimiser"])
             if self.objective.sampler:
-                self.objective.sampler.restore(checkpoint.sampler)
+                self.objective.sampler.restore(groups["sampler"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise TrainingError(f"{path}: it belongs to another model ({error}); train again.") from None
-        self.best = checkpoint.best
-        self.progress = checkpoint.progress
+        self.best, self.progress = groups["best"], progress
         if self.best:
             self._write_best()
 

@@ -32,10 +32,10 @@ from turret.training.samplers.adaptive.dense import (
     quartic_kernel,
     softmax_kernel,
 )
+from turret.training.samplers.adaptive.ngram import BigramSampler
 from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.alias import unigram_weights
-from turret.training.samplers.fixed.bigram import BigramSampler
 from turret.training.samplers.fixed.complement import ComplementSampler
 
 WIDTH, EPOCHS = 24, 2
@@ -115,7 +115,7 @@ def sampler_of(kind: str, size: int, text: Text) -> Sampler:
         return DenseSampler(settings, context, kernels[kind])
     unigram = unigram_weights(text.counts(), 1.0)
     if kind == "bigram":
-        return BigramSampler(*text.bigrams(), unigram, size, CPU)
+        return BigramSampler(*text.bigrams(), unigram, size)
     return ComplementSampler(np.ones(text.vocabulary) if kind == "uniform" else unigram, size, CPU)
 
 

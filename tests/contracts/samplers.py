@@ -10,8 +10,7 @@ from torch import Tensor
 
 from turret.tower.config import ScoringConfig
 from turret.training.randomness import stream
-from turret.training.samplers.core.contract import DrawContext, Sampler
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import Draw, DrawContext, Sampler
 from turret.training.samplers.core.settings import BuildContext, Counts, SamplerSettings
 
 # The chance that a right sampler fails: one in a million, at fixed seeds.

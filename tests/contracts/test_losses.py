@@ -26,8 +26,7 @@ from turret.training.objectives.contract import (
 )
 from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.randomness import stream
-from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.core.draw import Draw, without_accidental_hits
+from turret.training.samplers.core.contract import Draw, DrawContext, without_accidental_hits
 from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.popularity import UniformConfig
 

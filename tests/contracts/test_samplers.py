@@ -27,8 +27,7 @@ from tests.contracts.samplers import (
 from turret.training import Estimator, losses, samplers
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import CountingSampler, Draw, DrawContext, Sampler
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
 from turret.training.samplers.registry import SAMPLERS

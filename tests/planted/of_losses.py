@@ -92,9 +92,10 @@ def the_blocked_softmax_does_not_correct_the_positive(original: Function) -> Fun
 
 @planted("turret.training.objectives.blocked:_gradients", "training/test_blocked_softmax.py")
 def the_temperature_comes_after_the_correction_in_the_blocked_softmax(original: Function) -> Function:
-    def gradients(examples: Any, vectors: Any, log_count: Any, scoring: Any) -> Any:
+    def gradients(*given: Any) -> Any:
+        *others, log_count, scoring = given
         divided = None if log_count is None else log_count / scoring.temperature
-        return original(examples, vectors, divided, scoring)
+        return original(*others, divided, scoring)
 
     return gradients
 
@@ -107,9 +108,9 @@ def log_counts_are_rounded_to_bfloat16(original: Function) -> Function:
     return tensor_masses
 
 
-@planted("turret.training.objectives.catalog:CatalogObjective._grouped", "training/test_blocked_softmax.py")
+@planted("turret.training.objectives.catalog:CatalogObjective._blocked", "training/test_blocked_softmax.py")
 def examples_of_one_user_vector_share_the_positive_of_the_last(original: Function) -> Function:
-    def grouped(self: Any, examples: Any, items: Any) -> Any:
+    def blocked(self: Any, examples: Any, items: Any) -> Any:
         if examples.groups is not None:
             order = torch.arange(len(examples.groups))
             last = torch.zeros_like(order).scatter_reduce(0, examples.groups, order, "amax")[examples.groups]
@@ -117,7 +118,7 @@ def examples_of_one_user_vector_share_the_positive_of_the_last(original: Functio
             examples = replace(examples, positives=examples.positives[last], positive_vectors=vectors)
         return original(self, examples, items)
 
-    return grouped
+    return blocked
 
 
 @planted("turret.training.objectives.contract:weighted_mean", "training/test_objectives.py")

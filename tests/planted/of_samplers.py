@@ -10,12 +10,12 @@ import torch
 from tests.planted.fault import Function, planted, seeing
 
 
-@planted("turret.training.samplers.core.draw:drawn_with_replacement", "contracts/test_samplers.py")
+@planted("turret.training.samplers.core.contract:drawn_from", "contracts/test_samplers.py")
 def the_log_count_lacks_the_number_of_candidates(original: Function) -> Function:
-    def drawn_with_replacement(ids: Any, log_q: Any, positives: Any) -> Any:
-        return replace(original(ids, log_q, positives), log_count=log_q[ids])
+    def drawn_from(ids: Any, log_q: Any, *positives: Any) -> Any:
+        return replace(original(ids, log_q, *positives), log_count=log_q)
 
-    return drawn_with_replacement
+    return drawn_from
 
 
 @planted(
@@ -153,7 +153,9 @@ def the_quadratic_kernel_is_of_the_score_before_the_temperature(original: Functi
     return initialise
 
 
-@planted("turret.training.samplers.kernel.sums:KernelSums._pick_blocks", "training/test_samplers_kernel.py")
+@planted(
+    "turret.training.samplers.kernel.quadratic:KernelSums._pick_blocks", "training/test_samplers_kernel.py"
+)
 def the_mass_of_the_excluded_row_stays_in_its_block(original: Function) -> Function:
     def pick_blocks(self: Any, query: Any, counts: Any, excluded: Any, random: Any) -> Any:
         return original(self, query, counts, torch.full_like(excluded, -1), random)

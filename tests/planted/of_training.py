@@ -11,21 +11,25 @@ from tests.planted.fault import Function, planted, seeing
 
 @planted("turret.training.batches.spans:cut_spans", "training/test_batches.py")
 def the_first_event_of_a_history_is_a_target(original: Function) -> Function:
-    def cut_spans(begins: Any, ends: Any, longest: int, history_length: int) -> Any:
-        spans = original(begins, ends, longest, history_length)
+    def cut_spans(begins: Any, ends: Any, context: str, *sizes: int) -> Any:
+        spans = original(begins, ends, context, *sizes)
+        if context != "causal_window":
+            return spans
         firsts = spans.firsts - (spans.firsts == begins[spans.users] + 1)
         return replace(spans, firsts=firsts, counts=spans.ends - firsts)
 
     return cut_spans
 
 
-@planted("turret.training.batches.spans:cut_segments", "training/test_batches.py")
+@planted("turret.training.batches.spans:cut_spans", "training/test_batches.py")
 def a_segment_reads_the_one_before_it(original: Function) -> Function:
-    def cut_segments(begins: Any, ends: Any, history_length: int) -> Any:
-        spans = original(begins, ends, history_length)
+    def cut_spans(begins: Any, ends: Any, context: str, longest: int, history_length: int) -> Any:
+        spans = original(begins, ends, context, longest, history_length)
+        if context != "causal_segment":
+            return spans
         return replace(spans, contexts=np.maximum(begins[spans.users], spans.firsts - history_length))
 
-    return cut_segments
+    return cut_spans
 
 
 @planted("turret.training.batches.batches:TrainingBatches._histories", "training/test_batches.py")

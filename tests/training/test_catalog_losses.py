@@ -28,7 +28,6 @@ from turret.training.losses.hierarchical import (
     HierarchicalObjective,
     HierarchicalSoftmaxConfig,
     HuffmanObjective,
-    Paths,
     frequency_clusters,
     hierarchical_softmax,
     huffman_paths,
@@ -159,8 +158,8 @@ TREES = [
 ]
 
 
-def path_of(paths: Paths, item: int) -> list[tuple[int, int]]:
-    pairs = zip(paths.nodes[item].tolist(), paths.signs[item].tolist(), strict=True)
+def path_of(paths: tuple[Tensor, Tensor], item: int) -> list[tuple[int, int]]:
+    pairs = zip(paths[0][item].tolist(), paths[1][item].tolist(), strict=True)
     return [(node, int(sign)) for node, sign in pairs if sign]
 
 
@@ -175,9 +174,9 @@ def test_no_tree_has_shorter_paths(counts: list[int]) -> None:
     assert sum(2.0**-depth for depth in depths) == 1.0
     ways = [tuple(reversed(path_of(paths, item))) for item in range(len(counts))]
     assert len({way[: len(short)] for short in ways for way in ways if way == short}) == len(ways)
-    nodes = paths.nodes[paths.signs != 0.0]
-    assert sorted(set(nodes.tolist())) == list(range(len(counts) - 1))
-    assert (paths.nodes[paths.signs == 0.0] == -1).all()
+    nodes, signs = paths
+    assert sorted(set(nodes[signs != 0.0].tolist())) == list(range(len(counts) - 1))
+    assert (nodes[signs == 0.0] == -1).all()
 
 
 def down_a_tree(shop: PreparedData, model: TwoTowers) -> HuffmanObjective:
@@ -196,7 +195,7 @@ def test_the_objective_of_a_tree_is_that_of_plain_loops(
     users = model.user_vectors(batch.histories, model.catalog_vectors()[batch.histories.rows]).detach()
     nodes = torch.nn.functional.normalize(made.node_vectors.detach(), dim=1)
     scored = (users @ nodes.T / 0.5).double().tolist()
-    paths, weights = Paths(made.nodes, made.signs), torch.arange(1.0, len(batch.targets) + 1)
+    paths, weights = (made.nodes, made.signs), torch.arange(1.0, len(batch.targets) + 1)
     total = 0.0
     for line, target, weight in zip(scored, batch.targets.tolist(), weights.tolist(), strict=True):
         total -= weight * math.log(tree_oracle.probability(line, path_of(paths, target)))

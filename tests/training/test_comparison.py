@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.support.snapshots import check_snapshot
-from turret.training.checkpoint import Checkpoint, Progress, save_checkpoint, save_tensors
+from turret.training.checkpoint import Progress, save_checkpoint, save_tensors
 from turret.training.commands import compare_command
 from turret.training.comparison.compare import compare
 from turret.training.config.experiment import load_experiment
@@ -27,7 +27,7 @@ def made(
     run.write()
     save_tensors(folder / MODEL, {"items": torch.zeros(5, 4), "bias": torch.zeros(3)})
     progress = Progress(epoch=7, step=70, seconds=12.5, finished=True)
-    save_checkpoint(folder / CHECKPOINT, Checkpoint({}, {}, {}, {}, {}, progress))
+    save_checkpoint(folder / CHECKPOINT, progress)
     hits = [float(value > 0) for value in values]
     table = {"user": users, "used_before": [user < "u3" for user in users], "towers ndcg@10": values}
     pl.DataFrame({**table, "towers hr@10": hits}).write_parquet(folder / PER_USER["test"])

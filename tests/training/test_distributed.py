@@ -23,12 +23,11 @@ from tests.support.distributed_jobs import (
 from turret.data.prepared import PreparedData
 from turret.training import optimiser
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed import World
+from turret.training.distributed import World, check_parts
 from turret.training.errors import TrainingError
 from turret.training.model_loss import build_objective
-from turret.training.parallel import check_parts, check_same_run
 from turret.training.process import naming_lack_of_memory, too_large_training
-from turret.training.run import Run
+from turret.training.run import Run, check_same_run
 
 
 @pytest.fixture(scope="module")

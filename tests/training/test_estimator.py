@@ -227,7 +227,7 @@ import torch
 from turret.training.losses.terms import masked, mean_of_valid
 from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.samplers.core.contract import Sampler
-from turret.training.samplers.core.draw import drawn_with_replacement
+from turret.training.samplers.core.contract import drawn_with_replacement
 from turret.training.samplers.core.settings import SamplerSettings
 
 

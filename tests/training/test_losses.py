@@ -27,7 +27,7 @@ from turret.training.losses.sampled import (
 )
 from turret.training.objectives.contract import Loss, LossSettings
 from turret.training.objectives.sampled import DrawLossSettings
-from turret.training.samplers.core.draw import Draw, drawn_with_replacement, without_accidental_hits
+from turret.training.samplers.core.contract import Draw, drawn_with_replacement, without_accidental_hits
 
 # Strongly unequal: with a constant q a missing correction does not show.
 Q = torch.tensor([0.60, 0.20, 0.10, 0.05, 0.03, 0.02], dtype=torch.float64)

@@ -26,8 +26,7 @@ from turret.training.objectives import blocked
 from turret.training.objectives.contract import Examples, Loss, Objective, SeenItems
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
 from turret.training.randomness import stream
-from turret.training.samplers.core.contract import DrawContext, Sampler
-from turret.training.samplers.core.draw import Draw, without_accidental_hits
+from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, without_accidental_hits
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.fixed.complement import SharedComplementSampler
 

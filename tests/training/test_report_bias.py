@@ -13,7 +13,7 @@ from turret.tower.config import ScoringConfig
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.report.measures import Queries, gradient_error
-from turret.training.samplers.core.draw import Draw, drawn_by_example
+from turret.training.samplers.core.contract import Draw, drawn_from
 
 FIVE, D, K = 5, 3, 2  # items, numbers of a vector, candidates
 SHARP = ScoringConfig(kind="dot", temperature=0.5)
@@ -34,7 +34,7 @@ def draw_of(ids: NDArray[np.int64], positives: Tensor, q: Floats = Q) -> Draw:
     """Each example's K candidates `ids` [2, K], drawn by q."""
     log_q = torch.from_numpy(np.log(q)).float()
     rows = torch.from_numpy(ids)
-    return drawn_by_example(rows, log_q[rows], log_q[positives], positives)
+    return drawn_from(rows, log_q[rows], log_q[positives], positives)
 
 
 def gradient(user: Tensor, terms: list[tuple[float, Tensor]], positive: Tensor) -> Tensor:

@@ -10,8 +10,7 @@ from torch import Tensor
 from tests.contracts.samplers import CPU
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import Draw, DrawContext
 from turret.training.samplers.from_batch.frequency import KnownFrequency, StreamingFrequency
 from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler
 

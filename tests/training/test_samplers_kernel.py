@@ -15,7 +15,7 @@ from torch import Tensor
 from tests.contracts.samplers import chi_square_limit
 from tests.oracles.quadratic_kernel import kernel, shares
 from turret.training.samplers.kernel.compiled_draws import bounds, scale_of
-from turret.training.samplers.kernel.sums import KernelSums
+from turret.training.samplers.kernel.quadratic import KernelSums
 
 Make = Callable[..., KernelSums]
 
@@ -205,7 +205,7 @@ QUERIES = torch.from_numpy(unequal(4, 6, 4))
 @pytest.fixture
 def draws(monkeypatch: pytest.MonkeyPatch) -> KernelSums:
     """Draws by rejection in which four examples share proposals, though so few items are accepted often."""
-    monkeypatch.setattr("turret.training.samplers.kernel.sums.sharing", lambda acceptance: 4)
+    monkeypatch.setattr("turret.training.samplers.kernel.quadratic.sharing", lambda acceptance: 4)
     return sums_of(VECTORS, way="rejection")
 
 

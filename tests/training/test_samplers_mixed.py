@@ -13,8 +13,7 @@ from tests.contracts.samplers import (
 )
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import MinedConfig, MinedSampler
-from turret.training.samplers.core.contract import CountingSampler, DrawContext
-from turret.training.samplers.core.draw import Draw, drawn_with_replacement
+from turret.training.samplers.core.contract import CountingSampler, Draw, DrawContext, drawn_with_replacement
 from turret.training.samplers.fixed.popularity import PopularitySampler
 from turret.training.samplers.from_batch.frequency import KnownFrequency
 from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler

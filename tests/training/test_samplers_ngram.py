@@ -7,19 +7,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import COUNTS, CPU, context_of, follows
+from tests.contracts.samplers import COUNTS, context_of, follows
 from tests.oracles.ngram import Mixture, redistributed
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.ngram import AdaptiveNgramSampler, NgramTables, frequency_bins
-from turret.training.samplers.core.contract import Sampler
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.adaptive.ngram import (
+    AdaptiveNgramSampler,
+    BigramSampler,
+    NgramTables,
+    frequency_bins,
+)
+from turret.training.samplers.core.contract import Draw, Sampler
 from turret.training.samplers.fixed.alias import unigram_weights
-from turret.training.samplers.fixed.bigram import BigramSampler
 
 
 def bigram() -> BigramSampler:
     pairs = np.flatnonzero(follows())
-    return BigramSampler(pairs, follows().ravel()[pairs], unigram_weights(COUNTS, 1.0), 10, CPU)
+    return BigramSampler(pairs, follows().ravel()[pairs], unigram_weights(COUNTS, 1.0), 10)
 
 
 def after(last: int) -> list[float]:
@@ -44,7 +47,7 @@ def test_without_any_pair_the_unigram_is_left() -> None:
     """Data whose users have one event each has no pairs, and still a proposal, which may learn."""
     none, rows = np.empty(0, dtype=np.int64), torch.tensor([0, 1])
     context = context_of(rows, torch.zeros(2, 4))
-    plain = BigramSampler(none, none, np.array([1.0, 3.0]), 5, CPU)
+    plain = BigramSampler(none, none, np.array([1.0, 3.0]), 5)
     torch.testing.assert_close(
         plain.probability(torch.zeros(2, 4), context), torch.tensor([[0.25, 0.75]] * 2)
     )

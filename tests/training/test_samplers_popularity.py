@@ -13,8 +13,7 @@ from turret.training import samplers
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import MinedConfig
-from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import Draw, DrawContext
 from turret.training.samplers.fixed.alias import log_uniform_weights, unigram_weights
 from turret.training.samplers.fixed.complement import ComplementSampler, UniqueSampler
 from turret.training.samplers.fixed.popularity import ExactHeadSampler, PopularitySampler

@@ -21,8 +21,7 @@ from turret.tower.config import ScoringConfig
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import SoftmaxConfig
-from turret.training.samplers.core.contract import DrawContext
-from turret.training.samplers.core.draw import draw_by_inversion, relative
+from turret.training.samplers.core.contract import DrawContext, draw_by_inversion, relative
 from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.core.snapshot import SnapshotSampler
 from turret.training.samplers.kernel.quadratic import BatchQuadraticSampler, QuadraticConfig, QuadraticSampler

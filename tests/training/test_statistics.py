@@ -15,9 +15,9 @@ from turret.training.batches import batches
 from turret.training.batches.batches import PreparedStatistics
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import TwoPassConfig, TwoPassSampler
+from turret.training.samplers.adaptive.ngram import BigramConfig
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
-from turret.training.samplers.fixed.bigram import BigramConfig
 from turret.training.samplers.fixed.popularity import BernoulliConfig, LogUniformConfig, UnigramConfig
 from turret.training.samplers.from_batch.in_batch import InBatchConfig
 

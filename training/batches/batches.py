@@ -15,7 +15,7 @@ from turret.data.ranges import ranges
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.user import Context
 from turret.training.batches.event_times import Positions, first_events, packed_times
-from turret.training.batches.spans import Spans, cut_queries, cut_segments, cut_sets, cut_spans
+from turret.training.batches.spans import SETS, Spans, cut_spans
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 
@@ -50,10 +50,6 @@ def negative_count(negatives: Negatives, begins: Positions, ends: Positions) -> 
 def packed_kinds(data: PreparedData, events: Positions) -> Tensor | None:
     """The codes of the kinds of events at `events` [P]: int64 [P]; None for data without kinds."""
     return None if data.kinds is None else torch.from_numpy(data.kinds[events].astype(np.int64))
-
-
-# Contexts in which a history is a set, whose first event is a target like any other.
-_SETS = ("leave_one_out", "full_set")
 
 
 @dataclass(frozen=True)
@@ -140,17 +136,11 @@ class TrainingBatches:
         self.context = context
         begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
         longest = min(span_length, batch_size)
-        if context == "causal_segment":
-            self.spans = cut_segments(begins, ends, history_length)
-        elif context == "none":
-            self.spans = cut_queries(begins, ends, longest)
-        elif context in _SETS:
-            # One span for all targets where a user's vector does not depend on the target.
-            longest = longest if context == "leave_one_out" else max(1, int((ends - begins).max(initial=0)))
-            self.spans = cut_sets(begins, ends, longest, history_length)
-        else:
-            self.spans = cut_spans(begins, ends, longest, history_length)
-        limit = None if context in (*_SETS, "none") else history_length
+        if context == "full_set":
+            # One span for all targets, as a user's vector does not depend on the target.
+            longest = max(1, int((ends - begins).max(initial=0)))
+        self.spans = cut_spans(begins, ends, context, longest, history_length)
+        limit = None if context in (*SETS, "none") else history_length
         if start_time is not None:
             self.spans = self.spans.starting_at(first_events(data, start_time), limit)
         if data.kinds is not None:
@@ -238,7 +228,7 @@ class TrainingBatches:
         """The windows of `targets` [B]; each of S spans has `lengths` of them, and packs `read` events."""
         bases = np.repeat(np.cumsum(read) - read, lengths)
         positions = bases + targets - np.repeat(spans.contexts, lengths)
-        if self.context in _SETS:
+        if self.context in SETS:
             starts, ends, left_out = bases, bases + np.repeat(read, lengths), None
             if self.context == "leave_one_out":
                 left_out = torch.from_numpy(np.where(positions < bases, -1, positions))
@@ -296,16 +286,16 @@ def target_counts(
     Events without a context (a user's first, or only one), events before `start_time`, and signals are none.
     """
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
-    if context == "none":
-        return data.item_counts("train")
-    if start_time is None:
-        alone = ends - begins == 1 if context in _SETS else ends > begins
-        events = data.only_targets(begins[alone])
-        return data.item_counts("train") - np.bincount(data.event_items[events], minlength=len(data.item_ids))
-    targets = np.where(ends - begins > 1, begins, ends) if context in _SETS else begins + 1
-    targets = np.maximum(targets, first_events(data, start_time))
-    positions = data.only_targets(ranges(targets, np.maximum(ends - targets, 0)))
-    return np.bincount(data.event_items[positions], minlength=len(data.item_ids))
+    longest = max(1, int((ends - begins).max(initial=0)))
+    spans = cut_spans(begins, ends, context, longest, longest)
+    if start_time is not None:
+        spans = spans.starting_at(first_events(data, start_time), None)
+    counts = np.zeros(len(data.item_ids), dtype=np.int64)
+    for first in range(0, len(spans), _USERS_A_BLOCK):
+        some = slice(first, first + _USERS_A_BLOCK)
+        positions = data.only_targets(ranges(spans.firsts[some], spans.counts[some]))
+        counts += np.bincount(data.event_items[positions], minlength=len(counts))
+    return counts
 
 
 def _training_period(data: PreparedData) -> tuple[float, float]:

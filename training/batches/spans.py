@@ -5,7 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from turret.data.ranges import ranges
+from turret.tower.towers.user import Context
 from turret.training.batches.event_times import Positions
+
+# Contexts in which a history is a set, whose first event is a target like any other.
+SETS = ("leave_one_out", "full_set")
 
 
 @dataclass(frozen=True)
@@ -71,66 +75,40 @@ class Spans:
         return replace(spans, contexts=contexts, stops=spans.ends - 1)
 
 
-def cut_spans(begins: Positions, ends: Positions, longest: int, history_length: int) -> Spans:
-    """Cut each user's targets into spans of at most `longest`, which read the events before them.
+def cut_spans(
+    begins: Positions, ends: Positions, context: Context, longest: int, history_length: int
+) -> Spans:
+    """Cut each user's targets into spans of at most `longest`, which read the events of their `context`.
 
-    The first event of a history is no target: it has no history, and the service answers such a request with
-    popular items, not with the tower.
+    "causal_window": the events before a target, and the first event of a history is no target: it has no
+    history, and the service answers such a request with popular items, not with the tower.
+    "causal_segment": the same from one position on for all targets of a span, of which there are at most
+    `history_length`; cutting starts at the newest event, so the short span is the oldest. Sets: the user's
+    newest events; users with one event have no span. "none", for queries: no event.
 
     Args:
         begins: [U], each user's first event.
         ends: [U], one past each user's last training event.
+        context: of the user tower.
         longest: the maximum number of targets of a span.
         history_length: the maximum number of events that a target reads.
     """
-    users, nth, _ = _pieces(np.maximum(ends - begins - 1, 0), longest)
-    firsts = begins[users] + 1 + nth * longest
-    span_ends = np.minimum(firsts + longest, ends[users])
-    contexts = np.maximum(begins[users], firsts - history_length)
-    return _spans(users, contexts, span_ends - 1, firsts, span_ends)
-
-
-def cut_segments(begins: Positions, ends: Positions, history_length: int) -> Spans:
-    """Cut each user's events into spans whose targets all read from the same position on.
-
-    Each span has at most `history_length` targets. Cutting starts at the newest event, so the short span is
-    the oldest. For the arguments see `cut_spans`.
-    """
-    users, nth, pieces = _pieces(np.maximum(ends - begins - 1, 0), history_length)
-    span_ends = ends[users] - (pieces[users] - 1 - nth) * history_length
-    firsts = np.maximum(begins[users] + 1, span_ends - history_length)
-    return _spans(users, firsts - 1, span_ends - 1, firsts, span_ends)
-
-
-def cut_sets(begins: Positions, ends: Positions, longest: int, history_length: int) -> Spans:
-    """Cut each user's events into spans of at most `longest` targets, which read the user's newest events.
-
-    Users with one event have no span. For the arguments see `cut_spans`.
-    """
-    events = ends - begins
-    users, nth, _ = _pieces(np.where(events > 1, events, 0), longest)
-    firsts = begins[users] + nth * longest
-    contexts = np.maximum(begins[users], ends[users] - history_length)
-    return _spans(users, contexts, ends[users], firsts, np.minimum(firsts + longest, ends[users]))
-
-
-def cut_queries(begins: Positions, ends: Positions, longest: int) -> Spans:
-    """Cut the pairs of each query into spans of at most `longest`, which read no event."""
-    users, nth, _ = _pieces(ends - begins, longest)
-    firsts = begins[users] + nth * longest
-    span_ends = np.minimum(firsts + longest, ends[users])
-    return _spans(users, firsts, firsts, firsts, span_ends)
-
-
-def _spans(
-    users: Positions, contexts: Positions, stops: Positions, firsts: Positions, ends: Positions
-) -> Spans:
-    """Spans in which every event is a target."""
-    return Spans(users, contexts, stops, firsts, ends, ends - firsts)
-
-
-def _pieces(targets: Positions, longest: int) -> tuple[Positions, Positions, Positions]:
-    """Cut counts of targets [U] into pieces of `longest`: user and number of each, pieces per user."""
+    oldest = begins if context in (*SETS, "none") else np.minimum(begins + 1, ends)
+    targets = np.where(ends - oldest > 1, ends - oldest, 0) if context in SETS else ends - oldest
+    longest = history_length if context == "causal_segment" else longest
     pieces = -(-targets // longest)
     users = np.repeat(np.arange(len(targets), dtype=np.int64), pieces)
-    return users, ranges(np.zeros(len(targets), dtype=np.int64), pieces), pieces
+    nth = ranges(np.zeros(len(targets), dtype=np.int64), pieces)
+    begins, ends, firsts = begins[users], ends[users], oldest[users] + nth * longest
+    span_ends = np.minimum(firsts + longest, ends)
+    if context == "causal_segment":
+        span_ends = ends - (pieces[users] - 1 - nth) * longest
+        firsts = np.maximum(begins + 1, span_ends - longest)
+        contexts, stops = firsts - 1, span_ends - 1
+    elif context in SETS:
+        contexts, stops = np.maximum(begins, ends - history_length), ends
+    elif context == "none":
+        contexts, stops = firsts, firsts
+    else:
+        contexts, stops = np.maximum(begins, firsts - history_length), span_ends - 1
+    return Spans(users, contexts, stops, firsts, span_ends, span_ends - firsts)

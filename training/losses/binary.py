@@ -10,7 +10,7 @@ from turret.training.losses.loss import loss
 from turret.training.losses.pairwise import binary_cross_entropy_of_pairs
 from turret.training.losses.terms import masked, mean_of_valid, minus_log_count, valid_count
 from turret.training.objectives.sampled import HitSettings
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import Draw
 
 
 def positive_against_others(positive: Tensor, others: Tensor) -> Tensor:

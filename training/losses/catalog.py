@@ -14,15 +14,8 @@ from turret.tower.towers.scoring import cross_scores, paired_scores, signed_or_a
 from turret.training.losses.loss import loss
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.objectives.catalog import CatalogLossSettings
-from turret.training.objectives.contract import (
-    Examples,
-    LossSettings,
-    Objective,
-    StepLoss,
-    weighted_mean,
-)
-from turret.training.samplers.core.contract import Sampler
-from turret.training.samplers.core.draw import Draw, without_accidental_hits
+from turret.training.objectives.contract import Examples, LossSettings, Objective, StepLoss, weighted_mean
+from turret.training.samplers.core.contract import Draw, Sampler, without_accidental_hits
 from turret.training.samplers.core.settings import BuildContext
 
 

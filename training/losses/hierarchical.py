@@ -2,7 +2,6 @@
 
 import heapq
 import math
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -16,39 +15,23 @@ from turret.tower.config import ScoringConfig
 from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.scoring import cross_scores, scored_items
 from turret.training.errors import TrainingError
-from turret.training.objectives.contract import (
-    Examples,
-    LossSettings,
-    Objective,
-    StepLoss,
-    weighted_mean,
-)
+from turret.training.objectives.contract import Examples, LossSettings, Objective, StepLoss, weighted_mean
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.settings import BuildContext
 
 
-@dataclass(frozen=True)
-class Paths:
-    """The way from each leaf of a binary tree up to its root.
-
-    Attributes:
-        nodes: int64 [N, L], the inner nodes above each item, from the lowest on; -1 beyond the root.
-        signs: float32 [N, L], +1 where the path takes the first branch of the node and -1 for the second; 0
-            beyond the root.
-    """
-
-    nodes: Tensor
-    signs: Tensor
-
-
-def huffman_paths(counts: NDArray[np.int64]) -> Paths:
+def huffman_paths(counts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
     """The paths of Huffman's tree: no binary tree has a smaller mean length of path under these counts.
 
     Of equal counts the older node is merged first, so that items without a count share a balanced part.
 
     Args:
         counts: int64 [N], how often each item is a positive.
+
+    Returns:
+        int64 [N, L], the inner nodes above each item, from the lowest on, -1 beyond the root; and float32 [N,
+        L], +1 where the path takes the first branch of the node, -1 for the second, 0 beyond the root.
 
     Source: Huffman 1952.
     """
@@ -69,8 +52,8 @@ def huffman_paths(counts: NDArray[np.int64]) -> Paths:
         # The root has no parent and no sign, so that a path that is there stays there.
         at = np.where(parents[at] >= 0, parents[at], at)
     if not nodes:
-        return Paths(torch.zeros(size, 0, dtype=torch.int64), torch.zeros(size, 0))
-    return Paths(torch.from_numpy(np.stack(nodes, axis=1)), torch.from_numpy(np.stack(turns, axis=1)))
+        return torch.zeros(size, 0, dtype=torch.int64), torch.zeros(size, 0)
+    return torch.from_numpy(np.stack(nodes, axis=1)), torch.from_numpy(np.stack(turns, axis=1))
 
 
 def tree_softmax(scores: Tensor, signs: Tensor) -> Tensor:
@@ -100,14 +83,16 @@ class HuffmanObjective(Objective):
     nodes: Tensor
     signs: Tensor
 
-    def __init__(self, paths: Paths, dimension: int, random: np.random.Generator) -> None:
+    def __init__(self, paths: tuple[Tensor, Tensor], dimension: int, random: np.random.Generator) -> None:
+        """Take the nodes and signs of `huffman_paths`."""
         super().__init__()
-        inner = max(len(paths.nodes) - 1, 1)
+        nodes, signs = paths
+        inner = max(len(nodes) - 1, 1)
         first = random.normal(scale=dimension**-0.5, size=(inner, dimension))
         self.node_vectors = nn.Parameter(torch.from_numpy(first.astype(np.float32)))
         # Derived from the data, so checkpoints do not store them.
-        self.register_buffer("nodes", paths.nodes, persistent=False)
-        self.register_buffer("signs", paths.signs, persistent=False)
+        self.register_buffer("nodes", nodes, persistent=False)
+        self.register_buffer("signs", signs, persistent=False)
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
         nodes, signs = self.nodes[examples.positives], self.signs[examples.positives]
@@ -171,19 +156,6 @@ def hierarchical_softmax(
     return of_cluster + cross_entropy(member_scores, positions, reduction="none")
 
 
-def hierarchical_log_probability(cluster_scores: Tensor, member_scores: Tensor) -> Tensor:
-    """log p of every item of every cluster; over the catalog, p sums to one.
-
-    Args:
-        cluster_scores: [U, C] tempered scores.
-        member_scores: [U, C, S] tempered scores, minus infinity beyond the end of a cluster.
-
-    Returns:
-        [U, C, S], minus infinity beyond the end of a cluster.
-    """
-    return cluster_scores.log_softmax(dim=1).unsqueeze(2) + member_scores.log_softmax(dim=2)
-
-
 class HierarchicalObjective(Objective):
     """Clusters have vectors of their own beside the towers; an example scores C of them and N / C items.
 
@@ -198,9 +170,12 @@ class HierarchicalObjective(Objective):
         super().__init__()
         first = random.normal(scale=dimension**-0.5, size=(len(members), dimension))
         self.cluster_vectors = nn.Parameter(torch.from_numpy(first.astype(np.float32)))
+        # Each item's position in the flat table of members: int64 [N].
+        positions = (members.flatten() >= 0).nonzero().flatten()
+        slots = positions[members.flatten()[positions].argsort()]
         # Derived from the data, so checkpoints do not store them.
         self.register_buffer("members", members, persistent=False)
-        self.register_buffer("slots", _slots(members), persistent=False)
+        self.register_buffer("slots", slots, persistent=False)
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
         scoring = examples.scoring
@@ -226,18 +201,11 @@ class HierarchicalObjective(Objective):
         """log p [U, N] of the whole catalog."""
         within = cross_scores(users, items, scoring)[:, self.members.clamp(min=0)]
         within = within.masked_fill(self.members < 0, float("-inf"))
-        log_p = hierarchical_log_probability(self._cluster_scores(users, scoring), within)
-        return log_p.flatten(1)[:, self.slots]
+        of_clusters = self._cluster_scores(users, scoring).log_softmax(dim=1).unsqueeze(2)
+        return (of_clusters + within.log_softmax(dim=2)).flatten(1)[:, self.slots]
 
     def _cluster_scores(self, users: Tensor, scoring: ScoringConfig) -> Tensor:
         return cross_scores(users, scored_items(self.cluster_vectors, scoring), scoring)
-
-
-def _slots(members: Tensor) -> Tensor:
-    """Each item's position in the flat table of `members` [C, S]: int64 [N]."""
-    flat = members.flatten()
-    positions = (flat >= 0).nonzero().flatten()
-    return positions[flat[positions].argsort()]
 
 
 def frequency_clusters(counts: NDArray[np.int64], clusters: int) -> Tensor:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from inspect import Parameter, signature
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from pydantic import create_model
 from torch import Tensor
@@ -17,23 +17,11 @@ _SETTINGS: dict[Callable[..., Tensor], type[LossSettings]] = {}
 _ITEM_COUNT = "item_count"
 
 
-class Traits(TypedDict, total=False):
-    """What a loss needs and is, as `LossSettings` describes it."""
-
-    keeps_hits: bool
-    needs_probabilities: bool
-    needs_fixed_size: bool
-    needs_cosine: bool
-    needs_absolute: bool
-    blocked: bool
-    other_positives: Literal["kept", "corrected", "masked"]
-
-
 def loss(
     kind: str,
     base: type[Any] = DrawLossSettings,
     pairs: Callable[..., Tensor] | None = None,
-    **traits: Unpack[Traits],
+    **traits: bool | str,
 ) -> Callable[[Function], Function]:
     """Name a function of scores `kind`; its keyword arguments, with their defaults, are the settings.
 
@@ -42,7 +30,7 @@ def loss(
         base: `DrawLossSettings` for `objectives.contract.Loss`, `CatalogLossSettings` for `CatalogLoss`, or a
             subclass with settings of the objective.
         pairs: the loss of labelled pairs with the same settings, if there is one.
-        traits: what differs from `LossSettings`.
+        traits: the class attributes of `LossSettings` that differ, such as `needs_probabilities`.
     """
 
     def register(function: Function) -> Function:
@@ -66,6 +54,7 @@ def loss(
                 return pairs and partial(pairs, **{name: getattr(self, name) for name in given})
 
         for name, value in traits.items():
+            getattr(base, name)  # refuses another name
             setattr(Built, name, value)
         fields: dict[str, Any] = {"kind": (Literal[kind], kind)} | {
             name: (annotations[name], signature(function).parameters[name].default) for name in given

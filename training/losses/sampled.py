@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 from turret.training.losses.loss import loss
 from turret.training.losses.terms import log_sum_exp, masked, minus_log_count
 from turret.training.objectives.sampled import HitSettings
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import Draw
 
 
 @loss("sampled_softmax", blocked=True, other_positives="kept")

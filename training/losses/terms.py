@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import Draw
 
 
 def minus_log_count(drawn: Tensor, draw: Draw) -> Tensor:

@@ -1,8 +1,6 @@
 """The softmax over shared candidates in blocks of examples, so that the matrix of all scores never exists."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -120,34 +118,12 @@ def fill_masses(
 HELD, MOST_EXAMPLES, FEW = 2**24, 1024, 2**19
 
 
-@dataclass(frozen=True)
-class Examples:
-    """The examples of a batch.
-
-    Attributes:
-        users: [B, D] user vectors.
-        positive: [B] tempered scores of the positives, corrected if they are to be.
-        weights: [B], the factor of each example's loss.
-        hits: int64 [M] each, by rising example: example and column of all masked scores.
-    """
-
-    users: Tensor
-    positive: Tensor
-    weights: Tensor
-    hits: tuple[Tensor, Tensor]
-
-    def parts(self, size: int) -> Iterator[tuple[slice, "Examples"]]:
-        """Slices of at most `size` of them, with the slice."""
-        firsts = torch.arange(0, len(self.users) + size, size, device=self.users.device)
-        bounds = torch.searchsorted(self.hits[0], firsts).tolist()
-        for part, start in enumerate(range(0, len(self.users), size)):
-            some, masked = slice(start, start + size), slice(bounds[part], bounds[part + 1])
-            hits = (self.hits[0][masked] - start, self.hits[1][masked])
-            yield some, Examples(self.users[some], self.positive[some], self.weights[some], hits)
-
-
 class _WeightedSum(torch.autograd.Function):
-    """The sum of all weighted losses, with its gradient computed on the way."""
+    """The sum of all weighted losses, with its gradient computed on the way.
+
+    `given` are users [B', D], positive scores [B'], weights [B'] and candidates in the type of the products,
+    without a gradient; examples beyond those of `users` and `positive` have weight zero.
+    """
 
     @staticmethod
     def forward(
@@ -155,22 +131,28 @@ class _WeightedSum(torch.autograd.Function):
         users: Tensor,
         vectors: Tensor,
         positive: Tensor,
-        examples: Examples,
-        candidates: Tensor,
+        given: tuple[Tensor, ...],
+        hits: tuple[Tensor, Tensor],
         log_count: Tensor | None,
         scoring: ScoringConfig,
         held: int,
     ) -> Tensor:
-        """Compute losses and gradients from the same scores."""
-        padded = len(examples.users)
-        to_users, to_items = users.new_empty(padded, users.shape[1]), torch.zeros_like(vectors)
-        to_positive, total = positive.new_empty(padded), positive.new_zeros(())
+        """Compute losses and gradients from the same scores, a block of examples at a time."""
+        among, count = given[3], len(given[0])
+        to_users, to_items = users.new_empty(count, users.shape[1]), torch.zeros_like(vectors)
+        to_positive, total = positive.new_empty(count), positive.new_zeros(())
         size = max(1, min(held // len(vectors), max(MOST_EXAMPLES, FEW // len(vectors))))
-        for some, part in examples.parts(size):
+        bounds = torch.searchsorted(
+            hits[0], torch.arange(0, count + size, size, device=users.device)
+        ).tolist()
+        for part, start in enumerate(range(0, count, size)):
+            some, masked = slice(start, start + size), slice(bounds[part], bounds[part + 1])
+            own, weights = given[1][some], given[2][some]
+            within = (hits[0][masked] - start, hits[1][masked])
             losses, to_users[some], items, to_positive[some] = _gradients(
-                part, candidates, log_count, scoring
+                given[0][some], own, weights, within, among, log_count, scoring
             )
-            total += losses @ part.weights
+            total += losses @ weights
             to_items += items
         ctx.save_for_backward(to_users[: len(users)], to_items, to_positive[: len(positive)])
         return total
@@ -182,29 +164,35 @@ class _WeightedSum(torch.autograd.Function):
 
 
 def _gradients(
-    examples: Examples, vectors: Tensor, log_count: Tensor | None, scoring: ScoringConfig
+    users: Tensor,
+    own: Tensor,
+    weights: Tensor,
+    hits: tuple[Tensor, Tensor],
+    vectors: Tensor,
+    log_count: Tensor | None,
+    scoring: ScoringConfig,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Losses [R] of some examples; gradients of their weighted sum by users, candidates and positive scores.
 
-    Users and candidates come in the type that products are computed in.
+    Users and candidates come in the type that products are computed in; `own` are the positive scores.
     """
-    users, own = examples.users / scoring.temperature, examples.positive
+    users = users / scoring.temperature
     scores = users @ vectors.T
     signs = scores.sign() if scoring.absolute else None
     if scoring.absolute:
         scores.abs_()
-    scores[examples.hits] = -torch.inf
+    scores[hits] = -torch.inf
     tops, sums = row_masses_(scores, log_count, own)
     masses, kept = scores, (own - tops).exp()
     total = sums + kept
-    slope = examples.weights / total
+    slope = weights / total
     if signs is not None:
         masses *= signs
     return (
         total.log() + tops - own,
         (masses @ vectors) * (slope / scoring.temperature).unsqueeze(1),
         masses.T @ (users * slope.unsqueeze(1)).to(masses.dtype),
-        examples.weights * (kept / total - 1.0),
+        weights * (kept / total - 1.0),
     )
 
 
@@ -240,15 +228,20 @@ def blocked_softmax(
     if not len(candidates):
         return (users.sum() + positive.sum()) * 0.0
     kind = products or users.dtype
-    examples = Examples(users.detach().to(kind), positive.detach(), weights, hits)
+    given = [users.detach().to(kind), positive.detach(), weights]
     if kind == torch.bfloat16 and users.device.type == "cpu":
         # Padded examples have weight zero.
-        parts = [pad_rows(part, part.dtype) for part in (examples.users, examples.positive, weights)]
-        examples = Examples(parts[0], parts[1], parts[2], hits)
-    among = candidates.detach().to(kind)
+        given = [pad_rows(part, part.dtype) for part in given]
     # The inputs already have the requested type.
     with torch.autocast(users.device.type, enabled=False):
         total: Tensor = _WeightedSum.apply(  # type: ignore[no-untyped-call]
-            users, candidates, positive, examples, among, log_count, scoring, held
+            users,
+            candidates,
+            positive,
+            (*given, candidates.detach().to(kind)),
+            hits,
+            log_count,
+            scoring,
+            held,
         )
     return total

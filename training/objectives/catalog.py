@@ -55,11 +55,7 @@ class CatalogObjective(Objective):
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
         items = examples.items.catalog_vectors()
         if self.blocked:
-            return (
-                self._grouped(examples, items)
-                if examples.seen is None
-                else self._without_seen(examples, items)
-            )
+            return self._blocked(examples, items)
         scores = cross_scores(examples.users, items, examples.scoring)
         masked = examples.positives.new_zeros(())
         if examples.seen is not None:
@@ -71,11 +67,11 @@ class CatalogObjective(Objective):
         weights = examples.weights
         return StepLoss(weighted_mean(losses, weights), masked, weights.sum())
 
-    def _grouped(self, examples: Examples, items: Tensor) -> StepLoss:
+    def _blocked(self, examples: Examples, items: Tensor) -> StepLoss:
         """The full softmax; its sum over the catalog is computed once for examples of the same user vector.
 
         The first example of a group is computed as usual, with the weight of the whole group; the others
-        differ from it by the scores of their positives alone.
+        differ from it by the scores of their positives alone. Seen items are masked with the positive.
         """
         users, size = examples.users, len(examples.positives)
         order = torch.arange(size, device=users.device)
@@ -84,19 +80,11 @@ class CatalogObjective(Objective):
         positive = paired_scores(gather_rows(users, groups), examples.positive_vectors, examples.scoring)
         shares = examples.weights / total_weight(examples.weights)
         together = shares.new_zeros(len(users)).index_add(0, groups, shares)
-        hits = (torch.arange(len(users), device=users.device), examples.positives[first])
+        own = (torch.arange(len(users), device=users.device), examples.positives[first])
+        hits = own if examples.seen is None else examples.seen.pairs()
         loss = blocked_softmax(
             users, positive[first], together, hits, items, None, examples.scoring, self.products
         )
         others = together @ positive[first] - shares @ positive
-        return StepLoss(loss + others, examples.positives.new_zeros(()), examples.weights.sum())
-
-    def _without_seen(self, examples: Examples, items: Tensor) -> StepLoss:
-        """The full softmax over all items but those that each example's user has used, and the positive."""
-        assert examples.seen is not None
-        hits = examples.seen.pairs()
-        users, shares = examples.users, examples.weights / total_weight(examples.weights)
-        positive = paired_scores(users, examples.positive_vectors, examples.scoring)
-        loss = blocked_softmax(users, positive, shares, hits, items, None, examples.scoring, self.products)
         masked = examples.positives.new_tensor(len(hits[0]) - len(users))
-        return StepLoss(loss, masked, examples.weights.sum())
+        return StepLoss(loss + others, masked, examples.weights.sum())

@@ -26,8 +26,7 @@ from turret.training.objectives.several_positives import (
     with_other_positives,
     without_other_positives,
 )
-from turret.training.samplers.core.contract import DrawContext, Sampler
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import Draw, DrawContext, Sampler
 from turret.training.samplers.core.settings import BuildContext
 
 # One product with all distinct candidates is faster while there are at most this many times K of them.
@@ -67,11 +66,7 @@ class SampledObjective(Objective):
     merges = True
 
     def __init__(
-        self,
-        loss: DrawLossSettings,
-        sampler: Sampler,
-        item_count: int,
-        mask_seen: bool = False,
+        self, loss: DrawLossSettings, sampler: Sampler, item_count: int, mask_seen: bool = False
     ) -> None:
         super().__init__()
         self.settings = loss

@@ -15,63 +15,48 @@ from torch import Tensor
 from turret.tower.layers.packed import gather_rows
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import Draw
 
 # How far the probabilities of a user vector may be from 1: some are rounded to bfloat16.
 MOST_ROUNDED = 0.01
 
 
 def one_for_each_positive(given: Examples, targets: Tensor | None) -> tuple[Examples, Tensor]:
-    """One example for each positive, whose weight has its probability as a factor.
+    """One example for each positive of a probability above zero, which is a factor of its weight.
 
     Args:
         given: with positives int64 [B, T]; its vectors of positives are not read.
-        targets: as of `flattened`.
-
-    Returns:
-        The M examples, and int64 [M], ascending, the user vector of each.
-    """
-    owners, positives, probabilities, others = flattened(given.positives, targets)
-    examples = replace(
-        given,
-        users=gather_rows(given.users, owners),
-        positives=positives,
-        weights=given.weights[owners] * probabilities.to(given.weights),
-        last_items=None if given.last_items is None else given.last_items[owners],
-        others=others,
-        negatives=None if given.negatives is None else given.negatives[owners],
-    )
-    return examples, owners
-
-
-def flattened(positives: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Every positive of a probability above zero as an example.
-
-    Args:
-        positives: int64 [B, T], the item rows of the positives.
         targets: [B, T], the probability of each, zero where a row has fewer than T positives; None for 1 / T.
 
     Returns:
-        int64 [M] the user vector of each example, int64 [M] its positive, [M] its probability, and int64
-        [M, T - 1] the examples of the same user vector, -1 for none.
+        The M examples, and int64 [M], ascending, the user vector of each.
 
     Raises:
         TrainingError: shapes that do not fit, a negative probability, a row whose probabilities do not sum to
             one, or an item that a row has twice.
     """
+    positives = given.positives
     if targets is None:
         targets = torch.full(positives.shape, 1.0 / max(positives.shape[1], 1), device=positives.device)
     _check(positives, targets)
     present = targets > 0.0
-    users, columns = present.nonzero(as_tuple=True)
+    owners, columns = present.nonzero(as_tuple=True)
     numbers = torch.full(positives.shape, -1, device=positives.device)
-    numbers[present] = torch.arange(len(users), device=positives.device)
+    numbers[present] = torch.arange(len(owners), device=positives.device)
     size = positives.shape[1]
     # Of each column all columns but itself.
     rest = torch.arange(size - 1, device=positives.device).expand(size, -1)
     rest = rest + (rest >= torch.arange(size, device=positives.device).unsqueeze(1))
-    others = numbers[users].gather(1, rest[columns])
-    return users, positives[present], targets[present], others
+    examples = replace(
+        given,
+        users=gather_rows(given.users, owners),
+        positives=positives[present],
+        weights=given.weights[owners] * targets[present].to(given.weights),
+        last_items=None if given.last_items is None else given.last_items[owners],
+        others=numbers[owners].gather(1, rest[columns]),
+        negatives=None if given.negatives is None else given.negatives[owners],
+    )
+    return examples, owners
 
 
 def _check(positives: Tensor, targets: Tensor) -> None:

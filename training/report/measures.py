@@ -22,7 +22,7 @@ from turret.training.losses.sampled import sampled_softmax
 from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import Loss, Objective
 from turret.training.randomness import stream
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import Draw
 
 # Q x N and B x N scores held at once.
 _MOST_SCORES, _MOST_TIMED_SCORES = 2**22, 2**25

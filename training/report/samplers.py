@@ -26,8 +26,7 @@ from turret.training.report.measures import Queries, divergence, gradient_error,
 from turret.training.report.shown import plot_report, report_table
 from turret.training.run import SAMPLERS as REPORT
 from turret.training.run import SAMPLERS_PICTURE, Run, replace_json
-from turret.training.samplers.core.contract import DrawContext, Sampler
-from turret.training.samplers.core.draw import Draw, without_accidental_hits
+from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, without_accidental_hits
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
 from turret.training.samplers.registry import SAMPLERS

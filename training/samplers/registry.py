@@ -6,10 +6,9 @@ from pydantic import Field, model_validator
 
 from turret.training.samplers.adaptive.dense import MinedConfig, QuarticConfig, SoftmaxConfig, TwoPassConfig
 from turret.training.samplers.adaptive.features import FourierFeaturesConfig, PositiveFeaturesConfig
-from turret.training.samplers.adaptive.ngram import AdaptiveNgramConfig
+from turret.training.samplers.adaptive.ngram import AdaptiveNgramConfig, BigramConfig
 from turret.training.samplers.core.contract import CountingSampler, Sampler
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings, by_kind, one_of
-from turret.training.samplers.fixed.bigram import BigramConfig
 from turret.training.samplers.fixed.popularity import (
     BernoulliConfig,
     ExactHeadConfig,
@@ -55,10 +54,7 @@ class MixedConfig(SamplerSettings):
     """The candidates of several samplers together; their expected counts add."""
 
     kind: Literal["mixed"] = "mixed"
-    parts: Annotated[tuple[PartConfig, ...], Field(min_length=1)] = (
-        InBatchConfig(),
-        UniformConfig(),
-    )
+    parts: Annotated[tuple[PartConfig, ...], Field(min_length=1)] = (InBatchConfig(), UniformConfig())
 
     @property
     def members(self) -> tuple[SamplerSettings, ...]:

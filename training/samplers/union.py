@@ -7,8 +7,10 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from turret.training.samplers.core.contract import CountingSampler, DrawContext, Encode, State
-from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.contract import CountingSampler, Draw, DrawContext, Encode, State, part_of
+
+# The order of candidates in a union: shared ones, those with stored vectors, those of single examples.
+SHARED, STORED, OWN = 0, 1, 2
 
 
 class MixedSampler(CountingSampler):
@@ -44,6 +46,10 @@ class MixedSampler(CountingSampler):
     def holds_vectors(self) -> bool:
         return any(part.holds_vectors for part in self.parts)
 
+    @property
+    def merges(self) -> bool:
+        return all(part.merges for part in self.parts)
+
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """The log of the parts' added counts of `ids`."""
         return reduce(torch.logaddexp, (part.log_expected(query, positives, ids) for part in self.parts))
@@ -74,10 +80,7 @@ class MixedSampler(CountingSampler):
 
     def restore(self, state: State) -> None:
         for number, part in enumerate(self.parts):
-            of_part = f"{number}."
-            part.restore(
-                {name.removeprefix(of_part): kept for name, kept in state.items() if name.startswith(of_part)}
-            )
+            part.restore(part_of(state, str(number)))
 
 
 def union(draws: Sequence[Draw], positive_log_count: Tensor) -> Draw:
@@ -86,48 +89,29 @@ def union(draws: Sequence[Draw], positive_log_count: Tensor) -> Draw:
     Shared candidates come before those of single examples, and among the shared those with stored vectors
     come last.
     """
-    shared = [draw for draw in draws if draw.ids.dim() == 1]
-    own = [draw for draw in draws if draw.ids.dim() == 2]
-    firsts = [len(draw.ids) - (0 if draw.stored is None else len(draw.stored)) for draw in shared]
-    pieces = [_cut(draw, slice(None, first)) for draw, first in zip(shared, firsts, strict=True)]
-    pieces += [_cut(draw, slice(first, None)) for draw, first in zip(shared, firsts, strict=True)]
-    pieces += own
-    stored = [draw.stored for draw in shared if draw.stored is not None]
+    ranks, held, first = [], [], 0
+    for draw in draws:
+        size = draw.ids.shape[-1]
+        rank = torch.full((size,), SHARED if draw.ids.dim() == 1 else OWN, device=draw.ids.device)
+        if draw.stored is not None:
+            rank[size - len(draw.stored) :] = STORED
+        if draw.held is not None:
+            held.append(torch.stack([draw.held[0], draw.held[1] + first]))
+        ranks.append(rank)
+        first += size
+    order = torch.cat(ranks).argsort(stable=True)
+    shared = sum(int((rank < OWN).sum()) for rank in ranks)
+    examples, columns = torch.cat(held, dim=1) if held else (None, None)
+    stored = [draw.stored for draw in draws if draw.stored is not None]
     return Draw(
-        ids=_side_by_side([draw.ids for draw in pieces]),
-        log_count=_side_by_side([draw.log_count for draw in pieces]),
+        ids=_side_by_side([draw.ids for draw in draws])[..., order],
+        log_count=_side_by_side([draw.log_count for draw in draws])[..., order],
         positive_log_count=positive_log_count,
-        valid=torch.cat([draw.valid for draw in pieces], dim=1),
-        held=_held(pieces),
+        valid=torch.cat([draw.valid for draw in draws], dim=1)[:, order],
+        held=None if examples is None else (examples, order.argsort()[columns]),
         stored=torch.cat(stored) if stored else None,
-        shared=sum(len(draw.ids) for draw in shared) if own else 0,
+        shared=shared if shared < len(order) else 0,
     )
-
-
-def _cut(draw: Draw, places: slice) -> Draw:
-    held = draw.held
-    if held is not None:
-        first, last, _ = places.indices(len(draw.ids))
-        inside = (held[1] >= first) & (held[1] < last)
-        held = held[0][inside], held[1][inside] - first
-    return replace(
-        draw,
-        ids=draw.ids[places],
-        log_count=draw.log_count[..., places],
-        valid=draw.valid[:, places],
-        held=held,
-    )
-
-
-def _held(pieces: Sequence[Draw]) -> tuple[Tensor, Tensor] | None:
-    """The held candidates of all pieces, whose columns follow each other."""
-    examples, columns, first = [], [], 0
-    for piece in pieces:
-        if piece.held is not None:
-            examples.append(piece.held[0])
-            columns.append(piece.held[1] + first)
-        first += piece.ids.shape[-1]
-    return (torch.cat(examples), torch.cat(columns)) if examples else None
 
 
 def _side_by_side(columns: Sequence[Tensor]) -> Tensor:

@@ -11,11 +11,13 @@ from torch import Tensor
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
 from turret.training.errors import TrainingError
-from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
-from turret.training.samplers.core.draw import (
+from turret.training.samplers.core.contract import (
+    CountingSampler,
     Draw,
+    DrawContext,
+    Sampler,
     draw_by_inversion,
-    drawn_by_example,
+    drawn_from,
     relative,
     without_accidental_hits,
 )
@@ -107,7 +109,7 @@ class DenseSampler(SnapshotSampler):
             ids[rows], log_totals = draw_by_inversion(log_weights, positions[rows])
             log_q[rows] = log_weights.gather(1, ids[rows]) - log_totals
             positive_log_q[rows] = (log_weights.gather(1, positives[rows, None]) - log_totals)[:, 0]
-        return drawn_by_example(ids, log_q, positive_log_q, positives)
+        return drawn_from(ids, log_q, positive_log_q, positives)
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """q [B, N], before an excluded positive is left out."""
@@ -195,7 +197,7 @@ class TwoPassSampler(Sampler):
         copies, log_totals = draw_by_inversion(log_weights, positions)
         log_p = log_weights.gather(1, copies) - log_totals
         left_out = torch.full_like(log_p[:, 0], float("-inf"))
-        return drawn_by_example(ids[copies], self.pool.log_count[copies] + log_p, left_out, positives)
+        return drawn_from(ids[copies], self.pool.log_count[copies] + log_p, left_out, positives)
 
     def _log_weights(self, query: Tensor, pool: Pool) -> Tensor:
         """s_c - l_c of every copy: [B, P]."""
@@ -271,21 +273,9 @@ class MinedSampler(SnapshotSampler, CountingSampler):
 
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """Zero for `ids` among the last draw's best of their example, minus infinity for others: [B, K]."""
-        if ids.dim() == 1:
-            return self._log_expected_of_shared(ids)
-        positions = torch.searchsorted(self._best, ids.contiguous()).clamp(max=self.negatives - 1)
-        among = self._best.gather(1, positions) == ids
-        return torch.where(among, 0.0, -math.inf)
-
-    def _log_expected_of_shared(self, ids: Tensor) -> Tensor:
-        """Look up the few best among the many shared `ids` [K], instead of each of these in every example."""
-        distinct, columns = torch.unique(ids, return_inverse=True)
-        # Column 0 takes the best that are not among `ids`.
-        distinct = torch.nn.functional.pad(distinct, (1, 0), value=-1)
-        positions = torch.searchsorted(distinct, self._best).clamp(max=len(distinct) - 1)
-        positions = torch.where(distinct[positions] == self._best, positions, 0)
-        counts = torch.full((len(self._best), len(distinct)), -math.inf, device=ids.device)
-        return counts.scatter_(1, positions, 0.0).index_select(1, columns + 1)
+        ids = ids.expand(len(self._best), -1).contiguous()
+        positions = torch.searchsorted(self._best, ids).clamp(max=self.negatives - 1)
+        return torch.where(self._best.gather(1, positions) == ids, 0.0, -math.inf)
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """1/K for each of the K best, zero for the others: [B, N]."""
@@ -300,17 +290,15 @@ def best_items(query: Tensor, vectors: Tensor, count: int, absolute: bool) -> Te
 
     Scored block by block, so that memory grows neither with B times N nor with N.
     """
-    parts = (query[first : first + EXAMPLES].float() for first in range(0, len(query), EXAMPLES))
-    return torch.cat([_best_of(part, vectors, count, absolute) for part in parts])
-
-
-def _best_of(query: Tensor, vectors: Tensor, count: int, absolute: bool) -> Tensor:
-    scores = query.new_empty(len(query), 0)
-    rows = torch.empty(len(query), 0, dtype=torch.int64, device=query.device)
-    for first in range(0, len(vectors), ITEMS):
-        block = query @ vectors[first : first + ITEMS].T
-        best, positions = (block.abs() if absolute else block).topk(min(count, block.shape[1]), dim=1)
-        scores, rows = torch.cat([scores, best], dim=1), torch.cat([rows, positions + first], dim=1)
-        scores, kept = scores.topk(min(count, scores.shape[1]), dim=1)
-        rows = rows.gather(1, kept)
-    return rows
+    every = []
+    for some in torch.split(query.float(), EXAMPLES):
+        scores = some.new_empty(len(some), 0)
+        rows = torch.empty(len(some), 0, dtype=torch.int64, device=query.device)
+        for first in range(0, len(vectors), ITEMS):
+            block = some @ vectors[first : first + ITEMS].T
+            best, positions = (block.abs() if absolute else block).topk(min(count, block.shape[1]), dim=1)
+            scores, rows = torch.cat([scores, best], dim=1), torch.cat([rows, positions + first], dim=1)
+            scores, kept = scores.topk(min(count, scores.shape[1]), dim=1)
+            rows = rows.gather(1, kept)
+        every.append(rows)
+    return torch.cat(every)

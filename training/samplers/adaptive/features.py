@@ -1,8 +1,6 @@
 """Samplers by random features: positive (Choromanski et al. 2021) and Fourier ones (Rawat et al. 2019)."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -15,59 +13,26 @@ from torch import Tensor
 from turret.tower.kernels.compiled import compiled, in_parts
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.dense import DenseSampler
-from turret.training.samplers.core.contract import DrawContext, Sampler, State
-from turret.training.samplers.core.draw import Draw, draw_by_inversion, drawn_by_example
+from turret.training.samplers.core.contract import (
+    Draw,
+    DrawContext,
+    Sampler,
+    State,
+    draw_by_inversion,
+    drawn_from,
+)
 from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.core.snapshot import SnapshotSampler, SnapshotSettings
 from turret.training.samplers.fixed.alias import fill_cells
 
 Floats = NDArray[np.float32]
-LogFeatures = Callable[[slice], Floats]
-"""The logs [P, N] of a part of the F features, for each item."""
 
 # Floats of log features computed at once while tables are built: 64 MB.
 _HELD = 2**24
 
 
-@dataclass(frozen=True)
-class FeatureTables:
-    """Alias tables (Walker 1977) of F features over N items: 8 F N bytes.
-
-    Attributes:
-        log_sums: float64 [F], log S_f, the log of a feature's sum over all items.
-        keep: float32 [F, N], the share of a cell that belongs to the cell's own item.
-        other: int32 [F, N], the item that the rest of the cell belongs to.
-    """
-
-    log_sums: NDArray[np.float64]
-    keep: Floats
-    other: NDArray[np.int32]
-
-    @classmethod
-    def empty(cls, feature_count: int, item_count: int) -> "FeatureTables":
-        """Allocate F tables over N items."""
-        size = (feature_count, item_count)
-        return cls(np.zeros(feature_count), np.zeros(size, np.float32), np.zeros(size, np.int32))
-
-    def build(self, log_features: LogFeatures) -> None:
-        """Rebuild all tables in place, F N cells, on as many threads as torch uses."""
-        feature_count, item_count = self.keep.shape
-        held = max(1, _HELD // item_count)
-        for first in range(0, feature_count, held):
-            part = slice(first, min(first + held, feature_count))
-            arrays = (log_features(part), self.log_sums[part], self.keep[part], self.other[part])
-            in_parts(len(arrays[0]), partial(_fill, *arrays))
-
-    def draw(self, features: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
-        """One item for each of `features` [...], drawn in proportion to that feature of the items."""
-        item_count = self.keep.shape[1]
-        cells = random.integers(item_count, size=features.shape)
-        kept = random.random(features.shape) < self.keep[features, cells]
-        return np.where(kept, cells, self.other[features, cells])
-
-
 @compiled
-def _fill(
+def fill_tables(
     log_features: Floats,
     log_sums: NDArray[np.float64],
     keep: Floats,
@@ -75,6 +40,14 @@ def _fill(
     start: int,
     stop: int,
 ) -> None:
+    """Build the alias tables (Walker 1977) of the features from `start` to `stop`.
+
+    Args:
+        log_features: [F, N], the logs of each feature for all items.
+        log_sums: [F], set to log S_f, the log of a feature's sum over all items.
+        keep: [F, N], set to the share of a cell that belongs to the cell's own item.
+        other: [F, N], set to the item that the rest of the cell belongs to.
+    """
     mass = np.empty(log_features.shape[1])
     for feature in range(start, stop):
         # Relative to its largest, a feature can't overflow; an item whose feature underflows is never drawn.
@@ -181,17 +154,21 @@ class PositiveFeaturesSampler(FeatureSampler):
         super().__init__(settings, context)
         self.frozen = torch.empty(0, 0)
         self.half_norms = torch.empty(0)
-        self.tables = FeatureTables.empty(self.feature_count, self.item_count)
+        size = (self.feature_count, self.item_count)
+        self.log_sums = np.zeros(self.feature_count)
+        self.keep, self.other = np.zeros(size, np.float32), np.zeros(size, np.int32)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids, each example's own."""
         log_mix = self._log_mixture(query)
         positions = torch.from_numpy(context.random.random((len(query), self.negatives)))
-        features, _ = draw_by_inversion(log_mix, positions)
-        ids = torch.from_numpy(self.tables.draw(features.numpy(), context.random))
+        features = draw_by_inversion(log_mix, positions)[0].numpy()
+        cells = context.random.integers(self.item_count, size=features.shape)
+        kept = context.random.random(features.shape) < self.keep[features, cells]
+        ids = torch.from_numpy(np.where(kept, cells, self.other[features, cells]))
         log_q = self._log_q(log_mix, ids).to(query.device)
         of_positives = self._log_q(log_mix, positives.cpu().unsqueeze(1))[:, 0].to(query.device)
-        return drawn_by_example(ids.to(positives.device), log_q, of_positives, positives)
+        return drawn_from(ids.to(positives.device), log_q, of_positives, positives)
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """The mixture of the features' shares of all items: [B, N]."""
@@ -219,22 +196,22 @@ class PositiveFeaturesSampler(FeatureSampler):
         half_norms = (self.scale * self.frozen.double()).square().sum(dim=1) / 2.0
         # A constant cancels in q; without it the exponents are smaller, so more exact.
         self.half_norms = (half_norms - half_norms.min()).float()
-        self.tables.build(self._log_features)
-
-    def _log_features(self, part: slice) -> Floats:
-        """The logs of a part of the features for all items: [P, N]."""
-        logs: Floats = (self.directions[part] @ self.frozen.T - self.half_norms).numpy()
-        return logs
+        held = max(1, _HELD // self.item_count)
+        for first in range(0, self.feature_count, held):
+            part = slice(first, min(first + held, self.feature_count))
+            log_features = (self.directions[part] @ self.frozen.T - self.half_norms).numpy()
+            arrays = (log_features, self.log_sums[part], self.keep[part], self.other[part])
+            in_parts(len(log_features), partial(fill_tables, *arrays))
 
     def _log_shares(self, rows: Tensor) -> Tensor:
         """log(phi_f(w) / S_f) of the item `rows` [M]: [M, F]."""
         log_features = self.frozen[rows] @ self.directions.T - self.half_norms[rows].unsqueeze(1)
-        return log_features - torch.from_numpy(self.tables.log_sums).float()
+        return log_features - torch.from_numpy(self.log_sums).float()
 
     def _log_mixture(self, query: Tensor) -> Tensor:
         """The log probability of each feature: float64 [B, F]. |h|^2 is in all of them, and cancels."""
         log_features = (query.cpu().float() @ self.directions.T).double()
-        return (log_features + torch.from_numpy(self.tables.log_sums)).log_softmax(dim=1)
+        return (log_features + torch.from_numpy(self.log_sums)).log_softmax(dim=1)
 
     def _log_q(self, log_mix: Tensor, ids: Tensor) -> Tensor:
         """Log q of the items `ids` [B, M] under mixtures [B, F]: [B, M]."""

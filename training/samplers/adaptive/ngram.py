@@ -1,6 +1,7 @@
-"""The adaptive n-gram sampler (Bengio & Senecal 2008, section V), and its tables."""
+"""Samplers by the last item read: bigrams, and an adaptive mixture (Bengio & Senecal 2008, section V)."""
 
-from typing import Annotated, Literal
+from abc import ABC, abstractmethod
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -9,8 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from turret.training.errors import TrainingError
-from turret.training.samplers.core.contract import DrawContext, Sampler, State
-from turret.training.samplers.core.draw import Draw, drawn_by_example
+from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, State, drawn_from
 from turret.training.samplers.core.settings import BuildContext, Negatives, Power, SamplerSettings, Steps
 from turret.training.samplers.fixed.alias import AliasTable, Weights, unigram_weights
 
@@ -98,6 +98,88 @@ def redistribute(table: Floats, positions: Rows, scores: Floats, rate: float) ->
     table[moved] = kept * table[moved] + (1.0 - kept) * mean
 
 
+class NgramSampler(Sampler, ABC):
+    """K candidates an example, drawn with replacement by `tables` and the last item that it has read."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, tables: NgramTables, negatives: int) -> None:
+        self.tables = tables
+        self.negatives = negatives
+
+    @abstractmethod
+    def log_q(self, last: Rows, ids: Rows) -> Floats:
+        """The log probabilities of `ids` [B, K] after `last` [B, 1]."""
+
+    def drawn(self, ids: Rows, last: Rows, positives: Tensor) -> Draw:
+        """The draw of `ids` [B, K] after `last` [B, 1]."""
+        drawn, log_q, positive_log_q = (
+            torch.from_numpy(array).to(positives.device)
+            for array in (ids, self.log_q(last, ids), self.log_q(last, _column(positives))[:, 0])
+        )
+        return drawn_from(drawn, log_q.float(), positive_log_q.float(), positives)
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """q [B, N] after the last items of `context`. Raises TrainingError without it."""
+        if context is None:
+            raise TrainingError(
+                f"objective.sampler.kind = {self.kind!r}: the proposal depends on the last item read; pass "
+                "the context of the draw."
+            )
+        rows = np.arange(self.tables.item_count)[None]
+        log_q = self.log_q(_column(context.last_items), rows)
+        return torch.from_numpy(log_q).exp().float().to(query.device)
+
+
+# The counts that the unigram adds to those of an item's followers.
+BACKOFF = 10.0
+
+
+class BigramConfig(SamplerSettings):
+    """Items are drawn as they follow the last item, with ten counts added by the unigram."""
+
+    kind: Literal["bigram"] = "bigram"
+    negatives: Negatives = 64
+    alpha: Power = 1.0
+
+    def build(self, context: BuildContext) -> Sampler:
+        weights = unigram_weights(context.statistics.item_counts(), self.alpha)
+        return BigramSampler(*context.statistics.bigram_counts(), weights, self.negatives)
+
+
+class BigramSampler(NgramSampler):
+    """K candidates an example, drawn with replacement from (c(last, i) + 10 u_i) / (c(last) + 10).
+
+    c counts how often i came right after the last item that the example has read, c(last) how often anything
+    did, and u is the unigram: the fewer events follow an item, the more of the draw is the unigram's
+    (interpolation as with Dirichlet smoothing, MacKay & Peto 1995).
+    """
+
+    kind = "bigram"
+
+    def __init__(self, pairs: Rows, counts: Rows, unigram: Weights, negatives: int) -> None:
+        """Take sorted [P] pairs last * N + next with [P] counts, and [N] positive unigram weights."""
+        super().__init__(NgramTables(pairs, counts, unigram), negatives)
+        followed = np.bincount(pairs // len(unigram), weights=counts, minlength=len(unigram))
+        # The share of the followers after each item: [N].
+        self.share = followed / (followed + BACKOFF)
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """Draw [B, K] ids by the last item that each example has read."""
+        last, shape = _column(context.last_items), (len(positives), self.negatives)
+        uniform, share = context.random.random(shape), self.share[last]
+        unigram = self.tables.table.draw(uniform.size, context.random).reshape(shape)
+        # One number decides between the unigram and the followers, and then among the followers.
+        follower = self.tables.follower(last, uniform / np.where(share > 0.0, share, 1.0))
+        return self.drawn(np.where(uniform < share, follower, unigram), last, positives)
+
+    def log_q(self, last: Rows, ids: Rows) -> Floats:
+        share = self.share[last]
+        _, unigram, follower = self.tables.components(last, ids)
+        q: Floats = (1.0 - share) * unigram + share * follower
+        return np.log(q)
+
+
 # The shares of the uniform distribution, the unigram and the bigram at first, and without any follower.
 SHARES = (0.1, 0.3, 0.6)
 UNFOLLOWED = (0.1, 0.9, 0.0)
@@ -129,7 +211,7 @@ def frequency_bins(pairs: Rows, counts: Rows, item_count: int) -> Rows:
     return bins
 
 
-class AdaptiveNgramSampler(Sampler):
+class AdaptiveNgramSampler(NgramSampler):
     """K candidates an example, from sum_k a_k q_k(i | last): uniform, unigram, and what follows the last.
 
     After Bengio & Senecal 2008, section V: the n-grams are those of the data at first, and then follow the
@@ -143,15 +225,15 @@ class AdaptiveNgramSampler(Sampler):
     counts are those of the tables that were drawn from.
     """
 
+    kind = "adaptive_ngram"
     observes_scores = True
 
     def __init__(
         self, tables: NgramTables, bins: Rows, negatives: int, rate: float, publish_every: int
     ) -> None:
         """Take the bin [N] of each item, as the last one read."""
-        self.tables = tables
+        super().__init__(tables, negatives)
         self.bins = bins
-        self.negatives = negatives
         self.rate = rate
         self.publish_every = publish_every
         self.first_shares = np.tile(SHARES, (int(bins.max()) + 1, 1))
@@ -174,28 +256,13 @@ class AdaptiveNgramSampler(Sampler):
             random.integers(self.tables.item_count, size=shape),
             np.where(component < below, unigram, follower),
         )
-        drawn, log_q, positive_log_q = (
-            torch.from_numpy(array).to(positives.device)
-            for array in (ids, self._log_q(self._last, ids), self._log_q(self._last, self._positives)[:, 0])
-        )
-        return drawn_by_example(drawn, log_q.float(), positive_log_q.float(), positives)
-
-    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
-        """q [B, N] after the last items of `context`. Raises TrainingError without it."""
-        if context is None:
-            raise TrainingError(
-                "objective.sampler.kind = 'adaptive_ngram': the proposal depends on the last item read; pass "
-                "the context of the draw."
-            )
-        rows = np.arange(self.tables.item_count)[None]
-        log_q = self._log_q(_column(context.last_items), rows)
-        return torch.from_numpy(log_q).exp().float().to(query.device)
+        return self.drawn(ids, self._last, positives)
 
     def _shares(self, last: Rows) -> Floats:
         """The shares of the components after `last` [B, 1]: [3, B, 1]."""
         return np.moveaxis(self.shares[self.bins[last]], -1, 0)
 
-    def _log_q(self, last: Rows, ids: Rows) -> Floats:
+    def log_q(self, last: Rows, ids: Rows) -> Floats:
         q: Floats = (self._shares(last) * self.tables.components(last, ids)).sum(axis=0)
         return np.log(q)
 

@@ -1,3 +1,3 @@
-"""The contract of a sampler, draws, and snapshots of item vectors."""
+"""The contract of a sampler with its draws, settings, and snapshots of item vectors."""
 
-__all__ = ["contract", "draw", "settings", "snapshot"]
+__all__ = ["contract", "settings", "snapshot"]

@@ -1,18 +1,119 @@
-"""The contract of a sampler."""
+"""The contract of a sampler, and draws: candidates, their log expected counts, and which of them count."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from turret.training.errors import TrainingError
-from turret.training.samplers.core.draw import Draw, without_accidental_hits
 
 State = dict[str, Tensor]
 Encode = Callable[[Tensor], Tensor]
 """The scored vectors [..., D] that item rows [...] have now, without a gradient."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Candidates with their log expected counts.
+
+    Attributes:
+        ids: int64 [K], shared by the batch, or [B, K].
+        log_count: float [K] or [B, K], the log of the *expected number of times* the candidate appears in
+            the draw: log(K q) when drawn with replacement, the log of the inclusion probability when unique,
+            the log of the added counts in a union of draws.
+        positive_log_count: float [B], the same for each example's positive; minus infinity where the draw
+            leaves it out.
+        valid: bool [B, K], False where a candidate is masked: the example's own positive, and items that its
+            user has used.
+        stored: float [S, D], vectors of the last S of the shared candidates, for scoring them without another
+            pass through the item tower: those that they had in an earlier step, which no gradient reaches, or
+            those that other processes have computed in this one.
+        held: int64 [M] each, example and column of the candidates that are there because the example has them
+            as its positive, as each example's own place in a batch; the expected counts are of all others.
+        shared: of [B, K] `ids`, how many of the first are the same for every example, for scoring them by one
+            product; all of [K] `ids` are.
+    """
+
+    ids: Tensor
+    log_count: Tensor
+    positive_log_count: Tensor
+    valid: Tensor
+    stored: Tensor | None = None
+    held: tuple[Tensor, Tensor] | None = None
+    shared: int = 0
+
+    @property
+    def masked_count(self) -> Tensor:
+        """How many candidates of the batch were masked, an int64 scalar."""
+        return (~self.valid).sum()
+
+    def keeping_hits(self, positives: Tensor) -> "Draw":
+        """The same draw in which candidates that are the positive of their example [B] count, unless held."""
+        valid = self.valid | (self.ids == positives.unsqueeze(1))
+        if self.held is not None:
+            valid[self.held] = False
+        return replace(self, valid=valid)
+
+
+def without_accidental_hits(ids: Tensor, positives: Tensor) -> Tensor:
+    """The mask [B, K] that is False where a candidate of `ids` ([K] or [B, K]) is the example's positive."""
+    return ids != positives.unsqueeze(1)
+
+
+def drawn_with_replacement(ids: Tensor, log_q: Tensor, positives: Tensor) -> Draw:
+    """The draw of K shared candidates `ids` from the proposal whose log probabilities are `log_q` [N]."""
+    return drawn_from(ids, log_q[ids], log_q[positives], positives)
+
+
+def drawn_from(ids: Tensor, log_q: Tensor, positive_log_q: Tensor, positives: Tensor) -> Draw:
+    """The draw of K candidates with replacement, shared or for each example from a proposal of its own.
+
+    Args:
+        ids: int64 [K] or [B, K].
+        log_q: of the shape of `ids`, the log probability of each candidate under its example's proposal.
+        positive_log_q: [B], that of each positive; minus infinity where the proposal leaves it out.
+        positives: int64 [B].
+    """
+    log_size = math.log(ids.shape[-1])
+    return Draw(
+        ids=ids,
+        log_count=log_q + log_size,
+        positive_log_count=positive_log_q + log_size,
+        valid=without_accidental_hits(ids, positives),
+    )
+
+
+def relative(log_weights: Tensor) -> Tensor:
+    """Shift log weights [B, N] in place so that the greatest of each row is zero."""
+    return log_weights.sub_(log_weights.amax(dim=1, keepdim=True))
+
+
+def invert(ends: Tensor, uniform: Tensor) -> Tensor:
+    """The columns int64 [B, K] at shares `uniform` [B, K], in [0, 1), of running sums `ends` float64 [B, N].
+
+    A column of mass zero is never drawn.
+    """
+    totals = ends[:, -1:]
+    # Rounding must not carry a position to the end, behind the last item that has a weight.
+    positions = torch.minimum(uniform * totals, torch.nextafter(totals, torch.zeros_like(totals)))
+    return torch.searchsorted(ends, positions, right=True).clamp(max=ends.shape[1] - 1)
+
+
+def draw_by_inversion(log_weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """The items at shares `uniform` [B, K], in [0, 1), of distributions by `relative` log weights [B, N].
+
+    An item of weight zero is never drawn. Weights are added up in float64: in float32 the sum over a large
+    catalog would swallow the items at its end.
+
+    Returns:
+        The items, int64 [B, K], and the log of each row's sum of weights, float32 [B, 1].
+    """
+    ends = log_weights.exp().cumsum(dim=1, dtype=torch.float64)
+    return invert(ends, uniform), ends[:, -1:].log().float()
 
 
 @dataclass(frozen=True)
@@ -80,6 +181,12 @@ class Sampler(ABC):
         """Whether `refresh` does anything."""
         return type(self).refresh is not Sampler.refresh
 
+    @property
+    def merges(self) -> bool:
+        """Whether several processes may draw for one training: its memory, if any, is the same in all."""
+        remembers_its_own = type(self).state is not Sampler.state and not self.draws_batch
+        return not (self.observes_scores or remembers_its_own)
+
     @abstractmethod
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw candidates for one step."""
@@ -109,6 +216,12 @@ class Sampler(ABC):
 
     def restore(self, state: State) -> None:  # noqa: B027 - most samplers have no memory
         """Restore a `state`."""
+
+
+def part_of(state: State, name: str) -> State:
+    """The state of a part, whose tensors have the names `name`.NAME."""
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): kept for key, kept in state.items() if key.startswith(prefix)}
 
 
 class CountingSampler(Sampler):

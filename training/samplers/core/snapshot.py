@@ -25,6 +25,8 @@ class SnapshotSampler(Sampler):
     the last and over again.
     """
 
+    merges = True  # the copies are the same in all processes
+
     def __init__(self, settings: SnapshotSettings, context: BuildContext) -> None:
         """Draw `settings.negatives` candidates; there is no copy at first."""
         self.negatives = settings.negatives

@@ -1,3 +1,3 @@
 """Samplers whose probabilities do not depend on the model."""
 
-__all__ = ["alias", "bigram", "complement", "given", "popularity"]
+__all__ = ["alias", "complement", "popularity"]

@@ -6,11 +6,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.training.errors import TrainingError
-from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
-from turret.training.samplers.core.draw import (
-    Draw,
-    drawn_by_example,
-)
+from turret.training.samplers.core.contract import CountingSampler, Draw, DrawContext, Sampler, drawn_from
 from turret.training.samplers.fixed.alias import AliasTable, Weights
 
 Rows = NDArray[np.int64]
@@ -46,7 +42,7 @@ class ComplementSampler(Sampler):
         ids = torch.from_numpy(drawn).to(positives.device)
         log_q = self.log_q[ids] - self.log_others[positives, None]
         left_out = torch.full_like(log_q[:, 0], float("-inf"))
-        return drawn_by_example(ids, log_q, left_out, positives)
+        return drawn_from(ids, log_q, left_out, positives)
 
     def _others(self, avoided: Rows, random: np.random.Generator) -> Rows:
         """One item each by inverting the distribution function, with the mass of `avoided` [n] cut out."""

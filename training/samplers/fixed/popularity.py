@@ -10,11 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler
-from turret.training.samplers.core.draw import (
-    Draw,
-    drawn_with_replacement,
-)
+from turret.training.samplers.core.contract import CountingSampler, Draw, DrawContext, Sampler
 from turret.training.samplers.core.settings import (
     BuildContext,
     ExcludingSettings,
@@ -98,31 +94,6 @@ class LogUniformConfig(PopularitySettings):
         return self._sampler(weights, context)
 
 
-class PopularitySampler(CountingSampler):
-    """K candidates a step, shared by the batch, drawn with replacement from a fixed proposal q.
-
-    Bengio & Senecal 2008 draw so from the unigram; uniform is its power 0.
-    """
-
-    def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
-        self.negatives = negatives
-        self.table = AliasTable(weights)
-        self.log_q = torch.from_numpy(np.log(weights / weights.sum())).float().to(device)
-
-    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
-        """Draw [K] ids; `query` gives nothing to a static proposal."""
-        ids = torch.from_numpy(self.table.draw(self.negatives, context.random)).to(positives.device)
-        return drawn_with_replacement(ids, self.log_q, positives)
-
-    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
-        """The same q [N] for each of the B queries: [B, N]."""
-        return self.log_q.exp().expand(len(query), -1)
-
-    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
-        """log(K q) of `ids`."""
-        return math.log(self.negatives) + self.log_q[ids]
-
-
 class FixedCountSampler(CountingSampler, ABC):
     """Candidates shared by the batch, whose expected counts are the same in every step."""
 
@@ -146,6 +117,22 @@ class FixedCountSampler(CountingSampler, ABC):
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """The log counts of `ids`."""
         return self.log_counts[ids]
+
+
+class PopularitySampler(FixedCountSampler):
+    """K candidates a step, shared by the batch, drawn with replacement from a fixed proposal q.
+
+    Bengio & Senecal 2008 draw so from the unigram; uniform is its power 0.
+    """
+
+    def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
+        self.negatives = negatives
+        self.table = AliasTable(weights)
+        log_q = torch.from_numpy(np.log(weights / weights.sum())).float()
+        self.log_counts = (log_q + math.log(negatives)).to(device)
+
+    def drawn(self, random: np.random.Generator) -> NDArray[np.int64]:
+        return self.table.draw(self.negatives, random)
 
 
 class ExactHeadConfig(SamplerSettings):

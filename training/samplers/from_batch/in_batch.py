@@ -1,4 +1,4 @@
-"""Candidates that are positives: of this batch (Yi et al. 2019), or of the last ones (Wang et al. 2021)."""
+"""Candidates from the batch (Yi et al. 2019), from earlier ones (Wang et al. 2021), and given with it."""
 
 import math
 from abc import ABC
@@ -8,14 +8,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import (
     CountingSampler,
+    Draw,
     DrawContext,
     Sampler,
     State,
+    part_of,
+    without_accidental_hits,
 )
-from turret.training.samplers.core.draw import Draw, without_accidental_hits
-from turret.training.samplers.core.settings import BuildContext
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.from_batch.frequency import Frequency, FrequencySettings
 
 
@@ -62,10 +65,7 @@ class BatchSampler(CountingSampler, ABC):
         return {f"frequency.{name}": tensor for name, tensor in self.frequency.state().items()}
 
     def restore(self, state: State) -> None:
-        prefix = "frequency."
-        self.frequency.restore(
-            {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
-        )
+        self.frequency.restore(part_of(state, "frequency"))
 
 
 class InBatchSampler(BatchSampler):
@@ -222,3 +222,41 @@ class CrossBatchSampler(BatchSampler):
         self._ids = state["ids"].to(self.device)
         self._vectors = state["vectors"].to(self.device)
         super().restore(state)
+
+
+class GivenNegatives(SamplerSettings):
+    """The negatives of each example, in place of a draw; for an `Estimator`, whose steps are given them.
+
+    They have no probabilities: losses that are corrected by them take each negative as expected once.
+    """
+
+    counts_positives: ClassVar[bool] = False
+
+    kind: str = "given"
+
+    def build(self, context: BuildContext) -> Sampler:
+        return GivenSampler()
+
+
+class GivenSampler(Sampler):
+    """The candidates of a step are the negatives of its context."""
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """Use `context.negatives` [B, K], of which -1 is masked. Raises TrainingError without them."""
+        if context.negatives is None:
+            raise TrainingError(
+                "GivenNegatives draws nothing; give the step its negatives, int64 [B, K], with -1 for none."
+            )
+        present = context.negatives >= 0
+        ids = context.negatives.clamp(min=0)
+        zeros = torch.zeros((), device=query.device)
+        return Draw(
+            ids=ids,
+            log_count=zeros.expand(ids.shape),
+            positive_log_count=torch.full(positives.shape, float("-inf"), device=query.device),
+            valid=present & without_accidental_hits(ids, positives),
+        )
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """Raise TrainingError: there is no proposal."""
+        raise TrainingError("GivenNegatives has no probabilities; compare samplers that draw.")

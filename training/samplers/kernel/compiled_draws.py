@@ -110,59 +110,6 @@ def bounds(vectors: Vectors, rows: Rows, unit: Vectors, scale: Vectors, most: Ve
 
 
 @compiled
-def draw_group(
-    alpha: float,
-    queries: Vectors,
-    greatest: float,
-    vectors: Vectors,
-    excluded: Rows,
-    seed: np.uint64,
-    first: int,
-    counter: np.uint64,
-    counts: Rows,
-    ends: Rows,
-    drawn: Rows,
-) -> None:
-    """Fill `drawn[ends[g] - counts[g]:ends[g]]` for each of `queries` [G, D], which share proposals.
-
-    Example g has the stream `first + g` of the seed, the proposals have `counter`. `greatest` is the greatest
-    norm of a vector; the row `excluded[g]` isn't drawn by query g (-1 for none).
-    """
-    size, units = len(queries), np.empty(queries.shape, np.float32)
-    scales, highest = np.empty((size, 3), np.float32), np.empty(size)
-    for g in range(size):
-        highest[g] = scale_of(alpha, queries[g], greatest, units[g], scales[g])
-    counters = np.array([stream_of(seed, first + g) for g in range(size)])
-    rows, turn, missing = np.empty((2, PROPOSALS), np.int64), 0, counts.copy()
-    bits, most = np.empty(HASHES, np.uint64), np.empty(PROPOSALS, np.float32)
-    coarse = bits.view(np.uint16)
-    propose(counter, vectors, rows[turn])
-    while missing.any():
-        counter += np.uint64(PROPOSALS) * STEP
-        propose(counter, vectors, rows[1 - turn])
-        for g in range(size):
-            if missing[g] == 0:
-                continue
-            for n in range(HASHES):
-                bits[n] = mixed(counters[g] + np.uint64(n) * STEP)
-            bounds(vectors, rows[turn], units[g], scales[g], most)
-            for n in range(PROPOSALS):
-                row = rows[turn, n]
-                if (
-                    np.float32(coarse[n]) * np.float32(1.0 / COARSE) < most[n]
-                    and row != excluded[g]
-                    and missing[g]
-                ):
-                    share = np.float64(coarse[n]) + uniform(counters[g] + np.uint64(HASHES + n) * STEP)
-                    product = inner(vectors[row], queries[g])
-                    if highest[g] * (share / COARSE) < alpha * product * product + 1.0:
-                        drawn[ends[g] - missing[g]] = row
-                        missing[g] -= 1
-            counters[g] += np.uint64(HASHES + PROPOSALS) * STEP
-        turn = 1 - turn
-
-
-@compiled
 def draw_groups(
     alpha: float,
     queries: Vectors,
@@ -177,22 +124,45 @@ def draw_groups(
     start: int,
     stop: int,
 ) -> None:
-    """Draw as `draw_group` for the groups from `start` to `stop`, each `size` examples in a row."""
+    """Fill `drawn[ends[b] - counts[b]:ends[b]]` for each query b of the groups from `start` to `stop`.
+
+    A group is `size` queries of [B, D] in a row, which share proposals. Query b has the stream b of the seed,
+    the proposals of group g the stream B + g. `greatest` is the greatest norm of a vector; the row
+    `excluded[b]` isn't drawn by query b (-1 for none).
+    """
+    rows, bits = np.empty((2, PROPOSALS), np.int64), np.empty(HASHES, np.uint64)
+    most, coarse = np.empty(PROPOSALS, np.float32), bits.view(np.uint16)
+    units, scales = np.empty((size, queries.shape[1]), np.float32), np.empty((size, 3), np.float32)
+    highest, counters = np.empty(size), np.empty(size, np.uint64)
     for group in range(start, stop):
-        some = slice(group * size, min((group + 1) * size, len(queries)))
-        draw_group(
-            alpha,
-            queries[some],
-            greatest,
-            vectors,
-            excluded[some],
-            seed,
-            some.start,
-            stream_of(seed, len(queries) + group),
-            counts[some],
-            ends[some],
-            drawn,
-        )
+        first = group * size
+        missing = counts[first : first + size].copy()
+        for g in range(len(missing)):
+            highest[g] = scale_of(alpha, queries[first + g], greatest, units[g], scales[g])
+            counters[g] = stream_of(seed, first + g)
+        counter, turn = stream_of(seed, len(queries) + group), 0
+        propose(counter, vectors, rows[turn])
+        while missing.any():
+            counter += np.uint64(PROPOSALS) * STEP
+            propose(counter, vectors, rows[1 - turn])
+            for g in range(len(missing)):
+                if missing[g] == 0:
+                    continue
+                b = first + g
+                for n in range(HASHES):
+                    bits[n] = mixed(counters[g] + np.uint64(n) * STEP)
+                bounds(vectors, rows[turn], units[g], scales[g], most)
+                for n in range(PROPOSALS):
+                    row = rows[turn, n]
+                    is_near = np.float32(coarse[n]) * np.float32(1.0 / COARSE) < most[n]
+                    if is_near and row != excluded[b] and missing[g]:
+                        share = np.float64(coarse[n]) + uniform(counters[g] + np.uint64(HASHES + n) * STEP)
+                        product = inner(vectors[row], queries[b])
+                        if highest[g] * (share / COARSE) < alpha * product * product + 1.0:
+                            drawn[ends[b] - missing[g]] = row
+                            missing[g] -= 1
+                counters[g] += np.uint64(HASHES + PROPOSALS) * STEP
+            turn = 1 - turn
 
 
 @compiled
