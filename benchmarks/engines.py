@@ -28,6 +28,7 @@ from benchmarks.processes import Running, post, resident_bytes, running_service
 from benchmarks.serving_shop import VERSIONS, Served, served_shop
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
+from turret.tower.catalog.columns import summary_of
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.index_settings import EngineSettings, IndexSettings
@@ -121,8 +122,8 @@ def asked(shop: Served, catalog: Catalog, count: int) -> list[Asked]:
 
 def filter_of(catalog: Catalog, share: float) -> dict[str, Any]:
     """The filter by genre and price whose share of the items is nearest."""
-    genres = [value for value, _ in catalog.column("genres").summary(100).frequent]
-    prices = np.unique([row for row in catalog.fields["price"] if row is not None])
+    genres = [value for value, _ in summary_of(catalog.column("genres"), 100).frequent]
+    prices, _ = catalog.column("price").counts()
     bounds = np.unique(np.quantile(prices, np.linspace(0.02, 1, 25))).tolist()
     candidates = [
         {"genres": {"any_of": [genre]}, "price": {"lte": bound}} for genre, bound in product(genres, bounds)

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from tests.support.tools import check_required
 from turret.data.features import Feature
 from turret.data.kinds import KindTable
 from turret.data.vocabulary import Vocabulary
+from turret.tower.bundle.golden import Golden, GoldenQuery
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.config import ScoringConfig
+from turret.tower.format.manifest import ModelCard
 from turret.training.process import set_up_process
 
 # One thread a test process: two of them on two cores would wait for each other.
@@ -182,31 +184,48 @@ def contents(
     absolute: bool = False,
     times: bool = False,
     kinds: KindTable | None = None,
+    **card: Any,
 ) -> BundleContents:
-    """Something to publish: unit vectors at random, the first item the most popular."""
+    """Something to publish: unit vectors at random, the first item the most popular; `card` has others."""
     vectors = np.random.default_rng(seed).standard_normal((len(ids), dimension)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vocabulary = Vocabulary(ids)
-    histories = [[0], [1, 2, 3], [len(ids) - 1, 0, len(ids) // 2]]
+    usual: dict[str, Any] = {
+        "version": version,
+        "scoring": ScoringConfig(kind="cosine", temperature=temperature, absolute=absolute),
+        "history_length": 5,
+        "reads_times": times,
+        "reads_kinds": kinds is not None,
+        "kinds": kinds or {},
+        "metrics": {"recall@10": 0.5},
+        "fingerprints": {"data": "d", "configuration": "c"},
+    }
     return BundleContents(
-        version=version,
+        card=ModelCard.model_validate(usual | card),
         user_tower=user_tower(dimension, features, times, kinds is not None),
-        reads_times=times,
-        reads_kinds=kinds is not None,
-        kinds=kinds or {},
         item_vectors=vectors,
         vocabulary=vocabulary,
         user_features=features,
         fields={"title": [f"Item {one}" for one in ids], "genres": [["drama"]] * len(ids)},
         popularity=np.arange(len(ids), 0, -1, dtype=np.int64),
-        scoring=ScoringConfig(kind="cosine", temperature=temperature, absolute=absolute),
-        history_length=5,
         model=b"safetensors",
-        recorded=[{"history": vocabulary.ids(rows), "features": {}} for rows in histories],
-        expected=[plain_ranking(vectors, rows, temperature, absolute=absolute) for rows in histories],
-        metrics={"recall@10": 0.5},
-        fingerprints={"data": "d", "configuration": "c"},
+        golden=golden_of(
+            vocabulary, lambda rows: plain_ranking(vectors, rows, temperature, absolute=absolute)
+        ),
+        query_vectors=vectors[::3].copy(),
     )
+
+
+def golden_of(
+    vocabulary: Vocabulary, ranking: Callable[[list[int]], tuple[NDArray[Any], NDArray[Any]]]
+) -> Golden:
+    """Three recorded histories of a catalog, each with its best 20 rows and scores by `ranking`."""
+    queries = []
+    for rows in ([0], [1, 2, 3], [len(vocabulary) - 1, 0, len(vocabulary) // 2]):
+        best, scores = ranking(rows)
+        history, items = vocabulary.ids(rows), vocabulary.ids(best[:20])
+        queries.append(GoldenQuery(history=tuple(history), items=tuple(items), scores=tuple(scores[:20])))
+    return Golden(queries=tuple(queries))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import numpy as np
 
 from turret.data.features import QUERY
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.bundle import load as load_bundle
+from turret.tower.bundle.golden import load as load_bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import bundle_folder

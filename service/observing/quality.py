@@ -130,7 +130,7 @@ class Reference:
 
     def __init__(self, bundle: Bundle) -> None:
         bundle.check_unchanged()  # the file may have been replaced since the gate
-        queries = load_golden(bundle.folder / "golden.json").queries
+        queries = load_golden(bundle.folder).queries
         self.scores = sorted(query.scores[0] for query in queries if query.scores)
         self.popularity = _popularity(bundle.popularity)
         self.counts = _no_counts()

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from turret.data.vocabulary import Id, Vocabulary, find_rows, is_canonical_integer
 from turret.service.stores.contract import Change, Changes
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.catalog.columns import Kind, Mask
+from turret.tower.catalog.columns import ItemColumns, Kind, Mask
 from turret.tower.catalog.filters import Filter
-from turret.tower.catalog.item_columns import ItemColumns
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import EncodingError
 
@@ -85,7 +84,7 @@ class ChangedFields:
     def put_allowed(self, filtering: Filter, mask: Mask) -> None:
         """Set the changed rows of `mask` [N] to whether a filter allows them."""
         for block in self._blocks:
-            allowed = block.columns.allowed(filtering.condition)
+            allowed = filtering.condition.mask(block.columns)
             mask[block.current()] = allowed[block.is_newest]
 
 

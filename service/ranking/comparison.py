@@ -234,7 +234,7 @@ def _both_ids(live: Side, other: Side, query: Query) -> tuple[list[Id], list[Id]
 def _recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
     """Make the queries recorded with a version, with their features and times. Raises ConflictError."""
     try:
-        recorded = load_golden(bundle.folder / "golden.json").queries
+        recorded = load_golden(bundle.folder).queries
     except BundleError as error:
         message = f"no user is stored, and the recorded queries can't be read: {error}; store events first"
         raise ConflictError("version", bundle.manifest.version, message) from None

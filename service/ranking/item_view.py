@@ -66,7 +66,7 @@ class ItemView:
 
     def check_field(self, name: str, where: str) -> None:
         """Raise InvalidFieldError for `where` in the request unless items have the field `name`."""
-        fields = self.bundle.catalog.field_names
+        fields = self.bundle.catalog.kinds
         if name not in fields:
             known = f"they have {', '.join(fields)}" if fields else "they have none"
             raise InvalidFieldError(where, name, f"items have no such field; {known}")
@@ -87,8 +87,8 @@ class ItemView:
         times: Sequence[Times | None],
         kinds: Sequence[Kinds | None] | None = None,
     ) -> Vectors:
-        """Encode histories of rows to user vectors [B, D]; see `Encoder.encode_each`."""
-        return self.bundle.encoder.encode_each(histories, features, times, self._more, kinds)
+        """Encode histories of rows to user vectors [B, D]; see `Encoder.encode`."""
+        return self.bundle.encoder.encode(histories, features, times, self._more, kinds)
 
 
 def item_status(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import Column, Interval, Mask
+from turret.tower.catalog.columns import Column, Interval, Mask, summary_of
 from turret.tower.format.item_map import ItemMap, open_item_map
 
 MOST_VALUES = 100
@@ -35,13 +35,13 @@ def summarise(catalog: Catalog) -> Summary:
     return {
         "title": title_of(catalog),
         "picture": _picture_of(catalog),
-        "fields": [_field(catalog, name) for name in catalog.field_names],
+        "fields": [_field(catalog, name) for name in catalog.kinds],
     }
 
 
 def _field(catalog: Catalog, name: str) -> Summary:
     kind = catalog.kinds[name]
-    summary = catalog.column(name).summary(MOST_VALUES)
+    summary = summary_of(catalog.column(name), MOST_VALUES)
     described: Summary = {"name": name, "kind": kind, "missing": len(catalog) - summary.present}
     if kind in ("number", "numbers"):
         described |= {"minimum": summary.low, "maximum": summary.high}
@@ -59,7 +59,7 @@ def title_of(catalog: Catalog) -> str | None:
     for name in _NAMES:
         if name in known:
             return known[name]
-    summaries = {name: catalog.column(name).summary(0) for name in texts}
+    summaries = {name: summary_of(catalog.column(name), 0) for name in texts}
     shares = {name: summary.distinct / max(1, summary.present) for name, summary in summaries.items()}
     best = max(shares, key=lambda name: shares[name], default=None)
     return best if best is not None and shares[best] > _DISTINCT else None
@@ -81,7 +81,7 @@ def _are_addresses(catalog: Catalog, name: str) -> bool:
 
 
 def _sample(catalog: Catalog, name: str) -> Sequence[str]:
-    return [str(value) for value, _ in catalog.column(name).summary(_SAMPLE).frequent]
+    return [str(value) for value, _ in summary_of(catalog.column(name), _SAMPLE).frequent]
 
 
 def map_of(bundle: Bundle) -> ItemMap:
@@ -122,7 +122,7 @@ def colouring(catalog: Catalog, name: str) -> tuple[list[dict[str, Any]], NDArra
 
 
 def _by_value(column: Column) -> list[tuple[str, Mask]]:
-    summary = column.summary(MOST_GROUPS)
+    summary = summary_of(column, MOST_GROUPS)
     has_others = summary.distinct > MOST_GROUPS
     values = [value for value, _ in summary.frequent][: MOST_GROUPS - has_others]
     groups = [(str(value), column.among([value])) for value in values]
@@ -131,7 +131,7 @@ def _by_value(column: Column) -> list[tuple[str, Mask]]:
 
 def _by_range(column: Column) -> list[tuple[str, Mask]]:
     """Few numbers each, more by ranges with about as many rows each."""
-    values, counts = zip(*sorted(column.summary(_ALL_VALUES).frequent), strict=True)
+    values, counts = zip(*sorted(summary_of(column, _ALL_VALUES).frequent), strict=True)
     if len(values) <= _RANGES:
         return [(f"{value:g}", column.among([value])) for value in values]
     shares = np.linspace(0, 1, _RANGES + 1)

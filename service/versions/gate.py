@@ -245,7 +245,7 @@ class _Gate:
         if request.live is None or request.live == request.version:
             return "there is no other version to compare it with"
         try:
-            recorded = load_golden(request.root / request.live / "golden.json").queries
+            recorded = load_golden(request.root / request.live).queries
         except BundleError as error:
             return f"the live version's recorded queries can't be read ({error})"
         overlap = mean_overlap(self._bundle, recorded)

@@ -14,7 +14,8 @@ import numpy as np
 from turret.service.errors import ConflictError, NothingLiveError, NotReadyError
 from turret.service.versions.memory import give_back
 from turret.service.versions.record import Activation, Record, Route, Routes
-from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.golden import load
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.retrieval import Retriever
 
@@ -330,4 +331,3 @@ def _warm_up(live: LoadedModel) -> None:
     with suppress(EncodingError):  # other histories may be encodable
         live.bundle.vocabulary.known_rows(live.bundle.vocabulary.ids(rows))
         live.retriever.recommend([rows], [{}], len(rows), [rows])
-        live.bundle.encoder.encode_each([rows] * 2, [{}] * 2)

@@ -60,7 +60,7 @@ class Rule(Stored):
             return self._compiled[catalog]
         for name in self.cap:
             if name not in catalog.kinds:
-                known = ", ".join(catalog.field_names) or "none"
+                known = ", ".join(catalog.kinds) or "none"
                 raise FilterError(f"cap.{name}", None, f"the catalog has no field {name!r}; it has: {known}")
         condition = compile_filter(self.filter, catalog).condition if self.filter else None
         self._compiled[catalog] = condition

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bundle_damage import replace, rewrite
-from turret.tower.bundle.bundle import load
+from turret.tower.bundle.golden import load
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import DIGEST, MANIFEST
 

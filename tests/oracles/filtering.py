@@ -1,5 +1,6 @@
 """What a filter means, said once more for one item at a time."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,17 +26,33 @@ def field_holds(operators: Mapping[str, Any], stored: Any) -> bool:
     bounds = {name: bound for name, bound in operators.items() if name in ("gte", "gt", "lte", "lt")}
     if bounds and not any(inside(one, bounds) for one in values):
         return False
-    if "equals" in operators and operators["equals"] not in values:
+    typed = {(kind_of(one), one) for one in values}
+    if "equals" in operators and (kind_of(operators["equals"]), operators["equals"]) not in typed:
         return False
-    if "any_of" in operators and not set(operators["any_of"]) & set(values):
+    if "any_of" in operators and not {(kind_of(one), one) for one in operators["any_of"]} & typed:
         return False
-    if "none_of" in operators and set(operators["none_of"]) & set(values):
+    if "none_of" in operators and {(kind_of(one), one) for one in operators["none_of"]} & typed:
+        return False
+    if "under" in operators and not any(is_below(one, operators["under"]) for one in values):
         return False
     return "not_null" not in operators or operators["not_null"] == bool(values)
 
 
+def kind_of(value: Any) -> str:
+    """Only values of one kind are equal, or in an order."""
+    return "text" if isinstance(value, str) else "boolean" if isinstance(value, bool) else "number"
+
+
+def is_below(value: Any, path: str) -> bool:
+    """Whether a text of levels begins with those of `path`."""
+    wanted, found = (re.split(r"\s*[>/|]\s*", str(text)) for text in (path, value))
+    return isinstance(value, str) and found[: len(wanted)] == wanted
+
+
 def inside(value: Any, bounds: Mapping[str, Any]) -> bool:
     for name, bound in bounds.items():
+        if kind_of(value) != kind_of(bound):
+            return False
         if name == "gte" and value < bound:
             return False
         if name == "gt" and value <= bound:

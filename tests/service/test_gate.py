@@ -12,7 +12,8 @@ from tests.conftest import contents
 from turret.service.versions import gate
 from turret.service.versions.gate import GateRequest, checked_versions, overlap_between, read_report, run_gate
 from turret.service.versions.memory import available_bytes
-from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.golden import load
 from turret.tower.bundle.publish import publish
 from turret.tower.format.index_settings import IvfSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def test_seen_and_excluded_items_are_left_out(client: TestClient) -> None:
 
 
 def test_a_version_for_repeat_consumption_keeps_seen_items_unless_told_otherwise(tmp_path: Path) -> None:
-    publish(tmp_path, replace(contents(), exclude_seen=False))
+    publish(tmp_path, contents(exclude_seen=False))
     with serving(tmp_path) as client:
         assert client.get("/v1/version").json()["exclude_seen"] is False
         bodies: list[dict[str, Any]] = [{}, {"exclude_seen": None}, {"exclude_seen": False}]

@@ -40,7 +40,7 @@ HISTORY: dict[str, Any] = {
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[TestClient]:
-    publish(tmp_path, replace(contents(kinds=KINDS), default_kind="view", exclude_seen=None))
+    publish(tmp_path, contents(kinds=KINDS, default_kind="view", exclude_seen=None))
     with serving(tmp_path) as client:
         yield client
 
@@ -129,7 +129,8 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(
 def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning(
     tmp_path: Path, default: str | None
 ) -> None:
-    publish(tmp_path, replace(contents(), kinds=KINDS, default_kind=default, exclude_seen=None))
+    made = contents(default_kind=default, exclude_seen=None)
+    publish(tmp_path, replace(made, card=made.card.model_copy(update={"kinds": KINDS})))
     sent = [
         {**EVENTS[0], "event_id": place, "kind": kind} for place, kind in enumerate(("banner", "buy", " "))
     ]
@@ -170,7 +171,7 @@ def test_a_version_without_kinds_leaves_out_the_kinds_that_are_named(client: Tes
 
 def test_a_version_with_kinds_is_compared_with_one_without(tmp_path: Path) -> None:
     publish(tmp_path, contents())
-    publish(tmp_path, replace(contents("v2", kinds=KINDS), default_kind="view", exclude_seen=None))
+    publish(tmp_path, contents("v2", kinds=KINDS, default_kind="view", exclude_seen=None))
     with serving(tmp_path) as client:
         post_events(client, *EVENTS)
         assert client.post("/admin/comparison", json={"version": "v2"}, headers=ADMIN).status_code == 200

@@ -65,7 +65,8 @@ def test_seen_items_are_those_of_the_whole_history(
 
     It is also needed where the newest events are of a kind that no tower reads.
     """
-    publish(tmp_path, replace(contents(), exclude_seen=default, kinds=kinds))
+    made = contents(exclude_seen=default)
+    publish(tmp_path, replace(made, card=made.card.model_copy(update={"kinds": kinds})))
     live = open_live(tmp_path, "v1")
     store, overlay = SqliteHistory(), ItemOverlayCache(SqliteItems())
     reader = QueryReader(

@@ -76,5 +76,5 @@ def with_item_tower(contents: BundleContents) -> BundleContents:
         contents,
         item_tower=item_tower(dimension),
         item_features=item_features(dimension),
-        recorded_items=recorded,
+        golden=contents.golden.model_copy(update={"items": recorded}),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.conftest import contents
+from tests.conftest import contents, golden_of
 from turret.tower.bundle.publish import BundleContents
 from turret.tower.repeats import RepeatTerm, RepeatWeights
 
@@ -80,7 +80,7 @@ def ranking(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """All items by their scores with gains, best first, for the mean of a history: rows and scores."""
     vectors = np.array(bundle.item_vectors, dtype=np.float64)
-    mean = vectors[list(rows)[-bundle.history_length :]].mean(axis=0)
+    mean = vectors[list(rows)[-bundle.card.history_length :]].mean(axis=0)
     scores = vectors @ (mean / np.linalg.norm(mean)) / TEMPERATURE
     for row, gain in gains(rows, scores.copy(), bundle.popularity, times, asked).items():
         scores[row] += gain
@@ -90,7 +90,5 @@ def ranking(
 
 def repeating(version: str = "v1") -> BundleContents:
     """The usual bundle with `TERM`, which ranks used items too."""
-    usual = replace(contents(version, temperature=TEMPERATURE), repeats=TERM, exclude_seen=False)
-    histories = [usual.vocabulary.known_rows(one["history"])[0].tolist() for one in usual.recorded]
-    best = [ranking(usual, rows) for rows in histories]
-    return replace(usual, expected=[(rows[:20], scores[:20]) for rows, scores in best])
+    usual = contents(version, temperature=TEMPERATURE, repeats=TERM, exclude_seen=False)
+    return replace(usual, golden=golden_of(usual.vocabulary, lambda rows: ranking(usual, rows)))

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 import turret.cli
-from turret.tower.bundle.bundle import load
+from turret.tower.bundle.golden import load
 from turret.tower.commands import print_version
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import IvfSettings, SearchParams

@@ -29,7 +29,8 @@ from tests.support.memory_engine import (
 )
 from tests.support.repeats import TERM
 from tests.support.until import until
-from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.golden import load
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.conditions import Within
 from turret.tower.catalog.filters import Filter, compile_filter

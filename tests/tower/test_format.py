@@ -1,6 +1,5 @@
-"""The files of a bundle: manifest, pointer, checksums, sections, arrays and their parts."""
+"""The files of a bundle: manifest, pointer, safe opening, sections and arrays."""
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,39 +13,25 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from tests.conftest import contents
+from tests.support.bundle_damage import change_manifest
+from tests.support.bundle_damage import replace as put
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
-from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
-from turret.tower.format.checksums import check_parts
 from turret.tower.format.index_settings import EngineEffort, EngineSettings
 from turret.tower.format.item_map import open_item_map, quantised
 from turret.tower.format.listing import current, is_version, point
-from turret.tower.format.manifest import DIGEST, MANIFEST, Manifest, digest_line, read_manifest
+from turret.tower.format.manifest import DIGEST, MANIFEST, digest_line, read_manifest
 from turret.tower.format.safe_open import open_regular, read_regular, size_of
 from turret.tower.format.sections import ALIGNMENT, Section, Sections, map_array, pack
-
-
-def seal(folder: Path, text: bytes) -> None:
-    (folder / MANIFEST).write_bytes(text)
-    (folder / DIGEST).write_bytes(digest_line(text))
-
-
-def write(folder: Path, bundles: Path, **changes: Any) -> Path:
-    stored = json.loads((bundles / "v1" / MANIFEST).read_text())
-    seal(folder, json.dumps({**stored, **changes}).encode())
-    return folder
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"format_version": 3}, "is of format 3; this release reads bundles of format 2"),
-        ({"format_version": 1}, "is of format 1; this release reads"),
         ({"scoring": {"kind": "cosine", "temperature": 0}}, "temperature"),
-        ({"scoring": {"kind": "euclidean", "temperature": 1}}, "kind"),
         ({"index": {"kind": "annoy"}}, "index: .*'annoy'.*export the bundle again"),
-        ({"index": {"kind": "flat", "is_exact": False}}, "is_exact"),
         ({"index": {"kind": "ivf", "is_exact": False}}, "efforts"),
         ({"item_count": 0}, "item_count"),
         ({"surprise": 1}, "surprise"),
@@ -54,11 +39,10 @@ def write(folder: Path, bundles: Path, **changes: Any) -> Path:
         ({"files": {"/etc/passwd": {"sha256": "", "bytes": 0}}}, "files"),
     ],
 )
-def test_what_does_not_fit_is_named(
-    tmp_path: Path, bundles: Path, changes: dict[str, Any], words: str
-) -> None:
+def test_what_does_not_fit_in_a_manifest_is_named(bundles: Path, changes: dict[str, Any], words: str) -> None:
+    change_manifest(bundles / "v1", **changes)
     with pytest.raises(BundleError, match=words):
-        read_manifest(write(tmp_path, bundles, **changes))
+        read_manifest(bundles / "v1")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000])
@@ -68,21 +52,18 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
         read_manifest(tmp_path)
 
 
-def test_a_manifest_that_was_written_to_is_refused(tmp_path: Path, bundles: Path) -> None:
+def test_a_manifest_that_was_written_to_or_has_no_checksum_is_refused(tmp_path: Path, bundles: Path) -> None:
     """Every bit of it, also those that leave it a sound one: the metrics, the name, the spaces."""
     text = (bundles / "v1" / MANIFEST).read_bytes()
-    seal(tmp_path, text)
-    read_manifest(tmp_path)
+    (tmp_path / DIGEST).write_bytes(digest_line(text))
     for place in range(0, len(text), 7):
         changed = bytearray(text)
         changed[place] ^= 1 << (place % 8)
         (tmp_path / MANIFEST).write_bytes(changed)
         with pytest.raises(BundleError):
             read_manifest(tmp_path)
-
-
-def test_a_manifest_without_its_checksum_is_refused(tmp_path: Path, bundles: Path) -> None:
-    write(tmp_path, bundles)
+    (tmp_path / MANIFEST).write_bytes(text)
+    assert read_manifest(tmp_path).version == "v1"
     (tmp_path / DIGEST).unlink()
     with pytest.raises(BundleError, match=r"manifest\.sha256 can't be read"):
         read_manifest(tmp_path)
@@ -103,6 +84,8 @@ def test_the_pointer_is_replaced_without_leaving_anything(tmp_path: Path) -> Non
     point(tmp_path, "v2")
     assert current(tmp_path) == "v2"
     assert [path.name for path in tmp_path.iterdir()] == ["current"]
+    with pytest.raises(BundleError, match="can't be written"):
+        point(tmp_path / "missing", "v1")
 
 
 @pytest.mark.parametrize("content", [b"", b"../../etc", b"\xff\xfe", b"x" * 5000])
@@ -112,11 +95,6 @@ def test_a_damaged_pointer_is_refused(tmp_path: Path, content: bytes) -> None:
         BundleError, match=r"current (names no version but holds .* activate|is larger .* activate)"
     ):
         current(tmp_path)
-
-
-def test_a_folder_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="can't be written"):
-        point(tmp_path / "missing", "v1")
 
 
 @pytest.mark.fault(51)
@@ -133,7 +111,6 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc")
     assert read_regular(path, 3) == b"abc"
-    assert size_of(path) == 3
     with pytest.raises(BundleError, match="larger than the limit of 2 bytes"):
         read_regular(path, 2)
 
@@ -155,65 +132,23 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, kind: str
             look(path)
 
 
-VECTORS = np.eye(60, 8, dtype=np.float32) + np.eye(60, 8, -8, dtype=np.float32)
-
-VECTORS[16:, 0] = 1
-
-
-@pytest.fixture
-def manifest(bundles: Path) -> Manifest:
-    """Of 60 items and 8 columns."""
-    return read_manifest(bundles / "v1")
-
-
-def check(manifest: Manifest, **changes: Any) -> None:
-    parts: dict[str, Any] = {"vectors": VECTORS, "popularity": np.ones(60, np.int64), "length": 60, **changes}
-    check_parts(manifest, parts["vectors"], parts["popularity"], parts["length"])
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"vectors": VECTORS * 1.01}, "length 1.01"),
-        ({"vectors": VECTORS * 0}, "nothing but zeros"),
-        ({"vectors": np.where(VECTORS == 1, np.float32(np.nan), VECTORS)}, "not finite"),
-        ({"popularity": -np.ones(60, np.int64)}, "negative"),
-        ({"length": 61}, "vocabulary.json has 61 ids"),
-    ],
-)
-def test_a_part_that_does_not_fit_is_named(manifest: Manifest, changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(BundleError, match=words):
-        check(manifest, **changes)
-
-
-def test_a_bias_beside_the_cosine_is_free(manifest: Manifest) -> None:
-    """It is the numbers before the last that are of length 1."""
-    scoring = ScoringConfig(kind="cosine", temperature=1.0, item_bias=True)
-    biased = manifest.model_copy(update={"scoring": scoring})
-    vectors = np.concatenate([VECTORS[:, :7], np.linspace(-2, 2, 60, dtype=np.float32)[:, None]], axis=1)
-    vectors[:, :7] /= np.maximum(np.linalg.norm(vectors[:, :7], axis=1, keepdims=True), 1e-6)
-    vectors[~vectors[:, :7].any(axis=1), 0] = 1
-    check(biased, vectors=vectors)
-    with pytest.raises(BundleError, match="row 1 has length 2 instead"):
-        check(biased, vectors=np.where(np.arange(60)[:, None] == 1, 2 * vectors, vectors))
-
-
-ARRAYS: dict[str, NDArray[Any]] = {
-    "a": np.arange(3, dtype=np.uint8),
-    "b": np.array([0, 2, 2, 5], dtype=np.int64),
-    "c": np.array([], dtype=np.int32),
-    "d": np.array([0.5, np.nan]),
-}
-
-
 def test_arrays_come_back_aligned_and_read_only() -> None:
-    places, body = pack(ARRAYS)
+    arrays: dict[str, NDArray[Any]] = {
+        "a": np.arange(3, dtype=np.uint8),
+        "b": np.array([0, 2, 2, 5], dtype=np.int64),
+        "c": np.array([], dtype=np.int32),
+        "d": np.array([0.5, np.nan]),
+    }
+    places, body = pack(arrays)
     sections = Sections(places, body, "here")
-    for name, values in ARRAYS.items():
+    for name, values in arrays.items():
         found = sections.array(name, values.dtype.name, len(values))
         assert np.array_equal(found, values, equal_nan=values.dtype == np.float64)
         assert places[name].offset % ALIGNMENT == 0
         assert not found.flags.writeable
+    for asked in (("d", "int64", 2), ("d", "float64", 3), ("e", "uint8", None)):
+        with pytest.raises(BundleError, match="there is no section"):
+            sections.array(*asked)
 
 
 @pytest.mark.parametrize(
@@ -225,28 +160,20 @@ def test_a_section_outside_the_file_is_refused(offset: int, length: int) -> None
 
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
+HUGE = BytesIO()
+npy.write_array_header_1_0(HUGE, {"descr": "<f4", "fortran_order": False, "shape": (2**40, 64)})
 
 
-def saved(path: Path, values: NDArray[Any]) -> Path:
-    np.save(path, values)
-    return path
-
-
-def test_an_array_is_mapped_read_only(tmp_path: Path) -> None:
-    values = map_array(saved(tmp_path / "a.npy", VALUES), "float32", (2, 3))
+def test_an_array_is_mapped_read_only_if_it_is_as_expected(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", VALUES)
+    values = map_array(tmp_path / "a.npy", "float32", (2, 3))
     assert np.array_equal(values, VALUES)
     with pytest.raises(ValueError, match="read-only"):
         values[0, 0] = 1
-
-
-@pytest.mark.parametrize("values", [VALUES[:1], VALUES.T, VALUES.astype(">f4"), VALUES.astype(np.float64)])
-def test_another_array_is_refused(tmp_path: Path, values: NDArray[Any]) -> None:
-    with pytest.raises(BundleError, match="shape"):
-        map_array(saved(tmp_path / "a.npy", values), "float32", (2, 3))
-
-
-HUGE = BytesIO()
-npy.write_array_header_1_0(HUGE, {"descr": "<f4", "fortran_order": False, "shape": (2**40, 64)})
+    for other in (VALUES[:1], VALUES.T, VALUES.astype(">f4"), VALUES.astype(np.float64)):
+        np.save(tmp_path / "b.npy", other)
+        with pytest.raises(BundleError, match="shape"):
+            map_array(tmp_path / "b.npy", "float32", (2, 3))
 
 
 @pytest.mark.fault(3)
@@ -264,36 +191,24 @@ npy.write_array_header_1_0(HUGE, {"descr": "<f4", "fortran_order": False, "shape
 def test_a_file_of_another_length_is_refused_without_an_allocation(
     tmp_path: Path, change: Callable[[bytes], bytes], words: str
 ) -> None:
-    path = saved(tmp_path / "a.npy", VALUES)
-    path.write_bytes(change(path.read_bytes()))
+    path = tmp_path / "a.npy"
+    np.save(path, VALUES)
+    put(path, change(path.read_bytes()))
     with pytest.raises(BundleError, match=words):
         map_array(path, "float32", (2, 3))
 
 
-def test_points_span_a_square_around_the_middle_of_their_range() -> None:
+def test_a_map_spans_a_square_around_the_middle_of_its_range(tmp_path: Path) -> None:
+    """A bundle keeps it; one of other items is refused."""
     points = quantised(np.array([[-1.0, 2.0], [3.0, 2.0], [1.0, 3.0]]))
-    assert points.dtype == np.uint16
-    assert points[:2].tolist() == [[0, 24576], [65535, 24576]]
-    assert points[2].tolist() == [32768, 40959]
-
-
-def test_a_bundle_keeps_its_map_and_one_without_has_none(tmp_path: Path) -> None:
+    assert points.tolist() == [[0, 24576], [65535, 24576], [32768, 40959]]
     item_map = quantised(np.random.default_rng(0).standard_normal((60, 2)))
-    publish(tmp_path, replace(contents("with"), item_map=item_map))
-    publish(tmp_path, contents("without"))
-    bundle = Bundle.open(tmp_path / "with")
+    bundle = Bundle.open(publish(tmp_path, replace(contents(), item_map=item_map)))
     opened = open_item_map(bundle.folder, bundle.manifest)
     assert opened is not None
-    assert (opened == item_map).all()
-    bare = Bundle.open(tmp_path / "without")
-    assert open_item_map(bare.folder, bare.manifest) is None
-
-
-def test_a_map_of_other_items_is_refused(tmp_path: Path) -> None:
-    publish(tmp_path, replace(contents(), item_map=quantised(np.zeros((59, 2)))))
-    bundle = Bundle.open(tmp_path / "v1")
+    assert opened.tolist() == item_map.tolist()
     with pytest.raises(BundleError, match="of different models"):
-        open_item_map(bundle.folder, bundle.manifest)
+        open_item_map(bundle.folder, bundle.manifest.model_copy(update={"item_count": 59}))
 
 
 # A graph that needs more effort for fewer rows, fails at 100, and scores all of 10.
@@ -304,32 +219,15 @@ MEASURED: dict[int, dict[int, int | None]] = {
     10: {10: 10},
 }
 
-ENGINE = EngineSettings(
-    engine="redis",
-    url="redis://engine",
-    collection="turret_items",
-    efforts=tuple(
+
+def test_between_two_measured_numbers_of_rows_the_larger_effort_holds() -> None:
+    """Where one of the two failed, or is missing, the search is exact."""
+    efforts = tuple(
         EngineEffort(rows=rows, k=k, breadth=breadth, recall=0.99 if breadth else 0.5)
         for rows, by_k in MEASURED.items()
         for k, breadth in by_k.items()
-    ),
-)
-
-
-@pytest.mark.parametrize(
-    ("rows", "k", "breadth"),
-    [
-        (1000, 11, 90),
-        (999, 10, 60),
-        (300, 50, 200),
-        (299, 10, None),
-        (100, 10, None),
-        (10, 10, 10),
-        (1000, 51, None),
-    ],
-)
-def test_between_two_measured_numbers_of_rows_the_larger_effort_holds(
-    rows: int, k: int, breadth: int | None
-) -> None:
-    """Where one of the two failed, or is missing, the search is exact."""
-    assert ENGINE.breadth(rows, k) == breadth
+    )
+    engine = EngineSettings(engine="redis", url="redis://engine", collection="turret_items", efforts=efforts)
+    asked = [(1000, 11), (999, 10), (300, 50), (299, 10), (100, 10), (10, 10), (1000, 51)]
+    found = [engine.breadth(rows, k) for rows, k in asked]
+    assert found == [90, 60, 200, None, None, 10, None]

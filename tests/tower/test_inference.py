@@ -1,7 +1,6 @@
 """Encoders: histories, features and times of requests become vectors, whatever comes with them."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, user_tower
-from tests.support.item_towers import item_features, item_tower, placed, with_item_tower
+from tests.support.item_towers import item_features, item_tower, placed
 from turret.data.kinds import Kind, KindTable
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import BundleContents
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference.encoder import Encoder, ItemEncoder
 from turret.tower.times import Times
@@ -20,14 +19,7 @@ KINDS = {"view": Kind(role="signal"), "purchase": Kind()}
 
 
 def encoder_of(contents: BundleContents) -> Encoder:
-    return Encoder(
-        contents.user_tower,
-        contents.item_vectors,
-        contents.history_length,
-        contents.user_features,
-        contents.reads_times,
-        reads_kinds=contents.reads_kinds,
-    )
+    return Encoder(contents.user_tower, contents.item_vectors, contents.user_features, contents.card)
 
 
 def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -35,25 +27,17 @@ def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
     return scaled
 
 
-def test_histories_of_unequal_length_are_averaged_each_on_its_own() -> None:
+def test_the_newest_rows_of_each_history_are_averaged() -> None:
     made = contents()
-    histories = [np.array([3]), np.array([4, 5, 6]), np.array([7, 7])]
-    encoded = encoder_of(made).encode(histories, [{}, {}, {}])
+    histories = [np.array([3]), np.array([4, 5, 6]), np.array([7, 7]), np.array([9, 8, 1, 2, 3, 4, 5])]
+    encoded = encoder_of(made).encode(histories, [{}] * 4)
     for rows, vector in zip(histories, encoded, strict=True):
-        assert vector == pytest.approx(unit(made.item_vectors[rows].mean(axis=0)), abs=1e-6)
-
-
-def test_only_the_newest_rows_are_read() -> None:
-    made = replace(contents(), history_length=2)
-    encoder = encoder_of(made)
-    long, short = encoder.encode([np.array([9, 8, 1, 2]), np.array([1, 2])], [{}, {}])
-    assert np.array_equal(long, short)
+        assert vector == pytest.approx(unit(made.item_vectors[rows[-5:]].mean(axis=0)), abs=1e-6)
 
 
 @pytest.mark.parametrize(("times", "kinds"), [(False, {}), (True, {}), (False, KINDS)])
 def test_each_has_the_same_bits_whatever_comes_with_it(times: bool, kinds: KindTable) -> None:
-    made = replace(contents(times=times, kinds=kinds or None), history_length=12)
-    encoder = encoder_of(made)
+    encoder = encoder_of(contents(times=times, kinds=kinds or None, history_length=12))
     assert encoder.is_steady is not times
     generator = np.random.default_rng(5)
     histories = [generator.integers(0, 10, size) for size in [*range(1, 15), *[12] * 40]]
@@ -62,11 +46,9 @@ def test_each_has_the_same_bits_whatever_comes_with_it(times: bool, kinds: KindT
         for place, rows in enumerate(histories)
     ]
     codes = [rows % 3 - 1 if len(rows) % 2 else None for rows in histories]
-    features: list[dict[str, object]] = [{}] * len(histories)
-    together = encoder.encode_each(histories, features, known, kinds=codes)
+    together = encoder.encode(histories, [{}] * len(histories), known, kinds=codes)
     for rows, when, kind, vector in zip(histories, known, codes, together, strict=True):
-        assert np.array_equal(encoder.encode_each([rows], [{}], [when], kinds=[kind])[0], vector)
-        assert vector == pytest.approx(encoder.encode([rows], [{}], [when], kinds=[kind])[0], abs=1e-6)
+        assert np.array_equal(encoder.encode([rows], [{}], [when], kinds=[kind])[0], vector)
 
 
 def test_each_is_encoded_alone_where_others_would_make_a_difference() -> None:
@@ -76,7 +58,7 @@ def test_each_is_encoded_alone_where_others_would_make_a_difference() -> None:
     unsteady = encoder_of(contents())
     unsteady.__dict__["is_steady"] = False
     for encoder, features in ((reading, given), (unsteady, [{}, {}])):
-        vectors = encoder.encode_each([np.array([0, 1])] * 2, features)
+        vectors = encoder.encode([np.array([0, 1])] * 2, features)
         for place in (0, 1):
             alone = encoder.encode([np.array([0, 1])], [features[place]])
             assert np.array_equal(vectors[place], alone[0])
@@ -138,7 +120,7 @@ def test_a_tower_that_reads_times_gets_gaps_and_clocks_of_what_it_reads() -> Non
         assert vector == pytest.approx(unit(state), abs=1e-6)
     unknown = encoder_of(made).encode(histories, [{}] * 3)
     without = encoder_of(contents()).encode(histories, [{}] * 3, times)
-    assert np.array_equal(unknown, without), "a tower that reads no times leaves them alone"
+    assert without == pytest.approx(unknown, abs=1e-6), "a tower that reads no times leaves them alone"
 
 
 def test_a_tower_that_reads_kinds_gets_those_of_what_it_reads() -> None:
@@ -156,21 +138,27 @@ def test_a_tower_that_reads_kinds_gets_those_of_what_it_reads() -> None:
     assert np.array_equal(unknown, alone), "a tower that reads no kinds leaves them alone"
 
 
+def described(**changes: Any) -> BundleContents:
+    """The usual tower in a bundle that says something else of it."""
+    made = contents()
+    return replace(made, card=made.card.model_copy(update=changes))
+
+
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("made", "words"),
     [
-        ({"user_tower": b"nonsense"}, "can't be run"),
-        ({"user_features": USER_FEATURES}, "feature_age"),
-        ({"user_tower": user_tower(4, ())}, "different models"),
-        ({"reads_times": True}, "clocks"),
-        ({"user_tower": user_tower(8, (), times=True)}, "clocks"),
-        ({"reads_kinds": True}, "kinds"),
+        (replace(contents(), user_tower=b"nonsense"), "can't be run"),
+        (replace(contents(), user_features=USER_FEATURES), "feature_age"),
+        (replace(contents(), user_tower=user_tower(4, ())), "different models"),
+        (replace(contents(), user_tower=user_tower(8, (), times=True)), "clocks"),
+        (described(reads_times=True), "clocks"),
+        (described(reads_kinds=True), "kinds"),
     ],
-    ids=["nonsense", "features", "width", "no times", "times", "no kinds"],
+    ids=["nonsense", "features", "width", "times", "no times", "no kinds"],
 )
-def test_a_tower_of_another_bundle_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_a_tower_of_another_bundle_is_refused(made: BundleContents, words: str) -> None:
     with pytest.raises(BundleError, match=words):
-        encoder_of(replace(contents(), **changes))
+        encoder_of(made)
 
 
 @pytest.mark.parametrize("rows", [[60], [60, 61], [59, 60], [3, 61, 60, 0], [3, 59], []])
@@ -181,27 +169,23 @@ def test_rows_beyond_the_bundle_are_those_of_further_vectors(rows: list[int]) ->
     assert np.array_equal(found, np.concatenate([made.item_vectors, further])[np.array(rows, dtype=np.int64)])
 
 
-HERE = [3.0, 0.0, 4.0]
-
-
 @pytest.fixture(scope="module")
 def item_encoder() -> ItemEncoder:
     return ItemEncoder(item_tower(3), 3, item_features(3))
 
 
 def test_raw_features_become_vectors(item_encoder: ItemEncoder) -> None:
+    """More than pass at once come out in order."""
+    here = placed([3.0, 0.0, 4.0])
     given: list[dict[str, object]] = [
-        {**placed(HERE)},
-        {**placed(HERE), "kind": "film", "tags": ["new", "unheard of"]},
+        {**here},
+        {**here, "kind": "film", "tags": ["new", "unheard of"]},
         {"kind": None},
     ]
     expected = np.array([[0.6, 0, 0.8], [-0.6, 0, -0.8], [1, 0, 0]])
     np.testing.assert_allclose(item_encoder.encode(given), expected, atol=1e-6)
-
-
-def test_more_than_pass_at_once_come_out_in_order(item_encoder: ItemEncoder) -> None:
     angles = np.linspace(0, 3, 2500)
-    given: list[dict[str, object]] = [{"n0": float(np.cos(a)), "n1": float(np.sin(a))} for a in angles]
+    given = [{"n0": float(np.cos(a)), "n1": float(np.sin(a))} for a in angles]
     found = item_encoder.encode(given)
     np.testing.assert_allclose(found[:, :2], np.stack([np.cos(angles), np.sin(angles)], axis=1), atol=1e-5)
 
@@ -223,7 +207,7 @@ def test_what_another_version_was_sent_is_read_as_far_as_it_goes(item_encoder: I
     assert item_encoder.readable(given) == {"n0": 1.0, "kind": "film"}
 
 
-def test_a_tower_that_is_not_of_its_bundle_is_refused() -> None:
+def test_an_item_tower_that_is_not_of_its_bundle_is_refused() -> None:
     with pytest.raises(BundleError, match="feature_n2"):
         ItemEncoder(item_tower(3), 3, item_features(2))
     with pytest.raises(BundleError, match="can't be run"):
@@ -232,11 +216,3 @@ def test_a_tower_that_is_not_of_its_bundle_is_refused() -> None:
         ItemEncoder(item_tower(3), 3, ())
     with pytest.raises(BundleError, match="shape"):
         ItemEncoder(item_tower(3), 4, item_features(3)).encode([{}])
-
-
-def test_an_item_tower_comes_with_recorded_items(tmp_path: Path) -> None:
-    made = with_item_tower(contents())
-    unknown = made.recorded_items[0].model_copy(update={"id": 9})
-    for recorded in ((), (unknown,)):
-        with pytest.raises(BundleError, match="recorded item"):
-            publish(tmp_path, replace(made, recorded_items=recorded))

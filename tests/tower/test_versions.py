@@ -10,7 +10,8 @@ import pytest
 from tests.conftest import contents
 from turret.data.files import tried_lock
 from turret.tower.bundle import bundle as bundles_module
-from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.golden import load
 from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import check_files
@@ -28,6 +29,8 @@ def test_versions_are_listed_with_what_is_wrong_with_them(bundles: Path) -> None
     assert [name for name, one in found.items() if one.is_current] == ["v1"]
     assert "manifest.json" in (found["broken"].error or "")
     assert (found["v2"].item_count, found["v2"].metrics) == (60, {"recall@10": 0.5})
+    with pytest.raises(BundleError, match="there are: broken, v1, v2"):
+        load(bundles, "v9")
 
 
 @pytest.mark.fault(51)
@@ -37,9 +40,8 @@ def test_a_version_that_is_a_link_is_none(bundles: Path, tmp_path: Path) -> None
     (bundles / "v1").symlink_to(tmp_path / "elsewhere")
     (found,) = versions(bundles)
     assert "is no folder but a link" in (found.error or "")
-    for opening in (version_folder, load):
-        with pytest.raises(BundleError, match="is no folder but a link"):
-            opening(bundles, "v1")
+    with pytest.raises(BundleError, match="is no folder but a link"):
+        version_folder(bundles, "v1")
 
 
 def aged(path: Path, seconds: float = 3600.0) -> Path:
@@ -49,52 +51,25 @@ def aged(path: Path, seconds: float = 3600.0) -> Path:
     return path
 
 
-def test_what_a_dead_writer_left_is_removed_and_what_a_live_one_writes_is_not(tmp_path: Path) -> None:
+def test_what_a_dead_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     dead, living = aged(tmp_path / ".publishing-v1-dead"), aged(tmp_path / ".publishing-v1-alive")
     (dead / "file").write_text("half")
     aged(dead)
+    aged(tmp_path / "v1")
+    (tmp_path / ".publishing-link").symlink_to(aged(tmp_path / "elsewhere"))
+    (tmp_path / ".publishing-file").write_text("")
+    aged(tmp_path / ".publishing-v2-young", 5.0)
     with tried_lock(living):
         assert remove_stale_dirs(tmp_path) == [dead]
         assert living.is_dir()
     assert remove_stale_dirs(tmp_path) == [living]
-
-
-def test_nothing_else_is_removed(tmp_path: Path) -> None:
-    aged(tmp_path / "v1")
-    aged(tmp_path / "elsewhere")
-    (tmp_path / ".publishing-link").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / ".publishing-file").write_text("")
-    aged(tmp_path / ".publishing-v2-young", 5.0)
-    assert remove_stale_dirs(tmp_path) == []
     assert remove_stale_dirs(tmp_path / "missing") == []
     assert len(list(tmp_path.iterdir())) == 5
 
 
-def test_a_folder_appears_as_a_whole_and_read_only(tmp_path: Path) -> None:
+def test_a_folder_appears_as_a_whole_and_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files before the rename, and the folder that has it after that."""
     target = tmp_path / "new" / "v1"
-    with atomic_folder(target) as folder:
-        (folder / "file").write_text("whole")
-        assert not target.exists()
-        assert folder.parent == target.parent
-        assert remove_stale_dirs(folder.parent, 2e9) == [], "its writer is alive"
-    assert (target / "file").read_text() == "whole"
-    assert (target / "file").stat().st_mode & 0o777 == 0o444
-    assert list(target.parent.iterdir()) == [target]
-
-
-def test_what_is_there_is_not_overwritten_and_what_can_not_be_written_is_said(tmp_path: Path) -> None:
-    (tmp_path / "v1").mkdir()
-    with pytest.raises(BundleError, match="choose another version"), atomic_folder(tmp_path / "v1"):
-        pass
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BundleError, match="can't be written"), atomic_folder(tmp_path / "file" / "v1"):
-        pass
-
-
-def test_files_are_synced_before_the_rename_and_the_root_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = tmp_path / "v1"
     synced: list[tuple[Path, bool]] = []
 
     def fsync(descriptor: int) -> None:
@@ -102,9 +77,25 @@ def test_files_are_synced_before_the_rename_and_the_root_after_it(
 
     monkeypatch.setattr(os, "fsync", fsync)
     with atomic_folder(target) as folder:
-        (folder / "file").write_text("1")
+        (folder / "file").write_text("whole")
+        assert not target.exists()
+        assert folder.parent == target.parent
+        assert remove_stale_dirs(folder.parent, 2e9) == [], "its writer is alive"
     assert synced[:2] == [(folder / "file", False), (folder, False)]
-    assert synced[-1] == (tmp_path, True)
+    assert synced[-1] == (target.parent, True)
+    assert (target / "file").read_text() == "whole"
+    assert (target / "file").stat().st_mode & 0o777 == 0o444
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_what_is_there_is_not_overwritten_and_what_can_not_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "v1").mkdir()
+    (tmp_path / "v1" / "file").write_text("mine")
+    for target in (tmp_path / "v1", tmp_path / "file" / "v1"):
+        with pytest.raises(BundleError, match="can't be written"), atomic_folder(target):
+            pass
+    assert (tmp_path / "v1" / "file").read_text() == "mine"
 
 
 def test_versions_of_one_name_differ_by_their_manifests(bundles: Path, tmp_path: Path) -> None:
@@ -116,21 +107,18 @@ def test_versions_of_one_name_differ_by_their_manifests(bundles: Path, tmp_path:
 
 
 @pytest.mark.fault(62)
-@pytest.mark.parametrize("opening", ["open", "load"])
 def test_a_version_that_is_replaced_while_it_is_opened_is_refused(
-    bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opening: str
+    bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its files were compared, and before they are opened."""
     other = publish(tmp_path / "other", contents("v1", seed=3))
     compare = check_files
 
-    def replace_then(*given: object) -> object:
-        found = compare(*given)  # type: ignore[arg-type]
+    def replace_then(*given: object) -> None:
+        compare(*given)  # type: ignore[arg-type]
         (bundles / "v1").rename(bundles / "away")
         other.rename(bundles / "v1")
-        return found
 
     monkeypatch.setattr(bundles_module, "check_files", replace_then)
-    ways = {"open": lambda: Bundle.open(bundles / "v1"), "load": lambda: load(bundles, "v1")}
     with pytest.raises(BundleError, match="changed since it was opened"):
-        ways[opening]()
+        load(bundles, "v1")

@@ -85,7 +85,10 @@ def test_the_bundle_answers_what_the_evaluator_ranks(exported: Exported) -> None
     scores_of = tower_scores(model, data, "test", data.item_counts("train"))
     (block,) = rank(scores_of, data, users, "test", 10, True)
     histories = [data.history(user, "test") for user in users.tolist()]
-    features = [export_module._recorded(data, model, user)["features"] for user in users.tolist()]
+    features = [
+        export_module._recorded(data, model, user, np.arange(0), np.zeros(0, np.float32)).features
+        for user in users.tolist()
+    ]
     times = [times_before_the_test(data, user) for user in users.tolist()]
     cold = np.arange(len(data.item_ids), len(exported.bundle.vectors), dtype=np.int32)  # in no evaluation
     excluded = [np.concatenate([history, cold]) for history in histories]
@@ -98,12 +101,18 @@ def test_a_bundle_says_whether_it_reads_times(exported: Exported) -> None:
     bundle = exported.bundle
     reads = exported.run.experiment.tower.user.reads_times
     assert bundle.manifest.reads_times == reads
-    queries = load_golden(bundle.folder / "golden.json").queries
-    assert all((query.at is not None) == (query.history_times is not None) == reads for query in queries)
+    golden = load_golden(bundle.folder)
+    assert all((one.at is not None) == (one.history_times is not None) == reads for one in golden.queries)
     if reads:
-        late = [query.model_copy(update={"at": (query.at or 0.0) + 40_000_000.0}) for query in queries]
-        apart = zip(replay(bundle, queries, 10), replay(bundle, late, 10), strict=True)
+        late = [one.model_copy(update={"at": (one.at or 0.0) + 40_000_000.0}) for one in golden.queries]
+        later = golden.model_copy(update={"queries": tuple(late)})
+        apart = zip(replay(bundle, golden), replay(bundle, later), strict=True)
         assert any(difference(one, other) for one, other in apart)
+
+
+def fields_of(bundle: Bundle, rows: range) -> dict[str, list[Any]]:
+    items = [bundle.catalog.of(row) for row in rows]
+    return {name: [item[name] for item in items] for name in bundle.catalog.kinds}
 
 
 def test_the_bundle_holds_the_vectors_and_names_of_the_run(exported: Exported) -> None:
@@ -116,7 +125,7 @@ def test_the_bundle_holds_the_vectors_and_names_of_the_run(exported: Exported) -
     assert bundle.manifest.version == exported.folder.name
     assert bundle.vocabulary.ids(range(count)) == data.item_ids.ids(range(count))
     assert bundle.popularity[:count].tolist() == data.item_counts("train").tolist()
-    assert {name: values[:count] for name, values in bundle.catalog.fields.items()} == data.fields
+    assert fields_of(bundle, range(count)) == data.fields
     assert bundle.manifest.fingerprints["data"] == data.fingerprint
 
 
@@ -190,7 +199,7 @@ def test_items_without_an_event_are_in_the_bundle_by_their_features(exported: Ex
     rows = [{name: values[row] for name, values in cold.features.items()} for row in range(len(cold.ids))]
     np.testing.assert_allclose(bundle.vectors[count:], encoder.encode(rows), atol=1e-5)
     assert set(bundle.popularity[count:].tolist()) == {0}
-    assert {name: values[count:] for name, values in bundle.catalog.fields.items()} == cold.fields
+    assert fields_of(bundle, range(count, len(bundle.vectors))) == cold.fields
 
 
 COSINE = ScoringConfig(kind="cosine", temperature=1.0)

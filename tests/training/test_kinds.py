@@ -278,7 +278,7 @@ def test_a_bundle_answers_as_the_evaluation_does(served: Trained) -> None:
     values = metric_of_users(bundle, data, held, "ndcg@10", 10)
     assert len(values) == report["users"]
     assert values.mean() == pytest.approx(report["towers"]["ndcg@10"]["mean"])
-    assert all(query.history_kinds for query in load_golden(bundle.folder / "golden.json").queries)
+    assert all(query.history_kinds for query in load_golden(bundle.folder).queries)
 
 
 def test_a_warm_start_keeps_the_kinds_by_name(served: Trained, tmp_path: Path) -> None:

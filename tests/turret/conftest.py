@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.conftest import contents, plain_ranking
+from tests.conftest import contents, golden_of, plain_ranking
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -69,14 +69,14 @@ def taste_contents() -> TasteContents:
         vectors: NDArray[np.float32] = (noisy / np.linalg.norm(noisy, axis=1, keepdims=True)).astype(
             np.float32
         )
-        histories = [[0], [1, 2, 3], [59, 0, 30]]
-        return replace(
-            contents(version, dimension=GROUPS),
-            item_vectors=vectors,
-            expected=[plain_ranking(vectors, rows, 0.5) for rows in histories],
+        made = contents(
+            version,
+            dimension=GROUPS,
             fingerprints={"data": data.fingerprint},
             data_until=data.manifest.time.until,
         )
+        golden = golden_of(made.vocabulary, lambda rows: plain_ranking(vectors, rows, 0.5))
+        return replace(made, item_vectors=vectors, golden=golden)
 
     return make
 

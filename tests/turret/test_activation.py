@@ -1,6 +1,5 @@
 """`turret activate --not-worse-than`: both versions rank events that neither was trained on."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -233,7 +232,7 @@ def test_items_of_the_history_are_ranked_as_the_bundle_says(tmp_path: Path, excl
     config = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
     prepare(PrepareConfig.model_validate(config), tmp_path / "data")
     data = PreparedData.open(tmp_path / "data")
-    publish(tmp_path / "bundles", replace(contents(), exclude_seen=exclude_seen))
+    publish(tmp_path / "bundles", contents(exclude_seen=exclude_seen))
     bundle = Bundle.open(tmp_path / "bundles" / "v1")
     targets = HeldOut(np.array([0]), np.array([1]), np.array([2]), "")
     assert metric_of_users(bundle, data, targets, "hr@1", 1).tolist() == [0.0 if exclude_seen else 1.0]

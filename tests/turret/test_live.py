@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +176,7 @@ def test_the_table_of_versions_marks_the_current_one_and_the_broken_ones(
     bundles: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured = {"test": {"towers": {"ndcg@10": {"mean": 0.123456}}}}
-    publish(bundles, replace(contents("v2", seed=3), metrics=measured, data_until=UNTIL))
+    publish(bundles, contents("v2", seed=3, metrics=measured, data_until=UNTIL))
     publish(bundles, contents("v3", seed=4))
     (bundles / "v3" / "manifest.json").unlink()
     print_versions(bundles, as_json=False)

@@ -141,7 +141,7 @@ def test_data_without_times_is_refused(tmp_path: Path, settings: RetrainSettings
 def live(settings: RetrainSettings) -> Manifest:
     """The manifest of a version that was trained on the data of `settings`."""
     data = open_data(settings)
-    made = replace(contents(), fingerprints={"data": data.fingerprint}, data_until=data.manifest.time.until)
+    made = contents(fingerprints={"data": data.fingerprint}, data_until=data.manifest.time.until)
     return read_manifest(publish(settings.bundles, made))
 
 

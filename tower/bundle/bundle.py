@@ -8,16 +8,21 @@ from pydantic import ValidationError
 
 from turret.data.errors import DataError
 from turret.data.vocabulary import ID_LENGTH, Vocabulary
-from turret.tower.bundle.golden import check_golden
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.errors import BundleError
-from turret.tower.format.checksums import check_files, check_parts, check_sizes
-from turret.tower.format.listing import version_folder
-from turret.tower.format.manifest import INDEX, Manifest, manifest_digest, read_manifest
+from turret.tower.format.checksums import check_files, check_parts
+from turret.tower.format.manifest import (
+    INDEX,
+    ITEM_FEATURES,
+    ITEM_TOWER,
+    Manifest,
+    manifest_digest,
+    read_manifest,
+)
 from turret.tower.format.safe_open import read_regular, size_of
 from turret.tower.format.sections import map_array
 from turret.tower.index.index import open_index
-from turret.tower.inference.encoder import TOWER_BYTES, Encoder, ItemEncoder, open_item_encoder
+from turret.tower.inference.encoder import TOWER_BYTES, Encoder, ItemEncoder
 from turret.tower.inference.feature_inputs import read_features
 
 
@@ -25,7 +30,8 @@ class Bundle:
     """An opened bundle: user tower, item vectors, index, vocabulary and catalog, all of one model.
 
     `vectors` is float32 [N, D], memory-mapped; `popularity` int64 [N], the training events of each item.
-    `digest`, set by `open`, is the SHA-256 of its `manifest.json`.
+    `item_encoder` is None where the item tower reads ids alone. `digest`, set by `open`, is the SHA-256 of
+    its `manifest.json`.
     """
 
     digest: str
@@ -39,31 +45,24 @@ class Bundle:
         )
         self.popularity: NDArray[np.int64] = map_array(folder / "popularity.npy", "int64", (count,))
         self.vocabulary = _vocabulary(folder, manifest)
-        listed = manifest.files.get("vocabulary.json")
-        self.catalog = Catalog.load(folder, count, listed.sha256 if listed else None)
+        self.catalog = Catalog.load(folder, count)
         self.user_features = read_features(folder / "user_features.json")
         check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary))
         self.index = open_index(folder / INDEX, self.vectors, manifest.index)
         model = read_regular(folder / "user_tower.onnx", TOWER_BYTES)
-        self.encoder = Encoder(
-            model,
-            self.vectors,
-            manifest.history_length,
-            self.user_features,
-            manifest.reads_times,
-            manifest.reads_queries,
-            manifest.reads_kinds,
-        )
-        self.item_encoder: ItemEncoder | None = open_item_encoder(folder, manifest)
+        self.encoder = Encoder(model, self.vectors, self.user_features, manifest)
+        self.item_encoder: ItemEncoder | None = None
+        if ITEM_TOWER in manifest.files:
+            model = read_regular(folder / ITEM_TOWER, TOWER_BYTES)
+            self.item_encoder = ItemEncoder(model, dimension, read_features(folder / ITEM_FEATURES))
 
     @classmethod
     def open(cls, folder: Path, verify: bool = True, content: str | None = None) -> "Bundle":
         """Open the bundle in `folder`; `verify` compares every file with its checksum first.
 
-        Without it only the sizes are compared. `content` is the SHA-256 that its `manifest.json` must have.
-        Raises BundleError when anything is missing, damaged, not finite or of another model, or when the
-        folder was replaced while it was opened. The recorded queries are checked by
-        `tower.bundle.golden.check_golden`.
+        `content` is the SHA-256 that its `manifest.json` must have. Raises BundleError when anything is
+        missing, damaged, not finite or of another model, or when the folder was replaced while it was opened.
+        The recorded queries are checked by `tower.bundle.golden.check_golden`.
         """
         digest = manifest_digest(folder)
         if content is not None and content != digest:
@@ -74,7 +73,8 @@ class Bundle:
                 "checksum",
             )
         manifest = read_manifest(folder)
-        (check_files if verify else check_sizes)(folder, manifest)
+        if verify:
+            check_files(folder, manifest)
         try:
             bundle = cls(folder, manifest)
             bundle.digest = digest
@@ -94,21 +94,6 @@ class Bundle:
                 "they are complete",
                 "checksum",
             )
-
-
-def load(root: Path, version: str, content: str | None = None) -> Bundle:
-    """Open `<root>/<version>` with all checks: checksums, shapes, recorded queries.
-
-    `content` is the SHA-256 that its `manifest.json` must have. Raises BundleError with the reason when it
-    can't be served.
-    """
-    folder = version_folder(root, version)
-    bundle = Bundle.open(folder, content=content)
-    if bundle.manifest.version != version:
-        raise BundleError(f"{folder} holds version {bundle.manifest.version!r}; rename it to that", "parts")
-    check_golden(bundle)
-    bundle.check_unchanged()
-    return bundle
 
 
 def _vocabulary(folder: Path, manifest: Manifest) -> Vocabulary:

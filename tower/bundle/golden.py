@@ -1,47 +1,38 @@
 """Recorded queries and recorded items of a bundle, with the answers and vectors of training."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from turret.data.errors import DataError
 from turret.data.kinds import kind_codes
-from turret.data.vocabulary import Vocabulary
+from turret.tower.bundle.bundle import Bundle
 from turret.tower.config import Settings
 from turret.tower.errors import BundleError, EncodingError
-from turret.tower.format.manifest import GOLDEN_ITEMS, Manifest
+from turret.tower.format.listing import version_folder
+from turret.tower.format.manifest import GOLDEN, Manifest
 from turret.tower.format.safe_open import read_regular
-from turret.tower.inference.encoder import ItemEncoder
-from turret.tower.retrieval import Ranking, Retrievable, Retriever
+from turret.tower.retrieval import Ranking, Retriever
 from turret.tower.times import Times
 
 GOLDEN_K = 20
-# Training records 64 queries in some 100 kB. Read, checked and encoded, a file needs twenty times its size.
-GOLDEN_BYTES, MOST_QUERIES, LONGEST_HISTORY, _MOST_ITEMS = 16_000_000, 1024, 100_000, 1000
+# Training records 64 queries in some 100 kB, and 16 items. Read, checked and encoded, a file needs twenty
+# times its size.
+GOLDEN_BYTES, MOST_RECORDED, LONGEST_HISTORY, _MOST_ITEMS, _WIDEST = 16_000_000, 1024, 100_000, 1000, 65_536
 # Float32 sums in another order (torch, ONNX, another processor) differ by about 1e-6 of the largest score;
 # a wrong tower or a mixed-up vocabulary by far more than this.
 TOLERANCE = 1e-4
-M = TypeVar("M", bound=BaseModel)
 
 
-class GoldenBundle(Retrievable, Protocol):
-    """The parts of a bundle that recorded queries and items are compared with."""
+class GoldenQuery(Settings):
+    """A request of the service, and the ids and scores of its best items, as `replay` answers it.
 
-    folder: Path
-    vocabulary: Vocabulary
-    item_encoder: ItemEncoder | None
-
-
-class RecordedQuery(Settings):
-    """A request of the service: item ids, oldest first, and user features.
-
-    `history_kinds` are the kinds of the events. `history_times` and `at` are in seconds since 1970: the times
-    of the items and of the request.
+    `history` are item ids, oldest first, `features` those of the user. `history_kinds` are the kinds of the
+    events. `history_times` and `at` are in seconds since 1970: the times of the items and of the request.
     """
 
     history: tuple[int | str, ...] = Field(max_length=LONGEST_HISTORY)
@@ -49,15 +40,13 @@ class RecordedQuery(Settings):
     history_kinds: tuple[str, ...] | None = Field(default=None, max_length=LONGEST_HISTORY)
     history_times: tuple[float, ...] | None = Field(default=None, max_length=LONGEST_HISTORY)
     at: float | None = None
+    items: tuple[int | str, ...] = Field(max_length=_MOST_ITEMS)
+    scores: tuple[float, ...] = Field(max_length=_MOST_ITEMS)
 
     @model_validator(mode="after")
-    def _says_something(self) -> "RecordedQuery":
+    def _is_whole(self) -> Self:
         if not self.history and not self.features:
             raise ValueError("neither a history nor features")
-        return self
-
-    @model_validator(mode="after")
-    def _each_item_has_one(self) -> "RecordedQuery":
         for name, values in (("times", self.history_times), ("kinds", self.history_kinds)):
             if values is not None and len(values) != len(self.history):
                 raise ValueError(f"{len(values)} {name} for {len(self.history)} items")
@@ -75,21 +64,37 @@ class RecordedQuery(Settings):
         return None if self.history_kinds is None else kind_codes(manifest.kinds, self.history_kinds)
 
 
-class GoldenQuery(RecordedQuery):
-    """A recorded query and the ids and scores of its best items, as `replay` answers it."""
+class RecordedItem(Settings):
+    """An item of the catalog as the body of `PUT /v1/items/{id}`, and its vector in training.
 
-    items: tuple[int | str, ...] = Field(max_length=_MOST_ITEMS)
-    scores: tuple[float, ...] = Field(max_length=_MOST_ITEMS)
+    `vector` [D] is of its features alone, as for an id outside the training.
+    """
+
+    id: int | str
+    features: dict[str, Any]
+    vector: tuple[float, ...] = Field(max_length=_WIDEST)
 
 
 class Golden(Settings):
-    """`golden.json`."""
+    """`golden.json`: queries, and items where there is an item tower."""
 
-    k: int = Field(ge=1, le=_MOST_ITEMS)
-    queries: tuple[GoldenQuery, ...] = Field(min_length=1, max_length=MOST_QUERIES)
+    k: int = Field(default=GOLDEN_K, ge=1, le=_MOST_ITEMS)
+    queries: tuple[GoldenQuery, ...] = Field(min_length=1, max_length=MOST_RECORDED)
+    items: tuple[RecordedItem, ...] = Field(default=(), max_length=MOST_RECORDED)
 
 
-def replay(bundle: GoldenBundle, queries: Sequence[RecordedQuery], k: int) -> list[Ranking]:
+def load_golden(folder: Path) -> Golden:
+    """Read the `golden.json` of a bundle. Raises BundleError when it is anything else."""
+    path = folder / GOLDEN
+    try:
+        return Golden.model_validate_json(read_regular(path, GOLDEN_BYTES))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BundleError(f"{path} holds no recorded queries ({where}: {first['msg']})", "parts") from None
+
+
+def replay(bundle: Bundle, golden: Golden) -> list[Ranking]:
     """Answer the queries as the service does, without the items of their histories.
 
     A bundle with a repeat term ranks these too.
@@ -98,52 +103,59 @@ def replay(bundle: GoldenBundle, queries: Sequence[RecordedQuery], k: int) -> li
     """
     index = bundle.index.exact if bundle.manifest.index.is_remote else bundle.index
     retriever, answers = Retriever(bundle, index), list[Ranking]()
-    for i, query in enumerate(queries):
-        rows = _known(bundle, i, query)
-        kinds = query.kinds(bundle.manifest)
+    for i, query in enumerate(golden.queries):
+        rows, unknown = bundle.vocabulary.known_rows(query.history)
+        if unknown:
+            raise BundleError(
+                f"recorded query {i}: the items {unknown[:5]} are not in the vocabulary", "answers"
+            )
+        asked = [rows], [query.features], golden.k
+        out = rows if bundle.manifest.repeats is None else rows[:0]
         try:
-            out = [rows if bundle.manifest.repeats is None else rows[:0]]
-            answers += retriever.recommend([rows], [query.features], k, out, [query.times], kinds=[kinds])
+            kinds = query.kinds(bundle.manifest)
+            answers += retriever.recommend(*asked, [out], [query.times], kinds=[kinds])
         except EncodingError as error:
             raise BundleError(f"recorded query {i}: {error.field}: {error}", "answers") from None
     return answers
 
 
-def record(
-    bundle: GoldenBundle, queries: Sequence[RecordedQuery], answers: Sequence[Ranking], k: int
-) -> Golden:
-    """Combine queries with their answers."""
-    return Golden(
-        k=k,
-        queries=tuple(
-            GoldenQuery(
-                **query.model_dump(exclude={"items", "scores"}),
-                items=tuple(bundle.vocabulary.ids(answer.rows)),
-                scores=tuple(map(float, answer.scores)),
-            )
-            for query, answer in zip(queries, answers, strict=True)
-        ),
-    )
+def check_golden(bundle: Bundle) -> None:
+    """Replay the bundle's golden queries, and encode its recorded items where it has an item tower.
 
-
-def check_golden(bundle: GoldenBundle) -> None:
-    """Replay the bundle's golden queries, and its recorded items where it has an item tower.
-
-    Raises BundleError naming the first with a different answer.
+    Raises BundleError naming the first with a different answer or vector.
     """
-    check_golden_items(bundle)
-    golden = load_golden(bundle.folder / "golden.json")
-    answers = replay(bundle, golden.queries, golden.k)
-    for i, (query, served) in enumerate(zip(golden.queries, answers, strict=True)):
-        rows, unknown = bundle.vocabulary.known_rows(query.items)
-        expected = Ranking(rows.astype(np.int64), np.array(query.scores, dtype=np.float32))
-        fault = f"the items {unknown} are unknown" if unknown else difference(expected, served)
+    golden = load_golden(bundle.folder)
+    for what, fault in chain(_query_faults(bundle, golden), _item_faults(bundle, golden.items)):
         if fault:
             raise BundleError(
-                f"bundle {bundle.manifest.version} doesn't answer its recorded query {i} as it did "
-                f"when it was published: {fault}; its files are of different models, export it again",
+                f"bundle {bundle.manifest.version}, recorded {what}: {fault}; its files are of different "
+                "models, export it again",
                 "answers",
             )
+
+
+def _query_faults(bundle: Bundle, golden: Golden) -> Iterator[tuple[str, str | None]]:
+    for i, (query, served) in enumerate(zip(golden.queries, replay(bundle, golden), strict=True)):
+        rows, unknown = bundle.vocabulary.known_rows(query.items)
+        expected = Ranking(rows.astype(np.int64), np.array(query.scores, dtype=np.float32))
+        yield f"query {i}", f"the items {unknown} are unknown" if unknown else difference(expected, served)
+
+
+def _item_faults(bundle: Bundle, items: Sequence[RecordedItem]) -> Iterator[tuple[str, str | None]]:
+    if bundle.item_encoder is None:
+        return
+    if not items:
+        yield "items", "there are none for its item tower"
+    try:
+        vectors = bundle.item_encoder.encode([item.features for item in items])
+    except EncodingError as error:
+        raise BundleError(f"recorded item {error.position}: {error.field}: {error}", "answers") from None
+    for item, vector in zip(items, vectors, strict=True):
+        expected = np.array(item.vector, dtype=np.float32)
+        if expected.shape != vector.shape:
+            yield f"item {item.id!r}", f"{len(vector)} numbers where {len(expected)} are expected"
+        elif not ((apart := np.abs(vector - expected)) <= TOLERANCE * np.abs(expected).max()).all():
+            yield f"item {item.id!r}", f"its vector is {np.nanmax(apart):.2g} away from that of training"
 
 
 def difference(expected: Ranking, served: Ranking) -> str | None:
@@ -170,114 +182,16 @@ def difference(expected: Ranking, served: Ranking) -> str | None:
     return None
 
 
-def load_golden(path: Path) -> Golden:
-    """Read `golden.json`. Raises BundleError when it is anything else."""
-    return _read(path, Golden, "queries")
+def load(root: Path, version: str, content: str | None = None) -> Bundle:
+    """Open `<root>/<version>` with all checks: checksums, shapes, recorded queries.
 
-
-def _read(path: Path, kind: type[M], of: str) -> M:
-    try:
-        return kind.model_validate_json(read_regular(path, GOLDEN_BYTES))
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise BundleError(f"{path} holds no recorded {of} ({reason})", "parts") from None
-
-
-def save_golden(path: Path, golden: Golden) -> None:
-    """Write `golden.json`, which is replayed before it is published."""
-    path.write_text(json.dumps(golden.model_dump(mode="json"), ensure_ascii=False), encoding="utf-8")
-
-
-def recorded_queries(given: Sequence[Mapping[str, Any]]) -> list[RecordedQuery]:
-    """Read queries that training has recorded.
-
-    Raises BundleError for an invalid one, and for more than are checked at every opening.
+    `content` is the SHA-256 that its `manifest.json` must have. Raises BundleError with the reason when it
+    can't be served.
     """
-    if len(given) > MOST_QUERIES:
-        raise BundleError(f"{len(given)} queries are recorded, and {MOST_QUERIES} is the most; record fewer")
-    try:
-        return TypeAdapter(list[RecordedQuery]).validate_python(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise BundleError(f"recorded query {where}: {first['msg']}; record others") from None
-
-
-def _known(bundle: GoldenBundle, i: int, query: RecordedQuery) -> NDArray[np.int32]:
-    try:
-        rows, unknown = bundle.vocabulary.known_rows(query.history)
-    except DataError as error:
-        raise BundleError(f"recorded query {i}: {error}", "answers") from None
-    if unknown:
-        raise BundleError(f"recorded query {i}: the items {unknown[:5]} are not in the vocabulary", "answers")
-    return rows
-
-
-# Relative to the largest coordinate: far above rounding, and far below the difference of another tower.
-# Training records 16 items.
-_MOST_RECORDED, _WIDEST = 1024, 65_536
-
-
-class RecordedItem(Settings):
-    """An item of the catalog as the body of `PUT /v1/items/{id}`, and its vector in training.
-
-    `vector` [D] is of its features alone, as for an id outside the training.
-    """
-
-    id: int | str
-    features: dict[str, Any]
-    vector: tuple[float, ...] = Field(max_length=_WIDEST)
-
-
-class GoldenItems(Settings):
-    """`golden_items.json`."""
-
-    items: tuple[RecordedItem, ...] = Field(min_length=1, max_length=_MOST_RECORDED)
-
-
-def record_items(folder: Path, items: tuple[RecordedItem, ...], vocabulary: Vocabulary) -> None:
-    """Write `golden_items.json`.
-
-    Raises BundleError when there is none, too many, or one isn't in the vocabulary.
-    """
-    unknown = vocabulary.known_rows(item.id for item in items)[1]
-    if unknown or not 0 < len(items) <= _MOST_RECORDED:
-        raise BundleError(
-            f"an item tower comes with 1 to {_MOST_RECORDED} recorded items of the catalog; there are "
-            f"{len(items)}, of which {unknown[:5] or 'none'} are unknown: record others"
-        )
-    (folder / GOLDEN_ITEMS).write_text(GoldenItems(items=items).model_dump_json(), encoding="utf-8")
-
-
-def check_golden_items(bundle: GoldenBundle) -> None:
-    """Encode the recorded items of a bundle with an item tower, and compare.
-
-    Raises BundleError naming the first whose vector differs from the record.
-    """
-    if bundle.item_encoder is None:
-        return
-    golden = _read(bundle.folder / GOLDEN_ITEMS, GoldenItems, "items")
-    try:
-        vectors = bundle.item_encoder.encode([item.features for item in golden.items])
-    except EncodingError as error:
-        raise BundleError(
-            f"{GOLDEN_ITEMS}: item {error.position}: {error.field}: {error}; export the bundle again",
-            "answers",
-        ) from None
-    for item, vector in zip(golden.items, vectors, strict=True):
-        fault = _difference(np.array(item.vector, dtype=np.float32), vector)
-        if fault:
-            raise BundleError(
-                f"the item tower of bundle {bundle.manifest.version} encodes item {item.id!r} differently "
-                f"than in training: {fault}; its files are of different models, export it again",
-                "answers",
-            )
-
-
-def _difference(expected: NDArray[np.float32], vector: NDArray[np.float32]) -> str | None:
-    if expected.shape != vector.shape:
-        return f"a vector of {len(vector)} numbers where {len(expected)} are expected"
-    apart = np.abs(vector - expected)
-    if not (apart <= TOLERANCE * np.abs(expected).max()).all():  # NaN is a difference
-        return f"its vector is {np.nanmax(apart):.2g} away from the recorded one"
-    return None
+    folder = version_folder(root, version)
+    bundle = Bundle.open(folder, content=content)
+    if bundle.manifest.version != version:
+        raise BundleError(f"{folder} holds version {bundle.manifest.version!r}; rename it to that", "parts")
+    check_golden(bundle)
+    bundle.check_unchanged()
+    return bundle

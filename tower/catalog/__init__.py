@@ -1,3 +1,3 @@
 """Fields of items: columns, filters and the masks of allowed rows."""
 
-__all__ = ["catalog", "columns", "conditions", "filters", "item_columns", "masks"]
+__all__ = ["catalog", "columns", "conditions", "filters", "masks"]

@@ -1,8 +1,8 @@
 """Typed, memory-mapped columns of the catalog's fields, which filters evaluate for all rows at once."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ Kind = Literal["number", "boolean", "text", "numbers", "texts", "mixed", "none"]
 
 
 class Interval(NamedTuple):
-    """Bounds, of which either may be None; an open one is not inside."""
+    """Bounds, of which one may be None; an open one is not inside."""
 
     low: Value | None = None
     high: Value | None = None
@@ -27,89 +27,42 @@ class Interval(NamedTuple):
     high_open: bool = False
 
 
-class ColumnSummary(NamedTuple):
-    """What a field holds: rows with a value, and distinct values.
+class NumberColumn:
+    """At most one number (or 0 and 1 for false and true) a row.
 
-    `frequent` has the most frequent values with the number of their rows, ties in the order of the values.
-    `low` and `high` bound numbers; None for texts and for a field without values.
+    `values` is float64 [N], NaN where it is missing. Masks are bool [N]; a row without a value is in none.
     """
 
-    present: int
-    distinct: int
-    frequent: tuple[tuple[Value, int], ...] = ()
-    low: float | None = None
-    high: float | None = None
-
-
-class Column(Protocol):
-    """One field. A row without a value is in none of the masks."""
-
-    def among(self, values: Sequence[Value]) -> Mask:
-        """The rows [N] that have one of `values`."""
-
-    def within(self, interval: Interval) -> Mask:
-        """The rows [N] that have a value in the interval."""
-
-    def under(self, path: str) -> Mask:
-        """The rows [N] that have a text which is `path` or below it; see `is_under`."""
-
-    def present(self) -> Mask:
-        """The rows [N] that have any value."""
-
-    def summary(self, most: int) -> ColumnSummary:
-        """Summarise the values, with at most `most` of them."""
-
-
-class Columns(Protocol):
-    """N items, as filters read them: a catalog, or items outside it."""
-
-    def column(self, name: str) -> Column:
-        """The column of a field."""
-
-    def __len__(self) -> int: ...
-
-
-class NumberColumn:
-    """At most one number (or 0 and 1 for false and true) a row: float64 [N], NaN where it is missing."""
-
     def __init__(self, values: NDArray[np.float64]) -> None:
-        self._values = values
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        """The numbers [N], NaN where one is missing."""
-        return self._values
+        self.values = values
 
     def among(self, values: Sequence[Value]) -> Mask:
-        return np.isin(self._values, np.array(values, dtype=np.float64))
+        """The rows that have one of `values`."""
+        return np.isin(self.values, np.array(values, dtype=np.float64))
 
     def within(self, interval: Interval) -> Mask:
+        """The rows that have a value in the interval."""
         low, high, low_open, high_open = interval
-        mask = ~np.isnan(self._values) if low is None and high is None else None
-        if low is not None:
-            mask = self._values > low if low_open else self._values >= low
-        if high is not None:
-            below = self._values < high if high_open else self._values <= high
-            mask = below if mask is None else np.logical_and(mask, below, out=mask)
-        assert mask is not None
+        above = low is None or (self.values > low if low_open else self.values >= low)
+        below = high is None or (self.values < high if high_open else self.values <= high)
+        mask: Mask = np.logical_and(above, below)
         return mask
 
     def under(self, path: str) -> Mask:
-        return np.zeros(len(self._values), dtype=np.bool_)
+        """No rows: numbers are no paths."""
+        return np.zeros(len(self.values), dtype=np.bool_)
 
     def present(self) -> Mask:
-        return ~np.isnan(self._values)
+        """The rows that have a value."""
+        return ~np.isnan(self.values)
 
-    def summary(self, most: int) -> ColumnSummary:
-        values, counts = np.unique(self._values[self.present()], return_counts=True)
-        if not len(values):
-            return ColumnSummary(0, 0)
-        order = np.argsort(-counts, kind="stable")[:most]
-        frequent = tuple(zip(values[order].tolist(), counts[order].tolist(), strict=True))
-        return ColumnSummary(int(counts.sum()), len(values), frequent, float(values[0]), float(values[-1]))
+    def counts(self) -> tuple[Sequence[Value], NDArray[np.int64]]:
+        """The distinct values, ascending, and the number of rows of each."""
+        values, counts = np.unique(self.values[self.present()], return_counts=True)
+        return values.tolist(), counts
 
 
-class Texts:
+class Texts(Sequence[bytes]):
     """Sorted texts as concatenated UTF-8 bytes."""
 
     def __init__(self, letters: memoryview, starts: NDArray[np.int64]) -> None:
@@ -119,65 +72,49 @@ class Texts:
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def __getitem__(self, position: int) -> bytes:
+    def __getitem__(self, position: Any) -> Any:
         return self._letters[self._starts[position] : self._starts[position + 1]].tobytes()
 
 
 class TermColumn:
     """An inverted index of any number of values a row: ascending `terms`, and the rows that have each.
 
-    The rows of term i are `rows[starts[i]:starts[i + 1]]`: a value, or an interval of values, is a slice.
+    A term is a text's UTF-8 or a number. The rows of term i are `rows[starts[i]:starts[i + 1]]`: a value, or
+    an interval of values, is a slice. Masks are bool [N], as those of `NumberColumn`.
     """
 
     def __init__(
         self,
-        terms: Texts | NDArray[np.float64],
+        terms: Sequence[bytes] | Sequence[float] | NDArray[np.float64],
         starts: NDArray[np.int64],
         rows: NDArray[np.int32],
         count: int,
     ) -> None:
-        self._terms = terms
+        self._terms: Any = terms
         self._starts = starts.data
         self._rows = rows
         self._count = count
 
     def among(self, values: Sequence[Value]) -> Mask:
-        mask = np.zeros(self._count, dtype=np.bool_)
-        for value in values:
-            code = self.code(value)
-            if code is not None:
-                mask[self._rows[self._starts[code] : self._starts[code + 1]]] = True
-        return mask
+        return self._mask([code for value in values if (code := self.code(value)) is not None])
 
     def within(self, interval: Interval) -> Mask:
-        """See `Column`; texts are ordered by their code points."""
         codes = self.codes_within(interval)
         mask = np.zeros(self._count, dtype=np.bool_)
         mask[self._rows[self._starts[codes.start] : self._starts[codes.stop]]] = True
         return mask
 
     def under(self, path: str) -> Mask:
-        """See `Column`."""
-        mask = np.zeros(self._count, dtype=np.bool_)
-        for code in self.codes_under(path):
-            mask[self._rows[self._starts[code] : self._starts[code + 1]]] = True
-        return mask
+        """The rows that have a text which is `path` or below it; see `is_under`."""
+        return self._mask(self.codes_under(path))
 
     def present(self) -> Mask:
         mask = np.zeros(self._count, dtype=np.bool_)
         mask[self._rows] = True
         return mask
 
-    def summary(self, most: int) -> ColumnSummary:
-        counts = np.diff(np.asarray(self._starts))
-        order = np.argsort(-counts, kind="stable")[:most].tolist()
-        frequent = tuple((_value(self._terms[position]), int(counts[position])) for position in order)
-        present = int(np.count_nonzero(self.present()))
-        if isinstance(self._terms, Texts) or not len(self._terms):
-            return ColumnSummary(present, len(self._terms), frequent)
-        return ColumnSummary(
-            present, len(self._terms), frequent, float(self._terms[0]), float(self._terms[-1])
-        )
+    def counts(self) -> tuple[Sequence[Value], NDArray[np.int64]]:
+        return self._terms, np.diff(np.asarray(self._starts))
 
     def code(self, value: Value) -> int | None:
         """The position of a value among the terms; None where no row has it."""
@@ -196,11 +133,9 @@ class TermColumn:
 
     def codes_under(self, path: str) -> list[int]:
         """The positions of the texts that are `path`, or go on behind it with a separator of levels."""
-        if not isinstance(self._terms, Texts):
-            return []
         first = levels(path)[0]
         within = self.codes_within(Interval(first, first + "\U0010ffff"))
-        return [code for code in within if is_under(self._terms[code].decode("utf-8", "replace"), path)]
+        return [code for code in within if is_under(_value(self._terms[code]), path)]
 
     def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The codes of each row: those of row n are `codes[starts[n]:starts[n + 1]]`, ascending."""
@@ -208,10 +143,94 @@ class TermColumn:
         order = np.argsort(self._rows, kind="stable")
         return codes[order], _starts(np.bincount(self._rows, minlength=self._count))
 
+    def _mask(self, codes: Iterable[int]) -> Mask:
+        mask = np.zeros(self._count, dtype=np.bool_)
+        for code in codes:
+            mask[self._rows[self._starts[code] : self._starts[code + 1]]] = True
+        return mask
+
     def _position(self, value: Value, after: bool) -> int:
         """The index of the first term not below `value`, or, with `after`, above it."""
         position: int = bisect_left(self._terms, _term(value))
         return position + (after and self.code(value) is not None)
+
+
+Column = NumberColumn | TermColumn
+
+
+class ColumnSummary(NamedTuple):
+    """What a field holds: rows with a value, and distinct values.
+
+    `frequent` has the most frequent values with the number of their rows, ties in the order of the values.
+    `low` and `high` bound numbers; None for texts and for a field without values.
+    """
+
+    present: int
+    distinct: int
+    frequent: tuple[tuple[Value, int], ...]
+    low: float | None
+    high: float | None
+
+
+def summary_of(column: Column, most: int) -> ColumnSummary:
+    """Summarise the values of a column, with at most `most` of them."""
+    terms, counts = column.counts()
+    order = np.argsort(-counts, kind="stable")[:most].tolist()
+    frequent = tuple((_value(terms[position]), int(counts[position])) for position in order)
+    are_numbers = len(terms) > 0 and not isinstance(terms, Texts)
+    low, high = (float(terms[0]), float(terms[-1])) if are_numbers else (None, None)
+    return ColumnSummary(int(np.count_nonzero(column.present())), len(terms), frequent, low, high)
+
+
+class ItemColumn:
+    """A field of N items outside a catalog: a column for the values of each type.
+
+    So a filter finds the values of the type that it compares with, and no others. Masks are as those of
+    `NumberColumn`.
+    """
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        pairs: dict[str, list[tuple[Value, int]]] = {"number": [], "boolean": [], "text": [], "mixed": []}
+        self._present = np.zeros(len(values), dtype=np.bool_)
+        for row, value in enumerate(values):
+            for kind, each in typed_values(value):
+                pairs[kind].append((each, row))
+                self._present[row] = True
+        del pairs["mixed"]  # which is not compared with anything
+        self._columns = {
+            kind: TermColumn(*_inverted(some, len(values)), len(values)) for kind, some in pairs.items()
+        }
+
+    def among(self, values: Sequence[Value]) -> Mask:
+        mask = np.zeros(len(self._present), dtype=np.bool_)
+        for value in values:
+            mask |= self._columns[scalar_kind(value)].among([value])
+        return mask
+
+    def within(self, interval: Interval) -> Mask:
+        bound = interval.high if interval.low is None else interval.low
+        return self._columns[scalar_kind(bound)].within(interval)
+
+    def under(self, path: str) -> Mask:
+        return self._columns["text"].under(path)
+
+    def present(self) -> Mask:
+        return self._present.copy()
+
+
+class ItemColumns:
+    """The fields `names` of items outside a catalog, so that a filter reads many of them at once."""
+
+    def __init__(self, names: Iterable[str], items: Sequence[Mapping[str, Any]]) -> None:
+        self._columns = {name: ItemColumn([item.get(name) for item in items]) for name in names}
+        self._count = len(items)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def column(self, name: str) -> ItemColumn:
+        """The column of a field."""
+        return self._columns[name]
 
 
 def is_under(text: str, path: str) -> bool:
@@ -228,35 +247,30 @@ def _value(term: bytes | float) -> Value:
 
 
 def _term(value: Value) -> bytes | float:
-    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else float(value)
 
 
-def kind_of(values: Iterable[Any]) -> Kind:
+def kind_of(values: Sequence[Any]) -> Kind:
     """Infer a field's kind from its values, ignoring None and non-finite numbers."""
-    kinds: set[str] = set()
-    is_list = False
-    for value in values:
-        if isinstance(value, list | tuple):
-            is_list = True
-            kinds.update(_scalar(each) for each in value)
-        else:
-            kinds.add(_scalar(value))
-    kinds.discard("none")
+    kinds = {kind for value in values for kind, _ in typed_values(value)}
     if not kinds:
         return "none"
-    (kind,) = kinds if len(kinds) == 1 else ("mixed",)
-    if is_list and kind in ("text", "number"):
-        return "texts" if kind == "text" else "numbers"
-    return "mixed" if is_list else kind  # type: ignore[return-value]
+    kind: Any = kinds.pop() if len(kinds) == 1 else "mixed"
+    if any(isinstance(value, list | tuple) for value in values):
+        return "texts" if kind == "text" else "numbers" if kind == "number" else "mixed"
+    return kind  # type: ignore[no-any-return]
 
 
-def present_values(value: Any) -> list[Any]:
-    """The values of a row's field as a list, without null and non-finite numbers."""
-    several = value if isinstance(value, list | tuple) else (value,)
-    return [each for each in several if _scalar(each) != "none"]
+def typed_values(value: Any) -> Iterator[tuple[str, Value]]:
+    """The values of a row's field, each with its kind, without null and non-finite numbers."""
+    for each in value if isinstance(value, list | tuple) else (value,):
+        kind = scalar_kind(each)
+        if kind != "none":
+            yield kind, each
 
 
-def _scalar(value: Any) -> str:
+def scalar_kind(value: Any) -> str:
+    """The kind of a single value: "none", "boolean", "text", "number", or "mixed" for anything else."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -270,23 +284,28 @@ def _scalar(value: Any) -> str:
 
 def column_arrays(kind: Kind, values: Sequence[Any]) -> dict[str, NDArray[Any]]:
     """The arrays that `open_column` reads."""
+    present = [[each for _, each in typed_values(value)] for value in values]
     if kind in ("number", "boolean"):
-        numbers = [(*present_values(value), np.nan)[0] for value in values]
-        return {"numbers": np.array(numbers, dtype=np.float64)}
-    pairs = [(each, row) for row, value in enumerate(values) for each in present_values(value)]
-    if kind in ("mixed", "none"):
-        pairs = [("", row) for _, row in pairs]
-    terms = sorted({value for value, _ in pairs})
-    code = {value: position for position, value in enumerate(terms)}
-    count = max(1, len(values))
-    keys = np.unique(np.array([code[value] * count + row for value, row in pairs], dtype=np.int64))
-    counts = np.bincount(keys // count, minlength=len(terms))
-    arrays: dict[str, NDArray[Any]] = {"starts": _starts(counts), "rows": (keys % count).astype(np.int32)}
+        return {"numbers": np.array([(*one, np.nan)[0] for one in present], dtype=np.float64)}
+    is_known = kind in ("numbers", "texts", "text")
+    pairs = [(each if is_known else "", row) for row, several in enumerate(present) for each in several]
+    terms, starts, rows = _inverted(pairs, len(values))
     if kind == "numbers":
-        return {**arrays, "terms": np.array(terms, dtype=np.float64)}
-    texts = [term.encode("utf-8") for term in terms]
-    letters = np.frombuffer(b"".join(texts), dtype=np.uint8)
-    return {**arrays, "letters": letters, "word_starts": _starts([len(text) for text in texts])}
+        return {"starts": starts, "rows": rows, "terms": np.array(terms, dtype=np.float64)}
+    letters = np.frombuffer(b"".join(terms), dtype=np.uint8)
+    return {"starts": starts, "rows": rows, "letters": letters, "word_starts": _starts([*map(len, terms)])}
+
+
+def _inverted(
+    pairs: Sequence[tuple[Value, int]], count: int
+) -> tuple[list[Any], NDArray[np.int64], NDArray[np.int32]]:
+    """The ascending terms of (value, row) pairs of one type, and the starts and rows of a `TermColumn`."""
+    found = [(_term(value), row) for value, row in pairs]
+    terms: list[Any] = sorted({term for term, _ in found})
+    code = {term: position for position, term in enumerate(terms)}
+    keys = np.unique(np.array([code[term] * count + row for term, row in found], dtype=np.int64))
+    counts = np.bincount(keys // max(1, count), minlength=len(terms))
+    return terms, _starts(counts), (keys % max(1, count)).astype(np.int32)
 
 
 def open_column(kind: Kind, name: str, sections: Sections, count: int) -> Column:

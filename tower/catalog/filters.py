@@ -9,30 +9,21 @@ from typing import Any
 
 from turret.data.features import levels
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import LARGEST, Interval, Kind, Mask, Value
+from turret.tower.catalog.columns import Interval, Kind, Mask, Value, scalar_kind
 from turret.tower.catalog.conditions import Among, Condition, Not, Present, Under, Within, every, some
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import FilterError
 
 # Above any hand-written filter, and few enough that no filter takes long.
 MAX_DEPTH, MAX_CONDITIONS, MAX_VALUES = 8, 100, 1000
+_OPERATORS = ("equals", "any_of", "none_of", "under", "not_null")
 _BOUNDS = {"gte": (0, False), "gt": (0, True), "lte": (1, False), "lt": (1, True)}
-_COMBINATIONS = ("all", "any", "not")
-_TAKES: dict[Kind, str] = {
+# The values that conditions on a field take, by its kind without the "s" of lists.
+_TAKES = {
     "number": "a finite number",
-    "numbers": "a finite number",
     "text": "a text",
-    "texts": "a text",
     "boolean": "true or false",
     "none": "a text, a finite number, true or false",
-}
-_TYPES: dict[Kind, tuple[type, ...]] = {
-    "number": (int, float),
-    "numbers": (int, float),
-    "text": (str,),
-    "texts": (str,),
-    "boolean": (bool,),
-    "none": (int, float, str, bool),
 }
 
 
@@ -53,10 +44,6 @@ class Filter:
         `rows` identifies them; equal conditions share a mask.
         """
         return self.catalog.masks.get((rows, self.condition), make, self)
-
-    def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether an item that is not in the catalog, with these fields, is allowed."""
-        return self.condition.matches(fields)
 
 
 def compile_filter(given: Mapping[str, Any], catalog: Catalog) -> Filter:
@@ -87,7 +74,7 @@ class _Reader:
     def _part(self, name: str, value: Any, where: str, depth: int) -> Condition:
         if name == "not":
             return Not(self.read(value, where, depth + 1))
-        if name in _COMBINATIONS:
+        if name in ("all", "any"):
             if not isinstance(value, list):
                 raise FilterError(where, value, f"{where} takes a list of filters")
             inner = [self.read(one, f"{where}.{n}", depth + 1) for n, one in enumerate(value)]
@@ -121,7 +108,7 @@ class _Reader:
                 raise FilterError(where, value, f"{where} takes true, or false for items without a value")
             return Present(name) if value else Not(Present(name))
         if operator == "under":
-            return self._under(name, kind, value, where)
+            return _under(name, kind, value, where)
         if operator != "equals" and not isinstance(value, list):
             raise FilterError(where, value, f"{where} takes a list of values")
         if kind == "mixed":  # also for an empty list: the field alone decides
@@ -133,20 +120,18 @@ class _Reader:
         among = Among(name, _distinct([_value(kind, one, where) for one in values]))
         return Not(among) if operator == "none_of" else among
 
-    def _under(self, name: str, kind: Kind, value: Any, where: str) -> Condition:
-        if not isinstance(value, str) or not levels(value):
-            raise FilterError(where, value, f"{where} takes a path, such as 'Women > Shoes'")
-        if kind not in ("text", "texts", "none"):
-            raise FilterError(where, value, f"{where}: this field holds no texts, so it has no paths")
-        return Under(name, levels(value)[-1])
-
     def _count(self, more: int, where: str) -> None:
         self._conditions += more
         if self._conditions > MAX_CONDITIONS:
             raise FilterError(where, None, f"a filter holds at most {MAX_CONDITIONS} conditions; send fewer")
 
 
-_OPERATORS = ("equals", "any_of", "none_of", "under", "not_null")
+def _under(name: str, kind: Kind, value: Any, where: str) -> Condition:
+    if not isinstance(value, str) or not levels(value):
+        raise FilterError(where, value, f"{where} takes a path, such as 'Women > Shoes'")
+    if kind not in ("text", "texts", "none"):
+        raise FilterError(where, value, f"{where}: this field holds no texts, so it has no paths")
+    return Under(name, levels(value)[-1])
 
 
 def _interval(kind: Kind, bounds: Mapping[str, Any], where: str) -> Interval:
@@ -167,15 +152,12 @@ def _interval(kind: Kind, bounds: Mapping[str, Any], where: str) -> Interval:
 
 
 def _value(kind: Kind, value: Any, where: str) -> Value:
-    if kind == "mixed":
+    wanted, given = kind.removesuffix("s"), scalar_kind(value)
+    if wanted == "mixed":
         raise FilterError(where, value, _mixed(where))
-    fits = isinstance(value, _TYPES[kind]) and (kind in ("boolean", "none") or not isinstance(value, bool))
-    if fits and isinstance(value, int | float) and not isinstance(value, bool):
-        fits = abs(value) <= LARGEST  # which NaN is not
-        value = float(value) if fits else value
-    if not fits:
-        raise FilterError(where, value, f"{where} takes {_TAKES[kind]}")
-    return value
+    if given not in ((wanted,) if wanted != "none" else ("number", "text", "boolean")):
+        raise FilterError(where, value, f"{where} takes {_TAKES[wanted]}")
+    return float(value) if given == "number" else value
 
 
 def _mixed(where: str) -> str:
@@ -188,5 +170,5 @@ def _distinct(values: list[Value]) -> tuple[Value, ...]:
 
 
 def _unknown(name: str, catalog: Catalog) -> str:
-    known = ", ".join(catalog.field_names)
+    known = ", ".join(catalog.kinds)
     return f"the catalog has no field {name[:80]!r}; " + (f"it has: {known}" if known else "it has no fields")

@@ -5,16 +5,24 @@ stores and compares integers: no text has to be escaped in a query language, and
 of codes. `Among` holds codes, and `Within` bounds numbers.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import Column, Columns, Interval, Mask, NumberColumn, TermColumn
-from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Under, Within
+from turret.tower.catalog.columns import Column, Interval, Mask, NumberColumn
+from turret.tower.catalog.conditions import (
+    Among,
+    Columns,
+    Condition,
+    Every,
+    Not,
+    Present,
+    Some,
+    Under,
+    Within,
+)
 from turret.tower.engines.engine import EngineField
 
 # A longer list of codes costs an engine more than the exact search among the rows.
@@ -23,7 +31,7 @@ _MOST_CODES = 1000
 
 def engine_fields(catalog: Catalog) -> list[EngineField]:
     """The fields of a catalog in its order, and behind them the draw (see `drawn`)."""
-    fields = [_field(catalog.column(name)) for name in catalog.field_names]
+    fields = [_field(catalog.column(name)) for name in catalog.kinds]
     return [*fields, EngineField(drawn(len(catalog)).astype(np.float64))]
 
 
@@ -38,17 +46,13 @@ class Drawn:
 
     count: int
 
-    def mask(self, catalog: Columns) -> Mask:
-        return drawn(len(catalog)) < self.count
-
-    def matches(self, fields: Mapping[str, Any]) -> bool:
-        """An item that is not in the catalog has no place in the draw."""
-        return False
+    def mask(self, items: Columns) -> Mask:
+        return drawn(len(items)) < self.count
 
 
 def where_of(condition: Condition, catalog: Catalog) -> Condition | None:
     """A condition in the terms of the engine; None for one that it can't say exactly."""
-    draw = str(len(catalog.field_names))
+    draw = str(len(catalog.kinds))
     always = Present(draw)  # every item has a place in the draw
     match condition:
         case Drawn(count):
@@ -71,7 +75,7 @@ def where_of(condition: Condition, catalog: Catalog) -> Condition | None:
 
 
 def _place(name: str, catalog: Catalog) -> str:
-    return str(catalog.field_names.index(name))
+    return str(list(catalog.kinds).index(name))
 
 
 def _of_field(
@@ -83,7 +87,6 @@ def _of_field(
         values = condition.values if isinstance(condition, Among) else ()
         numbers = [float(value) for value in values if isinstance(value, int | float)]
         return Some(tuple(Within(place, Interval(one, one)) for one in numbers)) if numbers else never
-    assert isinstance(column, TermColumn)
     match condition:
         case Among(_, values):
             codes = sorted({code for value in values if (code := column.code(value)) is not None})
@@ -97,5 +100,4 @@ def _of_field(
 def _field(column: Column) -> EngineField:
     if isinstance(column, NumberColumn):
         return EngineField(column.values)
-    assert isinstance(column, TermColumn)
     return EngineField(*column.by_row())

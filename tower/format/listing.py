@@ -17,6 +17,7 @@ from turret.tower.format.manifest import MANIFEST, MeasuredRecall, read_manifest
 from turret.tower.format.safe_open import check_folder, read_regular
 
 CURRENT = "current"
+PREFIX = ".publishing-"
 _LIMIT = 1_000
 # Names with another meaning in a folder of bundles.
 _RESERVED = {CURRENT, "admin.key", "activations.jsonl", "record.json"}
@@ -68,18 +69,12 @@ def point(root: Path, version: str) -> None:
         raise BundleError(f"the pointer {root / CURRENT} can't be written: {error.strerror}") from None
 
 
-PREFIX = ".publishing-"
-
-
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield an empty folder beside `target` that becomes it, read-only and synced, when the block ends well.
 
-    A writer that dies leaves a folder that `remove_stale_dirs` removes. Raises BundleError when
-    `target` exists or can't be written.
+    Raises BundleError when `target` is there already, or it can't be written.
     """
-    if target.exists():
-        raise BundleError(f"{target} exists, and a published bundle is never changed; choose another version")
     with draft_folder(target) as draft:
         yield draft
         for path in draft.iterdir():
@@ -148,7 +143,7 @@ def versions(root: Path) -> list[VersionSummary]:
     except OSError as error:
         raise BundleError(f"{root} can't be listed: {error.strerror}; name a folder of bundles") from None
     live = current(root)
-    summaries = (_summary(root, name, name == live) for name in names)
+    summaries = (_summary(root / name, name == live) for name in names)
     return sorted(summaries, key=lambda summary: summary.created or "")
 
 
@@ -165,19 +160,13 @@ def bundle_folder(path: Path) -> Path:
     return path / live
 
 
-def _summary(root: Path, name: str, is_current: bool) -> VersionSummary:
+_SHOWN = {"created", "data_until", "item_count", "dimension", "metrics", "recall"}
+
+
+def _summary(folder: Path, is_current: bool) -> VersionSummary:
     try:
-        check_folder(root / name)
-        manifest = read_manifest(root / name)
+        check_folder(folder)
+        shown = read_manifest(folder).model_dump(include=_SHOWN)
     except BundleError as error:
-        return VersionSummary(version=name, is_current=is_current, error=str(error))
-    return VersionSummary(
-        version=name,
-        is_current=is_current,
-        created=manifest.created,
-        data_until=manifest.data_until,
-        item_count=manifest.item_count,
-        dimension=manifest.dimension,
-        metrics=manifest.metrics,
-        recall=manifest.recall,
-    )
+        shown = {"error": str(error)}
+    return VersionSummary(version=folder.name, is_current=is_current, **shown)

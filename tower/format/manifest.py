@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from turret.data.kinds import KindTable, Seen
-from turret.data.manifest import FileHash
+from turret.data.manifest import FileHash, hash_file
 from turret.tower.config import ScoringConfig, Settings
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import AnyIndexSettings, FlatSettings
@@ -17,10 +17,10 @@ from turret.tower.repeats import RepeatTerm
 FORMAT_VERSION: Literal[2] = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 MANIFEST_BYTES = 4_000_000
+GOLDEN, QUERY_VECTORS = "golden.json", "query_vectors.npy"
 # Read by warm starts, beside the model; serving needs neither.
 EXPERIMENT, ITEM_FEATURES = "experiment.json", "item_features.json"
-# The item tower, where it reads features, and its vectors of some items in training.
-ITEM_TOWER, GOLDEN_ITEMS = "item_tower.onnx", "golden_items.json"
+ITEM_TOWER = "item_tower.onnx"  # where it reads features
 REQUIRED_FILES = frozenset(
     {
         "user_tower.onnx",
@@ -30,7 +30,8 @@ REQUIRED_FILES = frozenset(
         "catalog.json",
         "catalog.bin",
         "popularity.npy",
-        "golden.json",
+        GOLDEN,
+        QUERY_VECTORS,
         "model.safetensors",
     }
 )
@@ -64,43 +65,33 @@ class IndexChoice(Settings):
     words: tuple[str, ...] = ()
 
 
-class Manifest(Settings):
-    """`manifest.json`; lengths in rows, dimension D, N = item_count.
+class ModelCard(Settings):
+    """What training says of a model; lengths in rows.
 
     `reads_times`: the user tower reads the times of items and of the request. `reads_queries`: it reads
-    queries in words, or their ready vectors, and no history. `exported`: the time of the export, where a
-    later reindexing `created` the bundle. `catalog_time`: when the file of its items was written, None
-    without a file; changes of items after that are newer than the bundle. `data_until`: the time of the
-    newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: those of the
+    queries in words, or their ready vectors, and no history. `catalog_time`: when the file of its items was
+    written, None without a file; changes of items after that are newer than the bundle. `data_until`: the
+    time of the newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: those of the
     events by name, in the order of their codes (`data.kinds`), empty where all are alike; events without a
     kind have `default_kind`. `reads_kinds`: the user tower reads the kind of each event. `exclude_seen`: the
     default of requests that don't say which items of the history answers leave out. `repeats`: what items of
     the history gain over their scores by the towers; None where they gain nothing.
     """
 
-    format_version: Literal[2] = FORMAT_VERSION
     version: str
-    created: str
-    exported: str | None = None
     catalog_time: str | None = None
     data_until: str | None = None
     kinds: KindTable = Field(default={})
     default_kind: str | None = None
     reads_kinds: bool = False
-    dimension: int = Field(ge=1)
-    item_count: int = Field(ge=1)
     scoring: ScoringConfig
     history_length: int = Field(ge=1)
     reads_times: bool = False
     reads_queries: bool = False
     exclude_seen: Seen = True
     repeats: RepeatTerm | None = None
-    index: AnyIndexSettings = FlatSettings()
-    index_choice: IndexChoice | None = None
-    recall: tuple[MeasuredRecall, ...] = ()
     metrics: dict[str, Any] = Field(default={})
     fingerprints: dict[str, str] = Field(default={})
-    files: dict[FileName, FileHash]
 
     @property
     def uses_times(self) -> bool:
@@ -111,6 +102,23 @@ class Manifest(Settings):
     def uses_kinds(self) -> bool:
         """Whether answers depend on the kinds of items of the history."""
         return self.reads_kinds or (self.repeats is not None and self.repeats.reads_kinds)
+
+
+class Manifest(ModelCard):
+    """`manifest.json`; dimension D, N = item_count.
+
+    `exported`: the time of the export, where a later reindexing `created` the bundle.
+    """
+
+    format_version: Literal[2] = FORMAT_VERSION
+    created: str
+    exported: str | None = None
+    dimension: int = Field(ge=1)
+    item_count: int = Field(ge=1)
+    index: AnyIndexSettings = FlatSettings()
+    index_choice: IndexChoice | None = None
+    recall: tuple[MeasuredRecall, ...] = ()
+    files: dict[FileName, FileHash]
 
     @property
     def required_files(self) -> frozenset[str]:
@@ -129,7 +137,11 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
         raise BundleError(f"{path}: {_reason(error)}", "format") from None
-    _check_digest(folder, text)
+    if read_regular(folder / DIGEST, 1000) != digest_line(text):
+        raise BundleError(
+            f"{path} is not the file that was published: {DIGEST} says otherwise; copy the bundle again",
+            "checksum",
+        )
     return manifest
 
 
@@ -139,8 +151,9 @@ def manifest_digest(folder: Path) -> str:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write `manifest.json` and, as `sha256sum` would, its checksum `manifest.sha256`."""
-    text = manifest.model_dump_json(indent=2).encode()
+    """Write `manifest.json`, with the checksums of the other files in `folder`, and its own beside it."""
+    files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
+    text = manifest.model_copy(update={"files": files}).model_dump_json(indent=2).encode()
     (folder / MANIFEST).write_bytes(text)
     (folder / DIGEST).write_bytes(digest_line(text))
 
@@ -148,15 +161,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def digest_line(text: bytes) -> bytes:
     """The content of `manifest.sha256` for a manifest of this text; `sha256sum -c` reads it."""
     return f"{hashlib.sha256(text).hexdigest()}  {MANIFEST}\n".encode()
-
-
-def _check_digest(folder: Path, text: bytes) -> None:
-    if read_regular(folder / DIGEST, 1000) != digest_line(text):
-        raise BundleError(
-            f"{folder / MANIFEST} is not the file that was published: {DIGEST} says otherwise; copy the "
-            "bundle again",
-            "checksum",
-        )
 
 
 def _reason(error: ValidationError) -> str:

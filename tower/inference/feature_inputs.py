@@ -62,9 +62,12 @@ class FeatureInputs:
                 raise EncodingError(position, f"features.{name}", given[name], self._unknown_feature())
         return [_encode(position, feature, given.get(feature.name)) for feature in self.features]
 
-    def inputs(self, given: Sequence[Mapping[str, object]]) -> dict[str, NDArray[Any]]:
-        """Return the tower's inputs for B users or items. Raises EncodingError as `encode` does."""
-        encoded = [self.encode(position, features) for position, features in enumerate(given)]
+    def inputs(self, given: Sequence[Mapping[str, object]], first: int = 0) -> dict[str, NDArray[Any]]:
+        """Return the tower's inputs for B users or items.
+
+        Raises EncodingError as `encode` does, with positions from `first` on.
+        """
+        encoded = [self.encode(position, features) for position, features in enumerate(given, first)]
         return {
             f"feature_{feature.name}": _column(feature, [row[number] for row in encoded])
             for number, feature in enumerate(self.features)

@@ -16,11 +16,12 @@ from turret.data.kinds import read_kinds
 from turret.data.prepared import ColdItems, PreparedData
 from turret.data.progress import counted, progress
 from turret.data.vocabulary import Vocabulary
-from turret.tower.bundle.golden import GOLDEN_K, RecordedItem
+from turret.tower.bundle.golden import GOLDEN_K, Golden, GoldenQuery, RecordedItem
 from turret.tower.bundle.publish import BundleContents, new_target, publish
 from turret.tower.config import ScoringConfig
 from turret.tower.format.item_map import ItemMap, quantised
 from turret.tower.format.listing import draft_folder
+from turret.tower.format.manifest import ModelCard
 from turret.tower.inference.feature_inputs import FeatureInputs
 from turret.tower.repeats import RepeatTerm
 from turret.tower.towers.model import TwoTowers
@@ -89,41 +90,50 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     vectors = mapped_vectors(model, work / "item_vectors.npy", encoded)
     items = torch.from_numpy(vectors)
     save_tensors(work / "model.safetensors", model.state_dict())
-    scoring, term = run.experiment.tower.scoring, run.repeats()
+    term = run.repeats()
+    queries = [
+        _recorded(data, model, user, *answer, term)
+        for user, answer in zip(users.tolist(), _expected(data, model, items, users, term), strict=True)
+    ]
     return BundleContents(
-        version=version,
+        card=_card(run, data, model, version),
         user_tower=user_tower_onnx(model),
         item_vectors=vectors,
         vocabulary=data.item_ids if encoded is None else _with_cold(data, cold),
         user_features=model.user.rows.layers.features if model.user.rows else (),
         fields={name: [*values, *cold.fields.get(name, [])] for name, values in data.fields.items()},
         popularity=np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)]),
-        scoring=scoring,
-        history_length=run.experiment.tower.user.history_length,
         model=np.memmap(work / "model.safetensors", np.uint8, "r").data,
-        reads_times=run.experiment.tower.user.reads_times,
-        reads_queries=data.has_queries,
-        reads_kinds=model.kinds is not None,
+        golden=Golden(queries=tuple(queries), items=_recorded_items(data, model)),
+        item_features=model.item.rows.layers.features if model.item.rows else (),
+        item_tower=item_tower_onnx(model),
+        experiment=run.experiment.model_dump(mode="json"),
+        query_vectors=_query_vectors(data, model, items),
+        item_map=project_items(vectors, run.experiment.tower.scoring),
+    )
+
+
+def _card(run: Run, data: PreparedData, model: TwoTowers, version: str) -> ModelCard:
+    user = run.experiment.tower.user
+    return ModelCard(
+        version=version,
         catalog_time=data.manifest.catalog_time,
         data_until=data.manifest.time.until,
         kinds=data.manifest.kinds,
         default_kind=data.manifest.default_kind,
+        reads_kinds=model.kinds is not None,
+        scoring=run.experiment.tower.scoring,
+        history_length=user.history_length,
+        reads_times=user.reads_times,
+        reads_queries=data.has_queries,
         exclude_seen=run.experiment.evaluation.exclude_seen,
-        repeats=term,
-        recorded=[_recorded(data, model, user, term) for user in users.tolist()],
-        expected=_expected(data, model, items, users, term),
-        item_features=model.item.rows.layers.features if model.item.rows else (),
-        item_tower=item_tower_onnx(model),
-        recorded_items=_recorded_items(data, model),
-        experiment=run.experiment.model_dump(mode="json"),
+        repeats=run.repeats(),
         metrics=run.metrics(),
         fingerprints={
             "data": data.fingerprint,
             "configuration": configuration_fingerprint(run),
             **({"origin": run.origin.name} if run.origin else {}),
         },
-        query_vectors=_query_vectors(data, model, items),
-        item_map=project_items(vectors, scoring),
     )
 
 
@@ -155,24 +165,34 @@ def _query_vectors(data: PreparedData, model: TwoTowers, items: torch.Tensor) ->
 
 
 def _recorded(
-    data: PreparedData, model: TwoTowers, user: int, term: RepeatTerm | None = None
-) -> dict[str, Any]:
-    """The user's history and features as a request; with times, at the moment that evaluation assumes."""
+    data: PreparedData,
+    model: TwoTowers,
+    user: int,
+    rows: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    term: RepeatTerm | None = None,
+) -> GoldenQuery:
+    """The user's history and features as a request, and its best rows with their scores.
+
+    With times, it is at the moment that evaluation assumes.
+    """
     raw = data.user_values(user)
     features = model.user.rows.layers.features if model.user.rows else ()
-    recorded = {
+    recorded: dict[str, Any] = {
         "history": data.item_ids.ids(data.history(user, "end")),
         "features": {feature.name: raw[feature.name] for feature in features if feature.name in raw},
+        "items": data.item_ids.ids(rows),
+        "scores": scores.tolist(),
     }
     first, end = data.offsets[user : user + 2].tolist()
     if data.kinds is not None and (model.kinds is not None or (term and term.reads_kinds)):
         names = read_kinds(data.manifest.kinds)
         recorded["history_kinds"] = [names[code] for code in data.kinds[first:end]]
-    if not (model.config.user.reads_times or (term and term.reads_times)):
-        return recorded
-    (requested,) = request_times(data, np.array([user]), np.array([end]))
-    times = seconds(data, np.arange(first, end)).tolist()
-    return {**recorded, "history_times": times, "at": float(requested)}
+    if model.config.user.reads_times or (term and term.reads_times):
+        (requested,) = request_times(data, np.array([user]), np.array([end]))
+        recorded["history_times"] = seconds(data, np.arange(first, end)).tolist()
+        recorded["at"] = float(requested)
+    return GoldenQuery.model_validate(recorded)
 
 
 def _expected(

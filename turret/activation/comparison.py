@@ -16,7 +16,8 @@ from turret.data.kinds import leaves_out_negatives, read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups
-from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.golden import load
 from turret.tower.format.manifest import Manifest
 from turret.tower.kinds import CountedKinds
 from turret.tower.retrieval import Retriever
