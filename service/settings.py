@@ -95,14 +95,10 @@ class Settings(BaseSettings):
 
     @field_validator("page_pictures", mode="before")
     @classmethod
-    def _parts(cls, text: object) -> object:
-        return text.replace(",", " ").split() if isinstance(text, str) else text
-
-    @field_validator("page_pictures")
-    @classmethod
-    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in origins:
-            if not _ORIGIN.fullmatch(origin):
+    def _are_origins(cls, given: object) -> object:
+        origins = given.replace(",", " ").split() if isinstance(given, str) else given
+        for origin in origins if isinstance(origins, list | tuple) else ():
+            if not _ORIGIN.fullmatch(str(origin)):
                 message = "{origin} is not an origin; send scheme and host, as in https://img.example.com"
                 raise PydanticCustomError("origin", message, {"origin": origin})
         return origins

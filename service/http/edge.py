@@ -107,15 +107,28 @@ class Edge:
         identifier = request_id(given.get(_ID))
         facts: dict[str, Any] = {"request_id": identifier, "stages": {}}
         scope["turret"] = facts
-        headers = (*self._security_of(scope["path"]), (_ID, identifier.encode("ascii")))
-        sending = _Sending(send, headers, self._is_draining)
+        status, began = 0, 0.0  # a client may take its time to read the response
+
+        def sending(message: Message) -> Awaitable[None]:
+            nonlocal status, began
+            if message["type"] == "http.response.start":
+                status, began = message["status"], time.perf_counter()
+                own = (*self._security_of(scope["path"]), (_ID, identifier.encode("ascii")))
+                last = (_LAST,) if self._is_draining() else ()
+                message["headers"] = [*message.get("headers", ()), *own, *last]
+            return send(message)
+
         self._metrics.running += 1
         try:
             await self._app(scope, receive, sending)
         except Exception as error:
-            await _fail(error, scope, receive, sending)
+            name, fields = type(error).__name__, {"fields": {"request_id": identifier}}
+            _log.error("unhandled exception in a request: %s", name, exc_info=error, extra=fields)
+            if not status:
+                await unexpected(scope)(scope, receive, sending)
+            status = 500
         except asyncio.CancelledError:
-            if sending.status:
+            if status:
                 raise
             task = asyncio.current_task()
             assert task is not None
@@ -124,8 +137,8 @@ class Edge:
             await refusal(TimedOutError())(scope, receive, sending)
         finally:
             self._metrics.running -= 1
-            seconds = (sending.began or time.perf_counter()) - start
-            self._record(scope, facts, sending.status or 500, seconds, given.get(_TRACE_PARENT))
+            seconds = (began or time.perf_counter()) - start
+            self._record(scope, facts, status or 500, seconds, given.get(_TRACE_PARENT))
 
     def _security_of(self, path: str) -> Headers:
         if path == "/" or path.startswith("/page/"):
@@ -169,44 +182,8 @@ class Edge:
             self._log(logging.WARNING if status >= 500 else logging.INFO, fields)
 
 
-class _Sending:
-    """Adds headers to the response, `connection: close` if it `is_last`, and remembers its status.
-
-    `began` is when the response did: a client may take its time to read it.
-    """
-
-    __slots__ = ("_headers", "_is_last", "_send", "began", "status")
-
-    def __init__(self, send: Send, headers: Headers, is_last: Callable[[], bool]) -> None:
-        self._send = send
-        self._headers = headers
-        self._is_last = is_last
-        self.status = 0
-        self.began = 0.0
-
-    def __call__(self, message: Message) -> Awaitable[None]:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            self.began = time.perf_counter()
-            last = (_LAST,) if self._is_last() else ()
-            message["headers"] = [*message.get("headers", ()), *self._headers, *last]
-        return self._send(message)
-
-
 def request_id(header: bytes | None) -> str:
     """Return the value of `X-Request-ID` if it has 1 to 128 visible ASCII characters, else a new id."""
     if header is not None and _USABLE(header):
         return header.decode("ascii")
     return f"{getrandbits(64):016x}"
-
-
-async def _fail(error: Exception, scope: Scope, receive: Receive, sending: _Sending) -> None:
-    _log.error(
-        "unhandled exception in a request: %s",
-        type(error).__name__,
-        exc_info=error,
-        extra={"fields": {"request_id": scope["turret"]["request_id"]}},
-    )
-    if sending.status == 0:
-        await unexpected(scope)(scope, receive, sending)
-    sending.status = 500

@@ -26,9 +26,6 @@ from turret.service.versions.start import first_record, open_records
 # The supervisor's orders: answer at /readyz that no more requests should come; and finish those under way.
 DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2
 _TICKS = 10  # of uvicorn in a second
-# For requests on open connections once no more are accepted. Without both waits, SIGTERM resets a request of
-# nearly every client that connects anew after each answer; with them, one in all.
-LINGER_SECONDS, _LINGER_TICK = 0.25, 0.01
 _SWITCH_SECONDS = 0.0005
 _LINE_BYTES = 4_000  # written at once
 
@@ -109,19 +106,6 @@ class Server(uvicorn.Server):
         """Start, and tell the supervisor."""
         await super().startup(sockets)
         send(self._pipe, f"ready {self._components.model_holder.version or ''}")
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections, answer what comes on the open ones, and finish."""
-        for listening in sockets or ():
-            listening.listen(0)  # the kernel keeps further clients waiting, who are refused below
-        await asyncio.sleep(_LINGER_TICK)  # accepts those that came before; closing would reset them
-        for listening in (*self.servers, *(sockets or ())):
-            listening.close()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + LINGER_SECONDS
-        while self.server_state.connections and loop.time() < end:
-            await asyncio.sleep(_LINGER_TICK)
-        await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
         """Measure the longest delay of the event loop, and send a heartbeat."""

@@ -41,13 +41,6 @@ def having(name: str, volume: str) -> set[str]:
     return {one for one in services(name) if volume in volumes_of(name, one).values()}
 
 
-@pytest.mark.parametrize(
-    ("name", "started"), [(PLAIN, {"service"}), (PRODUCTION, {"proxy", "service", "redis"})]
-)
-def test_what_is_started_without_a_profile(name: str, started: set[str]) -> None:
-    assert {one for one, given in services(name).items() if "profiles" not in given} == started
-
-
 @pytest.mark.parametrize(("name", "container"), CONTAINERS)
 def test_a_container_has_no_right_that_it_does_not_need(name: str, container: str) -> None:
     one = services(name)[container]
@@ -153,11 +146,3 @@ def test_every_container_that_reads_the_events_and_items_has_your_own_files(
     (default,) = {re.findall(r":-(.+?)\}", volume)[0] for volume in mounted.values()}
     # The folder is there, and stays empty in git: otherwise the engine creates it, owned by root.
     assert ((ROOT / name).parent / default / ".gitignore").read_text("utf-8") == "*\n!.gitignore\n"
-
-
-@FILES
-def test_every_file_that_is_mounted_exists(name: str) -> None:
-    for given in services(name).values():
-        for volume in given["volumes"]:
-            if volume.startswith("./"):
-                assert ((ROOT / name).parent / volume.split(":")[0]).exists(), volume

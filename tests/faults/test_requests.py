@@ -61,7 +61,6 @@ def send_all(connection: socket.socket, content: bytes) -> None:
 
 
 HEADS = {
-    "long header": HEAD + b"X: " + b"x" * 1_000_000 + b"\r\n\r\n",
     "endless header": HEAD + b"X: " + b"x" * 20_000_000,
     "many headers": HEAD + b"X: y\r\n" * 5_000 + b"\r\n",
     "long path": b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n",
@@ -87,8 +86,6 @@ def chunks(size: int) -> Iterator[bytes]:
 BOMBS: dict[str, tuple[Any, set[int]]] = {
     "a million items": (json.dumps({"history": list(range(1_000_000))}).encode(), {413}),
     "50 MB": (lambda: chunks(50_000_000), {413}),
-    "deep lists": (b'{"history":' + b"[" * 100_000 + b"]" * 100_000 + b"}", {400}),
-    "deep objects": (b'{"a":' * 50_000 + b"1" + b"}" * 50_000, {400}),
     "open lists": (b"[" * 900_000, {400}),
     "many equal keys": (b'{"features": {' + b'"a": 1,' * 100_000 + b'"a": 1}}', {400}),
     "a long text": (b'{"user_id": "' + b"x" * 900_000 + b'"}', {422}),
