@@ -257,8 +257,7 @@ def _refuse_bad_rows(ingested: IngestedSource, on_bad: OnBad) -> None:
 
 def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
     """Raise ColumnError for an entry COLUMN=TEXT of a column that no file of the source has."""
-    tables = [*(table for _, table in source.parts), source.items, source.users]
-    existing = dict.fromkeys(name for table in tables if table is not None for name in table.columns())
+    existing = dict.fromkeys(name for table in source.tables for name in table.columns())
     for entry in nulls:
         name, is_named, _ = entry.partition("=")
         if is_named and name not in existing:

@@ -88,12 +88,14 @@ def open_movielens(path: Path, work: Path) -> Source:
             f"{folder / ratings} has {len(columns)} columns; MovieLens ratings have {', '.join(_RATINGS)}"
         )
     events = table.frame.rename(dict(zip(columns, _RATINGS, strict=True)))
-    users = _table(folder / names[1], work) if len(names) > 1 and names[1] in existing else None
+    tables = {name: _table(folder / name, work) for name in existing if name in ("u.user", "users.dat")}
+    users = next(iter(tables.values()), None)
+    items = _films(folder / names[0], work)
+    files = (path,) if path.is_file() else tuple(folder / name for name in existing)
     return Source(
         parts=((None, Table(events, table.path, is_text=True, malformed=table.malformed)),),
-        items=_films(folder / names[0], work),
+        items=replace(items, files=files),
         users=users,
-        files=(path,) if path.is_file() else tuple(folder / name for name in existing),
         columns=_COLUMNS,
         item_features=_ITEM_FEATURES,
         user_features=None if users is None else _USER_FEATURES,

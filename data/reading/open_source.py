@@ -31,10 +31,9 @@ def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Sourc
     Raises SourceError for paths that do not exist or hold no events, and ConfigurationError for features and
     fields without a file of items or users.
     """
-    places = {"items": config.items, "users": config.users}
     given = {
         name: _scan_entities(copies.path(place), config, name, work)
-        for name, place in places.items()
+        for name, place in (("items", config.items), ("users", config.users))
         if place is not None
     }
     if config.queries is not None:
@@ -42,19 +41,16 @@ def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Sourc
         source = open_queries(config.queries, config, table, given.get("items"))
     elif isinstance(config.split, FilesSplit):
         files = (config.split.train, config.split.validation, config.split.test)
-        parts = [
-            (part, scan(copies.path(place), config.format, work)) for part, place in enumerate(files) if place
-        ]
-        source = Source(tuple(parts), None, None, tuple(file for _, table in parts for file in table.files))
+        parts = ((part, scan(copies.path(one), config.format, work)) for part, one in enumerate(files) if one)
+        source = Source(tuple(parts))
     else:
         source = _whole(copies.path(config.source or Path()), config, work, [*given.values()])
-    items, users = given.get("items", source.items), given.get("users", source.users)
-    if items is None and ((config.item_features and config.item_features.by_kind()) or config.fields):
+    source = replace(source, **given)
+    if source.items is None and ((config.item_features and config.item_features.by_kind()) or config.fields):
         raise ConfigurationError("item_features and fields require an items file; name it with --items")
-    if users is None and config.user_features and config.user_features.by_kind():
+    if source.users is None and config.user_features and config.user_features.by_kind():
         raise ConfigurationError("user_features requires a users file; name it with --users")
-    files_of_entities = tuple(file for table in given.values() for file in table.files)
-    return replace(source, items=items, users=users, files=(*source.files, *files_of_entities))
+    return source
 
 
 def _scan_entities(path: Path, config: PrepareConfig, name: str, work: Path) -> Table:
@@ -77,20 +73,18 @@ def _whole(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table
     if config.format.kind == "movielens" or (config.format.kind == "auto" and is_movielens(path)):
         return open_movielens(path, work)
     if not path.is_dir():
-        table = scan(path, config.format, work)
-        return Source(parts=((None, table),), items=None, users=None, files=table.files)
+        return Source(((None, scan(path, config.format, work)),))
     events = _named(path, EVENTS)
     entities = {
         name: _scan_entities(place, config, name, work)
         for name, stems in (("items", ITEMS), ("users", USERS))
         if (place := _named(path, stems)) is not None
     }
-    files = [file for table in entities.values() for file in table.files]
-    other = {file for table in others for file in table.files}
+    files = {file for table in (*entities.values(), *others) for file in table.files}
     if events is not None:
         table = scan(events, config.format, work)
     else:
-        parts = [part for part in parts_of(path, config.format) if part not in {*files, *other}]
+        parts = [part for part in parts_of(path, config.format) if part not in files]
         if not parts:
             raise SourceError(
                 f"{path} holds no events: neither {', '.join(EVENTS)} with one of the suffixes "
@@ -98,9 +92,9 @@ def _whole(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table
                 "itself, the format with --format, or one file per part with --train and --test"
             )
         table = join_parts(path, parts, config.format, work)
-    read = (*table.files, *files)
-    unread = tuple(file for file in visible_files(path) if file not in {*read, *other})
-    return Source(((None, table),), entities.get("items"), entities.get("users"), read, unread=unread)
+    read = {*table.files, *files}
+    unread = tuple(file for file in visible_files(path) if file not in read)
+    return Source(((None, table),), **entities, unread=unread)
 
 
 def entity_files(config: PrepareConfig) -> tuple[Place | None, Place | None]:

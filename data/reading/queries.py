@@ -80,7 +80,6 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
         parts=tuple(parts),
         items=items,
         users=users,
-        files=table.files,
         columns=ColumnSettings(
             user=query, item=item, time=ORDER, item_id=None if items is given else _ITEM_ID, **optional
         ),

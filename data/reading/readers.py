@@ -1,8 +1,9 @@
 """CSV, Parquet and JSON lines as lazy tables: files, and folders of parts."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import polars as pl
@@ -81,39 +82,33 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
         raise SourceError(f"{folder} holds {several}, which are no parts of one table; name the file to read")
     if files and all(path.suffix.lower() == ".parquet" for path in files):
         return _scan_parquet(files, folder)
-    pieces: list[tuple[int, Table]] = []
-    start = 0
+    tables: list[Table] = []
+    starts, frames, examples = [0], list[pl.LazyFrame](), list[dict[str, Any]]()
     for file in files:
         content, name = unpacked(file, work)
         if size := content.stat().st_size:  # Spark writes a file for a part without rows
-            pieces.append((start, _scan_content(content, name, file, settings, work)))
-            start += size + 1  # a file has no more lines than bytes
-    if not pieces:
+            table = _scan_content(content, name, file, settings, work)
+            tables.append(table)
+            rows = table.frame.select(
+                pl.col(ROW).cast(pl.Int64) + starts[-1], *_common_columns(tables[0], table)
+            )
+            partitions = [pl.lit(value, pl.String).alias(name) for name, value in _partitions(folder, file)]
+            frames.append(rows.with_columns(partitions))
+            named = {"file": file.relative_to(folder).as_posix()}
+            examples += [{**named, **example} for example in table.malformed.examples]
+            starts.append(starts[-1] + size + 1)  # a file has no more lines than bytes
+    if not tables:
         raise SourceError(
             f"{folder} holds no file with one of the suffixes {', '.join(FORMATS)}, or these are empty; give "
             "the format of others with --format csv, parquet or jsonl (JSON in any layout)"
         )
-    return _joined(folder, pieces, tuple(files))
-
-
-def _joined(folder: Path, pieces: Sequence[tuple[int, Table]], files: tuple[Path, ...]) -> Table:
-    first = pieces[0][1]
-    frames = []
-    for start, table in pieces:
-        columns = table.frame.select(pl.col(ROW).cast(pl.Int64) + start, *_common_columns(first, table))
-        partitions = [pl.lit(value, pl.String).alias(name) for name, value in _partitions(folder, table.path)]
-        frames.append(columns.with_columns(partitions))
     with readable(folder):
         frame = pl.concat(frames, how="diagonal_relaxed")
         frame.collect_schema()
-    examples = [
-        {"file": table.path.relative_to(folder).as_posix(), **example}
-        for _, table in pieces
-        for example in table.malformed.examples
-    ]
-    malformed = Malformed(sum(table.malformed.count for _, table in pieces), tuple(examples[:EXAMPLES]))
-    has_header = first.has_header
-    return Table(frame, folder, first.is_text, malformed, files, has_header=has_header, pieces=tuple(pieces))
+    malformed = Malformed(sum(table.malformed.count for table in tables), tuple(examples[:EXAMPLES]))
+    placed = tuple((start, table.path) for start, table in zip(starts, tables, strict=False))
+    first = tables[0]
+    return Table(frame, folder, first.is_text, malformed, tuple(files), first.has_header, placed)
 
 
 def _common_columns(first: Table, table: Table) -> list[str]:
@@ -138,29 +133,25 @@ def _partitions(folder: Path, file: Path) -> list[tuple[str, str | None]]:
 
 def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, work: Path) -> Table:
     """Scan the decompressed content, called `name`, of the file `path`."""
-    kind = _kind(path, name, settings)
+    kind = settings.kind
+    # A dump is Parquet, also for data that has another format.
+    if kind in ("auto", "movielens") or stem_and_format(path)[1] == "parquet":
+        found = stem_and_format(Path(name))[1] or stem_and_format(path)[1]
+        if found is None:
+            raise SourceError(
+                f"{path} has none of the suffixes {', '.join(FORMATS)}; unpack an archive, and "
+                "give the format of a file with --format csv, parquet or jsonl (JSON in any layout)"
+            )
+        kind = found
     if kind == "parquet":
         return _scan_parquet([content], path)
-    return _SCANNERS[kind](as_utf8(content, path, settings.encoding, work), path, settings, work)
-
-
-def _kind(path: Path, name: str, settings: FileFormat) -> str:
-    """Return the format of a file by the name of its content."""
-    is_parquet = stem_and_format(path)[1] == "parquet"  # such as a dump for data that has another format
-    if settings.kind not in {"auto", "movielens"} and not is_parquet:
-        return settings.kind
-    kind = stem_and_format(Path(name))[1] or stem_and_format(path)[1]
-    if kind is None:
-        raise SourceError(
-            f"{path} has none of the suffixes {', '.join(FORMATS)}; unpack an archive, and "
-            "give the format of a file with --format csv, parquet or jsonl (JSON in any layout)"
-        )
-    return kind
+    scan_text = scan_delimited if kind == "csv" else scan_json_lines
+    return scan_text(as_utf8(content, path, settings.encoding, work), path, settings, work)
 
 
 def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
     """Scan Parquet files as the table of `path`."""
-    is_partitioned = any(_partitions(path, file) for file in files) if path.is_dir() else False
+    is_partitioned = path.is_dir() and any(_partitions(path, file) for file in files)
     with readable(path):
         # The first part has the columns; a later one may have more.
         frame = pl.scan_parquet(
@@ -172,13 +163,4 @@ def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
             hive_partitioning=is_partitioned,
         )
         frame.collect_schema()
-    is_original = path.is_dir() or files[0] == path
-    return Table(
-        frame, path, is_text=False, files=tuple(files) if is_original else (path,), is_parquet=is_original
-    )
-
-
-_SCANNERS: dict[str, Callable[[Path, Path, FileFormat, Path], Table]] = {
-    "csv": scan_delimited,
-    "jsonl": scan_json_lines,
-}
+    return Table(frame, path, is_text=False, files=tuple(files) if path.is_dir() else (path,))

@@ -29,9 +29,8 @@ class Table:
 
     `frame` has the file's columns and `ROW`, the line number of a CSV record or the 1-based number of the
     row. `is_text` means that all values are texts, as in CSV, `has_header` that its names are a line of the
-    file. `files` are the files, in order; `is_parquet` tells that they are all uncompressed Parquet, whose
-    rows are numbered consecutively. `pieces` are the tables of other parts, each with the number added to its
-    rows.
+    file. `files` are the files, in order, and `starts` the numbers added to the rows of each part; without
+    them, rows of several files are numbered consecutively.
     """
 
     frame: pl.LazyFrame
@@ -39,28 +38,20 @@ class Table:
     is_text: bool
     malformed: Malformed = Malformed()
     files: tuple[Path, ...] = ()
-    is_parquet: bool = False
     has_header: bool = False
-    pieces: tuple[tuple[int, "Table"], ...] = ()
-
-    def locate(self, row: int) -> tuple[Path, int]:
-        """Return the file of row `row`, and its number in that file."""
-        for start, piece in reversed(self.pieces):
-            if row > start:
-                return piece.path, row - start
-        for file in self.files if self.is_parquet else ():
-            with readable(file):
-                rows = pl.scan_parquet(file, glob=False).select(pl.len()).collect(engine="streaming").item()
-            if row <= rows:
-                return file, row
-            row -= rows
-        return self.path, row
+    starts: tuple[tuple[int, Path], ...] = ()
 
     def place(self, row: int) -> dict[str, Any]:
         """Return the number of a row in its file for messages, with the name of that file among several."""
-        file, number = self.locate(row)
-        named = {} if file == self.path else {"file": file.relative_to(self.path).as_posix()}
-        return {**named, "row": number}
+        starts, end = [*self.starts], 0
+        for file in self.files if self.path.is_dir() and not starts else ():  # Parquet
+            starts.append((end, file))
+            with readable(file):
+                end += pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
+        for start, file in reversed(starts):
+            if row > start:
+                return {"file": file.relative_to(self.path).as_posix(), "row": row - start}
+        return {"row": row}
 
     def columns(self) -> list[str]:
         """Return the column names of the file. Raises SourceError when it can't be read."""
@@ -73,18 +64,28 @@ class Source:
     """The lazy tables of one data set.
 
     `parts` are the tables of events, each with the part (0 train, 1 validation, 2 test) of all its events, or
-    None if the split is still to be made. `files` are the source files, for the manifest, and `unread` the
-    other files of a folder. `columns` and the features are the defaults of a known data set, else None.
+    None if the split is still to be made. `unread` are other files of a folder. `columns` and the features
+    are the defaults of a known data set, else None.
     """
 
     parts: tuple[tuple[int | None, Table], ...]
-    items: Table | None
-    users: Table | None
-    files: tuple[Path, ...]
+    items: Table | None = None
+    users: Table | None = None
     columns: ColumnSettings | None = None
     item_features: FeatureColumns | None = None
     user_features: FeatureColumns | None = None
     unread: tuple[Path, ...] = ()
+
+    @property
+    def tables(self) -> list[Table]:
+        """All tables: of events, of items and of users."""
+        tables = [*(table for _, table in self.parts), self.items, self.users]
+        return [table for table in tables if table is not None]
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are read."""
+        return [*dict.fromkeys(file for table in self.tables for file in table.files)]
 
 
 @contextmanager
