@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.tools import require
 from turret.data.configuration import load_configuration
+from turret.data.events.dropped_rows import PrepareReport
 from turret.data.prepared import PreparedData
 from turret.data.preparing import prepare as preparing
 from turret.data.reading.schema import PrepareConfig
@@ -19,15 +20,20 @@ if TYPE_CHECKING:
 Prepare = Callable[..., PreparedData]
 
 
+def prepare_as(target: Path, **settings: object) -> PrepareReport:
+    """Prepare into a folder, which may exist, under settings by their names (`split__kind="time"`)."""
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    return preparing.prepare(load_configuration(PrepareConfig, overrides=named), target, overwrite=True)
+
+
 @pytest.fixture
 def prepared(tmp_path: Path) -> Prepare:
     """Prepare the text of a CSV file under overrides ("split.kind": "time") and open the result."""
 
     def make(text: str, overrides: dict[str, object] | None = None) -> PreparedData:
-        source = tmp_path / "events.csv"
-        source.write_text(text)
-        config = load_configuration(PrepareConfig, overrides={"source": str(source), **(overrides or {})})
-        return PreparedData.open(preparing.prepare(config, tmp_path / "prepared", overwrite=True).folder)
+        (tmp_path / "events.csv").write_text(text)
+        settings = {"source": tmp_path / "events.csv", **(overrides or {})}
+        return PreparedData.open(prepare_as(tmp_path / "prepared", **settings).folder)
 
     return make
 

@@ -14,8 +14,6 @@ from turret.data.errors import ColumnError, DataError
 from turret.data.features import MOST_LEVELS, Bag, Feature, Features, levels, trigrams
 from turret.data.preparing.catalogs import EntityTable, fields, read_entity_table
 from turret.data.preparing.encoding import (
-    are_lists,
-    are_paths,
     as_lists,
     days,
     encode,
@@ -68,41 +66,6 @@ def test_dates_are_days_since_1970(values: list[object], expected: list[float] |
     """Of no column of which some are none, or whose day and month can't be told apart."""
     found = days(pl.Series(values))
     assert (None if found is None else found.to_list()) == expected
-
-
-@pytest.mark.parametrize(
-    ("texts", "separator", "expected"),
-    [
-        (["a|b", "b|c", "a|c"], "|", True),
-        (["red, blue", "blue, green", "green, red"], ",", True),
-        (['["a", "b"]', "[]", None], "|", True),
-        (["Matrix, The", "Godfather, The", "Alien"], ",", False),
-        (["a", "b", "a"], "|", False),
-        ([None], "|", False),
-    ],
-)
-def test_a_separator_parts_values_that_come_back(
-    texts: list[str | None], separator: str, expected: bool
-) -> None:
-    assert are_lists(pl.Series(texts, dtype=pl.String), separator) == expected
-
-
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        (["Women > Shoes > Boots", "Women > Bags", "Men > Shoes", "Men > Hats", None], True),
-        (["women/shoes/boots", "women/bags", "men/hats", "men/belts"] * 2, True),
-        (["img/a/1.png", "img/a/2.png", "img/b/3.png", "img/b/4.png"], False),
-        (["Women>Shoes", "Women>Bags", "Women>Hats", "Sale"], True),
-        (["Action/Comedy", "Drama/Comedy", "Comedy/Action", "Action/Drama"], False),
-        (["Women > Shoes", "Men > Hats"], False),
-        (["1/2/1970", "1/3/1970", "1/4/1970"], False),
-        (["https://a.org/x", "https://a.org/y", "https://a.org/z"], False),
-        (["a", "b", "a"], False),
-    ],
-)
-def test_texts_of_levels_are_paths(texts: list[str | None], expected: bool) -> None:
-    assert are_paths(pl.Series(texts)) is expected
 
 
 def test_a_path_is_guessed_read_by_levels_and_shown_as_it_is() -> None:
@@ -186,6 +149,12 @@ def _column(values: list[Any]) -> pl.DataFrame:
         ([True, False], [("category", "column")]),
         (["yes", "no"], [("category", "column")]),
         (["red|blue", "blue", "red"], [("multi", "column")]),
+        (["Women > Shoes > Boots", "Women > Bags", "Men > Shoes", "Men>Hats", None], [("path", "column")]),
+        (["women/shoes/boots", "women/bags", "men/hats", "men/belts"], [("path", "column")]),
+        (["Women>Shoes", "Women>Bags", "Women>Hats", "Sale"], [("path", "column")]),
+        (["img/a/1.png", "img/a/2.png", "img/b/1.png", "img/b/2.png"], [("category", "column")]),
+        (["Action/Comedy", "Drama/Comedy", "Comedy/Action", "Action/Drama"], [("category", "column")]),
+        (["https://a.org/x", "https://a.org/y", "https://a.org/z"], [("category", "column")]),
         (['["red"]', '["red", "blue"]'], [("multi", "column")]),
         ([["red"], ["blue"]], [("multi", "column")]),
         (["2024-01-05", "2024-06-01"], [("category", "column_month"), ("number", "column_days")]),
@@ -211,6 +180,12 @@ def test_a_column_is_the_feature_that_its_values_suggest(
     values: list[Any], kinds: list[tuple[str, str]]
 ) -> None:
     assert _read(_column(values)).chosen.by_kind() == kinds
+
+
+def test_a_stated_separator_parts_values_that_come_back() -> None:
+    colours, titles = ["red, blue", "blue, green", "green, red"], ["Matrix, The", "Godfather, The", "Alien"]
+    for values, kind in ((colours, "multi"), (titles, "category")):
+        assert _read(_column(values), list_separator=",").chosen.by_kind() == [(kind, "column")]
 
 
 def test_an_age_in_years_is_a_number_and_a_genre_may_be_a_list() -> None:
@@ -307,16 +282,6 @@ def test_every_kind_is_encoded_by_row() -> None:
         "age": "int32",
         "year": "float32",
     }
-
-
-def test_encoding_a_column_is_encoding_each_value_alone() -> None:
-    """The service encodes one request's value as the column was encoded."""
-    features = _encode(category=("genre", "age"), text=("title",))
-    for feature in features.features:
-        column = features.columns[feature.name]
-        for row, raw in enumerate(FRAME[feature.name]):
-            stored = column.row(row).tolist() if isinstance(column, Bag) else column[row].item()
-            assert feature.encode_one(raw) == stored
 
 
 def test_whole_floats_and_truth_values_print_as_in_requests() -> None:

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from turret.data.configuration import load_configuration
+from tests.data.conftest import prepare_as
 from turret.data.errors import SourceError
 from turret.data.features import Bag
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
 from turret.data.reading.movielens import is_movielens, open_movielens
-from turret.data.reading.schema import PrepareConfig
 
 Files = dict[str, str]
 
@@ -51,8 +49,7 @@ def _zip(path: Path, files: Files, encoding: str = "utf-8") -> Path:
 
 
 def _prepare(source: Path, tmp_path: Path) -> PreparedData:
-    config = load_configuration(PrepareConfig, overrides={"source": source})
-    return PreparedData.open(prepare(config, tmp_path / "prepared", overwrite=True).folder)
+    return PreparedData.open(prepare_as(tmp_path / "prepared", source=source).folder)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.data.conftest import Prepare
-from turret.data.configuration import load_configuration
+from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import BadRowsError, ColumnError, DataError, EmptyDataError
 from turret.data.events.event_arrays import Events
 from turret.data.features import Bag
@@ -20,9 +19,8 @@ from turret.data.histories.partition import by_time
 from turret.data.prepared import ColdItems, PreparedData
 from turret.data.preparing.append import append
 from turret.data.preparing.describe import describe
-from turret.data.preparing.prepare import new_prepared_folder, prepare
+from turret.data.preparing.prepare import new_prepared_folder
 from turret.data.preparing.prepare_warnings import repeats_of
-from turret.data.reading.schema import PrepareConfig
 from turret.data.vocabulary import Id
 
 Row = tuple[int, str, int]
@@ -31,11 +29,6 @@ HEADER = "user_id,item_id,timestamp\n"
 ROWS = st.lists(
     st.tuples(st.integers(1, 5), st.sampled_from("abcde"), st.integers(0, 9)), min_size=1, max_size=25
 )
-
-
-def _config(**overrides: object) -> PrepareConfig:
-    named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return load_configuration(PrepareConfig, overrides=named)
 
 
 def _histories(opened: PreparedData) -> dict[Id, list[list[Id]]]:
@@ -79,10 +72,10 @@ def _files(tmp_path: Path) -> dict[str, Path]:
 
 def test_the_same_events_have_the_same_fingerprint_in_every_format(tmp_path: Path) -> None:
     prints = {
-        prepare(_config(source=path), tmp_path / ending).manifest.fingerprint
+        prepare_as(tmp_path / ending, source=path).manifest.fingerprint
         for ending, path in _files(tmp_path).items()
     }
-    again = prepare(_config(source=tmp_path / "e.csv"), tmp_path / "again").manifest.fingerprint
+    again = prepare_as(tmp_path / "again", source=tmp_path / "e.csv").manifest.fingerprint
     assert prints == {again}
 
 
@@ -91,7 +84,7 @@ def test_parts_are_read_in_natural_order_and_the_order_is_told(tmp_path: Path) -
     folder.mkdir()
     for number in range(12):
         (folder / f"part.{number}.csv").write_text(f"user_id,item_id\nu,{number}\n")
-    report = prepare(_config(source=folder, columns__in_file_order=True), tmp_path / "prepared")
+    report = prepare_as(tmp_path / "prepared", source=folder, columns__in_file_order=True)
     opened = PreparedData.open(report.folder)
     assert opened.item_ids.ids(opened.history(0, "end")) == list(range(12))
     order = f"{folder}: 12 parts by the numbers in their names, part.0.csv to part.11.csv"
@@ -109,7 +102,7 @@ def test_a_bad_row_is_named_with_its_part(tmp_path: Path) -> None:
             )
     (tmp_path / "log" / "2.csv").write_text("user_id,item_id,timestamp\nu,a,6\n,a,7\n1,2\n")
     with pytest.raises(BadRowsError) as refusal:
-        prepare(_config(source=tmp_path / "log", items=tmp_path / "items"), tmp_path / "prepared")
+        prepare_as(tmp_path / "prepared", source=tmp_path / "log", items=tmp_path / "items")
     for line in (
         "malformed line: 1\n    file 2.csv, row 4, problem 2 of 3 fields",
         "null user: 1\n    file 2.csv, row 3, user_id null",
@@ -131,7 +124,7 @@ def test_a_column_that_is_not_found_may_be_called_otherwise(
 ) -> None:
     (tmp_path / "e.csv").write_text(text)
     with pytest.raises(DataError, match=sentence):
-        prepare(_config(source=tmp_path / "e.csv", **columns), tmp_path / "prepared")
+        prepare_as(tmp_path / "prepared", source=tmp_path / "e.csv", **columns)
 
 
 def test_a_folder_as_the_shop_writes_it_comes_with_features_and_fields(tmp_path: Path) -> None:
@@ -142,7 +135,7 @@ def test_a_folder_as_the_shop_writes_it_comes_with_features_and_fields(tmp_path:
         "item_id,title,genres,price\ni1,One,x|y,2.50\ni2,Two,,3\ni3,Unseen,z,1\n"
     )
     (folder / "users.csv").write_text("user_id,country\nu1,nl\n")
-    opened = PreparedData.open(prepare(_config(source=folder), tmp_path / "prepared").folder)
+    opened = PreparedData.open(prepare_as(tmp_path / "prepared", source=folder).folder)
     assert opened.fields == {"title": ["One", "Two"], "genres": [["x", "y"], []], "price": [2.5, 3.0]}
     assert [(f.name, f.kind) for f in opened.item_features.features] == [
         ("title", "text"),
@@ -267,9 +260,8 @@ def warn(tmp_path: Path) -> Warn:
 
     def make(text: str, **overrides: object) -> tuple[str, ...]:
         (tmp_path / "events.csv").write_text(text)
-        named = {name.replace("__", "."): value for name, value in overrides.items()}
-        config = load_configuration(PrepareConfig, overrides={"source": tmp_path / "events.csv", **named})
-        return prepare(config, tmp_path / "prepared", overwrite=True).warnings
+        settings = {"source": tmp_path / "events.csv", **overrides}
+        return prepare_as(tmp_path / "prepared", **settings).warnings
 
     return make
 
@@ -430,9 +422,7 @@ def test_the_time_of_the_items_file_is_kept(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("user_id,item_id\na,1\na,2\nb,1\n")
     (tmp_path / "items.csv").write_text("item_id,title\n1,One\n2,Two\n")
     os.utime(tmp_path / "items.csv", (1_700_000_000, 1_700_000_000))
-    given = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
-    found = []
-    for number, more in enumerate(({}, {"items": tmp_path / "items.csv"})):
-        config = PrepareConfig.model_validate(given | more)
-        found.append(prepare(config, tmp_path / f"prepared {number}").manifest.catalog_time)
-    assert found == [None, "2023-11-14T22:13:20.000+00:00"]
+    given: dict[str, object] = {"source": tmp_path / "log.csv", "columns__in_file_order": True}
+    assert prepare_as(tmp_path / "prepared", **given).manifest.catalog_time is None
+    report = prepare_as(tmp_path / "prepared", **given, items=tmp_path / "items.csv")
+    assert report.manifest.catalog_time == "2023-11-14T22:13:20.000+00:00"

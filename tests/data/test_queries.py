@@ -1,22 +1,17 @@
 """Pairs of queries and items: their parts, their items, their texts, and what is refused."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from turret.data.configuration import load_configuration
+from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import ColumnError, ConfigurationError, DataError
 from turret.data.features import Bag, grams
 from turret.data.prepared import PARTS, PreparedData
 from turret.data.preparing import catalogs
 from turret.data.preparing.append import append
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
-
-Prepare = Callable[..., PreparedData]
 
 
 @pytest.fixture
@@ -24,11 +19,9 @@ def pairs(tmp_path: Path) -> Prepare:
     """Prepare rows of pairs under overrides, and open the result."""
 
     def make(rows: dict[str, list[object]], **overrides: object) -> PreparedData:
-        source = tmp_path / "pairs.parquet"
-        pl.DataFrame(rows).write_parquet(source)
-        given = {name.replace("__", "."): value for name, value in overrides.items()}
-        config = load_configuration(PrepareConfig, overrides={"queries.source": str(source), **given})
-        return PreparedData.open(prepare(config, tmp_path / "prepared", overwrite=True).folder)
+        pl.DataFrame(rows).write_parquet(tmp_path / "pairs.parquet")
+        given = {"queries__source": tmp_path / "pairs.parquet", **overrides}
+        return PreparedData.open(prepare_as(tmp_path / "prepared", **given).folder)
 
     return make
 

@@ -1,6 +1,5 @@
 """Ready vectors: columns and files of them, what is checked, how they are stored."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +8,21 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from turret.data.configuration import load_configuration
-from turret.data.errors import ColumnError, SourceError
+from tests.data.conftest import Prepare
+from turret.data.errors import ColumnError, DataError
 from turret.data.features import Feature, VectorRows
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 
 EVENTS = "user,item,time\n" + "".join(f"u{u},i{u % 3},{t}\n" for u in range(4) for t in range(4))
-Prepare = Callable[..., PreparedData]
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Prepare:
+def shop(tmp_path: Path, prepared: Prepare) -> Prepare:
     """Prepare a log of the items i0 to i2 with an items table, under overrides."""
 
     def make(items: dict[str, list[Any]] | None = None, **overrides: object) -> PreparedData:
-        (tmp_path / "events.csv").write_text(EVENTS)
         pl.DataFrame(items or {"item": ["i2", "i1", "i0"]}).write_parquet(tmp_path / "items.parquet")
-        given = {name.replace("__", "."): value for name, value in overrides.items()}
-        tables = {"source": str(tmp_path / "events.csv"), "items": str(tmp_path / "items.parquet")}
-        config = load_configuration(PrepareConfig, overrides={**tables, **given})
-        return PreparedData.open(prepare(config, tmp_path / "prepared", overwrite=True).folder)
+        return prepared(EVENTS, {"items": tmp_path / "items.parquet", **overrides})
 
     return make
 
@@ -106,29 +98,24 @@ def test_a_wrong_column_is_told(shop: Prepare, look: list[Any], sentence: str) -
         shop(items.to_dict(as_series=False) if look[0] else items.to_dict(), item_features__vector=["look"])
 
 
-def test_a_wrong_file_is_told(shop: Prepare, tmp_path: Path) -> None:
-    path, ids = tmp_path / "look.npy", tmp_path / "look.ids.npy"
-    given = {"item_features__vector": [f"look={path}"]}
-    with pytest.raises(SourceError, match=r"can't be read as a \.npy file"):
-        shop(**given)
-    np.save(path, np.zeros((2, 3), dtype=np.float64))
-    with pytest.raises(SourceError, match=r"holds float64 of shape \(2, 3\); give float16 or float32"):
-        shop(**given)
-    np.save(path, np.zeros((2, 3), dtype=np.float32))
-    with pytest.raises(
-        SourceError, match=r"the ids of the vectors .* are missing; .* look\.ids\.npy, look\.ids\.csv"
-    ):
-        shop(**given)
-    np.save(ids, np.array(["i0"]))
-    with pytest.raises(SourceError, match=r"has 1 ids, and .* 2 vectors; give one each"):
-        shop(**given)
-    np.save(ids, np.array(["i0", "i0"]))
-    with pytest.raises(SourceError, match=r"has the id 'i0' twice"):
-        shop(**given)
-    np.save(ids, np.array(["a", "b"]))
-    with pytest.raises(SourceError, match=r"no id of .*, such as 'a', is one of the items, such as 'i0'"):
-        shop(**given)
-    np.save(path, np.array([[1, 2], [np.nan, 1]], dtype=np.float32))
-    np.save(ids, np.array(["i0", "i1"]))
-    with pytest.raises(ColumnError, match=r"vector 2 has a number that is not finite"):
-        shop(**given)
+@pytest.mark.parametrize(
+    ("vectors", "ids", "sentence"),
+    [
+        (None, None, r"can't be read as a \.npy file"),
+        (np.zeros((2, 3)), None, r"holds float64 of shape \(2, 3\); give float16 or float32"),
+        (np.zeros((2, 3), "f4"), None, r"the ids of .* are missing; .* look\.ids\.npy, look\.ids\.csv"),
+        (np.zeros((2, 3), "f4"), ["i0"], r"has 1 ids, and .* 2 vectors; give one each"),
+        (np.zeros((2, 3), "f4"), ["i0", "i0"], r"has the id 'i0' twice"),
+        (np.zeros((2, 3), "f4"), ["a", "b"], r"no id of .*, such as 'a', is one of the items, such as 'i0'"),
+        (np.array([[1, 2], [np.nan, 1]], "f4"), ["i0", "i1"], r"vector 2 has a number that is not finite"),
+    ],
+)
+def test_a_wrong_file_is_told(
+    shop: Prepare, tmp_path: Path, vectors: NDArray[Any] | None, ids: list[str] | None, sentence: str
+) -> None:
+    if vectors is not None:
+        np.save(tmp_path / "look.npy", vectors)
+    if ids is not None:
+        np.save(tmp_path / "look.ids.npy", np.array(ids))
+    with pytest.raises(DataError, match=sentence):
+        shop(item_features__vector=[f"look={tmp_path / 'look.npy'}"])
