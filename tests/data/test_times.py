@@ -1,7 +1,7 @@
 """Moments: those of configurations, and columns of times in all their forms."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import polars as pl
@@ -18,16 +18,14 @@ def _reader(values: pl.Series, **settings: object) -> TimeReader:
     return choose_reader(frame, "raw", "when", ColumnSettings.model_validate(settings))
 
 
-def _read(
-    values: Sequence[object], dtype: pl.DataType | None = None, **settings: object
-) -> tuple[str, list[object]]:
-    column = pl.Series("raw", values, dtype=dtype)
+def _read(values: Sequence[object] | pl.Series, **settings: object) -> tuple[str, list[object]]:
+    column = pl.Series("raw", values)
     reader = _reader(column, **settings)
     return reader.kind, column.to_frame().select(reader.value).to_series().to_list()
 
 
-def _ms(*when: int, zone: timezone = UTC) -> int:
-    return round(datetime(*when, tzinfo=zone).timestamp() * 1000)  # type: ignore[misc, arg-type]
+def _ms(*when: int) -> int:
+    return round(datetime(*when, tzinfo=UTC).timestamp() * 1000)  # type: ignore[misc, arg-type]
 
 
 @pytest.mark.parametrize("scale", [1, 10**3, 10**6, 10**9])
@@ -37,12 +35,71 @@ def test_plausible_times_since_1970_become_milliseconds(scale: int, form: type) 
     assert _read(values) == ("timestamp", [978_300_760_000, 1_046_454_590_000])
 
 
-def test_other_numbers_stay_numbers_of_their_kind() -> None:
-    assert _read([0, 5, None]) == ("number", [0, 5, None])
-    assert _read(["3", "-1"]) == ("number", [3, -1])
-    assert _read([1.0, None, 3.0]) == ("number", [1, None, 3])
-    kind, values = _read([0.5, float("inf"), 1.0])
-    assert (kind, values) == ("number", [0.5, None, 1.0])
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0, 5, None], [0, 5, None]),
+        (["3", "-1"], [3, -1]),
+        ([1.0, None, 3.0], [1, None, 3]),
+        ([0.5, float("inf"), 1.0], [0.5, None, 1.0]),
+        ([Decimal("3"), Decimal("4")], [3, 4]),
+        # Beyond 64 bits, which spoils no other.
+        ([1e300, 5.0], [None, 5]),
+        (["1e30", "5"], [None, 5]),
+        (["99999999999999999999", "5"], [None, 5]),
+        (pl.Series([2**63, 5], dtype=pl.UInt64()), [None, 5]),
+    ],
+)
+def test_other_numbers_stay_numbers_of_their_kind(
+    values: Sequence[object] | pl.Series, expected: list[object]
+) -> None:
+    assert _read(values) == ("number", expected)
+
+
+LAST_DAY = (2020, 12, 31)
+
+
+@pytest.mark.parametrize(
+    ("values", "when"),
+    [
+        ([Decimal("978300760.25"), None], [(2000, 12, 31, 22, 12, 40, 250_000), None]),
+        ([datetime(2020, 1, 1, 10, 30)], [(2020, 1, 1, 10, 30)]),
+        ([date(2020, 1, 2)], [(2020, 1, 2)]),
+        (pl.Series([datetime(2020, 7, 1, 10)]).dt.replace_time_zone("Europe/Berlin"), [(2020, 7, 1, 8)]),
+        (["2020-01-01", "2020-01-01 10:30", "later"], [(2020, 1, 1), (2020, 1, 1, 10, 30), None]),
+        (["2020-01-01T10:30:15", None], [(2020, 1, 1, 10, 30, 15), None]),
+        (["2020-01-01T10:30:15.250Z"], [(2020, 1, 1, 10, 30, 15, 250_000)]),
+        (["2020-01-01T10:30:15+02:00"], [(2020, 1, 1, 8, 30, 15)]),
+        (["2015-06-02 10:30:00 UTC", "2015-06-02T10:30:00Z"], [(2015, 6, 2, 10, 30)] * 2),
+        # Years of two digits are of this age.
+        (["25.03.21", "02.06.15 10:30"], [(2021, 3, 25), (2015, 6, 2, 10, 30)]),
+        (["6/2/15", "6/25/15"], [(2015, 6, 2), (2015, 6, 25)]),
+        (["31/05/2015", "26/06/15"], [(2015, 5, 31), (2015, 6, 26)]),
+        (["31/05/2015", "2/6/15"], [(2015, 5, 31), (2015, 6, 2)]),  # the other date tells the order
+        (["1/12/2020 8:26", "13/12/2020 9:00"], [(2020, 12, 1, 8, 26), (2020, 12, 13, 9)]),
+        (["1/12/2020 8:26", "1/13/2020 9:00"], [(2020, 1, 12, 8, 26), (2020, 1, 13, 9)]),
+        (
+            ["2020-12-31", "2020/12/31", "31.12.2020 00:00", "12/31/2020", "1609372800", "20201231"],
+            [LAST_DAY] * 6,
+        ),
+    ],
+)
+def test_dates_and_times_in_all_their_shapes_become_utc(
+    values: Sequence[object] | pl.Series, when: list[tuple[int, ...] | None]
+) -> None:
+    assert _read(values) == ("timestamp", [None if one is None else _ms(*one) for one in when])
+
+
+def test_a_stated_unit_or_format_is_believed() -> None:
+    assert _read([5], time_unit="seconds") == ("timestamp", [5000])
+    assert _read([5_000], time_unit="microseconds") == ("timestamp", [5])
+    assert _read([1_046_454_590], time_unit="number") == ("number", [1_046_454_590])
+    assert _read([1.25], time_unit="seconds") == ("timestamp", [1250])
+    with pytest.raises(ColumnError, match=r"'when' \(such as '1/12/2020'\) fit .*--time-format"):
+        _read(["1/12/2020"])
+    assert _read(["1/12/2020"], time_format="%d/%m/%Y")[1] == [_ms(2020, 12, 1)]
+    formats, texts = ["%a %d %b %Y", "%d/%m/%Y"], ["31/12/2020", "Thu 31 Dec 2020", "2020-12-31"]
+    assert _read(texts, time_format=formats)[1] == [_ms(*LAST_DAY), _ms(*LAST_DAY), None]
 
 
 def test_a_few_absurd_values_say_nothing_of_the_others() -> None:
@@ -92,41 +149,6 @@ def test_times_far_from_nearly_all_others_are_those_of_wrong_clocks(form: Callab
 
 
 @pytest.mark.parametrize(
-    ("texts", "when"),
-    [
-        (["25.03.21", "02.06.15 10:30"], [(2021, 3, 25), (2015, 6, 2, 10, 30)]),
-        (["6/2/15", "6/25/15"], [(2015, 6, 2), (2015, 6, 25)]),
-        (["31/05/2015", "26/06/15"], [(2015, 5, 31), (2015, 6, 26)]),
-        (["31/05/2015", "2/6/15"], [(2015, 5, 31), (2015, 6, 2)]),  # the other date tells the order
-        (["2015-06-02 10:30:00 UTC", "2015-06-02T10:30:00Z"], [(2015, 6, 2, 10, 30)] * 2),
-    ],
-)
-def test_years_of_two_digits_are_of_this_age_and_utc_is_a_zone(
-    texts: list[str], when: list[tuple[int, ...]]
-) -> None:
-    assert _read(texts) == ("timestamp", [_ms(*one) for one in when])
-
-
-def test_a_stated_unit_is_believed() -> None:
-    assert _read([5], time_unit="seconds") == ("timestamp", [5000])
-    assert _read([5_000], time_unit="microseconds") == ("timestamp", [5])
-    assert _read([1_046_454_590], time_unit="number") == ("number", [1_046_454_590])
-    assert _read([1.25], time_unit="seconds") == ("timestamp", [1250])
-
-
-def test_decimal_numbers_are_read_as_floats_are() -> None:
-    seconds = [Decimal("978300760.25"), None]
-    assert _read(seconds) == ("timestamp", [978_300_760_250, None])
-    assert _read([Decimal("3"), Decimal("4")]) == ("number", [3, 4])
-
-
-@pytest.mark.parametrize("values", [[1e300, 5.0], ["1e30", "5"], ["99999999999999999999", "5"], [2**63, 5]])
-def test_a_number_too_large_for_64_bits_is_unreadable_and_spoils_no_other(values: list[object]) -> None:
-    dtype = pl.UInt64() if values[0] == 2**63 else None
-    assert _read(values, dtype) == ("number", [None, 5])
-
-
-@pytest.mark.parametrize(
     ("unit", "scale"), [("seconds", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]
 )
 @pytest.mark.parametrize("form", [int, float, str])
@@ -137,39 +159,6 @@ def test_times_outside_the_years_that_calendars_know_are_unreadable(
     values = [form(moment * scale) for moment in (first, last, first - 1, last + 1, 2 * 10**18 // scale)]
     expected = [first * 1000, last * 1000, None, None, None]
     assert _read(values, time_unit=unit) == ("timestamp", expected)
-
-
-def test_dates_and_times_of_any_zone_become_utc() -> None:
-    east = timezone(timedelta(hours=2))
-    assert _read([datetime(2020, 1, 1, 10, 30)]) == ("timestamp", [_ms(2020, 1, 1, 10, 30)])
-    assert _read([date(2020, 1, 2)]) == ("timestamp", [_ms(2020, 1, 2)])
-    zoned = pl.Series([datetime(2020, 7, 1, 10)]).dt.replace_time_zone("Europe/Berlin").to_list()
-    assert _read(zoned, pl.Datetime("us", "Europe/Berlin"))[1] == [_ms(2020, 7, 1, 10, zone=east)]
-
-
-def test_texts_of_iso_8601_are_read_in_all_their_shapes() -> None:
-    east = timezone(timedelta(hours=2))
-    texts = ["2020-01-01", "2020-01-01 10:30", "2020-01-01T10:30:15", "2020-01-01T10:30:15.250Z"]
-    values = _read([*texts, "2020-01-01T10:30:15+02:00", "later", None])[1]
-    day = _ms(2020, 1, 1)
-    expected = [day, day + 37_800_000, day + 37_815_000, day + 37_815_250]
-    assert values == [*expected, _ms(2020, 1, 1, 10, 30, 15, zone=east), None, None]
-
-
-def test_day_and_month_are_told_apart_by_what_can_only_be_a_day() -> None:
-    assert _read(["1/12/2020 8:26", "13/12/2020 9:00"])[1][0] == _ms(2020, 12, 1, 8, 26)
-    assert _read(["1/12/2020 8:26", "1/13/2020 9:00"])[1][0] == _ms(2020, 1, 12, 8, 26)
-    with pytest.raises(ColumnError, match=r"'when' \(such as '1/12/2020'\) fit .*--time-format"):
-        _read(["1/12/2020"])
-    assert _read(["1/12/2020"], time_format="%d/%m/%Y")[1] == [_ms(2020, 12, 1)]
-
-
-def test_a_column_of_several_formats_is_read_in_all_of_them() -> None:
-    day = _ms(2020, 12, 31)
-    texts = ["2020-12-31", "2020/12/31", "31.12.2020 00:00", "12/31/2020", "1609372800", "20201231"]
-    assert _read(texts)[1] == [day] * 6
-    texts = ["31/12/2020", "Thu 31 Dec 2020", "2020-12-31"]
-    assert _read(texts, time_format=["%a %d %b %Y", "%d/%m/%Y"])[1] == [day, day, None]
 
 
 def test_what_orders_nothing_and_what_contradicts_is_refused() -> None:
