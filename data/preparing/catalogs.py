@@ -282,14 +282,11 @@ def _read_rows(
     for name, vectors in rows.vectors.items():
         notes.append(missing_note(name, vectors.part(slice(len(vocabulary))), role))
     if entries is not None and rows.cold:
-        note = f"{entries.path.name}: {len(rows.cold):,} of {counted(len(ids), 'item')} have no event"
-        if rows.raw or rows.vectors:
-            notes.append(
-                f"{note}; a model whose item tower reads features recommends them, others leave them out"
-            )
-        else:
-            notes.append(f"{note} and no features, so no model can rank them, and they are left out")
-            rows = replace(rows, cold=[])
+        notes.append(f"{entries.path.name}: {len(rows.cold):,} of {counted(len(ids), 'item')} have no event")
+        if not rows.raw and not rows.vectors:
+            notes[-1] += " and no features, so no model can rank them, and they are left out"
+            return replace(rows, cold=[]), notes
+        notes[-1] += "; a model whose item tower reads features recommends them, others leave them out"
     return rows, notes
 
 

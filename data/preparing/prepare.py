@@ -166,30 +166,23 @@ def ingest_source(
     """Open, validate and read the source, by Polars or a session of Spark; `work` is a folder for events.
 
     `continued` gives the columns of a source that continues a log, which need not have events of every kind.
-    Raises BadRowsError for
-    bad rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
-    `open_source`, `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
+    Raises BadRowsError for bad rows unless they are to be dropped, EmptyDataError when no row is an event,
+    and the errors of `open_source`, `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
     source = open_source(config, work, copies)
-    settings = continued(source) if continued else _column_settings(config.columns, source.columns)
-    try:
-        columns = choose_columns(settings, shared_columns(source), str(source.parts[0][1].path))
-    except ColumnError as error:
-        has_header = all(table.has_header for _, table in source.parts)
-        hint = "; if its first line is a row and no header, give --no-header" if has_header else ""
-        raise ColumnError(f"{error}{hint}") from None
-    if columns.kind is None and (config.kinds or config.kinds_auto):
-        usual = next((name for name in KINDS if name in shared_columns(source)), None)
-        columns = columns.model_copy(update={"kind": usual})
-    if continued is None:
-        refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind)
     nulls = config.format.nulls
+    settings = continued(source) if continued else _column_settings(config.columns, source.columns)
+    columns, usual = _chosen_columns(source, settings, config)
+    if config.kinds or config.kinds_auto:
+        columns = columns.model_copy(update={"kind": usual})
     items = read_entity_table(source.items, settings.item_id, columns.item, "item", nulls)
     users = read_entity_table(source.users, settings.user_id, columns.user, "user", nulls)
     catalog = None if items is None else items.ids
     kinds, note = config.kinds, ""
-    if continued is None and not kinds and config.queries is None:
-        kinds, columns, note = _proposed(source, columns, settings, config)
+    if continued is None:
+        refuse_absent_kinds(source.parts, columns, kinds, config.filters.default_kind)
+        if not kinds and config.queries is None:
+            kinds, note = _proposed(source, columns.model_copy(update={"kind": usual}), settings, config)
     log = validate(source.parts, columns, settings, config.filters, catalog, config.format, kinds)
     log = replace(log, notes=(*log.notes, note)) if note else log
     events: EventFiles | SparkEvents
@@ -204,9 +197,9 @@ def ingest_source(
         item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
     bad_rows, removed = log.dropped_rows(verdicts)
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
-    bad_events = [*malformed, *bad_rows]
+    bad_rows = [*malformed, *bad_rows]
     ingested = IngestedSource(
-        source, columns, log, events, user_ids, item_ids, items, users, bad_events, removed
+        source, columns, log, events, user_ids, item_ids, items, users, bad_rows, removed
     )
     _refuse_bad_rows(ingested, config.on_bad)
     if columns.label or columns.negatives:
@@ -214,28 +207,41 @@ def ingest_source(
     return ingested
 
 
+def _chosen_columns(
+    source: Source, settings: ColumnSettings, config: PrepareConfig
+) -> tuple[Columns, str | None]:
+    """Return the columns of the events, and the column of kinds, also where none is wanted."""
+    existing = shared_columns(source)
+    try:
+        columns = choose_columns(settings, existing, str(source.parts[0][1].path))
+    except ColumnError as error:
+        has_header = config.format.has_header and all(table.is_text for _, table in source.parts)
+        hint = "; if its first line is a row and no header, give --no-header" if has_header else ""
+        raise ColumnError(f"{error}{hint}") from None
+    return columns, columns.kind or next((name for name in KINDS if name in existing), None)
+
+
 def _proposed(
     source: Source, columns: Columns, settings: ColumnSettings, config: PrepareConfig
-) -> tuple[KindTable, Columns, str]:
-    """Return the table of kinds of a log without one, its columns, and sentences about a table for a funnel.
+) -> tuple[KindTable, str]:
+    """Return the table of kinds of a log without one, and sentences about a table for a funnel.
 
     The table is empty unless it is wanted. Raises ColumnError where it is, and there is no column of kinds.
     """
-    usual = next((name for name in KINDS if name in shared_columns(source)), None)
-    with_kinds = columns.model_copy(update={"kind": columns.kind or usual, "session": None})
-    if with_kinds.kind is None or source.parts[0][1].frame.collect_schema()[with_kinds.kind].is_nested():
+    if columns.kind is None or source.parts[0][1].frame.collect_schema()[columns.kind].is_nested():
         if config.kinds_auto:
             raise ColumnError("--kinds auto needs a column of kinds; name it with --kind-column")
-        return {}, columns, ""
+        return {}, ""
+    columns = columns.model_copy(update={"session": None})
     table, note = propose_kinds(
-        validate(source.parts, with_kinds, settings, config.filters, None, config.format)
+        validate(source.parts, columns, settings, config.filters, None, config.format)
     )
     if not table:
-        return {}, columns, note if config.kinds_auto else ""
-    shown = shown_table(with_kinds.kind, table)
+        return {}, note if config.kinds_auto else ""
+    shown = shown_table(columns.kind or "", table)
     if config.kinds_auto:
-        return table, columns.model_copy(update={"kind": with_kinds.kind}), f"{note}. In use:\n\n{shown}"
-    return {}, columns, f"{note}. So far all events are alike; --kinds auto takes this table:\n\n{shown}"
+        return table, f"{note}. In use:\n\n{shown}"
+    return {}, f"{note}. So far all events are alike; --kinds auto takes this table:\n\n{shown}"
 
 
 def _refuse_bad_rows(ingested: IngestedSource, on_bad: OnBad) -> None:

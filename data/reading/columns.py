@@ -1,6 +1,5 @@
 """The roles of columns: as named, or by their usual names."""
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -79,8 +78,6 @@ def choose(
         return require(named, existing, where, f"{role} (--{option or role})")
     column = next((name for name in usual if name in existing), None)
     if column is None:
-        for name in usual:
-            _refuse_repeated(name, existing, where, f"{role} (--{option or role})")
         remedy = f"name it with --{option or role}"
         if role == "time":
             remedy += ", or give --in-file-order if the rows of every user are in order"
@@ -92,9 +89,8 @@ def choose(
 
 
 def require(name: str, existing: Sequence[str], where: str, role: str) -> str:
-    """Return `name`. Raises ColumnError when the columns lack it, or the header has it twice."""
+    """Return `name`. Raises ColumnError when the columns lack it."""
     if name not in existing:
-        _refuse_repeated(name, existing, where, role)
         raise ColumnError(
             f"{where} has no column {name!r} for the {role}; its columns are {_listed(existing)}"
         )
@@ -105,12 +101,3 @@ def _listed(names: Sequence[str]) -> str:
     # Blanks around a name, signs without width and commas are only visible in quotes.
     plain = {name for name in names if name.isprintable() and name == name.strip() and "," not in name}
     return ", ".join(name if name in plain else repr(name) for name in names)
-
-
-def _refuse_repeated(name: str, existing: Sequence[str], where: str, role: str) -> None:
-    repeated = [column for column in existing if re.fullmatch(rf"{re.escape(name)} \(column \d+\)", column)]
-    if repeated:
-        raise ColumnError(
-            f"the header of {where} has {name!r} more than once; name the one for the {role}: "
-            + " or ".join(map(repr, repeated))
-        )

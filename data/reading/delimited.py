@@ -107,9 +107,7 @@ def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) 
         if len(form.delimiter.encode()) == 1 and not form.is_spaced and form.skipped == settings.has_header:
             found = _scan_lines(content, form, columns, work)
         frame, malformed = found or _rewrite(content, form, columns, work)
-    return Table(
-        frame, path, is_text=True, malformed=malformed, files=(path,), has_header=settings.has_header
-    )
+    return Table(frame, path, is_text=True, malformed=malformed, files=(path,))
 
 
 def _open(content: Path) -> TextIO:

@@ -45,7 +45,7 @@ def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Sourc
         source = Source(tuple(parts))
     else:
         source = _whole(copies.path(config.source or Path()), config, work, [*given.values()])
-    source = replace(source, **given)
+    source = replace(source, items=given.get("items", source.items), users=given.get("users", source.users))
     if source.items is None and ((config.item_features and config.item_features.by_kind()) or config.fields):
         raise ConfigurationError("item_features and fields require an items file; name it with --items")
     if source.users is None and config.user_features and config.user_features.by_kind():
@@ -94,7 +94,7 @@ def _whole(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table
         table = join_parts(path, parts, config.format, work)
     read = {*table.files, *files}
     unread = tuple(file for file in visible_files(path) if file not in read)
-    return Source(((None, table),), **entities, unread=unread)
+    return Source(((None, table),), entities.get("items"), entities.get("users"), unread=unread)
 
 
 def entity_files(config: PrepareConfig) -> tuple[Place | None, Place | None]:

@@ -36,23 +36,8 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     Without `items`, the distinct texts of the item column are the items; with settings.match = "questions"
     these are the training queries. Raises ColumnError for a missing column or an unknown name of a part.
     """
-    names, given, users = table.columns(), items, None
-    where = str(table.path)
-    query = choose("query", settings.query, _QUERIES, names, where)
-    item = choose("item", config.columns.item, [name for name in _ITEMS if name != query], names, where)
-    split = settings.split or ("split" if "split" in names else None)
-    if split is not None:
-        require(split, names, where, "parts (--query-split)")
-    for name in settings.context:
-        require(name, names, where, "context (--query-context)")
-    optional = {role: role for role in ("label", "weight") if role in names and role not in (query, item)}
-    if settings.match == "questions" and (optional.get("label") or settings.context):
-        raise ConfigurationError(
-            f"{table.path} has labels, so its pairs already say which questions are alike; leave out "
-            "--match questions"
-            if "label" in optional
-            else "stored questions have no context; leave out --query-context, or --match questions"
-        )
+    given, users = items, None
+    query, item, split, optional = _columns(settings, config, table)
     with readable(table.path):
         rows = table.frame.collect(engine="streaming").with_columns(pl.lit(0).alias(ORDER))
     rows = _with_parts(rows, query, split, table)
@@ -65,12 +50,11 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
         items = _table_of(stored, table)
     elif items is None:
         text = "text" if item == _ITEM_ID else item
-        rows = rows.with_columns(pl.col(item).cast(pl.String))
-        texts = rows[item].unique().drop_nulls().sort()
-        texts = texts.filter(texts.str.strip_chars() != "")
-        items = _table_of(pl.DataFrame({_ITEM_ID: [*map(id_of_text, texts)], text: texts}), table)
-        ids = dict(zip(texts, map(id_of_text, texts), strict=True))
-        rows = rows.with_columns(pl.col(item).replace_strict(ids, default=None, return_dtype=pl.String))
+        texts = rows[item].cast(pl.String).unique().drop_nulls().sort()
+        ids = {one: id_of_text(one) for one in texts if one.strip()}
+        items = _table_of(pl.DataFrame({_ITEM_ID: ids.values(), text: ids.keys()}), table)
+        named = pl.col(item).cast(pl.String).replace_strict(ids, default=None, return_dtype=pl.String)
+        rows = rows.with_columns(named)
     parts = [
         (part, replace(table, frame=rows.filter(pl.col(_PART) == part).lazy(), malformed=Malformed()))
         for part in rows[_PART].unique().sort().to_list()
@@ -85,6 +69,33 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
         ),
         item_features=None if items is given else FeatureColumns(text=(text,)),
     )
+
+
+def _columns(
+    settings: QuerySettings, config: PrepareConfig, table: Table
+) -> tuple[str, str, str | None, dict[str, str]]:
+    """Return the columns of queries, items and parts (if any), and those of labels and weights by role."""
+    names, where = table.columns(), str(table.path)
+    query = choose("query", settings.query, _QUERIES, names, where)
+    item = choose("item", config.columns.item, [name for name in _ITEMS if name != query], names, where)
+    split = settings.split or ("split" if "split" in names else None)
+    if split is not None:
+        require(split, names, where, "parts (--query-split)")
+    for name in settings.context:
+        require(name, names, where, "context (--query-context)")
+    optional: dict[str, str] = {
+        role: role for role in ("label", "weight") if role in names and role not in (query, item)
+    }
+    if settings.match == "questions" and "label" in optional:
+        raise ConfigurationError(
+            f"{where} has labels, so its pairs already say which questions are alike; leave out "
+            "--match questions"
+        )
+    if settings.match == "questions" and settings.context:
+        raise ConfigurationError(
+            "stored questions have no context; leave out --query-context, or --match questions"
+        )
+    return query, item, split, optional
 
 
 def _table_of(frame: pl.DataFrame, table: Table) -> Table:

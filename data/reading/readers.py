@@ -107,8 +107,7 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
         frame.collect_schema()
     malformed = Malformed(sum(table.malformed.count for table in tables), tuple(examples[:EXAMPLES]))
     placed = tuple((start, table.path) for start, table in zip(starts, tables, strict=False))
-    first = tables[0]
-    return Table(frame, folder, first.is_text, malformed, tuple(files), first.has_header, placed)
+    return Table(frame, folder, tables[0].is_text, malformed, tuple(files), placed)
 
 
 def _common_columns(first: Table, table: Table) -> list[str]:
@@ -133,7 +132,7 @@ def _partitions(folder: Path, file: Path) -> list[tuple[str, str | None]]:
 
 def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, work: Path) -> Table:
     """Scan the decompressed content, called `name`, of the file `path`."""
-    kind = settings.kind
+    kind: str = settings.kind
     # A dump is Parquet, also for data that has another format.
     if kind in ("auto", "movielens") or stem_and_format(path)[1] == "parquet":
         found = stem_and_format(Path(name))[1] or stem_and_format(path)[1]

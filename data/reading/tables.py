@@ -28,9 +28,9 @@ class Table:
     """The rows of a file, or of the parts in a folder.
 
     `frame` has the file's columns and `ROW`, the line number of a CSV record or the 1-based number of the
-    row. `is_text` means that all values are texts, as in CSV, `has_header` that its names are a line of the
-    file. `files` are the files, in order, and `starts` the numbers added to the rows of each part; without
-    them, rows of several files are numbered consecutively.
+    row. `is_text` means that all values are texts, as in CSV. `files` are the files, in order, and `starts`
+    the numbers added to the rows of each part; without them, rows of several files are numbered
+    consecutively.
     """
 
     frame: pl.LazyFrame
@@ -38,7 +38,6 @@ class Table:
     is_text: bool
     malformed: Malformed = Malformed()
     files: tuple[Path, ...] = ()
-    has_header: bool = False
     starts: tuple[tuple[int, Path], ...] = ()
 
     def place(self, row: int) -> dict[str, Any]:
