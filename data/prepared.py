@@ -273,29 +273,18 @@ class PreparedData:
                 )
 
 
-@dataclass(frozen=True)
-class UserHistory:
-    """A user, the used item ids (oldest first), and the catalog fields and the kind of each."""
+def look_up(
+    folder: Path, user: str | None, limit: int
+) -> tuple[list[Id], list[dict[str, Any]], list[str | None]]:
+    """Return the ids, the catalog fields and the kinds of the newest `limit` items of `user`, oldest first.
 
-    user: int | str
-    items: list[int | str]
-    fields: list[dict[str, Any]]
-    kinds: list[str | None]
-
-
-def look_up(folder: Path, user: str | None, limit: int) -> UserHistory:
-    """Return the newest `limit` items of `user`, or of a user of median activity by default.
-
-    Raises DataError when there is no such user.
+    Without `user`, those of a user of median activity. Raises DataError when there is no such user.
     """
     data = PreparedData.open(folder)
-    if user is None:
-        lengths = np.diff(data.offsets)
-        row: int | None = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
-    else:
-        row = data.users.row(user)
+    median = int(np.argsort(np.diff(data.offsets), kind="stable")[len(data.users) // 2])
+    row = median if user is None else data.users.row(user)
     if row is None:
-        examples = ", ".join(str(data.users.id(example)) for example in range(min(3, len(data.users))))
+        examples = ", ".join(map(str, data.users.ids(range(min(3, len(data.users))))))
         raise DataError(f"there is no user {user!r} in {folder}; it has users such as {examples}")
     rows = data.history(row, "end")[-limit:].tolist()
     fields = [{name: column[item] for name, column in data.fields.items()} for item in rows]
@@ -303,7 +292,7 @@ def look_up(folder: Path, user: str | None, limit: int) -> UserHistory:
     if data.kinds is not None and rows:
         names = read_kinds(data.manifest.kinds)
         kinds = [names[code] for code in data.kinds[data.offsets[row] : data.offsets[row + 1]][-limit:]]
-    return UserHistory(data.users.id(row), data.item_ids.ids(rows), fields, kinds)
+    return data.item_ids.ids(rows), fields, kinds
 
 
 def _read_json(path: Path) -> Any:

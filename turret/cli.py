@@ -127,13 +127,10 @@ def recommend(
     if data is not None and not history:
         from turret.data.prepared import look_up
 
-        known = look_up(data, user, limit=1000)
-        user, items = str(known.user), list(known.items)
-        if any(known.kinds):
-            items = [
-                {"item": item, "kind": kind} for item, kind in zip(known.items, known.kinds, strict=True)
-            ]
-        words = [recommending.item_text(*shown) for shown in zip(known.items, known.fields, strict=True)]
+        items, fields, kinds = look_up(data, user, limit=1000)
+        words = [recommending.item_text(*shown) for shown in zip(items, fields, strict=True)]
+        if any(kinds):
+            items = [{"item": item, "kind": kind} for item, kind in zip(items, kinds, strict=True)]
     with recommending.service_client(url) as client:
         recommending.wait_until_ready(client, wait)
         if items is not None:

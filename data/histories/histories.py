@@ -1,7 +1,7 @@
 """The histories of all users in files, read by blocks of users, and the filters that need the whole log."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
 from turret.data.files import map_ordered
 from turret.data.histories.accounts import Accounts, save_left_out
-from turret.data.histories.negatives import NegativeFiles
+from turret.data.histories.negatives import GIVEN, without_negatives
 from turret.data.kinds import target_codes
 from turret.data.manifest import Removed
 from turret.data.ranges import groups
@@ -170,8 +170,9 @@ def build_histories(
     save_left_out(folder, accounts.left_out)
     # Negatives are rows of the sorted events too, which are divided after the filters.
     lost = {limit: accounts.removed, f"duplicates = {policy}": count - accounts.removed - len(whole)}
-    removed = tuple(Removed(filter=name, events=rows) for name, rows in lost.items() if rows)
-    whole = replace(whole, users=users, items=items, removed=removed, targets=targets, accounts=accounts)
+    whole = replace(
+        whole, users=users, items=items, removed=_removed(lost), targets=targets, accounts=accounts
+    )
     return whole if is_whole else _filter_core(whole, filters, folder, has_positions, keep_items)
 
 
@@ -214,24 +215,27 @@ def _filter_core(
         events = replace(block.events, users=block.first + block.events.users)
         return events.take(_kept(core, block)).renumbered(users, items)
 
-    blocks = whole.by_block(cut)
+    blocks, counts = whole.by_block(cut), Counter[str]()
     has_parts, has_labels = (name in whole.files.columns for name in ("parts", "labels"))
     columns = {name: one for name, one in whole.files.columns.items() if name not in ("parts", "labels")}
-    with NegativeFiles(folder, columns, whole.targets) if has_labels else nullcontext() as files:
-        blocks = blocks if files is None else files.without(filter(len, blocks))
-        kept = write_histories(blocks, folder, columns, int(core[0].sum()), has_parts, has_positions)
-    unplaced = [] if files is None else files.removed()
-    lost = len(whole) - len(kept) - (files.count if files else 0) - sum(count for _, count in unplaced)
-    removed = [Removed(filter=name, events=count) for name, count in [(name, lost), *unplaced] if count]
+    if has_labels:
+        blocks = without_negatives(filter(len, blocks), folder, columns, whole.targets, counts)
+    kept = write_histories(blocks, folder, columns, int(core[0].sum()), has_parts, has_positions)
+    lost = {name: len(whole) - len(kept) - counts.total(), **counts}
+    negatives = lost.pop(GIVEN, None)
     return replace(
         kept,
         users=_at(whole.users, core[0]),
         items=_at(whole.items, core[1]),
-        removed=(*whole.removed, *removed),
-        negatives=None if files is None else files.count,
+        removed=whole.removed + _removed(lost),
+        negatives=negatives,
         targets=whole.targets,
         accounts=whole.accounts,
     )
+
+
+def _removed(counts: Mapping[str, int]) -> tuple[Removed, ...]:
+    return tuple(Removed(filter=name, events=count) for name, count in counts.items() if count)
 
 
 def _at(ids: Vocabulary, is_kept: Mask) -> Vocabulary:

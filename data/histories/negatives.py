@@ -1,9 +1,10 @@
 """Negatives, the items that a user did not choose, beside the event in whose place they were offered."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -11,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from turret.data.events.event_arrays import EventFiles, Events
 from turret.data.files import ArrayFile
 
-LOOSE = "loose_negatives"
+LOOSE, GIVEN = "loose_negatives", "given"
 
 
 def placed(
@@ -65,57 +66,44 @@ def _same_group(events: Events, positions: NDArray[np.int64], negatives: Events)
     return exists
 
 
-class NegativeFiles:
-    """`negatives.npy`, `negative_offsets.npy` and, with weights, `negative_weights.npy` of a prepared folder.
+def without_negatives(
+    blocks: Iterable[Events],
+    folder: Path,
+    columns: Mapping[str, DTypeLike],
+    targets: NDArray[np.int8] | None,
+    counts: Counter[str],
+) -> Iterator[Events]:
+    """Yield the events of sorted blocks of rows with labels, and write their negatives into `folder`.
 
-    Where they are told by kinds, also `negative_times.npy`, and the folder `loose_negatives` of those that
-    belong to no event yet, so that events can be appended. Write inside the `with` block. `columns` are those
-    of the events, and `targets` the codes of the kinds of targets, None where all events are alike. `count`
-    is the number of negatives so far.
+    The files are `negatives.npy`, `negative_offsets.npy` and, with weights, `negative_weights.npy`. Where
+    negatives are told by kinds, also `negative_times.npy`, and the folder `loose_negatives` of those that
+    belong to no event yet, so that events can be appended. `columns` are those of the events, and `targets`
+    the codes of the kinds of targets, None where all events are alike. `counts` receives the number of
+    negatives as GIVEN, and the numbers of the rows that are negatives of no event, by reason.
     """
+    with ExitStack() as stack:
 
-    def __init__(
-        self, folder: Path, columns: Mapping[str, DTypeLike], targets: NDArray[np.int8] | None = None
-    ) -> None:
-        self._targets = targets
-        self.count = self.after = self.equal = 0
-        self._offsets = ArrayFile(folder / "negative_offsets.npy", np.int64)
-        self._offsets.write(np.zeros(1, dtype=np.int64))
-        self._arrays = {"items": ArrayFile(folder / "negatives.npy", np.int32)}
+        def array(name: str, dtype: DTypeLike) -> ArrayFile:
+            return stack.enter_context(closing(ArrayFile(folder / f"{name}.npy", dtype)))
+
+        offsets = array("negative_offsets", np.int64)
+        offsets.write(np.zeros(1, dtype=np.int64))
+        arrays = {"items": array("negatives", np.int32)}
         if "weights" in columns:
-            self._arrays["weights"] = ArrayFile(folder / "negative_weights.npy", np.float32)
-        self._loose: EventFiles | None = None
+            arrays["weights"] = array("negative_weights", np.float32)
+        loose_files = None
         if targets is not None:
-            self._arrays["times"] = ArrayFile(folder / "negative_times.npy", columns["times"])
-            self._loose = EventFiles(folder / LOOSE, {"users": np.int32, **columns})
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for array in (self._offsets, *self._arrays.values()):
-            array.close()
-        if self._loose is not None:
-            self._loose.__exit__()
-
-    def without(self, blocks: Iterable[Events]) -> Iterator[Events]:
-        """Yield the events of sorted blocks of rows with labels, and write their negatives."""
+            arrays["times"] = array("negative_times", columns["times"])
+            loose_files = stack.enter_context(EventFiles(folder / LOOSE, {"users": np.int32, **columns}))
         for rows in blocks:
-            events, negatives, positions, loose, equal = placed(rows, self._targets)
-            counts: NDArray[Any] = np.bincount(positions, minlength=len(events))
-            self._offsets.write(self.count + np.cumsum(counts, dtype=np.int64))
-            for name, array in self._arrays.items():
-                array.write(getattr(negatives, name))
-            if self._loose is not None:
-                self._loose.write(loose)
-            self.count += len(negatives)
-            self.after += len(loose) - equal
-            self.equal += equal
+            events, negatives, positions, loose, equal = placed(rows, targets)
+            of_events = np.bincount(positions, minlength=len(events))
+            offsets.write(counts[GIVEN] + np.cumsum(of_events, dtype=np.int64))
+            for name, file in arrays.items():
+                file.write(getattr(negatives, name))
+            if loose_files is not None:
+                loose_files.write(loose)
+            counts[GIVEN] += len(negatives)
+            counts["negatives after the last event"] += len(loose) - equal
+            counts["negatives equal to their event"] += equal
             yield events
-
-    def removed(self) -> list[tuple[str, int]]:
-        """Return the numbers of the rows that are negatives of no event, by reason."""
-        return [
-            ("negatives after the last event", self.after),
-            ("negatives equal to their event", self.equal),
-        ]
