@@ -67,7 +67,7 @@ def test_each_role_has_its_place_in_the_folder(prepared: Prepare) -> None:
     assert data.kinds.tolist() == [0, 2, 1, 0, 2, 0, 2, 0, *[0] * 3]
     assert data.weights.tolist() == [0.5, 2, 1, 0.5, 2, 0.5, 2, 0.5] + [0.5] * 3
     assert read_kinds(data.manifest.kinds) == ("view", "cart", "buy")
-    assert look_up(data.folder, "a", limit=3).kinds == ["view", "buy", "view"]
+    assert look_up(data.folder, "a", limit=3)[2] == ["view", "buy", "view"]
     assert data.manifest.kinds["buy"] == Kind(weight=2, consume=True)
     assert data.splits.tolist() == [[4, 6], [11, 11]]
     assert [data.item_ids.ids(data.targets(0, part).tolist()) for part in PARTS] == [["x"], ["z"], ["y"]]
