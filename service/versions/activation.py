@@ -15,7 +15,7 @@ from turret.service.versions.follower import Follower, Late
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.holder import LoadedModel, ModelHolder, open_live
 from turret.service.versions.record import Activation, Record, Route, Routes, RuleSet, new_activation, now
-from turret.tower.engines.collections import check_loaded
+from turret.tower.engines.access import check_loaded
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import Manifest
 

@@ -15,7 +15,7 @@ from turret.service.versions.record import Stored, now
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import GoldenQuery, check_golden, load_golden
 from turret.tower.config import MEMORY_FACTOR
-from turret.tower.engines.collections import check_loaded
+from turret.tower.engines.access import check_loaded
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import VersionSummary, version_folder, versions

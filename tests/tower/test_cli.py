@@ -37,13 +37,6 @@ def test_for_programs_it_prints_json(bundles: Path) -> None:
     assert {one["k"] for one in said["recall"]} == {10}
 
 
-def test_what_it_can_not_do_it_says(bundles: Path) -> None:
-    run = RUN.invoke(turret.cli.app, ["index", str(bundles), "--kind", "annoy"])
-    assert run.exit_code != 0
-    assert "annoy" in f"{run.exception}{run.output}"
-    assert sorted(path.name for path in bundles.iterdir()) == ["current", "v1"]
-
-
 def test_a_folder_stands_for_its_current_bundle(bundles: Path, tmp_path: Path) -> None:
     assert bundle_folder(bundles) == bundles / "v1"
     assert bundle_folder(bundles / "v1") == bundles / "v1"

@@ -45,15 +45,15 @@ from turret.tower.engines.access import (
     set_access,
 )
 from turret.tower.engines.circuit import Circuit
-from turret.tower.engines.collections import (
-    NAMESPACE_FILE,
-    collection_name,
-    namespace,
-)
 from turret.tower.engines.engine import Engine, EngineItems, Limits, engine_name, open_engine
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
-from turret.tower.engines.publishing import publish_to_engine
+from turret.tower.engines.publishing import (
+    NAMESPACE_FILE,
+    collection_name,
+    namespace,
+    publish_to_engine,
+)
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings
 from turret.tower.format.listing import current
@@ -347,41 +347,36 @@ def test_a_share_at_which_no_effort_suffices_is_searched_exactly(
     assert any("0.3 of the items are allowed: no effort for k = 10 (recall 0.9" in line for line in told)
 
 
+@pytest.mark.parametrize("misses", [1, 3])
 def test_efforts_that_miss_the_recall_on_more_queries_are_tuned_for_a_higher_one(
-    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch, misses: int
 ) -> None:
+    """And refused where no margin is enough."""
     tables: list[tuple[MeasuredRecall, ...]] = []
     targets: list[float] = []
     tuned = publishing._Tuner.index
 
-    def one_misses(*given: Any, **named: Any) -> tuple[MeasuredRecall, ...]:
+    def some_miss(*given: Any, **named: Any) -> tuple[MeasuredRecall, ...]:
         first, *others = measure_recall(*given, **named)
-        tables.append((first if tables else first.model_copy(update={"recall": 0.5}), *others))
+        if len(tables) < misses:
+            first = first.model_copy(update={"recall": 0.5})
+        tables.append((first, *others))
         return tables[-1]
 
     def told(self: publishing._Tuner, target: float) -> Any:
         targets.append(target)
         return tuned(self, target)
 
-    monkeypatch.setattr(publishing, "measure_recall", one_misses)
+    monkeypatch.setattr(publishing, "measure_recall", some_miss)
     monkeypatch.setattr(publishing._Tuner, "index", told)
-    lines: list[str] = []
-    target = publish_to_engine(shop / "v1", URL, report=lines.append)
-    assert "cells under 0.99 on more queries: 1" in lines
-    assert targets == pytest.approx([0.992, 0.995])
-    assert read_manifest(target).recall == tables[1]
-
-
-def test_a_recall_that_no_effort_reaches_on_more_queries_is_refused(
-    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def misses(*given: Any, **named: Any) -> tuple[MeasuredRecall, ...]:
-        return tuple(cell.model_copy(update={"recall": 0.5}) for cell in measure_recall(*given, **named))
-
-    monkeypatch.setattr(publishing, "measure_recall", misses)
-    with pytest.raises(BundleError, match="recall"):
-        publish_to_engine(shop / "v1", URL)
-    assert server.items == {}
+    if misses == 3:
+        with pytest.raises(BundleError, match="recall"):
+            publish_to_engine(shop / "v1", URL)
+        assert server.items == {}
+    else:
+        target = publish_to_engine(shop / "v1", URL)
+        assert read_manifest(target).recall == tables[1]
+    assert targets == pytest.approx([0.992, 0.995, 0.998][: misses + 1])
 
 
 def test_the_command_publishes_on_the_engine_of_the_environment(
@@ -414,8 +409,8 @@ def test_an_engine_that_misses_items_is_refused(
 
 
 def test_a_publication_that_died_is_cleared_away_by_the_next(shop: Path, server: Server) -> None:
-    """The collections of other versions, and those of other folders on this engine, stay."""
-    live = settings_of(publish_to_engine(shop / "v1", URL, version="one"))
+    """So is one of a deleted version; those of other versions, and of other folders on this engine, stay."""
+    live, _ = (settings_of(publish_to_engine(shop / "v1", URL, version=name)) for name in ("one", "gone"))
     of_others = server.items["turret_0123456789ab_v1_0"] = server.items[live.collection]
     server.fault = "load"
     drop = MemoryEngine.drop
@@ -423,20 +418,14 @@ def test_a_publication_that_died_is_cleared_away_by_the_next(shop: Path, server:
         patch.setattr(MemoryEngine, "drop", lambda self, name: self.server.items["dead"] or drop(self, name))
         with pytest.raises((EngineError, KeyError)):
             publish_to_engine(shop / "v1", URL, version="two")
-    assert len(server.items) == 3
+    assert len(server.items) == 4
     server.fault = None
+    (shop / "gone").rename(shop.parent / "gone")
     told: list[str] = []
     two = settings_of(publish_to_engine(shop / "v1", URL, version="two", report=told.append))
     assert set(server.items) == {live.collection, two.collection, "turret_0123456789ab_v1_0"}
     assert server.items["turret_0123456789ab_v1_0"] is of_others
-    assert sum("dropped the collection" in line for line in told) == 1
-
-
-def test_collections_of_deleted_versions_are_dropped(shop: Path, server: Server) -> None:
-    one, _ = (settings_of(publish_to_engine(shop / "v1", URL, version=name)) for name in ("one", "two"))
-    (shop / "two").rename(shop.parent / "two")
-    three = settings_of(publish_to_engine(shop / "v1", URL, version="three"))
-    assert set(server.items) == {one.collection, three.collection}
+    assert sum("dropped the collection" in line for line in told) == 2
 
 
 def test_a_version_that_can_not_be_read_keeps_all_collections(shop: Path, server: Server) -> None:

@@ -1,4 +1,6 @@
-"""Exact and approximate search: ties, masks, plans, lists and codes."""
+"""Exact and approximate search: ties, masks, plans, lists and codes, and their files."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,11 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.support.full_disk import small_files
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
-from turret.tower.format.index_settings import IvfPqSettings, IvfSettings, SearchParams
+from turret.tower.errors import BundleError
+from turret.tower.format.index_settings import FlatSettings, IvfPqSettings, IvfSettings, SearchParams
 from turret.tower.index.approximate import ApproximateIndex
-from turret.tower.index.index import ExactIndex, Index
+from turret.tower.index.faiss_calls import faiss
+from turret.tower.index.index import ExactIndex, Index, open_index
 from turret.tower.index.planner import Planner
 
 SCORING = ScoringConfig(kind="dot", temperature=1.0)
@@ -102,13 +107,6 @@ def test_search_is_a_stable_sort_of_the_allowed_rows(seed: int, count: int, k: i
         assert found.tolist() == products[rows].tolist()
 
 
-@pytest.mark.parametrize("rows", [COUNT - 1, COUNT + 1])
-def test_a_filter_of_another_catalog_is_refused(rows: int) -> None:
-    mask = RowMask(np.ones(rows, dtype=np.bool_))
-    with pytest.raises(ValueError, match=f"the filter has {rows} rows where the index has {COUNT}"):
-        Planner(APPROXIMATE, SCORING).nearest(QUERY, 10, None, mask)
-
-
 @pytest.fixture
 def vectors() -> NDArray[np.float32]:
     """400 unit vectors of 16 numbers."""
@@ -144,3 +142,68 @@ def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
         np.testing.assert_array_equal(found.rows, alone.rows)
         np.testing.assert_array_equal(found.scores, alone.scores)
         assert found.plan == alone.plan
+
+
+# --- Files
+
+FEW = VECTORS[:500]
+LISTS = IvfSettings(efforts=EFFORTS[:1], lists=10)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "index.faiss"
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"IxFI" + b"\xff" * 60])
+def test_a_file_that_is_no_index_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(BundleError, match="not a FAISS index"):
+        open_index(path, FEW, LISTS)
+
+
+def test_an_index_that_the_disk_can_not_take_is_refused(path: Path) -> None:
+    """FAISS raises a plain RuntimeError."""
+    index = ApproximateIndex.build(FEW, LISTS)
+    with small_files(2000), pytest.raises(BundleError, match=rf"^{path}: the index can't be written .*room"):
+        index.save(path)
+
+
+def test_other_lists_than_the_manifest_says_are_refused(path: Path) -> None:
+    ApproximateIndex.build(FEW, LISTS).save(path)
+    with pytest.raises(BundleError, match=r"8, 10\) where .* 8, 11\)"):
+        open_index(path, FEW, LISTS.model_copy(update={"lists": 11}))
+
+
+def test_a_size_that_the_file_does_not_hold_is_refused(path: Path) -> None:
+    """FAISS would allocate up to a terabyte before it looks whether the bytes are there."""
+    ApproximateIndex.build(FEW, LISTS).save(path)
+    content = bytearray(path.read_bytes())
+    place = content.index(len(FEW[0]).to_bytes(4, "little"))
+    content[place : place + 8] = (2**40).to_bytes(8, "little")
+    path.write_bytes(content)
+    with pytest.raises(BundleError, match=r"index\.faiss"):
+        open_index(path, FEW, LISTS)
+
+
+def test_a_flat_index_has_no_file_and_searches_where_the_vectors_lie(path: Path) -> None:
+    ExactIndex(FEW).save(path)
+    assert not path.exists()
+    index = open_index(path, FEW, FlatSettings())
+    assert isinstance(index, ExactIndex)
+    assert np.shares_memory(index.vectors(), FEW)
+
+
+@pytest.mark.fault(49)
+def test_lists_in_another_file_are_refused_before_it_is_opened(path: Path, tmp_path: Path) -> None:
+    """Their numbers would be those of whatever file the index names."""
+    code = ApproximateIndex.build(FEW, LISTS)._proposing
+    lists = faiss.OnDiskInvertedLists(10, code.code_size, str(tmp_path / "other"))
+    lists.merge_from_1(code.invlists)
+    own, code.own_invlists = code.invlists, False
+    code.replace_invlists(lists)
+    faiss.write_index(code, str(path))
+    code.replace_invlists(own)
+    (tmp_path / "other").unlink()
+    with pytest.raises(BundleError, match="keeps its lists in another file"):
+        open_index(path, FEW, LISTS)

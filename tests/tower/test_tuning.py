@@ -16,7 +16,7 @@ from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner, Ranking
 from turret.tower.tuning.choice import SMALL, IndexRequest, choose
 from turret.tower.tuning.recall import measure_recall, split_queries
-from turret.tower.tuning.search_params import _FACTORS, Task
+from turret.tower.tuning.search_params import Task
 
 FEW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
 
@@ -167,15 +167,6 @@ def test_unequal_lengths_reach_the_recall(kind: str, biased: bool) -> None:
     assert isinstance(chosen.made.settings, IvfSettings | IvfPqSettings)
     assert (chosen.made.settings.biased, chosen.made.settings.augmented) == (biased, not biased)
     assert min(one.recall for one in chosen.recall) >= 0.95
-
-
-def test_a_named_kind_that_misses_the_recall_is_refused_with_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no more candidates than k, four bits a number can't hold a recall of one."""
-    monkeypatch.setitem(_FACTORS, "ivf_pq", (1,))
-    with pytest.raises(
-        BundleError, match=r"ivf_pq index finds 0\.\d+ of the true best 10 .* was requested.*--recall"
-    ):
-        choose(LARGE[:4000], QUERIES[:100], DOT, IndexRequest("ivf_pq", 1.0))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ PACKAGE = """
 from typing import Literal
 
 from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
-from turret.tower.towers.user import UserTowerKind
 
 
 class LastSettings(PooledUserConfig):
@@ -38,20 +37,19 @@ class LastSettings(PooledUserConfig):
 
 
 class LastTower(PooledUserTower):
+    settings = LastSettings
+
     def forward(self, histories, vectors):
         return self.config.factor * super().forward(histories, vectors)
 
     def served(self, history, length, features, times=()):
         return self.config.factor * super().served(history, length, features, times)
-
-
-KIND = UserTowerKind(LastSettings, LastTower)
 """
 
 
 @pytest.mark.nightly
 def test_a_package_adds_a_tower_by_an_entry_point(tmp_path: Path) -> None:
-    install(tmp_path, "last_tower", PACKAGE, {"turret.user_towers": "last = last_tower:KIND"})
+    install(tmp_path, "last_tower", PACKAGE, {"turret.user_towers": "last = last_tower:LastTower"})
     code = """
 from tests.tower.small_towers import config, from_the_start, no_features, user_features, vectors
 from turret.tower.towers.model import TwoTowers

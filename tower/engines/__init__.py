@@ -1,3 +1,3 @@
 """Vector engines that run beside the service: Redis search and Milvus behind one contract."""
 
-__all__ = ["access", "circuit", "collections", "engine", "fields", "publishing"]
+__all__ = ["access", "circuit", "engine", "fields", "publishing"]

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from threading import Lock
@@ -13,7 +14,9 @@ from turret.data.errors import without_credentials
 from turret.tower.catalog.conditions import Condition
 from turret.tower.engines.circuit import Circuit
 from turret.tower.engines.engine import Engine, Limits, Rows, Vector, engine_name, open_engine
-from turret.tower.errors import EngineError
+from turret.tower.errors import BundleError, EngineError
+from turret.tower.format.index_settings import EngineSettings
+from turret.tower.format.manifest import Manifest
 
 URL_VARIABLE = "TURRET_ENGINE"
 _log = logging.getLogger("turret.engine")
@@ -139,3 +142,25 @@ def _shared(url: str, seconds: float) -> Connection:
 def connection(url: str) -> Connection:
     """The connection of this process to the engine that a manifest knows as `url`; versions share it."""
     return _shared(engine_url(url), _current.seconds)
+
+
+# The lock of activations is held meanwhile.
+_OF_CHECKS = Limits(search=5.0, load=10.0)
+
+
+def check_loaded(manifest: Manifest) -> None:
+    """Raise BundleError unless the engine of a version, if it has one, holds its whole collection."""
+    settings = manifest.index
+    if not isinstance(settings, EngineSettings):
+        return
+    try:
+        with closing(open_engine(engine_url(settings.url), _OF_CHECKS)) as engine:
+            found = engine.count(settings.collection)
+    except EngineError as error:
+        raise BundleError(str(error)) from None
+    if found != manifest.item_count:
+        held = "no collection" if found is None else f"{found:,} items in"
+        raise BundleError(
+            f"{without_credentials(engine_url(settings.url))} holds {held} {settings.collection}, where "
+            f"{manifest.item_count:,} items are needed; publish it there with `turret publish --engine URL`"
+        )

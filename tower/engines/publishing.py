@@ -1,5 +1,7 @@
 """A new version of a bundle whose index is a collection of a running engine, with tuned search efforts."""
 
+import re
+import uuid
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from functools import partial
@@ -16,13 +18,13 @@ from turret.tower.bundle.publish import derived_version, new_target, publish_cho
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines.access import Connection, current_access
-from turret.tower.engines.collections import NAMESPACE_FILE, clear, collection_name, namespace
 from turret.tower.engines.engine import Engine, EngineItems, Limits, engine_name, open_engine
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings
-from turret.tower.format.manifest import IndexChoice
+from turret.tower.format.listing import versions
+from turret.tower.format.manifest import IndexChoice, read_manifest
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.choice import Chosen, Report
 from turret.tower.tuning.recall import (
@@ -41,6 +43,8 @@ from turret.tower.tuning.recall import (
 )
 from turret.tower.tuning.search_params import Task
 
+NAMESPACE_FILE = ".engine_namespace"
+_NAMESPACE = re.compile("turret_[0-9a-f]{12}")
 # The shares of allowed items that are measured. Engines change their ways between a tenth and a hundredth.
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
 # Larger margins follow where the efforts of one miss the recall on more queries.
@@ -226,3 +230,41 @@ def _described(selectivity: float, efforts: Sequence[EngineEffort]) -> str:
         for one in efforts
     ]
     return f"where {selectivity:.2g} of the items are allowed: {', '.join(told) or 'searched exactly'}"
+
+
+def namespace(bundles: Path) -> str:
+    """The prefix of the names of this folder's collections, drawn at random with the first.
+
+    Folders that share an engine never touch each other's collections; a copy of a folder has to begin without
+    the file, as each would drop collections that the other one needs.
+    """
+    path = bundles / NAMESPACE_FILE
+    if not path.exists():
+        path.write_text(f"turret_{uuid.uuid4().hex[:12]}\n", encoding="ascii")
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not _NAMESPACE.fullmatch(text):
+        raise BundleError(
+            f"{path} holds {text[:50]!r}, which names no collections; write back its content, such as "
+            "turret_0123456789ab, or delete it to begin with new collections"
+        )
+    return text
+
+
+def collection_name(bundles: Path, version: str) -> str:
+    """A new name for the collection of a version; a later version of this name gets another."""
+    readable = re.sub("[^A-Za-z0-9]", "_", version)
+    return f"{namespace(bundles)}_{readable}_{uuid.uuid4().hex[:8]}"
+
+
+def clear(bundles: Path, engine: Engine) -> list[str]:
+    """Drop the collections of deleted versions and of publications that died, and return their names.
+
+    The caller holds the folder's publication lock, so that none is being loaded. Raises BundleError where a
+    manifest can't be read, since its version may need any of them.
+    """
+    indexes = [read_manifest(bundles / one.version).index for one in versions(bundles)]
+    kept = {one.collection for one in indexes if isinstance(one, EngineSettings)}
+    dropped = [name for name in engine.collections(f"{namespace(bundles)}_") if name not in kept]
+    for name in dropped:
+        engine.drop(name)
+    return dropped

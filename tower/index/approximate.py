@@ -5,7 +5,6 @@ trained towers: lists by direction, finer where users request more; a random rot
 bits, which represent an outstanding coordinate badly; one four-bit code a coordinate.
 """
 
-from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self
@@ -56,8 +55,7 @@ class ApproximateIndex(Index):
         # The columns that are only stored, in which queries have zeros.
         self._missing = settings.width(self._exact.dimension) - self._exact.dimension
         # Search parameters are read, never written, by a search; those without a selector serve all.
-        # Closures over the settings alone: a reference to this index would keep it alive after its version.
-        self._params = cache(partial(_params, settings.efforts))
+        # A closure over the settings alone: a reference to this index would keep it alive after its version.
         self._parameters = cache(partial(_parameters, settings))
 
     @classmethod
@@ -103,15 +101,15 @@ class ApproximateIndex(Index):
         return self._exact
 
     def search_params(self, k: int) -> SearchParams | None:
-        """Between those of the settings; None beyond the largest k of them."""
-        return self._params(k)
+        """Those of the settings for the next larger k; None beyond the largest."""
+        return next((one for one in self.settings.efforts if k <= one.k), None)
 
     def nearest(self, vector: Vectors, k: int, allowed: RowMask | None = None) -> Found:
         """As `Index.nearest`; exact where k is beyond the settings, or too few allowed rows are proposed."""
         if allowed is None:
             return self.nearest_of_each(vector[None], k)[0]
         k = min(k, allowed.count)
-        params = self._params(k)
+        params = self.search_params(k)
         # Without lists, codes take no selector.
         if params is None or k == 0 or self.settings.reads_all:
             return self._exact.nearest(vector, k, allowed)
@@ -124,7 +122,7 @@ class ApproximateIndex(Index):
     def nearest_of_each(self, vectors: Vectors, k: int) -> list[Found]:
         """As `Index.nearest_of_each`, `AT_ONCE` queries a call of FAISS."""
         k = min(k, len(self))
-        params = self._params(k)
+        params = self.search_params(k)
         if params is None:
             return [self._exact.nearest(vector, k) for vector in vectors]
         candidates, chosen = min(params.candidates, len(self)), self._parameters(params.breadth)
@@ -164,23 +162,6 @@ def _parameters(settings: ApproximateSettings, breadth: int, **selector: Any) ->
         return None
     lists = faiss.SearchParametersIVF(nprobe=min(breadth, settings.lists), **selector)
     return faiss.SearchParametersPreTransform(index_params=lists) if settings.is_rotated else lists
-
-
-def _params(efforts: Sequence[SearchParams], k: int) -> SearchParams | None:
-    """The parameters for `k` rows, interpolated between those of the settings; None beyond the last."""
-    below: SearchParams | None = None
-    for above in efforts:
-        if k <= above.k:
-            return above if below is None else _between(below, above, k)
-        below = above
-    return None
-
-
-def _between(below: SearchParams, above: SearchParams, k: int) -> SearchParams:
-    share = (k - below.k) / (above.k - below.k)
-    breadth = round(below.breadth + share * (above.breadth - below.breadth))
-    candidates = round(below.candidates + share * (above.candidates - below.candidates))
-    return SearchParams(k=k, breadth=breadth, candidates=candidates)
 
 
 def _class(settings: ApproximateSettings) -> str:

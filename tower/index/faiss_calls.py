@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isfinite
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -43,17 +42,9 @@ def ordered(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Fou
     return rows[order], scores[order]
 
 
-def has_ties(scores: NDArray[np.float32]) -> bool:
-    """Whether two of the scores [M] are equal."""
-    listed = scores.tolist()
-    return len(set(listed)) < len(listed)
-
-
 def check_finite(vector: NDArray[np.float32]) -> None:
-    """Raise ValueError unless the numbers of a contiguous vector [D], or of several [V, D], are finite."""
-    # FAISS's sum of squares costs a third of a look at each number; only a huge vector needs that look.
-    squares = faiss.fvec_norm_L2sqr(faiss.swig_ptr(vector), vector.size)
-    if not isfinite(squares) and not np.isfinite(vector).all():
+    """Raise ValueError unless all numbers of a vector, or of several, are finite."""
+    if not np.isfinite(vector).all():
         raise ValueError(f"a search needs a finite vector, not {vector!r}")
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.index_settings import FlatSettings, IndexSettings
-from turret.tower.index.faiss_calls import Found, check_finite, faiss, has_ties, ordered
+from turret.tower.index.faiss_calls import Found, check_finite, faiss, ordered
 
 # From here on FAISS's heap costs more than all scores and one partial sort (27,000 x 64: 290 against 130
 # microseconds at k = 1,000), and with several OpenMP threads it waits for each of them.
@@ -151,7 +151,7 @@ class ExactIndex(Index):
         if fetch > _LARGE_K:
             return self._of_all(vector, k, allowed)
         rows, scores = self._fetch(vector, fetch, allowed)
-        if not has_ties(scores):
+        if len(set(scores.tolist())) == len(scores):
             return rows[:k], scores[:k]
         if fetch < count and scores[-1] == scores[k - 1]:
             return self._of_all(vector, k, allowed)

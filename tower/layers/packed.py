@@ -134,14 +134,9 @@ class SegmentLayout:
     shapes: list[tuple[int, int]]
     reads: Tensor
 
-    @property
-    def sizes(self) -> list[int]:
-        """The number of slots of each group."""
-        return [count * length for count, length in self.shapes]
-
     def groups(self, slots: Tensor) -> list[Tensor]:
         """Values of all slots [P', ...], split into groups: [S_g, L_g, ...] each."""
-        parts = torch.split(slots, self.sizes)
+        parts = torch.split(slots, [count * length for count, length in self.shapes])
         return [part.view(*shape, *slots.shape[1:]) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def spread(self, values: Tensor) -> Tensor:

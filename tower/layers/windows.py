@@ -115,7 +115,7 @@ def _arrays(*tensors: Tensor) -> list[NDArray[Any]]:
     return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
-def window_sums(vectors: Tensor, histories: PackedHistories) -> Tensor:
+def window_sums(vectors: Tensor, histories: PackedHistories, scales: Tensor | None = None) -> Tensor:
     """The sum of the vectors in each example's window.
 
     Differences of long running sums lose short windows in float32, so sums run in float64.
@@ -123,16 +123,28 @@ def window_sums(vectors: Tensor, histories: PackedHistories) -> Tensor:
     Args:
         vectors: [P, D], one for each of `histories.rows`.
         histories: B windows.
+        scales: [B], by which the sums are multiplied.
 
     Returns:
         [B, D], in the type of `vectors`.
     """
-    return _scaled_sums(vectors, histories, torch.ones(len(histories.starts), device=vectors.device))
+    starts, ends, left_out = histories.starts, histories.ends, histories.left_out
+    if scales is None:
+        scales = torch.ones(len(starts), device=vectors.device)
+    if left_out is None:
+        left_out = torch.full_like(starts, -1)
+    if vectors.device.type == "cpu" and vectors.dtype == torch.float32:
+        sums: Tensor = _WindowSums.apply(vectors, starts, ends, left_out, scales)  # type: ignore[no-untyped-call]
+        return sums
+    running = torch.nn.functional.pad(vectors.cumsum(dim=0, dtype=torch.float64), (0, 0, 1, 0))
+    whole = gather_rows(running, ends) - gather_rows(running, starts)
+    own = gather_rows(vectors, left_out.clamp(min=0)) * (left_out >= 0).unsqueeze(1)
+    return ((whole - own) * scales.unsqueeze(1)).to(vectors.dtype)
 
 
 def window_means(vectors: Tensor, histories: PackedHistories) -> Tensor:
     """The mean of the vectors in each example's window: [B, D]."""
-    return _scaled_sums(vectors, histories, 1.0 / histories.sizes())
+    return window_sums(vectors, histories, 1.0 / histories.sizes())
 
 
 def weighted_means(vectors: Tensor, weights: Tensor, histories: PackedHistories) -> Tensor:
@@ -143,16 +155,3 @@ def weighted_means(vectors: Tensor, weights: Tensor, histories: PackedHistories)
     sums = window_sums(torch.cat([vectors * weights, weights], dim=1), histories)
     # Differences of running sums are zero only up to rounding.
     return sums[:, :-1] / sums[:, -1:].clamp(min=LEAST_WEIGHT)
-
-
-def _scaled_sums(vectors: Tensor, histories: PackedHistories, scales: Tensor) -> Tensor:
-    starts, ends, left_out = histories.starts, histories.ends, histories.left_out
-    if left_out is None:
-        left_out = torch.full_like(starts, -1)
-    if vectors.device.type == "cpu" and vectors.dtype == torch.float32:
-        sums: Tensor = _WindowSums.apply(vectors, starts, ends, left_out, scales)  # type: ignore[no-untyped-call]
-        return sums
-    running = torch.nn.functional.pad(vectors.cumsum(dim=0, dtype=torch.float64), (0, 0, 1, 0))
-    whole = gather_rows(running, ends) - gather_rows(running, starts)
-    own = gather_rows(vectors, left_out.clamp(min=0)) * (left_out >= 0).unsqueeze(1)
-    return ((whole - own) * scales.unsqueeze(1)).to(vectors.dtype)

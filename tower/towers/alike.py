@@ -1,14 +1,13 @@
 """Towers of queries and items that begin as one; see `QueryConfig.start`."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from turret.data.features import Bag, Feature, Features
+from turret.data.features import Bag, Features
 from turret.data.ranges import distinct
 from turret.tower.layers.feature_layers import FeatureLayers, VectorLayer
 from turret.tower.towers.item import ItemTower
@@ -26,16 +25,14 @@ def begin_alike(model: TwoTowers, items: Features) -> None:
     towers = [model.item.rows, model.user.rows]
     for layers in (rows.layers for rows in towers if rows is not None):
         for position, feature in enumerate(layers.features):
-            table = layers.tables[str(position)] if feature.kind == "text" else None
+            table = layers.tables[str(position)] if feature.kind in ("text", "vector") else None
             if isinstance(table, nn.EmbeddingBag) and table.embedding_dim == dimension:
                 if feature.values not in drawn:
                     weights = torch.tensor(inverse_frequencies(items, feature.values), dtype=torch.float32)
                     drawn[feature.values] = torch.randn(feature.size, dimension) * weights[:, None]
                 table.weight.copy_(drawn[feature.values] / math.sqrt(dimension))
-            if isinstance(
-                layer := layers.tables[str(position)] if feature.kind == "vector" else None, VectorLayer
-            ):
-                layer.linear.weight.copy_(
+            elif isinstance(table, VectorLayer):
+                table.linear.weight.copy_(
                     kept_directions(feature.width, dimension) / math.sqrt(feature.width)
                 )
     for tower in (model.user, model.item):
@@ -61,19 +58,13 @@ def _pass_on(layer: nn.Linear, layers: FeatureLayers, dimension: int) -> None:
     """Let a linear layer begin as the sum of its inputs that are as wide as its output."""
     layer.bias.zero_()
     layer.weight.zero_()
-    before = layer.in_features - layers.width
-    if before == dimension:  # ids
-        layer.weight[:, :before] = torch.eye(dimension)
-    for start, feature in _columns(layers, before):
+    start = layer.in_features - layers.width
+    if start == dimension:  # ids
+        layer.weight[:, :start] = torch.eye(dimension)
+    for feature, width in zip(layers.features, layers.widths, strict=True):
         if feature.kind in ("text", "vector"):
             layer.weight[:, start : start + dimension] = torch.eye(dimension)
-
-
-def _columns(layers: FeatureLayers, first: int) -> Iterator[tuple[int, Feature]]:
-    """Each feature with its first column."""
-    for feature, width in zip(layers.features, layers.widths, strict=True):
-        yield first, feature
-        first += width
+        start += width
 
 
 def inverse_frequencies(items: Features, values: tuple[str, ...]) -> NDArray[np.float64]:

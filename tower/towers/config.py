@@ -1,35 +1,33 @@
 """The settings of both towers, the `[tower]` tables of an experiment, and the registry of user towers.
 
-A package adds a user tower by an entry point of the group `turret.user_towers` that names a `UserTowerKind`.
+A package adds a user tower by an entry point of the group `turret.user_towers` that names a
+subclass of `UserTower`.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from turret.data.extras import registry
+from turret.data.extras import kind_of, registry
 from turret.tower.config import ItemTowerConfig, ScoringConfig, Settings, Width
 from turret.tower.errors import TowerError
-from turret.tower.towers.gru import GruUserConfig, GruUserTower
-from turret.tower.towers.pooled import (
-    AttentiveUserConfig,
-    AttentiveUserTower,
-    PooledUserConfig,
-    PooledUserTower,
-)
-from turret.tower.towers.query import QueryConfig, QueryTower
-from turret.tower.towers.transformer import TransformerUserConfig, TransformerUserTower
-from turret.tower.towers.user import UserTowerKind, UserTowerSettings
+from turret.tower.towers.gru import GruUserTower
+from turret.tower.towers.pooled import AttentiveUserTower, PooledUserConfig, PooledUserTower
+from turret.tower.towers.query import QueryTower
+from turret.tower.towers.transformer import TransformerUserTower
+from turret.tower.towers.user import UserTower, UserTowerSettings
 
 GROUP = "turret.user_towers"
-OURS = (
-    UserTowerKind(PooledUserConfig, PooledUserTower),
-    UserTowerKind(AttentiveUserConfig, AttentiveUserTower),
-    UserTowerKind(GruUserConfig, GruUserTower),
-    UserTowerKind(TransformerUserConfig, TransformerUserTower),
-    UserTowerKind(QueryConfig, QueryTower),
+OURS: tuple[type[UserTower], ...] = (
+    PooledUserTower,
+    AttentiveUserTower,
+    GruUserTower,
+    TransformerUserTower,
+    QueryTower,
 )
-USER_TOWERS = registry(OURS, GROUP, UserTowerKind, TowerError)
+USER_TOWERS = registry(
+    OURS, GROUP, UserTower, TowerError, lambda tower: kind_of(tower.settings), are_classes=True
+)
 
 
 def _with_kind(table: Any) -> Any:
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     UserTowerConfig = UserTowerSettings
 else:
     UserTowerConfig = Annotated[
-        Union[tuple(kind.settings for kind in USER_TOWERS.values())],  # noqa: UP007 # known at runtime only
+        Union[tuple(tower.settings for tower in USER_TOWERS.values())],  # noqa: UP007 # known at runtime only
         Field(discriminator="kind"),
         BeforeValidator(_with_kind),
     ]

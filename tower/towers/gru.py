@@ -40,10 +40,10 @@ class GruUserTower(UserTower):
     Examples of a batch whose windows begin at the same position share one segment, which is read once.
     """
 
-    reader = "output"
+    settings, reader = GruUserConfig, "output"
 
     def __init__(self, config: GruUserConfig, dimension: int, prepared: Features) -> None:
-        super().__init__(config, prepared)
+        super().__init__(config, dimension, prepared)
         self.network = nn.GRU(dimension, config.state, batch_first=True)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(config.state + self.feature_width, dimension)

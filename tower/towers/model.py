@@ -11,7 +11,6 @@ from turret.tower.layers.packed import PackedHistories, gather_rows
 from turret.tower.towers.config import USER_TOWERS, TowerConfig
 from turret.tower.towers.item import ItemTower
 from turret.tower.towers.scoring import scored_items, scored_users
-from turret.tower.towers.user import UserTower
 
 
 def in_chunks(compute: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> Tensor:
@@ -81,8 +80,7 @@ class TwoTowers(nn.Module):
         self.config = config
         self.chunk_size = 0
         self.item = ItemTower(config, item_count, item_features, table_device)
-        user_tower = USER_TOWERS[config.user.kind]
-        self.user: UserTower = user_tower.build(config.user, config.dimension, user_features)
+        self.user = USER_TOWERS[config.user.kind](config.user, config.dimension, user_features)
         reads_kinds = config.user.kinds and config.user.context != "none" and kind_count > 1
         self.kinds = KindLayer(kind_count, config.dimension) if reads_kinds else None
 

@@ -74,8 +74,10 @@ class PooledUserTower(UserTower):
     With the mean alone and no hidden layer the user's vector *is* the mean.
     """
 
+    settings = PooledUserConfig
+
     def __init__(self, config: PooledUserConfig, dimension: int, prepared: Features) -> None:
-        super().__init__(config, prepared)
+        super().__init__(config, dimension, prepared)
         self.config = config
         width = dimension * (1 + config.last_item) + self.feature_width + config.example_age
         self.dropout = Dropout(config.dropout)
@@ -138,8 +140,10 @@ class AttentiveUserTower(UserTower):
     newest item's vector is concatenated to the weighted mean.
     """
 
+    settings = AttentiveUserConfig
+
     def __init__(self, config: AttentiveUserConfig, dimension: int, prepared: Features) -> None:
-        super().__init__(config, prepared)
+        super().__init__(config, dimension, prepared)
         self.attention = nn.Sequential(
             nn.Linear(dimension, config.attention), nn.Tanh(), nn.Linear(config.attention, 1, bias=False)
         )

@@ -63,8 +63,10 @@ class QueryConfig(UserTowerSettings):
 class QueryTower(UserTower):
     """The features of a query, concatenated, through an MLP; its last layer is linear."""
 
+    settings = QueryConfig
+
     def __init__(self, config: QueryConfig, dimension: int, prepared: Features) -> None:
-        super().__init__(config, prepared)
+        super().__init__(config, dimension, prepared)
         if self.rows is None:
             raise TowerError(
                 f"tower.user.features = {config.features!r} leaves no input for a query's vector; name "

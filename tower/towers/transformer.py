@@ -153,10 +153,10 @@ class TransformerUserTower(UserTower):
     event and the time of that event: the one it predicts.
     """
 
-    reader = "output"
+    settings, reader = TransformerUserConfig, "output"
 
     def __init__(self, config: TransformerUserConfig, dimension: int, prepared: Features) -> None:
-        super().__init__(config, prepared)
+        super().__init__(config, dimension, prepared)
         self.positions = nn.Embedding(config.history_length, dimension)
         nn.init.normal_(self.positions.weight, std=dimension**-0.5)
         self.blocks = nn.ModuleList(Block(dimension, config) for _ in range(config.blocks))

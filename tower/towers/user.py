@@ -1,15 +1,13 @@
 """The contract of user towers: histories in, user vectors out, packed for training and padded for serving."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from turret.data.extras import kind_of
 from turret.data.features import Features
 from turret.tower.config import FeatureNames, Length, Rate, Settings, Width
 from turret.tower.kernels.elementwise import Dropout
@@ -64,14 +62,17 @@ class UserTower(nn.Module, ABC):
     """Computes user vectors of width D from the item vectors of histories.
 
     Attributes:
+        settings: the settings that make it; their `kind` is the name in `tower.user.kind`.
         rows: the prepared features of users by user row; None where the tower reads no features.
         reader: the name of the linear layer that reads them.
     """
 
+    settings: ClassVar[type[UserTowerSettings]]
     rows: FeatureRows | None
     reader: ClassVar[str] = "mlp.0"
 
-    def __init__(self, config: UserTowerSettings, prepared: Features) -> None:
+    def __init__(self, config: Any, dimension: int, prepared: Features) -> None:
+        """A fresh tower of width `dimension`. Raises TowerError for a feature that isn't prepared."""
         super().__init__()
         self.rows = feature_rows(config.features, config.feature_width, prepared, "tower.user.features")
         self.feature_width = self.rows.layers.width if self.rows else 0
@@ -125,25 +126,6 @@ def joined(*parts: Tensor | None) -> Tensor:
     """The parts [B, ...] that there are side by side: [B, D]. A lone one need not be copied."""
     given = [part for part in parts if part is not None]
     return torch.cat(given, dim=1) if len(given) > 1 else given[0]
-
-
-@dataclass(frozen=True)
-class UserTowerKind:
-    """An entry of the registry of user towers: its settings, and the tower that they build.
-
-    Attributes:
-        settings: subclass of `UserTowerSettings`; its `kind` is the name in `tower.user.kind`.
-        build: (settings, dimension D, prepared user features) -> a fresh tower. Raises TowerError for a
-            feature that isn't prepared.
-    """
-
-    settings: type[UserTowerSettings]
-    build: Callable[[Any, int, Features], UserTower]
-
-    @property
-    def name(self) -> str:
-        """The value of `tower.user.kind`."""
-        return kind_of(self.settings)
 
 
 def perceptron(inputs: int, hidden: Sequence[int], outputs: int, dropout: float) -> nn.Sequential:

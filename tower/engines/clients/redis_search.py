@@ -26,26 +26,17 @@ def printed(where: Condition | None) -> str:
 
 
 def _flat(where: Condition, is_negated: bool = False) -> Condition:
-    """The same condition, or its negation, without a negation inside another one.
+    """The same condition, or its negation, in which only conditions on fields are negated.
 
     Redis search loses items, and adds others, where a negation that holds another one is intersected.
     """
     match where:
         case Not(inner):
             return _flat(inner, not is_negated)
-        case Every(inner) | Some(inner) if not is_negated or any(map(_has_negation, inner)):
+        case Every(inner) | Some(inner):
             combine = Every if isinstance(where, Every) != is_negated else Some
             return combine(tuple(_flat(one, is_negated) for one in inner))
     return Not(where) if is_negated else where
-
-
-def _has_negation(where: Condition) -> bool:
-    match where:
-        case Not():
-            return True
-        case Every(inner) | Some(inner):
-            return any(map(_has_negation, inner))
-    return False
 
 
 def _printed(where: Condition) -> str:
