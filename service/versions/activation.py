@@ -274,7 +274,9 @@ class Activator:
         return Swap(after.live.version, turn.live, await self._late(after), warning)
 
     async def _late(self, after: Record) -> Late:
-        return await self._follower.late(lambda report: report.has(after), self._settings.activation_seconds)
+        return await self._follower.late(
+            lambda report: report.number >= after.number, self._settings.activation_seconds
+        )
 
 
 def missing_collection(live: Manifest) -> str | None:

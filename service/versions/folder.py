@@ -161,7 +161,7 @@ def keep(root: Path, record: Record) -> bool:
     try:
         with activation_lock(root, patience=0):
             kept = _valid_record(root)
-            if kept is None or kept.order <= record.order:
+            if kept is None or kept.number <= record.number:
                 keep_record(root, record)
                 add_line(root, record.live)
     except BusyError:

@@ -251,7 +251,8 @@ class Follower:
     async def _restore(self, own: Record, stored: Record | None, is_first: bool) -> Record | None:
         """Write this worker's record in place of none, or of one that is older."""
         assert self._stored is not None
-        own = own.renumbered(stored)
+        number = max(own.number, (stored.number if stored else 0) + 1)
+        own = own.model_copy(update={"number": number})
         self._stored = await self._records.swap(self._stored, own.encoded())
         if self._stored == own.encoded() and not is_first:
             was = "missing" if stored is None else f"older (version {stored.live.version})"
@@ -312,7 +313,7 @@ class Follower:
     async def _beat(self) -> None:
         """Report changes at once, and once a second that this worker lives."""
         holder = self._holder
-        numbers = Report(number=holder.number, routes=holder.routes_number, items=self._items.value)
+        numbers = Report(number=holder.number, items=self._items.value)
         report = numbers.model_dump_json().encode()
         last, at = self._reported
         if report == last and self._clock() - at < _BEAT_SECONDS:
@@ -332,7 +333,7 @@ class Follower:
             is_silent, host = member.age >= SILENT_SECONDS, _host(member.name)
             if not is_silent:
                 present.add(host)
-            if is_silent or (record is not None and not read_report(member.report).has(record)):
+            if is_silent or (record is not None and read_report(member.report).number < record.number):
                 behind.add(host)
         self._metrics.replicas.set(len(present))
         self._metrics.replicas_behind.set(len(behind))

@@ -110,7 +110,7 @@ class ModelHolder:
         self.is_cut_off = False
         self.others_serve = False
         self.traffic = TrafficSplit(Routes())
-        self.routes_number = 0
+        self.number = -1  # of the record that it answers by
         self.change_lock = asyncio.Lock()
         self.prepare: Callable[[Bundle], Awaitable[object]] = _nothing
         self.why_empty = "the service has just started"
@@ -147,11 +147,6 @@ class ModelHolder:
         return self._live.version if self._live else None
 
     @property
-    def number(self) -> int:
-        """The number of the live activation, 0 while there is none."""
-        return self._live.number if self._live else 0
-
-    @property
     def has_fallen_back(self) -> bool:
         """Whether this worker serves an earlier version, as it can't load that of the record."""
         return self._live is not None and self._live is self._fallback
@@ -159,13 +154,7 @@ class ModelHolder:
     @property
     def is_behind(self) -> bool:
         """Whether the record has another live version, or other routes, than this worker."""
-        record = self.record
-        return record is not None and (
-            self._live is None
-            or self.has_fallen_back
-            or record.number != self.number
-            or record.routes_number != self.routes_number
-        )
+        return self.record is not None and self.record.number != self.number
 
     def choose(self, user_key: str | None) -> LoadedModel:
         """Choose the version for a user, or for a request id: the same until the routes change.
@@ -197,7 +186,7 @@ class ModelHolder:
             raise ConflictError("min_version", version, message)
         try:
             async with asyncio.timeout(timeout):
-                while self.number < (activation.number or 0):
+                while self._live is None or self._live.number < (activation.number or 0):
                     await self._swapped.wait()
         except TimeoutError:
             message = f"version {version} is not live in this process yet; retry"
@@ -232,7 +221,7 @@ class ModelHolder:
             self._fallback = live
         self.record = record
         self._put(live)
-        self.traffic, self.routes_number = self._open_routes(record.routes), record.routes_number
+        self.traffic, self.number = self._open_routes(record.routes), -1 if refused else record.number
 
     def _put(self, live: LoadedModel) -> None:
         """Make `live` the live version; requests under way keep theirs."""
@@ -251,19 +240,17 @@ class ModelHolder:
 
         Versions that are not open yet are opened and prepared before. Raises BundleError.
         """
-        if record.number != self.number or self._live is None:
-            live = opened or self._live
-            if live is None or not _holds(live, record.live):
-                live = await asyncio.to_thread(self._open, record.live)
-                await self.prepare(live.bundle)
-            self._put(replace(live, number=record.number))
-            await asyncio.to_thread(give_back)
-        if record.routes_number != self.routes_number:
-            traffic = await asyncio.to_thread(self._open_routes, record.routes)
-            for model in (traffic.canary, traffic.shadow, traffic.candidate):
-                if model is not None:
-                    await self.prepare(model.bundle)
-            self.traffic, self.routes_number = traffic, record.routes_number
+        live = opened or self._live
+        if live is None or not _holds(live, record.live):
+            live = await asyncio.to_thread(self._open, record.live)
+            await self.prepare(live.bundle)
+        self._put(replace(live, number=record.live.number or 0))
+        traffic = await asyncio.to_thread(self._open_routes, record.routes)
+        for model in (traffic.canary, traffic.shadow, traffic.candidate):
+            if model is not None:
+                await self.prepare(model.bundle)
+        self.traffic, self.number = traffic, record.number
+        await asyncio.to_thread(give_back)
 
     def end_candidate(self) -> None:
         """Release the compared version once its time is over."""

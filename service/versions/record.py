@@ -13,7 +13,6 @@ from pydantic import (
     Field,
     PrivateAttr,
     ValidationError,
-    field_validator,
 )
 
 from turret.service.errors import ConflictError, ReplicasUnavailableError
@@ -120,18 +119,17 @@ def conditions_of(rules: Mapping[str, Rule], catalog: Catalog, version: str) -> 
 class Activation(Stored):
     """An activation, or a refusal: an entry of the record, and a line of `activations.jsonl`.
 
-    `number` counts the activations; a refusal has none, and 0 is the version of the folder while the record
-    can't be read. `who`: the name of the key, or `start`, `pointer` (moved while no service ran), `fallback`
-    (a version is not loadable any more). `failed`: the failed checks of a forced activation or a refusal.
-    `manifest`: the SHA-256 of the version's manifest: no other content of that name is served. `words`: the
-    reason.
+    `number` counts the activations; a refusal has none. `who`: the name of the key, or `start`, `pointer`
+    (moved while no service ran), `fallback` (a version is not loadable any more). `failed`: the failed checks
+    of a forced activation or a refusal. `manifest`: the SHA-256 of the version's manifest: no other content
+    of that name is served. `words`: the reason.
     """
 
     time: str
     version: VersionName
     who: str
     outcome: Literal["activated", "refused"]
-    number: int | None = Field(default=None, ge=0)
+    number: int | None = Field(default=None, ge=1)
     previous: str | None = None
     manifest: Digest | None = None
     forced: bool = False
@@ -172,8 +170,12 @@ class Routes(Stored):
 
     def takes(self, user: str) -> bool:
         """Whether the canary answers a user; a larger share keeps the users of a smaller one."""
-        canary = self.canary
-        return canary is not None and canary_position(user, canary.version) < canary.share
+        if (canary := self.canary) is None:
+            return False
+        # A hash is uniform on [0, 1), the same for one canary, and another one for another canary.
+        key = canary.version.encode()
+        digest = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=7, key=key)
+        return int.from_bytes(digest.digest(), "big") / (1 << 56) < canary.share
 
     def ruled(self, rules: RuleSet) -> "Routes":
         """The routes with another set of rules."""
@@ -189,30 +191,13 @@ class Routes(Stored):
 class Record(Stored):
     """The live version, the versions before it (newest first, each at its last activation), and the routes.
 
-    `routes_number` grows with every change of the routes.
+    `number` grows with every change; 0: it is merely that of a folder, see `unconfirmed`.
     """
 
     live: Activation
     before: tuple[Activation, ...] = ()
     routes: Routes = Routes()
-    routes_number: int = Field(default=0, ge=0)
-
-    @property
-    def number(self) -> int:
-        """The number of the live activation; 0: it is merely that of the folder, see `unconfirmed`."""
-        return self.live.number or 0
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Its number and that of its routes: a later record of a service has greater ones."""
-        return self.number, self.routes_number
-
-    @field_validator("live")
-    @classmethod
-    def _is_numbered(cls, live: Activation) -> Activation:
-        if not live.number:
-            raise ValueError("an activation has a number from 1 on")
-        return live
+    number: int = Field(default=1, ge=1)
 
     def activation_of(self, version: str) -> Activation | None:
         """The last activation of a version, if it is among the newest 100 versions."""
@@ -221,37 +206,22 @@ class Record(Stored):
     def activated(self, activation: Activation) -> "Record":
         """The record after an activation."""
         before = [one for one in (self.live, *self.before) if one.version != activation.version]
-        live = activation.model_copy(update={"number": self.number + 1, "previous": self.live.version})
-        routes = self.routes.without(activation.version)
-        return self.model_copy(
-            update={
-                "live": live,
-                "before": tuple(before[:_MOST_BEFORE]),
-                "routes": routes,
-                "routes_number": self.routes_number + (routes != self.routes),
-            }
-        )
+        number = (self.live.number or 0) + 1
+        live = activation.model_copy(update={"number": number, "previous": self.live.version})
+        changed = self.routed(self.routes.without(activation.version))
+        return changed.model_copy(update={"live": live, "before": tuple(before[:_MOST_BEFORE])})
 
     def routed(self, routes: Routes) -> "Record":
         """The record with other routes."""
-        return self.model_copy(update={"routes": routes, "routes_number": self.routes_number + 1})
+        return self.model_copy(update={"routes": routes, "number": self.number + 1})
 
     def unconfirmed(self) -> "Record":
         """The record of a folder, which any record of the replicas replaces."""
-        return self.model_copy(update={"live": self.live.model_copy(update={"number": 0})})
-
-    def renumbered(self, other: "Record | None") -> "Record":
-        """This record, to replace `other`, which is older or has other content of the same number."""
-        number, routes_number = other.order if other else (0, 0)
-        live = self.live.model_copy(update={"number": max(self.number, number + 1)})
-        routes_number = max(self.routes_number, routes_number)
-        return self.model_copy(update={"live": live, "routes_number": routes_number})
+        return self.model_copy(update={"number": 0})
 
     def is_behind(self, other: "Record") -> bool:
         """Whether this record is older than `other`, or has another content of the same number."""
-        if self.number == other.number:
-            return self.live.manifest != other.live.manifest
-        return self.number < other.number
+        return self.number < other.number or (self.number == other.number and self != other)
 
     def encoded(self) -> bytes:
         """The record as it is stored."""
@@ -259,15 +229,10 @@ class Record(Stored):
 
 
 class Report(Stored):
-    """The numbers of the activation, of the routes and of the item change that a member has."""
+    """The numbers of the record and of the item change that a member has."""
 
     number: int = 0
-    routes: int = 0
     items: int = 0
-
-    def has(self, record: Record) -> bool:
-        """Whether the member serves a record, or a later one."""
-        return self.number >= record.number and self.routes >= record.routes_number
 
 
 class ItemsNumber:
@@ -311,12 +276,6 @@ def read_report(stored: bytes) -> Report:
 def new_activation(version: str, who: str, **more: Any) -> Activation:
     """An activation at this moment, the first one until a record counts it."""
     return Activation(time=now(), version=version, who=who, outcome="activated", number=1, **more)
-
-
-def canary_position(user: str, version: str) -> float:
-    """Map a user to [0, 1) by a hash, uniformly, the same for one canary, and otherwise for another one."""
-    digest = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=7, key=version.encode())
-    return int.from_bytes(digest.digest(), "big") / (1 << 56)
 
 
 def now() -> str:

@@ -7,16 +7,9 @@ import pytest
 
 from tests.contracts.record_checks import check_records
 from tests.contracts.stores import ADDRESSES, marked
-from tests.support import virtual_time
-from tests.support.memory_records import MemoryRecords, RecordServer
 from tests.support.redis_server import sweep
 from turret.service.stores.redis.shared import RedisRecords
 from turret.service.stores.sqlite.shared import SqliteRecords
-
-
-def test_the_fake_keeps_the_contract() -> None:
-    server = RecordServer()
-    virtual_time.run(check_records(lambda: MemoryRecords(server)))
 
 
 def test_a_file_keeps_the_contract(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import contents
+from tests.support.member_records import MemberRecords, RecordServer
 from tests.support.members import Member, joined, route_in
-from tests.support.memory_records import MemoryRecords, RecordServer
 from tests.support.service_app import settings_of
 from tests.support.until import eventually
 from turret.service.errors import (
@@ -51,8 +51,8 @@ CANARY = Routes(canary=Route(version="v2", share=0.5))
 
 
 @pytest.fixture
-def server() -> RecordServer:
-    return RecordServer()
+def server(tmp_path: Path) -> RecordServer:
+    return RecordServer(tmp_path / "record.sqlite")
 
 
 def routes_of(root: Path) -> Routes:
@@ -68,7 +68,7 @@ def lines(root: Path) -> list[dict[str, Any]]:
 
 def state(member: Member) -> tuple[str | None, str | None, int]:
     """The version of the pointer, the one that answers, and the number of the activation."""
-    return current(member.root), member.version, member.holder.number
+    return current(member.root), member.version, member.holder.live.number
 
 
 def stored(server: RecordServer) -> Record:
@@ -111,7 +111,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
         {"live": {"manifest": "xyz"}},
         {"live": {"number": 0}},
         {"live": {"number": "x"}},
-        {"routes_number": -1},
+        {"number": 0},
         {"routes": 1},
         {"before": [1]},
     ],
@@ -130,9 +130,9 @@ def test_a_record_knows_each_version_once_at_its_last_activation() -> None:
     routes = CANARY.model_copy(update={"candidate": candidate})
     after = SHOWN.model_copy(update={"routes": routes}).activated(line("v3")).activated(line("v1"))
     assert [one.version for one in (after.live, *after.before)] == ["v1", "v3", "v2"]
-    assert (after.number, after.live.previous) == (9, "v3")
+    assert (after.live.number, after.live.previous) == (9, "v3")
     assert after.routes == CANARY
-    assert after.routes_number == 1
+    assert after.number == SHOWN.number + 2
 
 
 def test_a_larger_share_keeps_the_users_of_a_smaller_one() -> None:
@@ -258,7 +258,10 @@ def test_a_file_that_holds_no_record_is_passed_over_with_a_warning(
 
 
 def first(root: Path, server: RecordServer, waits: bool = False) -> Record | None:
-    return asyncio.run(first_record(root, MemoryRecords(server), waits))
+    async def begin() -> Record | None:
+        return await first_record(root, MemberRecords(server), waits)
+
+    return asyncio.run(begin())
 
 
 def test_the_first_service_begins_with_the_pointer_and_others_with_the_record(
@@ -269,7 +272,7 @@ def test_the_first_service_begins_with_the_pointer_and_others_with_the_record(
     assert record == stored(server)
     assert (record.number, record.live.version) == (1, "v1")
     assert [one["version"] for one in lines(three)] == ["v1"]
-    server.record = SHOWN.encoded()
+    server.write(SHOWN.encoded())
     assert first(three, server) == SHOWN
     assert "names version v1, but the live version of all replicas is v2" in caplog.text
 
@@ -282,12 +285,12 @@ def test_without_a_record_that_can_be_read_it_begins_with_the_pointer_unconfirme
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(start, "_START_SECONDS", 0.0)
-    server.record = b"something else"
+    server.write(b"something else")
     record = first(three, server)
     assert record is not None
     assert (record.number, record.live.version) == (0, "v1")
     assert "delete the key" in caplog.text
-    server.fault = "down"
+    server.is_down = True
     again = first(three, server)
     assert again is not None
     assert (again.number, again.live.version) == (0, "v1")
@@ -334,7 +337,7 @@ async def test_a_version_that_can_not_be_opened_any_more_gives_way_to_the_one_be
     await one.activate("v2")
     (three / "v2" / "golden.json").unlink()
     others = [await joined(three, server, f"a:8000/{pid}", record=stored(server)) for pid in (1, 2)]
-    assert {(other.version, other.holder.number) for other in others} == {("v1", 3)}
+    assert {(other.version, other.holder.live.number) for other in others} == {("v1", 3)}
     await one.follow(1)
     assert state(one) == ("v1", "v1", 3)
     assert [one["who"] for one in lines(three)].count("fallback") == 1
@@ -513,7 +516,7 @@ async def test_a_member_killed_in_an_activation_leaves_one_live_version_everywhe
     original = getattr(owner, step)
 
     def die() -> None:
-        one.records._server = RecordServer()  # what is left of it reaches nobody
+        one.records.is_cut_off = True
         raise KilledError
 
     def killed(*given: Any) -> Any:
@@ -532,7 +535,7 @@ async def test_a_member_killed_in_an_activation_leaves_one_live_version_everywhe
             await one.activate("v2")
     await other.follow(2)
     assert other.version == stored(server).live.version
-    new = await joined(three, server, "c:8000/1", record=await first_record(three, MemoryRecords(server)))
+    new = await joined(three, server, "c:8000/1", record=await first_record(three, MemberRecords(server)))
     assert state(new)[1:] == state(other)[1:]
     is_committed = (step, is_done) not in (("keep_record", False), ("keep_record", True), ("replace", False))
     assert other.version == ("v2" if is_committed else "v1")
@@ -562,7 +565,7 @@ async def test_without_the_store_nothing_is_changed(
         with pytest.raises(ReplicasUnavailableError, match="the change is not confirmed"):
             await change
     assert state(member) == UNCHANGED
-    assert (routes_of(three), member.holder.routes_number) == (Routes(), 0)
+    assert (routes_of(three), member.holder.traffic.routes) == (Routes(), Routes())
 
 
 async def test_a_lost_or_older_record_gives_way_to_the_live_version(
@@ -572,7 +575,7 @@ async def test_a_lost_or_older_record_gives_way_to_the_live_version(
     old = server.record
     await one.activate("v2")
     for damage in (b"", old):
-        server.record, server.replacements = damage, server.replacements + 1
+        server.write(damage)
         await other.follow(0.2)  # it may be one that had not followed
         await asyncio.gather(one.follow(1), other.follow(1))
         assert stored(server).live.version == one.version == other.version == "v2"
@@ -592,7 +595,7 @@ async def test_routes_are_kept_and_end_when_their_version_becomes_live(
     assert traffic.canary is not None
     assert traffic.shadow is not None
     assert (traffic.canary.version, traffic.shadow.version) == ("v2", "v3")
-    server.forget()
+    server.write()
     assert (await joined(three, server)).holder.traffic.routes == traffic.routes == routes_of(three)
     await member.activate("v2")
     assert member.holder.traffic.canary is None
@@ -626,7 +629,7 @@ async def test_routes_that_lead_nowhere_leave_all_to_the_live_version(
             (three / "v2" / "manifest.json").unlink()
         else:
             (three / RECORD).write_text("{")
-    server.forget()
+    server.write()
     member = await joined(three, server)
     assert member.holder.choose("anyone").version == "v1"
     if how == "nonsense":

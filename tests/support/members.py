@@ -1,11 +1,11 @@
-"""Members of a service in this process: worker processes that share a record in memory, by virtual time."""
+"""Members of a service in this process: worker processes that share a record, by virtual time."""
 
 import asyncio
 import os
 from pathlib import Path
 from typing import Any
 
-from tests.support.memory_records import MemoryRecords, RecordServer
+from tests.support.member_records import MemberRecords, RecordServer
 from turret.service.observing.metrics import Metrics
 from turret.service.settings import Settings
 from turret.service.versions.activation import Activator, Swap
@@ -37,7 +37,7 @@ class Member:
     ) -> None:
         self.root = root
         self.name = name
-        self.records = MemoryRecords(server)
+        self.records = MemberRecords(server)
         self.holder = ModelHolder(root)
         if not waits:
             self.holder.begin(record or record_of(root))
@@ -75,7 +75,7 @@ class Member:
 
 def route_in(root: Path, routes: Routes) -> None:
     """Let a service that begins with a folder have these routes."""
-    keep_record(root, record_of(root).model_copy(update={"routes": routes, "routes_number": 1}))
+    keep_record(root, record_of(root).routed(routes))
 
 
 async def joined(root: Path, server: RecordServer, *arguments: Any, **settings: Any) -> Member:

@@ -300,11 +300,15 @@ class RedisClient:
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             node = asking or (await self._map()).get(slot, self._address.nodes[0])
             try:
-                replies = await self._exchange(node, _asking(commands) if asking else commands)
+                if asking:  # ASKING holds for one command
+                    doubled = [one for command in commands for one in (["ASKING"], command)]
+                    replies = (await self._exchange(node, doubled))[1::2]
+                else:
+                    replies = await self._exchange(node, commands)
                 for reply in replies:
                     if _is_redirection(reply):
                         raise reply
-                return replies[1::2] if asking else replies
+                return replies
             except exceptions.AuthenticationError:  # sending again would not help
                 raise
             except exceptions.AskError as error:
@@ -346,11 +350,6 @@ class RedisClient:
         )
         server.response_callbacks.clear()  # one that fails leaves replies on the connection
         return server
-
-
-def _asking(commands: Sequence[Command]) -> list[Command]:
-    """Commands to a server that a slot is being moved to: ASKING holds for one command."""
-    return [one for command in commands for one in (["ASKING"], command)]
 
 
 def _is_redirection(reply: Any) -> bool:

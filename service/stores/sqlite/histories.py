@@ -264,24 +264,13 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _open(settings: Settings) -> Stores:
-    path = _path(settings.store)
-    return Stores(SqliteHistory(path, settings.keep_days), SqliteItems(_items_path(path)))
-
-
-def _path(address: str) -> Path:
-    path = Path(address.partition("://")[2].removeprefix("/"))
+    path = Path(settings.store.partition("://")[2].removeprefix("/"))
     if not path.name:
-        raise ServiceError(f"{address!r} names no file; write {_ADDRESS_FORM}")
-    return path
-
-
-def _items_path(histories: Path) -> Path:
-    """The items' file of a file of histories: `history.sqlite` -> `history.items.sqlite`.
-
-    With a file of their own, changes of items don't wait for events, and either file can be copied, restored
-    or moved alone.
-    """
-    return histories.with_name(f"{histories.stem}.items{histories.suffix}")
+        raise ServiceError(f"{settings.store!r} names no file; write {_ADDRESS_FORM}")
+    # In a file of their own, changes of items don't wait for events, and either file can be copied, restored
+    # or moved alone.
+    items = path.with_name(f"{path.stem}.items{path.suffix}")
+    return Stores(SqliteHistory(path, settings.keep_days), SqliteItems(items))
 
 
 def _open_in_memory(settings: Settings) -> Stores:
