@@ -272,6 +272,6 @@ def _prepare_store(settings: Settings) -> None:
         _log.warning(
             "each worker has a store of its own, as processes can't share %s; set --workers 1, or another "
             "--store",
-            kind.form,
+            settings.store,
         )
     asyncio.run(kind.open(settings).close())

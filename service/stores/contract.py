@@ -263,7 +263,7 @@ class Stores(NamedTuple):
 
 @dataclass(frozen=True)
 class StoreKind:
-    """A registry entry: the form of a store's address, its builder, its capabilities.
+    """A registry entry: the builder of stores of one scheme, and their capabilities.
 
     `open` takes the settings, whose `store` is the address, and raises ServiceError for a faulty address; it
     should not wait for a remote server. The stores are opened and closed once before the workers start.
@@ -272,7 +272,6 @@ class StoreKind:
     `open_records` opens the record of members on several machines; None: all members are on one machine.
     """
 
-    form: str
     open: Callable[[Settings], Stores]
     is_lasting: bool = True
     is_shared: bool = True

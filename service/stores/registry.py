@@ -1,6 +1,5 @@
 """The kinds of store by URL scheme: those shipped here, and those of other packages' entry points."""
 
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 
 from turret.data.errors import without_credentials
@@ -15,8 +14,8 @@ SHIPPED = {
     "sqlite": "turret.service.stores.sqlite.histories:SQLITE",
     "redis": "turret.service.stores.redis.histories:REDIS",
     "rediss": "turret.service.stores.redis.histories:REDIS",
-    "redis+cluster": "turret.service.stores.redis.histories:CLUSTER",
-    "rediss+cluster": "turret.service.stores.redis.histories:CLUSTER",
+    "redis+cluster": "turret.service.stores.redis.histories:REDIS",
+    "rediss+cluster": "turret.service.stores.redis.histories:REDIS",
     "memory": "turret.service.stores.sqlite.histories:MEMORY",
 }
 
@@ -32,29 +31,15 @@ def open_stores(settings: Settings) -> Stores:
 def store_kind(address: str) -> StoreKind:
     """Find the registry entry of an address by its scheme. Raises ServiceError."""
     scheme, separator, _ = address.partition("://")
-    if separator and scheme in SHIPPED:
-        return _load(EntryPoint(scheme, SHIPPED[scheme], GROUP))
-    entries = [entry for entry in entry_points(group=GROUP) if separator and entry.name == scheme]
-    if not entries:
+    others = {entry.name: entry for entry in entry_points(group=GROUP)}
+    shipped = {name: EntryPoint(name, value, GROUP) for name, value in SHIPPED.items()}
+    entry = (others | shipped).get(scheme) if separator else None
+    if entry is None:
+        known = ", ".join(f"{name}://" for name in (*shipped, *others))
         raise ServiceError(
-            f"no store has the address {without_credentials(address)!r}; name {', '.join(_forms())}, or "
-            f"install a package that has an entry point for another scheme in {GROUP}"
+            f"no store has the address {without_credentials(address)!r}; name sqlite:///PATH or another that "
+            f"begins with one of {known}, or install a package that has an entry point for another scheme in "
+            f"{GROUP}"
         )
-    return _load(entries[0])
-
-
-def _load(entry: EntryPoint) -> StoreKind:
     kind: StoreKind = load(entry, StoreKind, ServiceError)
     return kind
-
-
-def _forms() -> Iterator[str]:
-    """The forms of addresses; of a package that can't be loaded, the scheme."""
-    shipped = (
-        EntryPoint(name, value, GROUP) for name, value in SHIPPED.items() if not name.startswith("rediss")
-    )
-    for entry in (*shipped, *entry_points(group=GROUP)):
-        try:
-            yield _load(entry).form
-        except ServiceError:
-            yield f"{entry.name}://"

@@ -8,7 +8,7 @@ from redis.crc import key_slot
 from turret.service.errors import ServiceError
 from turret.service.stores.contract import Event
 from turret.service.stores.redis.client import Node, read_address
-from turret.service.stores.redis.histories import decode_events, decode_history, encode_event
+from turret.service.stores.redis.histories import decode_events, encode_event
 
 # Addresses
 
@@ -67,25 +67,18 @@ IDS = ["", "7", "a b", "{", "}", "{}", "}{", "a}b", "{a}", "{a}b", ":", "{:7}", 
 ADDRESS = read_address("redis://host")
 
 
-def test_all_keys_of_a_user_are_in_one_slot_and_users_are_spread_over_the_slots() -> None:
+def test_all_keys_of_a_user_are_in_one_slot_and_tell_the_user() -> None:
+    """Users are spread over the slots; what members share has one slot."""
     for user in IDS:
         keys = [ADDRESS.events(user), ADDRESS.ids(user)]
         assert len({key_slot(key.encode()) for key in keys}) == 1
         assert all(key.startswith("turret:") for key in keys)
     assert len({key_slot(ADDRESS.events(str(user)).encode()) for user in range(1_000)}) > 900
-
-
-def test_a_key_is_that_of_one_user_who_can_be_read_from_it() -> None:
     assert len({key for user in IDS for key in (ADDRESS.events(user), ADDRESS.ids(user))}) == len(IDS) * 2
     assert [ADDRESS.user_of(ADDRESS.events(user).encode()) for user in IDS] == IDS
-    assert ADDRESS.user_of(ADDRESS.ids("u").encode()) is None
-    assert ADDRESS.user_of(ADDRESS.shared("items").encode()) is None
-
-
-def test_items_and_the_record_are_in_one_slot() -> None:
-    keys = [ADDRESS.shared(name) for name in ("items", "items:order", "replicas:default:record")]
-    assert len({key_slot(key.encode()) for key in keys}) == 1
-    assert all(key.startswith("turret:") for key in keys)
+    shared = [ADDRESS.shared(name) for name in ("items", "items:order", "replicas:default:record")]
+    assert [ADDRESS.user_of(key.encode()) for key in (ADDRESS.ids("u"), *shared)] == [None] * 4
+    assert len({key_slot(key.encode()) for key in shared}) == 1
 
 
 # Replies
@@ -99,16 +92,6 @@ def reply(*events: Event) -> list[Any]:
     return [value for pair in pairs for value in pair]
 
 
-def test_what_is_written_is_read() -> None:
-    assert decode_events("u", reply(*EVENTS)) == EVENTS
-    assert [type(one.item) for one in decode_events("u", reply(*EVENTS))] == [int, str, int]
-    assert decode_events("u", []) == []
-    assert decode_history(reply(*EVENTS[::-1])) == tuple(
-        map(list, zip(*(one[2:] for one in EVENTS), strict=True))
-    )
-    assert decode_history(reply(EVENTS[0])).kinds == ()
-
-
 @pytest.mark.parametrize(
     ("member", "score"),
     [
@@ -119,6 +102,7 @@ def test_what_is_written_is_read() -> None:
     ],
 )
 def test_other_replies_are_refused_also_among_ours(member: bytes, score: bytes) -> None:
+    assert decode_events("u", reply(*EVENTS)) == EVENTS
     for others in (reply(), reply(*EVENTS)):
         for place in range(0, len(others) + 1, 2):
             with pytest.raises((ValueError, TypeError, OverflowError)):

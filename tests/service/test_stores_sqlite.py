@@ -137,18 +137,6 @@ def test_a_file_that_was_replaced_is_not_written(store: SqliteHistory, path: Pat
     assert asyncio.run(store.recent(["u"], 1)) == {"u": History([1], [0])}
 
 
-async def test_a_login_in_one_process_loses_nothing_that_another_stores_meanwhile(path: Path) -> None:
-    """Two stores of one file, as of two workers."""
-    one, other = SqliteHistory(path), SqliteHistory(path)
-    events = [Event(str(number), "session:s", number, number) for number in range(60)]
-    moves = (other.move("session:s", "u") for _ in range(20))
-    found = await asyncio.gather(*(one.append([event]) for event in events), *moves)
-    moved = sum(found[60:]) + await one.move("session:s", "u")
-    assert (sum(found[:60]), moved, (await one.events("u", 1))[0]) == (60, 60, 60)
-    await one.close()
-    await other.close()
-
-
 async def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:
     """Also events of users who never return: each append checks some rows."""
     store = SqliteHistory(path)

@@ -8,7 +8,6 @@ without a change.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
@@ -24,8 +23,6 @@ from turret.service.stores.contract import (
     oldest_kept,
 )
 from turret.service.stores.redis.client import (
-    CLUSTER_EXAMPLE,
-    EXAMPLE,
     Command,
     Node,
     RedisClient,
@@ -302,5 +299,4 @@ def _open_records(settings: Settings) -> RedisRecords:
     return RedisRecords(settings.store, settings.replica_group, settings.history_timeout)
 
 
-REDIS = StoreKind(f"{EXAMPLE}, rediss://", _open, open_records=_open_records)
-CLUSTER = replace(REDIS, form=f"{CLUSTER_EXAMPLE}, rediss+cluster://")
+REDIS = StoreKind(_open, open_records=_open_records)

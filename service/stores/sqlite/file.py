@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from turret.service.errors import ServiceError
 
@@ -24,13 +24,6 @@ _REMEDIES = {
     sqlite3.SQLITE_NOTADB: _DAMAGED,
 }
 _log = logging.getLogger("turret.store")
-
-
-class Tables(NamedTuple):
-    """The schema of a file: its format number, and the statements that create it."""
-
-    format: int
-    create: str
 
 
 class Database:
@@ -77,10 +70,11 @@ def connect(path: Path | None, wait: float) -> sqlite3.Connection:
 def open_file(
     path: Path | None,
     wait: float,
-    tables: Tables,
+    tables: str,
+    version: int = 1,
     remedy: str = "name a writable path with --store sqlite:///PATH",
 ) -> sqlite3.Connection:
-    """Connect to a file (None: in memory), and create its tables in a new one.
+    """Connect to a file (None: in memory), and create its `tables`, of a format `version`, in a new one.
 
     Raises ServiceError, which ends with `remedy` where a path can't be written. A complete file is not
     written, so it opens on a full disk. The file is private, see `make_private`.
@@ -88,7 +82,7 @@ def open_file(
     try:
         if path is not None:
             make_private(path)
-        return _open(path, wait, tables)
+        return _open(path, wait, tables, version)
     except (OSError, sqlite3.Error) as error:
         remedy = _REMEDIES.get(error_code(error), remedy)
         raise ServiceError(f"{path} can't be opened: {error}; {remedy}") from None
@@ -120,12 +114,12 @@ def make_private(path: Path) -> None:
             _log.warning("%s is readable by other users and not yours; have its owner set mode 0600", path)
 
 
-def _open(path: Path | None, wait: float, tables: Tables) -> sqlite3.Connection:
+def _open(path: Path | None, wait: float, tables: str, version: int) -> sqlite3.Connection:
     end = time.monotonic() + _BUSY_SECONDS
     while True:
         connection = connect(path, wait)
         try:
-            _prepare(connection, path, tables)
+            _prepare(connection, path, tables, version)
             return connection
         except BaseException as error:
             connection.close()
@@ -135,20 +129,18 @@ def _open(path: Path | None, wait: float, tables: Tables) -> sqlite3.Connection:
             time.sleep(0.02)
 
 
-def _prepare(connection: sqlite3.Connection, path: Path | None, tables: Tables) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path | None, tables: str, version: int) -> None:
     query = "PRAGMA user_version"
-    (version,) = connection.execute(query).fetchone()
-    if version not in (0, tables.format):
-        raise ServiceError(
-            f"{path} has format {version}, and this release reads {tables.format}; name another file"
-        )
+    (found,) = connection.execute(query).fetchone()
+    if found not in (0, version):
+        raise ServiceError(f"{path} has format {found}, and this release reads {version}; name another file")
     connection.execute("PRAGMA journal_mode = WAL")
-    if version != tables.format:
+    if found != version:
         with transaction(connection):
             if connection.execute(query).fetchone() == (0,):  # else another process was quicker
-                for statement in tables.create.split(";"):
+                for statement in tables.split(";"):
                     connection.execute(statement)
-                connection.execute(f"{query} = {tables.format}")
+                connection.execute(f"{query} = {version}")
 
 
 def error_code(error: BaseException) -> int:

@@ -20,16 +20,15 @@ from turret.service.stores.contract import (
     drop_expired,
     oldest_kept,
 )
-from turret.service.stores.sqlite.file import Database, Tables, connect, error_code, open_file, transaction
+from turret.service.stores.sqlite.file import Database, connect, error_code, open_file, transaction
 from turret.service.stores.sqlite.shared import SqliteItems
 
 _Position = tuple[str | bytes, int, int]  # the primary key of a row: user, time, arrival
 
 # The primary key places a history on neighbouring pages; the unique key finds a user's event id. `item` has
 # no type: integers come back as integers, texts as texts. `arrival` counts a user's events of one time.
-_TABLES = Tables(
-    2,
-    """
+_VERSION = 2
+_TABLES = """
 CREATE TABLE events (
     user TEXT NOT NULL,
     time INTEGER NOT NULL,
@@ -42,8 +41,7 @@ CREATE TABLE events (
     CHECK (typeof(user) = 'text' AND typeof(event_id) = 'text' AND typeof(time) = 'integer'
         AND typeof(item) IN ('integer', 'text') AND typeof(kind) IN ('text', 'null'))
 ) WITHOUT ROWID;
-""",
-)
+"""
 
 _INSERT = (
     "INSERT INTO events (event_id, user, item, time, kind, arrival) VALUES (?1, ?2, ?3, ?4, ?5, "
@@ -71,7 +69,6 @@ _SHORT = 1_000  # events of a user; longer reads have a thread of their own
 _TAKEN_PORTION = 10_000  # events of one transaction of `forget` and `move`
 _SCAN_PORTION = 10_000  # rows that one read of `scan` visits
 _SWEEP_PORTION = 1_000  # events that each append checks for expiry
-_ADDRESS_FORM = "sqlite:///PATH"
 _FIRST, _LAST = -(2**63), 2**63 - 1
 _BEGINNING, _END = ("", _FIRST, _FIRST), (b"", _LAST, _LAST)  # SQLite orders bytes after all texts
 _USER = itemgetter(1)  # of an event
@@ -102,7 +99,7 @@ class SqliteHistory:
         self._sweep_position: _Position = _BEGINNING
         self._waiting: deque[_Append] = deque()
         self._writing: asyncio.Task[None] | None = None
-        writer = open_file(path, _WRITE_LOCK_SECONDS, _TABLES)
+        writer = open_file(path, _WRITE_LOCK_SECONDS, _TABLES, _VERSION)
         self._writer = Database(writer, "history-writer" if path else None, self._unavailable)
         self._short = self._long = self._writer
         if path is not None:
@@ -266,7 +263,7 @@ def _identity(path: Path) -> tuple[int, int]:
 def _open(settings: Settings) -> Stores:
     path = Path(settings.store.partition("://")[2].removeprefix("/"))
     if not path.name:
-        raise ServiceError(f"{settings.store!r} names no file; write {_ADDRESS_FORM}")
+        raise ServiceError(f"{settings.store!r} names no file; write sqlite:///PATH")
     # In a file of their own, changes of items don't wait for events, and either file can be copied, restored
     # or moved alone.
     items = path.with_name(f"{path.stem}.items{path.suffix}")
@@ -277,5 +274,5 @@ def _open_in_memory(settings: Settings) -> Stores:
     return Stores(SqliteHistory(keep_days=settings.keep_days), SqliteItems())
 
 
-SQLITE = StoreKind(_ADDRESS_FORM, _open)
-MEMORY = StoreKind("memory://", _open_in_memory, is_lasting=False, is_shared=False)
+SQLITE = StoreKind(_open)
+MEMORY = StoreKind(_open_in_memory, is_lasting=False, is_shared=False)

@@ -7,12 +7,10 @@ from pathlib import Path
 
 from turret.service.errors import ItemsUnavailableError, ReplicasUnavailableError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, Member, NewChange, Revision
-from turret.service.stores.sqlite.file import Database, Tables, open_file, transaction
+from turret.service.stores.sqlite.file import Database, open_file, transaction
 
 # `state` has one row. The record is its last column: `poll` need not read its pages.
-_RECORD_TABLES = Tables(
-    1,
-    """
+_RECORD_TABLES = """
 CREATE TABLE state (
     revision INTEGER NOT NULL,
     items INTEGER NOT NULL,
@@ -22,8 +20,7 @@ CREATE TABLE state (
 );
 INSERT INTO state VALUES (0, 0, '', 0, x'');
 CREATE TABLE members (name TEXT PRIMARY KEY, time REAL NOT NULL, report BLOB NOT NULL) WITHOUT ROWID
-""",
-)
+"""
 _POLL = "SELECT revision, items FROM state"
 _READ = "SELECT record FROM state"
 _SWAP = "UPDATE state SET revision = revision + 1, record = ?"
@@ -109,7 +106,7 @@ class SqliteRecords:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    connection = open_file(path, _RECORD_LOCK_SECONDS, _RECORD_TABLES, _REMEDY)
+    connection = open_file(path, _RECORD_LOCK_SECONDS, _RECORD_TABLES, remedy=_REMEDY)
     connection.execute("PRAGMA synchronous = OFF")
     return connection
 
@@ -119,9 +116,7 @@ def _record(file: sqlite3.Connection) -> bytes:
     return bytes(record)
 
 
-_ITEM_TABLES = Tables(
-    1,
-    """
+_ITEM_TABLES = """
 CREATE TABLE items (
     item TEXT PRIMARY KEY,
     number INTEGER NOT NULL UNIQUE CHECK (typeof(number) = 'integer'),
@@ -129,8 +124,7 @@ CREATE TABLE items (
     features BLOB,
     fields BLOB
 );
-""",
-)
+"""
 # The new number exceeds all, also that of an earlier change of the same item.
 _CHANGE = "INSERT OR REPLACE INTO items (item, number, time, features, fields) VALUES (?, ?, ?, ?, ?)"
 _SINCE = "SELECT item, number, time, features, fields FROM items WHERE number > ? ORDER BY number LIMIT ?"
