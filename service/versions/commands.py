@@ -47,18 +47,10 @@ def _gate_text(report: GateReport | None) -> str:
 
 
 def activate_in_folder(version: str, bundles: Path, force: bool = False) -> str:
-    """Move the folder's pointer to a version that passes the gate; return a message. Raises BundleError."""
-    _pass_gate(version, bundles, force)
-    with activation_lock(bundles):
-        point(bundles, version)
-    return (
-        f"{version} is current in {bundles}; a running service keeps its version "
-        "until `turret activate` is given its --url."
-    )
+    """Move the folder's pointer to a version that passes the gate, as in a service; return a message.
 
-
-def _pass_gate(version: str, bundles: Path, force: bool) -> None:
-    """Check a version against the current one, as a service does. Raises BundleError."""
+    Raises BundleError.
+    """
     request = GateRequest(
         root=bundles,
         version=version,
@@ -71,6 +63,12 @@ def _pass_gate(version: str, bundles: Path, force: bool) -> None:
     report = run_gate(request)
     if not report.passed:
         raise BundleError(report.refusal)
+    with activation_lock(bundles):
+        point(bundles, version)
+    return (
+        f"{version} is current in {bundles}; a running service keeps its version "
+        "until `turret activate` is given its --url."
+    )
 
 
 def _from_environment(variable: str, default: float) -> float:

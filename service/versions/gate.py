@@ -1,6 +1,6 @@
 """The checks of a version before it goes live; reports are kept in `<bundles>/.gate/<version>.json`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -28,6 +28,7 @@ FOLDER = ".gate"
 _REPORT_BYTES = 100_000
 K = 10
 Reason = Literal["unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"]
+_STEPS: tuple[Reason, ...] = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap")
 
 
 class Check(Stored):
@@ -97,13 +98,8 @@ def crashed(request: GateRequest, how: str) -> GateReport:
 
 def _reported(request: GateRequest, checks: tuple[Check, ...], manifest: str | None = None) -> GateReport:
     """Make a report, and store it unless the folder is read-only: the activation log has a refusal too."""
-    report = GateReport(
-        version=request.version,
-        time=now(),
-        forced=request.force,
-        checks=checks,
-        manifest=manifest,
-    )
+    version, forced = request.version, request.force
+    report = GateReport(version=version, time=now(), forced=forced, checks=checks, manifest=manifest)
     path = request.root / FOLDER / f"{report.version}.json"
     if checks[0].name != "unknown":
         with suppress(OSError, BundleError):
@@ -142,7 +138,7 @@ def checked_versions(root: Path) -> list[CheckedVersion]:
 
 
 class _Gate:
-    """The checks of one version; each returns a message and a number, or raises BundleError."""
+    """The checks of one version, a method by each name: it returns a message, or raises BundleError."""
 
     def __init__(self, request: GateRequest) -> None:
         self._request = request
@@ -152,18 +148,9 @@ class _Gate:
 
     def checks(self) -> Iterator[Check]:
         """Run the checks, up to the first that fails."""
-        steps: tuple[tuple[Reason, Callable[[], str]], ...] = (
-            ("unknown", self.unknown),
-            ("memory", self.memory),
-            ("checksum", self.checksum),
-            ("soundness", self.soundness),
-            ("golden", self.golden),
-            ("recall", self.recall),
-            ("overlap", self.overlap),
-        )
-        for name, step in steps:
+        for name in _STEPS:
             try:
-                words = step()
+                words = getattr(self, name)()
             except (BundleError, MemoryError) as error:
                 yield self._check(name, str(error) or "the memory is full")
                 return

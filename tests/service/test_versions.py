@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import contents
-from tests.support.member_records import MemberRecords, RecordServer
-from tests.support.members import Member, joined, route_in
+from tests.support.members import Member, Members
 from tests.support.service_app import settings_of
 from tests.support.until import eventually
 from turret.service.errors import (
@@ -40,7 +39,6 @@ from turret.service.versions.folder import (
 from turret.service.versions.follower import SILENT_SECONDS
 from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Activation, Record, Route, Routes, read_record
-from turret.service.versions.start import first_record
 from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current, point
@@ -51,8 +49,8 @@ CANARY = Routes(canary=Route(version="v2", share=0.5))
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> RecordServer:
-    return RecordServer(tmp_path / "record.sqlite")
+def members(three: Path, tmp_path: Path) -> Members:
+    return Members(three, tmp_path / "record.sqlite")
 
 
 def routes_of(root: Path) -> Routes:
@@ -62,19 +60,9 @@ def routes_of(root: Path) -> Routes:
     return kept.routes
 
 
-def lines(root: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (root / "activations.jsonl").read_text().splitlines()]
-
-
 def state(member: Member) -> tuple[str | None, str | None, int]:
     """The version of the pointer, the one that answers, and the number of the activation."""
     return current(member.root), member.version, member.holder.live.number
-
-
-def stored(server: RecordServer) -> Record:
-    record = read_record(server.record)
-    assert record is not None
-    return record
 
 
 def canary_of(version: str, share: float = 1.0) -> Callable[[Routes], Routes]:
@@ -175,7 +163,7 @@ def test_a_pointer_that_was_moved_while_nothing_ran_is_an_activation(three: Path
     keep(three, record := record_of(three))
     assert (record.live.version, record.number, record.live.who) == ("v2", 2, "pointer")
     assert [one.version for one in record.before] == ["v1"]
-    assert [one["number"] for one in lines(three)] == [1, 2]
+    assert [one.number for one in latest_lines(three)] == [2, 1]
 
 
 def test_a_folder_follows_a_record_once(three: Path) -> None:
@@ -184,7 +172,7 @@ def test_a_folder_follows_a_record_once(three: Path) -> None:
     record = before.activated(line("v2")).routed(CANARY)
     for _ in range(2):
         keep(three, record)
-    assert [one["number"] for one in lines(three)] == [2]
+    assert [one.number for one in latest_lines(three)] == [2]
     assert (current(three), kept_record(three)) == ("v2", record)
     keep(three, before)  # by a worker that is late
     assert (current(three), kept_record(three)) == ("v2", record)
@@ -257,61 +245,53 @@ def test_a_file_that_holds_no_record_is_passed_over_with_a_warning(
 # --- The first record
 
 
-def first(root: Path, server: RecordServer, waits: bool = False) -> Record | None:
-    async def begin() -> Record | None:
-        return await first_record(root, MemberRecords(server), waits)
-
-    return asyncio.run(begin())
-
-
-def test_the_first_service_begins_with_the_pointer_and_others_with_the_record(
-    three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
+async def test_the_first_service_begins_with_the_pointer_and_others_with_the_record(
+    members: Members, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert first(three, server, waits=True) is None, "a worker looks for a version that can be opened"
-    record = first(three, server)
-    assert record == stored(server)
+    assert await members.first(waits=True) is None, "a worker looks for a version that can be opened"
+    record = await members.first()
+    assert record == members.record
     assert (record.number, record.live.version) == (1, "v1")
-    assert [one["version"] for one in lines(three)] == ["v1"]
-    server.write(SHOWN.encoded())
-    assert first(three, server) == SHOWN
+    assert [one["version"] for one in members.lines] == ["v1"]
+    members.write(SHOWN.encoded())
+    assert await members.first() == SHOWN
     assert "names version v1, but the live version of all replicas is v2" in caplog.text
 
 
-def test_without_a_record_that_can_be_read_it_begins_with_the_pointer_unconfirmed(
-    three: Path,
-    server: RecordServer,
+async def test_without_a_record_that_can_be_read_it_begins_with_the_pointer_unconfirmed(
+    members: Members,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(start, "_START_SECONDS", 0.0)
-    server.write(b"something else")
-    record = first(three, server)
+    members.write(b"something else")
+    record = await members.first()
     assert record is not None
     assert (record.number, record.live.version) == (0, "v1")
     assert "delete the key" in caplog.text
-    server.is_down = True
-    again = first(three, server)
+    members.is_down = True
+    again = await members.first()
     assert again is not None
     assert (again.number, again.live.version) == (0, "v1")
-    assert not (three / "activations.jsonl").exists()
+    assert not (members.root / "activations.jsonl").exists()
     assert "until the replicas' record is read" in caplog.text
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert first(empty, server, waits=True) is None
+    assert await members.first(root=empty, waits=True) is None
     with pytest.raises(ServiceError, match="holds no current version"):
-        first(empty, server)
+        await members.first(root=empty)
 
 
 @pytest.mark.parametrize("how", ["published", "repaired", "pointed elsewhere", "activated"])
 async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
-    three: Path, server: RecordServer, tmp_path: Path, how: str
+    members: Members, tmp_path: Path, how: str
 ) -> None:
-    root = tmp_path / "empty" if how == "published" else three
+    root = tmp_path / "empty" if how == "published" else members.root
     root.mkdir(exist_ok=True)
-    golden = three / "v1" / "golden.json"
+    golden = members.root / "v1" / "golden.json"
     golden.rename(golden.with_suffix(".away"))
-    member = await joined(root, server, waits=True)
+    member = await members.join(root=root, waits=True)
     await member.follow(3)
     assert member.version is None
     if how == "published":
@@ -330,30 +310,34 @@ async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
 
 
 async def test_a_version_that_can_not_be_opened_any_more_gives_way_to_the_one_before(
-    three: Path, server: RecordServer
+    members: Members,
 ) -> None:
     """In every worker of the service, once: it is an activation."""
-    one = await joined(three, server)
+    one = await members.join()
     await one.activate("v2")
-    (three / "v2" / "golden.json").unlink()
-    others = [await joined(three, server, f"a:8000/{pid}", record=stored(server)) for pid in (1, 2)]
+    (members.root / "v2" / "golden.json").unlink()
+    others = [await members.join(f"a:8000/{pid}", record=members.record) for pid in (1, 2)]
     assert {(other.version, other.holder.live.number) for other in others} == {("v1", 3)}
     await one.follow(1)
     assert state(one) == ("v1", "v1", 3)
-    assert [one["who"] for one in lines(three)].count("fallback") == 1
+    assert [one["who"] for one in members.lines].count("fallback") == 1
 
 
 @pytest.mark.fault(70)
-async def test_one_of_several_replicas_falls_back_alone(three: Path, server: RecordServer) -> None:
+async def test_one_of_several_replicas_falls_back_alone(members: Members) -> None:
     """It sends requests to the others while they serve the live version, and follows once it can."""
-    one = await joined(three, server, "a:8000/1", is_shared=True)
+    one = await members.join("a:8000/1", is_shared=True)
     await one.activate("v2")
     following = asyncio.create_task(one.follower.follow())
-    golden = three / "v2" / "golden.json"
+    golden = members.root / "v2" / "golden.json"
     golden.rename(golden.with_suffix(".away"))
-    other = await joined(three, server, "b:8000/1", record=stored(server), is_shared=True)
+    other = await members.join("b:8000/1", record=members.record, is_shared=True)
     await other.follow(2)
-    assert (other.version, stored(server).live.version, other.holder.has_fallen_back) == ("v1", "v2", True)
+    assert (other.version, members.record.live.version, other.holder.has_fallen_back) == (
+        "v1",
+        "v2",
+        True,
+    )
     with pytest.raises(NotReadyError, match="send the request to another instance"):
         _ = other.holder.answering
     following.cancel()
@@ -368,29 +352,32 @@ async def test_one_of_several_replicas_falls_back_alone(three: Path, server: Rec
 
 
 @pytest.mark.fault(14)
-async def test_activations_queue(three: Path, server: RecordServer) -> None:
+async def test_activations_queue(members: Members) -> None:
     """The one that is asked for last is live in the end, and each names the one it took the place of."""
-    member = await joined(three, server)
+    member = await members.join()
     member.delays = [0.0, 2.0, 1.0]
     swaps = await asyncio.gather(*(member.activate(version) for version in VERSIONS))
     asked = [(swap.version, swap.replaced) for swap in swaps]
     assert [replaced for _, replaced in asked] == ["v1", "v1", "v2"]
     assert state(member) == ("v3", "v3", 4)
-    assert [one["number"] for one in lines(three)] == [1, 2, 3, 4]
+    assert [one["number"] for one in members.lines] == [1, 2, 3, 4]
 
 
 @pytest.mark.fault(62)
 async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_member(
-    three: Path, server: RecordServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    members: Members, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Authors of models can write the record in their folder, too: that of the store counts."""
     other = publish(tmp_path / "other", contents("v2", ids=range(400, 440)))
-    one = await joined(three, server, activation_seconds=0.3)
-    stopped = await joined(three, server, "a:8000/1")
+    one = await members.join(activation_seconds=0.3)
+    stopped = await members.join("a:8000/1")
     await one.activate("v2")
-    (three / "v2").rename(three / ".moved")
-    other.rename(three / "v2")
-    keep_record(three, record_of(three).activated(line("v2", manifest=manifest_digest(three / "v2"))))
+    (members.root / "v2").rename(members.root / ".moved")
+    other.rename(members.root / "v2")
+    keep_record(
+        members.root,
+        record_of(members.root).activated(line("v2", manifest=manifest_digest(members.root / "v2"))),
+    )
     await stopped.follow(1)
     assert (stopped.version, one.version, one.holder.live.bundle.vocabulary.id(0)) == ("v1", "v2", 200)
     assert "does not hold the files that were activated" in caplog.text
@@ -403,11 +390,11 @@ async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_m
 # --- Several members
 
 
-async def test_members_follow_each_other_and_late_ones_are_named(three: Path, server: RecordServer) -> None:
+async def test_members_follow_each_other_and_late_ones_are_named(members: Members) -> None:
     """A worker of the same service by its process, another replica by its address."""
-    one = await joined(three, server, activation_seconds=2)
-    worker = await joined(three, server, "a:8000/1")
-    replica = await joined(three, server, "b:8000/1")
+    one = await members.join(activation_seconds=2)
+    worker = await members.join("a:8000/1")
+    replica = await members.join("b:8000/1")
     following = [asyncio.create_task(other.follower.follow()) for other in (worker, replica)]
     swap = await one.activate("v2")
     assert (swap.version, swap.replaced, swap.late) == ("v2", "v1", ([], []))
@@ -424,10 +411,10 @@ async def test_members_follow_each_other_and_late_ones_are_named(three: Path, se
 
 
 async def test_a_stopped_worker_opens_only_the_last_of_several_versions(
-    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+    members: Members, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = await joined(three, server, activation_seconds=1)
-    other = await joined(three, server, "a:8000/1")
+    one = await members.join(activation_seconds=1)
+    other = await members.join("a:8000/1")
     opened: list[str] = []
     begin = other.holder._open
 
@@ -446,10 +433,10 @@ async def test_a_stopped_worker_opens_only_the_last_of_several_versions(
     assert (other.version, opened) == ("v3", ["v3"])
 
 
-async def test_an_answer_is_never_older_than_was_asked_for(three: Path, server: RecordServer) -> None:
+async def test_an_answer_is_never_older_than_was_asked_for(members: Members) -> None:
     """It waits for the worker to follow, a while; order is that of activations."""
-    one = await joined(three, server, activation_seconds=1)
-    other = await joined(three, server, "a:8000/1")
+    one = await members.join(activation_seconds=1)
+    other = await members.join("a:8000/1")
     await one.activate("v2")
     await other.follower.look()
     assert (await other.holder.live_at_least("v1", 0.0)).version == "v1"
@@ -469,12 +456,10 @@ async def test_an_answer_is_never_older_than_was_asked_for(three: Path, server: 
         await other.holder.live_at_least("v3", 0.0)
 
 
-async def test_a_member_that_can_not_read_the_record_promises_no_version(
-    three: Path, server: RecordServer
-) -> None:
+async def test_a_member_that_can_not_read_the_record_promises_no_version(members: Members) -> None:
     """The others don't wait for it any more, so the version may have been activated again."""
-    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
-    with server.failing():
+    one, other = await members.join(), await members.join("b:8000/1")
+    with members.failing():
         await other.follow(1)
         assert (await other.holder.live_at_least("v1")).version == "v1"
         await other.follow(SILENT_SECONDS - 1)
@@ -487,13 +472,11 @@ async def test_a_member_that_can_not_read_the_record_promises_no_version(
     assert other.holder.number == 3
 
 
-async def test_a_member_stopped_in_an_activation_can_not_overwrite_a_later_one(
-    three: Path, server: RecordServer
-) -> None:
+async def test_a_member_stopped_in_an_activation_can_not_overwrite_a_later_one(members: Members) -> None:
     """It has lost its lease meanwhile; the pointer stays that of the other."""
-    one = await joined(three, server)
-    other = await joined(three / ".." / three.name, server, "b:8000/1")
-    record, before = record_of(three), server.record
+    one = await members.join()
+    other = await members.join("b:8000/1", root=members.root / ".." / members.root.name)
+    record, before = record_of(members.root), members.stored
     await other.activate("v3")
     with pytest.raises(BusyError, match="another replica has activated version v3 meanwhile; retry"):
         await one.follower.replace(before, record.activated(line("v2")))
@@ -508,10 +491,10 @@ class KilledError(BaseException):
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", ["keep_record", "replace", "add_line", "take"])
 async def test_a_member_killed_in_an_activation_leaves_one_live_version_everywhere(
-    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
+    members: Members, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
 ) -> None:
     """In those that run, in those that start, and after a restart of all; and the next one goes on."""
-    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
+    one, other = await members.join(), await members.join("b:8000/1")
     owner = {"replace": one.follower, "take": one.holder}.get(step, activation_module)
     original = getattr(owner, step)
 
@@ -534,30 +517,30 @@ async def test_a_member_killed_in_an_activation_leaves_one_live_version_everywhe
         with pytest.raises(KilledError):
             await one.activate("v2")
     await other.follow(2)
-    assert other.version == stored(server).live.version
-    new = await joined(three, server, "c:8000/1", record=await first_record(three, MemberRecords(server)))
+    assert other.version == members.record.live.version
+    new = await members.join("c:8000/1", record=await members.first())
     assert state(new)[1:] == state(other)[1:]
     is_committed = (step, is_done) not in (("keep_record", False), ("keep_record", True), ("replace", False))
     assert other.version == ("v2" if is_committed else "v1")
-    assert [line["version"] for line in lines(three)] == ["v1", "v2"][: 1 + is_committed]
+    assert [line["version"] for line in members.lines] == ["v1", "v2"][: 1 + is_committed]
     following = asyncio.create_task(other.follower.follow())
     assert (await new.activate("v3")).version == "v3"
-    assert other.version == current(three) == "v3"
+    assert other.version == current(members.root) == "v3"
     following.cancel()
 
 
 async def test_without_the_store_nothing_is_changed(
-    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+    members: Members, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither when it dies before an activation or a change of the routes, nor within one."""
-    member = await joined(three, server)
-    with server.failing(), pytest.raises(ReplicasUnavailableError, match="nothing is changed"):
+    member = await members.join()
+    with members.failing(), pytest.raises(ReplicasUnavailableError, match="nothing is changed"):
         await member.activate("v2")
     assert state(member) == UNCHANGED
     replace = member.follower.replace
 
     async def dying(before: bytes, after: Record) -> None:
-        with server.failing():
+        with members.failing():
             await replace(before, after)
 
     monkeypatch.setattr(member.follower, "replace", dying)
@@ -565,49 +548,45 @@ async def test_without_the_store_nothing_is_changed(
         with pytest.raises(ReplicasUnavailableError, match="the change is not confirmed"):
             await change
     assert state(member) == UNCHANGED
-    assert (routes_of(three), member.holder.traffic.routes) == (Routes(), Routes())
+    assert (routes_of(members.root), member.holder.traffic.routes) == (Routes(), Routes())
 
 
 async def test_a_lost_or_older_record_gives_way_to_the_live_version(
-    three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
+    members: Members, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one, other = await joined(three, server, activation_seconds=1), await joined(three, server, "b:8000/1")
-    old = server.record
+    one, other = await members.join(activation_seconds=1), await members.join("b:8000/1")
+    old = members.stored
     await one.activate("v2")
     for damage in (b"", old):
-        server.write(damage)
+        members.write(damage)
         await other.follow(0.2)  # it may be one that had not followed
         await asyncio.gather(one.follow(1), other.follow(1))
-        assert stored(server).live.version == one.version == other.version == "v2"
+        assert members.record.live.version == one.version == other.version == "v2"
     assert "it says again that version v2 is live" in caplog.text
 
 
 # --- Routes
 
 
-async def test_routes_are_kept_and_end_when_their_version_becomes_live(
-    three: Path, server: RecordServer
-) -> None:
-    member = await joined(three, server)
+async def test_routes_are_kept_and_end_when_their_version_becomes_live(members: Members) -> None:
+    member = await members.join()
     routes = Routes(canary=Route(version="v2", share=0.5), shadow=Route(version="v3", share=1.0))
     assert await member.activator.route(lambda _: routes) == ([], [])
     traffic = member.holder.traffic
     assert traffic.canary is not None
     assert traffic.shadow is not None
     assert (traffic.canary.version, traffic.shadow.version) == ("v2", "v3")
-    server.write()
-    assert (await joined(three, server)).holder.traffic.routes == traffic.routes == routes_of(three)
+    members.write()
+    assert (await members.join()).holder.traffic.routes == traffic.routes == routes_of(members.root)
     await member.activate("v2")
     assert member.holder.traffic.canary is None
     assert member.holder.traffic.shadow is not None
-    assert routes_of(three).canary is None
+    assert routes_of(members.root).canary is None
 
 
-async def test_the_canary_answers_its_users_and_the_live_version_the_rest(
-    three: Path, server: RecordServer
-) -> None:
-    route_in(three, CANARY)
-    holder = (await joined(three, server)).holder
+async def test_the_canary_answers_its_users_and_the_live_version_the_rest(members: Members) -> None:
+    members.route(CANARY)
+    holder = (await members.join()).holder
     assert {holder.choose(str(user)).version for user in range(50)} == {"v1", "v2"}
     assert holder.choose(None).version == "v1"
     assert holder.serving("v2") is holder.traffic.canary
@@ -615,22 +594,20 @@ async def test_the_canary_answers_its_users_and_the_live_version_the_rest(
 
 
 @pytest.mark.parametrize("how", ["deleted", "nonsense", "refused"])
-async def test_routes_that_lead_nowhere_leave_all_to_the_live_version(
-    three: Path, server: RecordServer, how: str
-) -> None:
+async def test_routes_that_lead_nowhere_leave_all_to_the_live_version(members: Members, how: str) -> None:
     if how == "refused":
-        (three / "v2" / "golden.json").unlink()
+        (members.root / "v2" / "golden.json").unlink()
         with pytest.raises(RefusedError):
-            await (await joined(three, server)).activator.route(canary_of("v2"))
-        assert routes_of(three) == Routes()
+            await (await members.join()).activator.route(canary_of("v2"))
+        assert routes_of(members.root) == Routes()
     else:
-        route_in(three, CANARY)
+        members.route(CANARY)
         if how == "deleted":
-            (three / "v2" / "manifest.json").unlink()
+            (members.root / "v2" / "manifest.json").unlink()
         else:
-            (three / RECORD).write_text("{")
-    server.write()
-    member = await joined(three, server)
+            (members.root / RECORD).write_text("{")
+    members.write()
+    member = await members.join()
     assert member.holder.choose("anyone").version == "v1"
     if how == "nonsense":
         await member.activator.route(canary_of("v2"))  # as its sentence says
@@ -639,18 +616,18 @@ async def test_routes_that_lead_nowhere_leave_all_to_the_live_version(
 
 @pytest.mark.parametrize("is_own", [True, False])
 async def test_a_route_to_the_live_version_is_to_the_content_that_was_checked(
-    three: Path, server: RecordServer, is_own: bool
+    members: Members, is_own: bool
 ) -> None:
     """Other files of the same name are not what the route was sent for."""
-    manifest = manifest_digest(three / "v1") if is_own else "0" * 64
-    route_in(three, Routes(canary=Route(version="v1", share=1.0, manifest=manifest)))
-    assert ((await joined(three, server)).holder.traffic.canary is not None) == is_own
+    manifest = manifest_digest(members.root / "v1") if is_own else "0" * 64
+    members.route(Routes(canary=Route(version="v1", share=1.0, manifest=manifest)))
+    assert ((await members.join()).holder.traffic.canary is not None) == is_own
 
 
 async def test_a_compared_version_is_opened_in_all_members_until_its_time_is_over(
-    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+    members: Members, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
+    one, other = await members.join(), await members.join("b:8000/1")
     following = [asyncio.create_task(each.follower.follow()) for each in (one, other)]
     assert await one.activator.compare("v2") == ([], [])
     for each in (one, other):
@@ -677,11 +654,9 @@ def shadow_figures(metrics: Metrics) -> dict[str, float]:
     }
 
 
-async def test_the_shadow_answers_with_its_own_version_and_is_compared(
-    three: Path, server: RecordServer
-) -> None:
+async def test_the_shadow_answers_with_its_own_version_and_is_compared(members: Members) -> None:
     """Requests beyond the limit are dropped, and a failing one ends nothing: two of four wait, one fails."""
-    route_in(three, Routes(shadow=Route(version="v2", share=1.0)))
+    members.route(Routes(shadow=Route(version="v2", share=1.0)))
     metrics, asked = Metrics(), list[str]()
 
     def answer(live: LoadedModel) -> list[int | str]:
@@ -690,7 +665,7 @@ async def test_the_shadow_answers_with_its_own_version_and_is_compared(
             raise RuntimeError("the shadow fails")
         return [3, 4, 9, 9]
 
-    shadow = Shadow((await joined(three, server)).holder, metrics, limit=2)
+    shadow = Shadow((await members.join()).holder, metrics, limit=2)
     assert shadow.wants()
     for _ in range(4):
         shadow.offer([1, 2, 3, 4], answer)
