@@ -293,7 +293,7 @@ class Follower:
             message = "this worker can't open the active version; retrying in %g seconds: %s"
             _log.error(message, RETRY_SECONDS, str(error) or repr(error), exc_info=trace)
             end = self._clock() + RETRY_SECONDS
-            while self._clock() < end and self._holder.record == record:
+            while self._clock() < end and self._holder.record is record:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _activate_fallback(self) -> None:

@@ -221,7 +221,9 @@ class Record(Stored):
 
     def is_behind(self, other: "Record") -> bool:
         """Whether this record is older than `other`, or has another content of the same number."""
-        return self.number < other.number or (self.number == other.number and self != other)
+        if self.number == other.number:
+            return self.encoded() != other.encoded()  # equal rules may differ in their caches
+        return self.number < other.number
 
     def encoded(self) -> bytes:
         """The record as it is stored."""
