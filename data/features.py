@@ -86,17 +86,14 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
         if self.kind == "vector":
             return self._encode_vector(raw)
         if self.kind == "number":
-            return self._encode_number(raw)
+            if raw is None:
+                return 0.0
+            if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
+                raise self._invalid(raw, "a finite number")
+            return (raw - self.mean) / self.deviation
         if self.kind == "category":
             return 0 if raw is None else self._codes.get(self._one_value(raw), 0)
         return [code for value in self._several_values(raw) if (code := self._codes.get(value, 0))]
-
-    def _encode_number(self, raw: object) -> float:
-        if raw is None:
-            return 0.0
-        if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
-            raise self._invalid(raw, "a finite number")
-        return (raw - self.mean) / self.deviation
 
     def _encode_vector(self, raw: object) -> NDArray[np.float32]:
         if raw is None:
@@ -214,11 +211,6 @@ class Features:
     columns: Mapping[str, Column]
 
     def __post_init__(self) -> None:
-        names = [feature.name for feature in self.features]
-        if len(set(names)) != len(names) or set(names) != set(self.columns):
-            raise DataError(
-                f"features {names} and columns {list(self.columns)} must be the same distinct names"
-            )
         for name, column in self.columns.items():
             if len(column) != self.count:
                 raise DataError(f"feature {name!r} has {len(column)} rows instead of {self.count}")
@@ -234,18 +226,17 @@ class Features:
         """
         values: dict[str, Any] = {}
         for feature in self.features:
-            column = self.columns[feature.name]
+            name, column = feature.name, self.columns[feature.name]
             if isinstance(column, Bag):
+                found = [feature.values[code - 1] for code in column.row(row)]
                 if feature.kind == "multi":
-                    values[feature.name] = [feature.values[code - 1] for code in column.row(row)]
-                elif feature.kind == "path" and len(codes := column.row(row)):
-                    values[feature.name] = max((feature.values[code - 1] for code in codes), key=len)
-            elif isinstance(column, VectorRows) or feature.kind == "vector":
-                continue
-            elif feature.kind == "number":
-                values[feature.name] = float(column[row]) * feature.deviation + feature.mean
-            elif column[row]:
-                values[feature.name] = feature.values[column[row] - 1]
+                    values[name] = found
+                elif feature.kind == "path" and found:
+                    values[name] = max(found, key=len)
+            elif isinstance(column, np.ndarray) and feature.kind == "number":
+                values[name] = float(column[row]) * feature.deviation + feature.mean
+            elif isinstance(column, np.ndarray) and feature.kind == "category" and column[row]:
+                values[name] = feature.values[column[row] - 1]
         return values | self.vectors(row)
 
     def vectors(self, row: int) -> dict[str, list[float]]:
@@ -261,8 +252,8 @@ class Features:
         """Write `features.json` and the arrays, numbered in the order of the features, into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         described = [one.model_dump(exclude=one.unused()) for one in self.features]
-        stored = {"count": self.count, "features": described}
-        (folder / "features.json").write_text(json.dumps(stored, ensure_ascii=False), encoding="utf-8")
+        text = json.dumps({"count": self.count, "features": described}, ensure_ascii=False)
+        (folder / "features.json").write_text(text, encoding="utf-8")
         for number, feature in enumerate(self.features):
             column = self.columns[feature.name]
             if isinstance(column, Bag):

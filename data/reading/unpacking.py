@@ -122,7 +122,6 @@ def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
     for text in another one.
     """
     try:
-        codecs.lookup(encoding)
         "".encode(encoding)
     except LookupError:
         raise SourceError(f"unknown encoding {encoding!r}; try utf-8, cp1252, latin-1 or utf-16") from None
@@ -145,14 +144,9 @@ def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
 
 def _is_utf8(path: Path) -> bool:
     """Tell whether a file has other than ASCII characters, and these in UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    is_ascii = True
     try:
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                is_ascii &= chunk.isascii()
-                decoder.decode(chunk)
-            decoder.decode(b"", final=True)
+        with path.open(encoding="utf-8", newline="") as stream:
+            are_ascii = [chunk.isascii() for chunk in iter(lambda: stream.read(_CHUNK), "")]
     except UnicodeDecodeError:
         return False
-    return not is_ascii
+    return not all(are_ascii)
