@@ -241,22 +241,27 @@ def test_of_two_appends_at_once_the_second_waits_for_the_first(
     assert PreparedData.open(target).users.ids(range(3)) == [1, 2, 3]
 
 
+MERGED_ALONE = r"has labels or negatives .* merges events alone; prepare the whole log again"
+
+
 @pytest.mark.parametrize(
-    ("settings", "new", "message"),
+    ("settings", "new", "options", "message"),
     [
-        ({"filters.min_item_events": 2}, [(1, 1, START, 1)], "min_item_events.*prepare the whole log again"),
-        ({}, [(1, 1, 5, 1)], "the times of .* are of the kind 'timestamp', those of .* 'number'"),
-        ({"columns.weight": "w"}, [(1, 1, START)], "has no column 'w' for the weight"),
+        ({"filters.min_item_events": 2}, [(1, 1, START, 1)], {}, "min_item_events.*prepare the whole log"),
+        ({}, [(1, 1, 5, 1)], {}, "the times of .* are of the kind 'timestamp', those of .* 'number'"),
+        ({"columns.weight": "w", "on_bad": "drop"}, [(1, 1, START)], {}, "has no column 'w' for the weight"),
+        ({"columns.label": "w"}, [(1, 1, START, 1)], {}, MERGED_ALONE),
+        ({}, [(1, 1, START, 1)], {"columns.label": "w"}, MERGED_ALONE),
+        ({}, [(1, 1, START, 1)], {"columns.negatives": "w"}, MERGED_ALONE),
     ],
 )
 def test_an_impossible_growth_is_refused_and_nothing_changes(
-    tmp_path: Path, settings: dict[str, object], new: list[Row], message: str
+    tmp_path: Path, settings: dict[str, object], new: list[Row], options: dict[str, object], message: str
 ) -> None:
-    before = prepared(
-        write(tmp_path / "0.csv", [(2, 1, START, 1), (10, 1, START, 1)]), tmp_path / "data", **settings
-    )
+    log = write(tmp_path / "0.csv", [(2, 1, START, 1), (10, 1, START, 1), (10, 2, START, 0)])
+    before = prepared(log, tmp_path / "data", **settings)
     with pytest.raises(DataError, match=message):
-        append(write(tmp_path / "1.csv", new), tmp_path / "data")
+        append(write(tmp_path / "1.csv", new), tmp_path / "data", options)
     assert PreparedData.open(tmp_path / "data").manifest == before.manifest
 
 
@@ -267,20 +272,6 @@ def test_data_split_by_files_is_refused(tmp_path: Path) -> None:
     prepare(PrepareConfig.model_validate({"split": split}), tmp_path / "files")
     with pytest.raises(ConfigurationError, match="is split by files"):
         append(tmp_path / "0.csv", tmp_path / "files")
-
-
-def test_labels_and_negatives_of_the_data_or_of_the_new_log_are_refused(tmp_path: Path) -> None:
-    log = write(tmp_path / "0.csv", [(1, 1, START, 1), (1, 2, START + 1, 0), (1, 3, START + 1, 1)])
-    labelled = prepared(log, tmp_path / "labelled", **{"columns.label": "w"})
-    plain = prepared(log, tmp_path / "plain")
-    sentence = r"has labels or negatives .* merges events alone; prepare the whole log again"
-    with pytest.raises(ConfigurationError, match=sentence):
-        append(log, labelled.folder)
-    for name in ("columns.label", "columns.negatives"):
-        with pytest.raises(ConfigurationError, match=sentence):
-            append(log, plain.folder, {name: "w"})
-    for data in (labelled, plain):
-        assert PreparedData.open(data.folder).fingerprint == data.fingerprint
 
 
 def test_an_items_file_that_is_gone_is_named(tmp_path: Path) -> None:

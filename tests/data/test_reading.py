@@ -111,36 +111,37 @@ def test_what_is_packed_is_seen_by_the_content_and_its_format_by_its_name(tmp_pa
         assert _rows(scan(tmp_path / name, FormatSettings(), tmp_path)) == [(2, "1", "2")]
 
 
-def test_archives_that_can_not_be_read_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    for name, content, sentence in [
-        ("t.csv.gz", gzip.compress(b"a,b\n")[:-3], "can't be decompressed: .*; fetch or export it again"),
-        ("t.zip", _zip(b"", "a.csv", "b.csv"), r"is a zip of 2 files \(a\.csv, b\.csv\) .* unpack it"),
-        (
-            "t.xlsx",
-            _zip(b"", "[Content_Types].xml", "xl/workbook.xml"),
-            "is a workbook; save its sheet as CSV",
-        ),
-    ]:
+LATIN = "a,b\n1,é\n".encode("latin-1")
+WORKBOOK = _zip(b"", "[Content_Types].xml", "xl/workbook.xml")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "encoding", "sentence"),
+    [
+        ("none.csv", None, "utf-8", r"there is no file .*none\.csv"),
+        ("t.parquet", b"text", "utf-8", "can't be read: "),
+        ("log", b"a", "utf-8", r"none of the suffixes \.csv, .*; unpack .*give the format .* with --format"),
+        ("t.csv.gz", gzip.compress(b"a,b\n")[:-3], "utf-8", "can't be decompressed: .*; fetch or export"),
+        ("t.zip", _zip(b"", "a.csv", "b.csv"), "utf-8", r"a zip of 2 files \(a\.csv, b\.csv\) .* unpack it"),
+        ("t.xlsx", WORKBOOK, "utf-8", "is a workbook; save its sheet as CSV"),
+        ("t.csv", LATIN, "utf-8", r"not text in the encoding 'utf-8'; try --encoding cp1252, latin-1"),
+        ("t.csv", LATIN, "ascii", r"not text in the encoding 'ascii'; try --encoding utf-8"),
+        ("t.csv", LATIN, "klingon", r"unknown encoding 'klingon'; try utf-8"),
+        ("t.csv", "a,b\n".encode("utf-16-le"), "utf-8", r"try --encoding cp1252, latin-1, utf-16"),
+    ],
+)
+def test_what_can_not_be_read_is_refused_with_what_to_do(
+    tmp_path: Path, name: str, content: bytes | None, encoding: str, sentence: str
+) -> None:
+    if content is not None:
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(SourceError, match=sentence):
-            scan(tmp_path / name, FormatSettings(), tmp_path)
+    with pytest.raises(SourceError, match=sentence):
+        scan(tmp_path / name, FormatSettings(encoding=encoding), tmp_path)
 
 
 def test_the_kind_can_be_named_where_the_file_does_not_say(tmp_path: Path) -> None:
     FRAME.write_parquet(tmp_path / "events")
-    with pytest.raises(
-        SourceError, match=r"has none of the suffixes \.csv, .*; unpack .*give the format .* with --format"
-    ):
-        scan(tmp_path / "events", FormatSettings(), tmp_path)
     assert scan(tmp_path / "events", FormatSettings(kind="parquet"), tmp_path).columns() == ["user", "tags"]
-
-
-def test_missing_and_broken_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"there is no file .*none\.csv"):
-        scan(tmp_path / "none.csv", FormatSettings(), tmp_path)
-    (tmp_path / "t.parquet").write_text("text")
-    with pytest.raises(SourceError, match="can't be read: "):
-        scan(tmp_path / "t.parquet", FormatSettings(), tmp_path)
 
 
 def _in_parts(folder: Path, *users: list[int], name: str = "part.{}.parquet") -> Path:
@@ -328,18 +329,6 @@ def test_a_loose_quote_costs_its_own_line_alone(tmp_path: Path, text: str, probl
     table = _scan_text(tmp_path / "t.csv", text)
     assert [row[1] for row in _rows(table)] == ["1", "5", "7"]
     assert table.malformed.examples == ({"row": 3, "problem": f"{problem}; --quote '' takes quotes as text"},)
-
-
-def test_what_can_not_be_read_is_refused_with_what_to_try(tmp_path: Path) -> None:
-    latin = "a,b\n1,é\n".encode("latin-1")
-    for content, options, sentence in [
-        (latin, {}, r"not text in the encoding 'utf-8'; try --encoding cp1252, latin-1"),
-        (latin, {"encoding": "ascii"}, r"not text in the encoding 'ascii'; try --encoding utf-8"),
-        (latin, {"encoding": "klingon"}, r"unknown encoding 'klingon'; try utf-8"),
-        ("a,b\n".encode("utf-16-le"), {}, r"try --encoding cp1252, latin-1, utf-16"),
-    ]:
-        with pytest.raises(SourceError, match=sentence):
-            _scan_text(tmp_path / "t.csv", content, **options)
 
 
 def test_columns_of_one_name_are_told_apart_by_their_number(tmp_path: Path) -> None:
