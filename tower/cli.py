@@ -59,7 +59,7 @@ def index(
     ] = BUNDLES,
     kind: Annotated[
         str,
-        typer.Option(help="flat, ivf_pq, ivf; auto measures and chooses."),
+        typer.Option(help="flat, ivf_pq, ivf, hnsw; auto measures and chooses."),
     ] = "auto",
     recall: Annotated[float, typer.Option(help="The minimum recall at every k and selectivity.")] = 0.99,
     version: Annotated[

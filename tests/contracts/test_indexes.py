@@ -25,6 +25,7 @@ from turret.tower.format.index_settings import (
     EngineEffort,
     EngineSettings,
     FlatSettings,
+    HnswSettings,
     IndexSettings,
     IvfPqSettings,
     IvfSettings,
@@ -42,6 +43,7 @@ SOME = {"efforts": EFFORTS, "subset_rows": 20}
 KINDS: dict[str, IndexSettings] = {
     "flat": FlatSettings(),
     "ivf": IvfSettings(**SOME, lists=30),
+    "hnsw": HnswSettings(**SOME),
     "ivf augmented": IvfSettings(**SOME, lists=30, augmented=True),
     "ivf_pq": IvfPqSettings(**SOME, lists=30, parts=16),
     "ivf_pq augmented": IvfPqSettings(**SOME, lists=30, parts=17, augmented=True),

@@ -90,7 +90,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("kind", ["ivf", "ivf_pq"])
+@pytest.mark.parametrize("kind", ["ivf", "ivf_pq", "hnsw"])
 def test_a_new_version_has_the_index_that_was_asked_for(shop: Path, kind: str) -> None:
     """Beside the old one, which stays as it was and current; it passes every check that a service makes."""
     before = {path.name: path.read_bytes() for path in (shop / "v1").iterdir()}

@@ -10,8 +10,8 @@ from turret.tower.config import Settings
 class SearchParams(Settings):
     """The search parameters of an approximate index for up to `k` rows.
 
-    `breadth`: the number of lists that are read; 1 for an index that reads every code. `candidates`: the
-    number of best approximations that are scored exactly, at least k.
+    `breadth`: the number of lists that are read, 1 for an index that reads every code, or the ef of a graph.
+    `candidates`: the number of best approximations that are scored exactly, at least k.
     """
 
     k: int = Field(ge=1)
@@ -130,6 +130,15 @@ class IvfPqSettings(ApproximateSettings):
         return f"{self.kind} of {self.lists:,} list{'s' * (self.lists > 1)}{rotated}"
 
 
+class HnswSettings(ApproximateSettings):
+    """A graph of near neighbours (Malkov & Yashunin 2016), `links` a node and level; `breadth` is its ef."""
+
+    kind: Literal["hnsw"] = "hnsw"
+    lists: Literal[1] = 1
+    links: int = Field(default=16, ge=2, le=128)
+    ef_construction: int = Field(default=200, ge=8, le=2000)
+
+
 class EngineEffort(Settings):
     """The effort that reached the recall for up to `k` rows where `rows` items are allowed.
 
@@ -183,5 +192,5 @@ class EngineSettings(IndexSettings):
 
 
 AnyIndexSettings = Annotated[
-    FlatSettings | IvfPqSettings | IvfSettings | EngineSettings, Field(discriminator="kind")
+    FlatSettings | IvfPqSettings | IvfSettings | HnswSettings | EngineSettings, Field(discriminator="kind")
 ]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import lengths_of
-from turret.tower.format.index_settings import ApproximateSettings, IvfPqSettings, SearchParams
+from turret.tower.format.index_settings import ApproximateSettings, HnswSettings, IvfPqSettings, SearchParams
 from turret.tower.index.faiss_calls import Found, faiss, one_thread, ordered, read_faiss, write_faiss
 from turret.tower.index.index import ExactIndex, Index
 
@@ -160,19 +160,28 @@ def _parameters(settings: ApproximateSettings, breadth: int, **selector: Any) ->
     """FAISS's parameters of a search, with a `sel` that must outlive them; None where there are none."""
     if settings.reads_all:
         return None
+    if isinstance(settings, HnswSettings):
+        return faiss.SearchParametersHNSW(efSearch=breadth, **selector)
     lists = faiss.SearchParametersIVF(nprobe=min(breadth, settings.lists), **selector)
     return faiss.SearchParametersPreTransform(index_params=lists) if settings.is_rotated else lists
 
 
 def _class(settings: ApproximateSettings) -> str:
     """The FAISS class of the codes, behind a rotation if there is one."""
+    if isinstance(settings, HnswSettings):
+        return "IndexHNSWFlat"
     if not isinstance(settings, IvfPqSettings):
         return "IndexIVFScalarQuantizer"
     return "IndexPQFastScan" if settings.reads_all else "IndexIVFPQFastScan"
 
 
 def _trained(settings: ApproximateSettings, vectors: Vectors, users: Vectors | None) -> Any:
-    """Lists of codes, or one of all, behind a rotation where the settings say so."""
+    """A graph, or lists of codes (or one of all), behind a rotation where the settings say so."""
+    if isinstance(settings, HnswSettings):
+        graph = faiss.IndexHNSWFlat(vectors.shape[1], settings.links, _PRODUCT)
+        graph.hnsw.efConstruction = settings.ef_construction
+        graph.add(vectors)
+        return graph
     stored = _stored(settings, vectors)
     dimension = stored.shape[1]
     rotation = faiss.RandomRotationMatrix(dimension, dimension) if settings.is_rotated else None

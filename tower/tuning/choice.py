@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import lengths_of
-from turret.tower.format.index_settings import ApproximateSettings, IvfPqSettings, IvfSettings, SearchParams
+from turret.tower.format.index_settings import (
+    ApproximateSettings,
+    HnswSettings,
+    IvfPqSettings,
+    IvfSettings,
+    SearchParams,
+)
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import one_thread
@@ -33,7 +39,7 @@ _WORTH = 1.25
 # With 100 user vectors a recall of .99 is known to within .006.
 _FEW_QUERIES = 100
 # The kinds that can be named, beside `auto`.
-KINDS = ("flat", "ivf_pq", "ivf")
+KINDS = ("flat", "ivf_pq", "ivf", "hnsw")
 # Lists are 1.5 times the root of the items: 128 to 400 lists of 41,000 items were alike, and 810 took a
 # quarter longer.
 _LISTS = 1.5
@@ -71,8 +77,9 @@ def choose(
     """Build the index that `request` describes for vectors [N, D], measured on user vectors [Q, D].
 
     `auto` takes the fastest product codes that reach the recall at each k and selectivity, and the lists of
-    eight bits, which were never faster, where none do; small catalogs stay exact. Raises BundleError for an
-    unknown kind, a recall that isn't between 0 and 1, and a named kind that misses the recall.
+    eight bits, which were never faster, where none do; small catalogs stay exact. A graph is made by name
+    only. Raises BundleError for an unknown kind, a recall that isn't between 0 and 1, and a named kind that
+    misses the recall.
     """
     if request.kind == "engine":
         raise BundleError("--kind engine: turret publish BUNDLE --engine ADDRESS makes such an index")
@@ -121,7 +128,8 @@ def candidates(vectors: NDArray[np.float32], biased: bool) -> list[ApproximateSe
         )
         proposals += [plain, plain.model_copy(update={"rotated": True})] if plain.reads_all else [plain]
     lists = max(1, min(count // 40, round(_LISTS * sqrt(count))))
-    return [*proposals, IvfSettings(efforts=_UNTUNED, biased=biased, augmented=unequal, lists=lists)]
+    eight_bits = IvfSettings(efforts=_UNTUNED, biased=biased, augmented=unequal, lists=lists)
+    return [*proposals, eight_bits, HnswSettings(efforts=_UNTUNED)]
 
 
 class _Tried(NamedTuple):
@@ -174,7 +182,8 @@ def _best(task: Task, request: IndexRequest, reasons: list[str], report: Report)
     best: _Tried | None = None
     missed: tuple[MeasuredRecall, ...] = ()
     for settings in candidates(task.vectors, task.scoring.item_bias):
-        if request.kind not in ("auto", settings.kind) or (best and settings.kind != best.made.settings.kind):
+        is_asked = settings.kind == request.kind or (request.kind == "auto" and settings.kind != "hnsw")
+        if not is_asked or (best and settings.kind != best.made.settings.kind):
             continue
         report(f"trying {settings.label} ...")
         start = time.perf_counter()

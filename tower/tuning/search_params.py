@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
-from turret.tower.format.index_settings import SearchParams
+from turret.tower.format.index_settings import ApproximateSettings, HnswSettings, SearchParams
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner
@@ -31,7 +31,7 @@ _SMALL_K = 10
 # Largest first: the first share at which the selector fails is where subsets begin.
 _SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 # The values of candidates / k to try.
-_FACTORS = {"ivf": (1.2, 2), "ivf_pq": (1.5, 2, 2.5, 3, 4, 6, 10)}
+_FACTORS = {"ivf": (1.2, 2), "ivf_pq": (1.5, 2, 2.5, 3, 4, 6, 10), "hnsw": (1,)}
 
 
 @dataclass
@@ -123,10 +123,12 @@ def serves_usual(index: ApproximateIndex) -> bool:
     return index.search_params(min(USUAL, len(index))) is not None
 
 
-def _breadths(lists: int, least: int) -> list[int]:
-    """The numbers of `lists` to try, from `least` on, each a tenth more."""
-    last = max(least, lists)
-    steps = np.geomspace(least, last, 1 + int(np.log(last / least) / np.log(1.1)))
+def _breadths(settings: ApproximateSettings, k: int, least: int) -> list[int]:
+    """The values of `SearchParams.breadth` to try for `k`, from `least` on, each a tenth more."""
+    first, last = least, max(least, settings.lists)
+    if isinstance(settings, HnswSettings):
+        first, last = max(k, least), 8 * k + 1000
+    steps = np.geomspace(first, last, 1 + int(np.log(last / first) / np.log(1.1)))
     return [int(step) for step in np.unique(steps.astype(int))]
 
 
@@ -135,7 +137,7 @@ def _cheapest(
 ) -> SearchParams | None:
     """The fastest parameters for `k` that reach the recall, faster than exact search and `rival`."""
     is_needed = task.is_named and not below and rival == np.inf
-    breadths = _breadths(index.settings.lists, below[-1].breadth if below else 1)
+    breadths = _breadths(index.settings, k, below[-1].breadth if below else 1)
     best, least = None, np.inf if is_needed else min(rival, task.exact_seconds[k])
     for factor in _FACTORS[index.settings.kind]:
         candidates = min(len(index), int(np.ceil(factor * k)))
