@@ -27,7 +27,7 @@ QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8", 
 
 
 def prepared(folder: Path, events: Sequence[Mapping[str, object]] | str, **settings: object) -> PreparedData:
-    """Events as rows or as the text of a CSV, prepared in `folder`; `__` in the name of a setting is a dot."""
+    """Events as rows or as the text of a CSV, prepared in `folder`; `__` in a setting is a dot."""
     folder.mkdir(parents=True, exist_ok=True)
     text = events if isinstance(events, str) else pl.DataFrame(events).write_csv()
     (folder / "events.csv").write_text(text)
