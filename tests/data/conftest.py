@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from tests.support.tools import require
@@ -28,11 +29,12 @@ def prepare_as(target: Path, **settings: object) -> PrepareReport:
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Prepare:
-    """Prepare the text of a CSV file under overrides ("split.kind": "time") and open the result."""
+    """Prepare the text of a CSV file, or a frame, under overrides ("split.kind": "time"), and open it."""
 
-    def make(text: str, overrides: dict[str, object] | None = None) -> PreparedData:
-        (tmp_path / "events.csv").write_text(text)
-        settings = {"source": tmp_path / "events.csv", **(overrides or {})}
+    def make(log: str | pl.DataFrame, overrides: dict[str, object] | None = None) -> PreparedData:
+        source = tmp_path / ("events.csv" if isinstance(log, str) else "events.parquet")
+        source.write_text(log) if isinstance(log, str) else log.write_parquet(source)
+        settings = {"source": source, **(overrides or {})}
         return PreparedData.open(prepare_as(tmp_path / "prepared", **settings).folder)
 
     return make

@@ -12,9 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from turret.data.configuration import load_configuration
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
+from tests.data.conftest import prepare_as
 
 ROWS = 2_500
 
@@ -170,8 +168,7 @@ def test_a_log_is_prepared_as_it_always_was(
     """In pieces, of whose size the result does not depend: the first version had one."""
     for module in ("events.events", "events.event_arrays", "histories.histories"):
         monkeypatch.setattr(f"turret.data.{module}.PIECE", 97)
-    config = load_configuration(PrepareConfig, overrides=given(tmp_path, case))
-    prepare(config, tmp_path / "prepared")
+    prepare_as(tmp_path / "prepared", **given(tmp_path, case))
     stated = json.loads((tmp_path / "prepared" / "manifest.json").read_text("utf-8"))
     del stated["split"]["rule"]  # a sentence
     told = ("files", "counts", "bad_rows", "removed", "time", "split")

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.data.conftest import Prepare
-from turret.data.configuration import load_configuration
+from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import ColumnError, ConfigurationError, EmptyDataError
 from turret.data.kinds import Kind, left_out_for, read_kinds, text_of_kind
 from turret.data.prepared import PARTS, PreparedData, look_up
 from turret.data.preparing.append import append
 from turret.data.preparing.describe import describe
-from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
 HEADER = "user_id,item_id,timestamp,event\n"
@@ -221,9 +219,7 @@ def test_a_table_is_proposed_for_a_funnel_alone(
     (tmp_path / "log.csv").write_text(csv(rows))
     prepared = {}
     for kinds in ("auto", None):
-        overrides = {"source": tmp_path / "log.csv", "kinds": kinds}
-        config = load_configuration(PrepareConfig, overrides=overrides)
-        prepared[kinds] = prepare(config, tmp_path / "prepared", overwrite=True)
+        prepared[kinds] = prepare_as(tmp_path / "prepared", source=tmp_path / "log.csv", kinds=kinds)
         said = [one for one in prepared[kinds].warnings if one.startswith("kinds: ")]
         assert len(said) == bool(table or kinds)
         if table:
@@ -262,8 +258,7 @@ def test_appended_events_have_kinds_and_equal_ones_have_equal_kinds(tmp_path: Pa
     (tmp_path / "1.csv").write_text(csv(new))
     (tmp_path / "all.csv").write_text(csv([*rows, ("c", "x", 1, "cart"), *new[1:]]))
     for name in ("0", "all"):
-        config = load_configuration(PrepareConfig, overrides={"source": tmp_path / f"{name}.csv", **settings})
-        prepare(config, tmp_path / name)
+        prepare_as(tmp_path / name, source=tmp_path / f"{name}.csv", **settings)
     report = append(tmp_path / "1.csv", tmp_path / "0")
     assert (report.new, report.known) == (2, 1)
     grown, whole = (PreparedData.open(tmp_path / name) for name in ("0", "all"))
@@ -285,40 +280,26 @@ def test_negatives_and_users_with_too_many_events_are_appended_as_prepared(
 ) -> None:
     """A return that no target followed until now belongs to the next new one, and a robot stays out."""
     draw = random.Random(seed)
-    rows = [
-        (
-            draw.choice("abcdefgh"),
-            draw.choice("xyzqrs"),
-            START + draw.randrange(400),
-            draw.choice(KINDS),
-            1 + number % 3,
-        )
-        for number in range(120)
-    ]
-    rows = [("abcdefgh"[user], "xyzqrs"[user % 6], START, "buy", 1) for user in range(8)] + list(
-        {row[:4]: row for row in rows}.values()
+    drawn = (
+        (draw.choice("abcdefgh"), draw.choice("xyzqrs"), START + draw.randrange(400), draw.choice(KINDS))
+        for _ in range(120)
     )
+    rows = [("abcdefgh"[user], "xyzqrs"[user % 6], START, "buy", 1) for user in range(8)]
+    rows += [(*row, 1 + number % 3) for number, row in enumerate(dict.fromkeys(drawn))]
     parts = {"0": rows[:70], "1": rows[50:100], "2": rows[95:], "all": rows}
     for name, part in parts.items():
         (tmp_path / f"{name}.csv").write_text(csv(part).replace("event\n", "event,w\n", 1))
-    kinds = {
-        "columns.kind": "event",
-        "kinds": ["view=signal", "buy=target:2", "back=negative"],
-    }
+    kinds = {"columns.kind": "event", "kinds": ["view=signal", "buy=target:2", "back=negative"]}
     for name in ("0", "all"):
-        overrides = {"source": tmp_path / f"{name}.csv", **kinds, **settings}
-        prepare(load_configuration(PrepareConfig, overrides=overrides), tmp_path / name)
+        prepare_as(tmp_path / name, source=tmp_path / f"{name}.csv", **kinds, **settings)
     for name in ("1", "2"):
         append(tmp_path / f"{name}.csv", tmp_path / "0")
     grown, whole = (PreparedData.open(tmp_path / name) for name in ("0", "all"))
     grown.verify()
     assert whole.negatives is not None
     assert len(whole.negatives.items) > 3
-    assert {**grown.manifest.files} == {**whole.manifest.files}
-    assert (grown.manifest.split, grown.manifest.negatives) == (
-        whole.manifest.split,
-        whole.manifest.negatives,
-    )
+    for name in ("files", "split", "negatives"):
+        assert getattr(grown.manifest, name) == getattr(whole.manifest, name)
     assert (tmp_path / "all" / "left_out_users.json").exists() == ("filters.max_user_events" in settings)
 
 
@@ -332,10 +313,7 @@ def test_the_test_targets_that_cannot_be_hit_are_those_that_were_consumed(tmp_pa
     )]  # fmt: skip
     (tmp_path / "log.csv").write_text(csv(rows))
     for kinds, said in ((["view=signal", "buy"], False), (["view=signal", "buy=target:1:consume=9"], True)):
-        overrides = {"source": tmp_path / "log.csv", "columns.kind": "event", "kinds": kinds}
-        report = prepare(
-            load_configuration(PrepareConfig, overrides=overrides), tmp_path / "p", overwrite=True
-        )
+        report = prepare_as(tmp_path / "p", source=tmp_path / "log.csv", columns__kind="event", kinds=kinds)
         assert any("2 of 2 test targets were used before" in one for one in report.warnings) == said
         assert any("with --duplicates strongest --session-gap 30m" in one for one in report.warnings)
 

@@ -8,15 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.conftest import Prepare
-from turret.data.configuration import load_configuration
+from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import BadRowsError, ColumnError, DataError
 from turret.data.events.event_arrays import Events
 from turret.data.histories.negatives import placed
 from turret.data.prepared import PreparedData
 from turret.data.preparing.describe import describe
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 
 # Labels and given negatives of a log, through `prepare`.
 
@@ -74,25 +71,14 @@ def test_negatives_of_events_at_one_time_stay_with_their_own(prepared: Prepare) 
     ]
 
 
-def test_lists_of_integers_are_negatives(tmp_path: Path) -> None:
+def test_lists_of_integers_are_negatives(prepared: Prepare) -> None:
     """An empty list and a missing one are none."""
-    frame = pl.DataFrame(
-        {
-            "user": [1, 1, 1],
-            "item": [1, 2, 3],
-            "time": [1, 2, 3],
-            "wrong": pl.Series([[7, 8], None, []], dtype=pl.List(pl.Int32)),
-        }
-    )
-    frame.write_parquet(tmp_path / "e.parquet")
-    config = load_configuration(
-        PrepareConfig, overrides={"source": str(tmp_path / "e.parquet"), "columns.negatives": "wrong"}
-    )
-    opened = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
-    assert given_by_event(opened) == [(1, [7, 8]), (2, []), (3, [])]
-    frame.with_columns(wrong=pl.lit(True)).write_parquet(tmp_path / "e.parquet")
+    wrong = pl.Series([[7, 8], None, []], dtype=pl.List(pl.Int32))
+    frame = pl.DataFrame({"user": [1, 1, 1], "item": [1, 2, 3], "time": [1, 2, 3], "wrong": wrong})
+    by_column: dict[str, object] = {"columns.negatives": "wrong"}
+    assert given_by_event(prepared(frame, by_column)) == [(1, [7, 8]), (2, []), (3, [])]
     with pytest.raises(ColumnError, match=r"'wrong' holds Boolean, and the items of column 'item' are Int64"):
-        prepare(config, tmp_path / "other")
+        prepared(frame.with_columns(wrong=pl.lit(True)), by_column)
 
 
 def test_repeated_triples_become_one_event_with_all_their_negatives(prepared: Prepare) -> None:
@@ -142,8 +128,7 @@ def test_negatives_stay_within_their_part(tmp_path: Path) -> None:
     (tmp_path / "test.csv").write_text("user,item,label\na,v,0\na,z,1\n")
     parts = {f"split.{name}": str(tmp_path / f"{name}.csv") for name in ("train", "test")}
     settings = {"split.kind": "files", **parts, "columns.in_file_order": True, **BY_LABEL}
-    config = load_configuration(PrepareConfig, overrides=settings)
-    opened = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
+    opened = PreparedData.open(prepare_as(tmp_path / "prepared", **settings).folder)
     assert given_by_event(opened) == [("x", []), ("y", []), ("z", ["v"])]
 
 
@@ -175,11 +160,8 @@ def test_rows_that_say_nothing_are_refused(
 def test_a_negative_that_is_no_item_is_a_bad_row(tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_text("user,item,time,wrong\na,x,1,y\na,y,2,nothing|x\n")
     (tmp_path / "items.csv").write_text("item_id,title\nx,One\ny,Two\n")
-    config = load_configuration(
-        PrepareConfig, overrides={"source": str(tmp_path), "columns.negatives": "wrong"}
-    )
     with pytest.raises(BadRowsError, match=r"items file: 1\n.*row 3, user a, item nothing"):
-        prepare(config, tmp_path / "prepared")
+        prepare_as(tmp_path / "prepared", source=tmp_path, columns__negatives="wrong")
 
 
 # Negatives are placed beside the event in whose place they were offered.

@@ -6,12 +6,10 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from tests.data.conftest import Prepare
+from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import DataError
 from turret.data.manifest import Manifest
 from turret.data.prepared import Part, PreparedData, look_up
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 
 EVENTS = """user_id,item_id,timestamp
 b,x,3
@@ -104,9 +102,7 @@ def test_a_history_is_whole_up_to_its_newest_items_and_oldest_first(prepared: Pr
 def test_what_the_catalog_says_comes_along_item_by_item(tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_text("user,item,time\nann,b,1\nann,a,2\nann,c,3\n")
     (tmp_path / "items.csv").write_text("item,title,genres\na,Anna,drama|war\nb,Bob,\nc,,war\n")
-    prepare(
-        PrepareConfig(source=tmp_path / "events.csv", items=tmp_path / "items.csv"), tmp_path / "prepared"
-    )
+    prepare_as(tmp_path / "prepared", source=tmp_path / "events.csv", items=tmp_path / "items.csv")
     items, fields, _ = look_up(tmp_path / "prepared", "ann", limit=2)
     assert items == ["a", "c"]
     assert fields == [

@@ -7,13 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.data.conftest import Prepare
-from turret.data.configuration import load_configuration
+from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import ColumnError, DataError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 
 START = 1_700_000_000
 HEADER = "user_id,sid,item_id,timestamp\n"
@@ -84,10 +81,7 @@ def test_ids_of_users_keep_their_type(tmp_path: Path) -> None:
     for sessions, users in ((["a", "b"], ["7", "session:b"]), (["a", "a"], [7])):
         frame = pl.DataFrame({"user_id": [7, None], "s": sessions, "item_id": [1, 2], "timestamp": [5, 4]})
         frame.write_parquet(tmp_path / "log.parquet")
-        overrides: dict[str, object] = {"source": tmp_path / "log.parquet", "columns.session": "s"}
-        report = prepare(
-            load_configuration(PrepareConfig, overrides=overrides), tmp_path / "p", overwrite=True
-        )
+        report = prepare_as(tmp_path / "p", source=tmp_path / "log.parquet", columns__session="s")
         opened = PreparedData.open(tmp_path / "p")
         assert opened.users.ids(range(len(opened.users))) == users
         people = (
@@ -108,18 +102,10 @@ def test_a_missing_column_and_a_log_without_users_are_named(prepared: Prepare) -
 
 def test_later_events_have_the_sessions_of_a_log_or_of_a_dump(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(csv([("", "a", "x", START), ("u", "b", "x", START)]))
-    overrides: dict[str, object] = {"source": tmp_path / "log.csv", "columns.session": "sid"}
-    prepare(load_configuration(PrepareConfig, overrides=overrides), tmp_path / "p")
+    prepare_as(tmp_path / "p", source=tmp_path / "log.csv", columns__session="sid")
     for name in ("sid", "session_id"):
-        later = pl.DataFrame(
-            {
-                "user_id": [None, None, "v"],
-                name: ["a", "c", None],
-                "item_id": ["y"] * 3,
-                "timestamp": [START + 5] * 3,
-            }
-        )
-        later.write_parquet(tmp_path / "later.parquet")
+        later = {"user_id": [None, None, "v"], name: ["a", "c", None], "item_id": "y", "timestamp": START + 5}
+        pl.DataFrame(later).write_parquet(tmp_path / "later.parquet")
         append(tmp_path / "later.parquet", tmp_path / "p")
         data = PreparedData.open(tmp_path / "p")
         assert data.users.ids(range(4)) == ["session:a", "session:c", "u", "v"]
