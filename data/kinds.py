@@ -1,13 +1,10 @@
 """Kinds of events, and the role of each in training, histories and answers."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool, model_validator
-
-if TYPE_CHECKING:  # a client reads tables of kinds without NumPy
-    import numpy as np
-    from numpy.typing import NDArray
 
 Role = Literal["target", "signal", "negative", "ignored"]
 Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -89,20 +86,15 @@ def read_kinds(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     return tuple(name for name, kind in kinds.items() if kind.role in ("target", "signal"))
 
 
-def kind_codes(kinds: Mapping[str, Kind], names: Sequence[str | None]) -> "NDArray[np.int64]":
-    """Return the codes [T] of these kinds; -1 for none, and for one that histories do not have."""
-    import numpy as np
-
-    codes = {name: code for code, name in enumerate(read_kinds(kinds))}
-    return np.array([-1 if name is None else codes.get(name, -1) for name in names], dtype=np.int64)
+def kind_codes(kinds: Mapping[str, Kind], names: Iterable[str | None]) -> list[int]:
+    """Return the codes of these kinds; -1 for none, and for one that histories do not have."""
+    codes: dict[str | None, int] = {name: code for code, name in enumerate(read_kinds(kinds))}
+    return [codes.get(name, -1) for name in names]
 
 
-def target_codes(kinds: Mapping[str, Kind]) -> "NDArray[np.int8]":
+def target_codes(kinds: Mapping[str, Kind]) -> list[int]:
     """Return the codes of the targets, ascending."""
-    import numpy as np
-
-    roles = [kinds[name].role for name in read_kinds(kinds)]
-    return np.flatnonzero([role == "target" for role in roles]).astype(np.int8)
+    return [code for code, name in enumerate(read_kinds(kinds)) if kinds[name].role == "target"]
 
 
 Seen = bool | tuple[str, ...] | None
@@ -110,26 +102,22 @@ Seen = bool | tuple[str, ...] | None
 kinds that consume, and of all events where there are no kinds."""
 
 
-def left_out_for(
-    kinds: Mapping[str, Kind], seen: Seen, names: Sequence[str] | None = None
-) -> "NDArray[np.float64]":
+def left_out_for(kinds: Mapping[str, Kind], seen: Seen, names: Sequence[str] | None = None) -> list[float]:
     """Return for how many milliseconds the item of an event is left out, by code: 0 not, inf for ever.
 
     The last entry is that of code -1: an event of no known kind, as all are in data without kinds. It is
     left out with all events alone. With `names`, return it for these kinds in place of those of histories.
     """
-    import numpy as np
-
     read = read_kinds(kinds) if names is None else names
     if isinstance(seen, tuple):
-        return np.array([*(np.inf if name in seen else 0.0 for name in read), 0.0])
+        return [*(inf if name in seen else 0.0 for name in read), 0.0]
     if seen is None and read:
         spans = [kinds[name].consume for name in read]
-        return np.array([*(np.inf if span is True else float(span) * _DAY for span in spans), 0.0])
-    return np.full(len(read) + 1, 0.0 if seen is False else np.inf)
+        return [*(inf if span is True else float(span) * _DAY for span in spans), 0.0]
+    return [0.0 if seen is False else inf] * (len(read) + 1)
 
 
 def leaves_out_negatives(kinds: Mapping[str, Kind], seen: Seen) -> bool:
     """Whether answers leave out items of a negative kind."""
     names = [name for name, kind in kinds.items() if kind.role == "negative"]
-    return bool((left_out_for(kinds, seen, names)[:-1] > 0).any())
+    return any(left_out_for(kinds, seen, names)[:-1])

@@ -41,7 +41,7 @@ class Events:
         columns = {name: values for name, values in vars(self).items() if values is not None}
         return Events(**{name: values[positions] for name, values in columns.items()})
 
-    def are_of(self, kinds: NDArray[Any] | None) -> NDArray[np.bool_]:
+    def are_of(self, kinds: Sequence[int] | None) -> NDArray[np.bool_]:
         """Tell which events are of the kinds with these codes: bool [E]; all where events are alike."""
         if self.kinds is None or kinds is None:
             return np.ones(len(self), dtype=np.bool_)

@@ -74,7 +74,7 @@ class Histories:
     items: Vocabulary = field(default_factory=lambda: Vocabulary([]))
     removed: tuple[Removed, ...] = ()
     negatives: int | None = None
-    targets: NDArray[np.int8] | None = None
+    targets: list[int] | None = None
     accounts: Accounts | None = None
 
     def __len__(self) -> int:
@@ -243,7 +243,7 @@ def _at(ids: Vocabulary, is_kept: Mask) -> Vocabulary:
 
 
 def distinct_events(
-    events: Events, policy: Duplicates, targets: NDArray[np.int8] | None = None, gap: float | None = None
+    events: Events, policy: Duplicates, targets: list[int] | None = None, gap: float | None = None
 ) -> Mask:
     """Mask all but one of a user's events with an item: bool [E], for events that are in order.
 

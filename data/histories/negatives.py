@@ -16,7 +16,7 @@ LOOSE, GIVEN = "loose_negatives", "given"
 
 
 def placed(
-    rows: Events, targets: NDArray[np.int8] | None = None
+    rows: Events, targets: list[int] | None = None
 ) -> tuple[Events, Events, NDArray[np.int64], Events, int]:
     """Divide sorted `rows` with labels, of which at least one is an event, into events and negatives.
 
@@ -70,7 +70,7 @@ def without_negatives(
     blocks: Iterable[Events],
     folder: Path,
     columns: Mapping[str, DTypeLike],
-    targets: NDArray[np.int8] | None,
+    targets: list[int] | None,
     counts: Counter[str],
 ) -> Iterator[Events]:
     """Yield the events of sorted blocks of rows with labels, and write their negatives into `folder`.

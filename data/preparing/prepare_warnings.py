@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +51,7 @@ def count_repeats(
     visit, as with sessions for users or with numbers for times, unless kinds of events tell a funnel.
     """
     gap = VISIT_GAP if has_times else -math.inf
-    consumed = np.flatnonzero(left_out_for(kinds, None)) if kinds else None
+    consumed = [code for code, span in enumerate(left_out_for(kinds, None)) if span] if kinds else None
     counts = histories.by_block(
         lambda block: repeats_of(
             block.events, splits[block.users] - block.start, gap, histories.targets, consumed
@@ -69,8 +68,8 @@ def repeats_of(
     events: Events,
     splits: NDArray[np.int64],
     gap: float,
-    targets: NDArray[Any] | None = None,
-    consumed: NDArray[Any] | None = None,
+    targets: list[int] | None = None,
+    consumed: list[int] | None = None,
 ) -> tuple[int, int, int, int, int]:
     """Count the distinct items of each user and of each visit, and the events of later visits than the first.
 

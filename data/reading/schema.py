@@ -370,7 +370,7 @@ class PrepareConfig(_Settings):
                 'filters.session_gap divides the events among which duplicates = "strongest" chooses, and '
                 "strangers' sessions; give --duplicates strongest or --session, or leave it out"
             )
-        if self.kinds and not len(target_codes(self.kinds)):
+        if self.kinds and not target_codes(self.kinds):
             raise ValueError(
                 f"no kind of {', '.join(self.kinds)} is a target, so there is nothing to train; give one the "
                 "role target"

@@ -61,7 +61,8 @@ class GoldenQuery(Settings):
 
     def kinds(self, manifest: Manifest) -> NDArray[np.int64] | None:
         """The codes that the user tower of a bundle reads, if kinds are recorded."""
-        return None if self.history_kinds is None else kind_codes(manifest.kinds, self.history_kinds)
+        codes = kind_codes(manifest.kinds, self.history_kinds or ())
+        return None if self.history_kinds is None else np.array(codes, dtype=np.int64)
 
 
 class RecordedItem(Settings):

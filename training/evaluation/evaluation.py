@@ -109,7 +109,7 @@ def relevant_by_kind(data: PreparedData, part: EvaluatedPart, relevant: Relevant
     def items_of(code: int) -> Relevant:
         return _items_of(data, part, relevant.users, lambda positions: kinds[positions] == code)
 
-    each = {f"kind {names[code]}": items_of(code) for code in codes.tolist()}
+    each = {f"kind {names[code]}": items_of(code) for code in codes}
     return {kind: own for kind, own in each.items() if own.counts.any()}
 
 

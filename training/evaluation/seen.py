@@ -77,4 +77,4 @@ def kind_spans(data: PreparedData, seen: Seen) -> NDArray[np.float64]:
             f"evaluation.exclude_seen names {unknown[0]!r}, and {data.folder} has "
             f"{', '.join(known) or 'no kinds'}; name some of these, or give true or false."
         )
-    return left_out_for(kinds, seen)
+    return np.array(left_out_for(kinds, seen))
