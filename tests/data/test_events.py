@@ -138,41 +138,37 @@ def test_texts_become_keys_only_where_an_integer_prints_like_them() -> None:
     assert as_keys(texts, pl.String()).to_list() == texts.to_list()
 
 
-def _check_numbers(columns: list[pl.Series], dtype: pl.DataType) -> None:
-    """Each id keeps its number, and the numbers are 0, 1, ..."""
-    made = IdInterner(dtype)
-    known: dict[object, int] = {}
-    for column in columns:
-        numbers = made.numbers(column)
-        assert numbers.dtype == np.int32
-        for outside_id, number in zip(column.to_list(), numbers.tolist(), strict=True):
-            assert known.setdefault(outside_id, number) == number
-    assert sorted(known.values()) == list(range(len(known)))
-    assert [known[outside_id] for outside_id in made.ids.to_list()] == list(range(len(known)))
-
-
-NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9)
 TEXTS = st.text(max_size=3)
 
 
-@pytest.mark.parametrize(("values", "dtype"), [(NUMBERS, pl.Int64()), (TEXTS, pl.String())], ids=str)
+@pytest.mark.parametrize(
+    ("values", "dtype", "key_of"),
+    [
+        (st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9), pl.Int64(), None),
+        (TEXTS, pl.String(), None),
+        (TEXTS, pl.String(), lambda ids: ids.str.len_bytes().cast(pl.UInt64).to_numpy()),
+    ],
+    ids=["integers", "texts", "texts that share a hash"],
+)
 @given(data=st.data())
 def test_ids_are_numbered_as_a_dictionary_would(
-    data: st.DataObject, values: st.SearchStrategy[object], dtype: pl.DataType
+    data: st.DataObject, values: st.SearchStrategy[object], dtype: pl.DataType, key_of: object
 ) -> None:
+    """Each id keeps its number, and the numbers are 0, 1, ..."""
     # Hypothesis makes its first texts from the tables of all characters, which takes a second or two.
     columns = data.draw(st.lists(st.lists(values, max_size=30), max_size=6))
-    _check_numbers([pl.Series(column, dtype=dtype) for column in columns], dtype)
-
-
-@given(st.lists(st.lists(TEXTS, max_size=30), max_size=6))
-def test_texts_that_share_a_hash_have_numbers_of_their_own(columns: list[list[str]]) -> None:
-    def poor(ids: pl.Series) -> np.ndarray:
-        return ids.str.len_bytes().cast(pl.UInt64).to_numpy()
-
+    made = IdInterner(dtype)
+    known: dict[object, int] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numbering, "_keys", poor)
-        _check_numbers([pl.Series(column, dtype=pl.String) for column in columns], pl.String())
+        if key_of is not None:
+            patch.setattr(numbering, "_keys", key_of)
+        for column in columns:
+            numbers = made.numbers(pl.Series(column, dtype=dtype))
+            assert numbers.dtype == np.int32
+            for outside_id, number in zip(column, numbers.tolist(), strict=True):
+                assert known.setdefault(outside_id, number) == number
+    assert sorted(known.values()) == list(range(len(known)))
+    assert [known[outside_id] for outside_id in made.ids.to_list()] == list(range(len(known)))
 
 
 Columns = Mapping[str, Sequence[object] | pl.Series]

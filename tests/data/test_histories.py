@@ -9,18 +9,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.conftest import Prepare
+from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import ConfigurationError, EmptyDataError
 from turret.data.events.event_arrays import Events
 from turret.data.histories.histories import Histories, distinct_events, k_core, write_histories
-from turret.data.histories.partition import by_time, last_out, partition, time_cuts
-from turret.data.reading.schema import FilesSplit, LastSplit, TimeSplit
-from turret.data.reading.times import TimeReader
+from turret.data.histories.partition import by_time, last_out, time_cuts
+from turret.data.prepared import PreparedData
 from turret.data.vocabulary import Vocabulary
 
 EVENTS = "user_id,item_id,timestamp\na,x,1\na,y,2\na,x,3\nb,x,1\nb,y,1\nc,z,1\n"
@@ -126,51 +124,39 @@ def test_the_core_is_what_repeated_dropping_leaves(rows: list[Row], users: int, 
     assert _core(events, users, items) == _naive_core(_rows(events), users, items)
 
 
-NUMBERS = TimeReader("number", pl.col("t"), "")
+SIX = "user,item,time\na,0,10\na,1,20\na,2,30\na,3,40\nb,4,15\nb,5,35\n"
+MOMENTS = {"split.validation_from": 20, "split.test_from": 35}
+FRACTIONS = {"split.validation_fraction": 0.3, "split.test_fraction": 0.3}
 
 
-@pytest.fixture
-def two_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Histories:
-    return _two_users(tmp_path, monkeypatch)
-
-
-def _two_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[int] | None = None) -> Histories:
-    """Six events of two users, who are looked at one by one."""
-    monkeypatch.setattr("turret.data.histories.histories.PIECE", 1)
-    events = Events(
-        users=np.array([0, 0, 0, 0, 1, 1], dtype=np.int32),
-        items=np.arange(6, dtype=np.int32),
-        times=np.array([10, 20, 30, 40, 15, 35]),
-        parts=None if parts is None else np.array(parts, dtype=np.int8),
-    )
-    columns = {"items": np.int32, "times": np.int64}
-    return write_histories([events], tmp_path / "all", columns, 2, has_parts=parts is not None)
-
-
-def test_the_summary_counts_events_and_users_by_part(two_users: Histories) -> None:
-    summary = partition(two_users, LastSplit(), NUMBERS)[1]
-    assert summary.events == {"train": 4, "validation": 1, "test": 1}
-    assert summary.users == {"train": 2, "validation": 1, "test": 1}
-    assert "fewer than 3 events keep all in train" in summary.rule
-
-
-def test_moments_and_fractions_cut_by_time(two_users: Histories) -> None:
-    moments = TimeSplit(kind="time", validation_from=20, test_from=35)
-    assert partition(two_users, moments, NUMBERS)[0].tolist() == [[1, 3], [5, 5]]
-    fractions = TimeSplit(kind="time", validation_fraction=0.3, test_fraction=0.3)
-    assert partition(two_users, fractions, NUMBERS)[1].events["test"] == 2
-
-
-def test_files_give_the_parts_and_a_tail_stands_in_for_a_validation_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "settings", "splits"),
+    [
+        ("last", {}, [[2, 3], [6, 6]]),
+        ("time", MOMENTS, [[1, 3], [5, 5]]),
+        ("time", FRACTIONS, [[1, 3], [5, 5]]),
+        ("files", {"split.validation_fraction": 0}, [[2, 2], [5, 5]]),
+        ("files", {"split.validation_fraction": 0.5}, [[1, 2], [5, 5]]),
+    ],
+)
+def test_users_are_divided_one_by_one_and_counted_by_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, settings: dict[str, object], splits: object
 ) -> None:
-    events = _two_users(tmp_path, monkeypatch, [0, 0, 2, 2, 0, 2])
-    split = FilesSplit.model_validate(
-        {"kind": "files", "train": "a", "test": "b", "validation_fraction": 0.5}
-    )
-    assert partition(events, split, NUMBERS)[0].tolist() == [[1, 2], [5, 5]]
-    whole = split.model_copy(update={"validation_fraction": 0})
-    assert partition(events, whole, NUMBERS)[0].tolist() == [[2, 2], [5, 5]]
+    """Without a validation file, the tail of each user's train events, rounded down, stands in for it."""
+    monkeypatch.setattr("turret.data.histories.histories.PIECE", 1)
+    header, *rows = SIX.splitlines(keepends=True)
+    for name, part in {"events": rows, "train": [*rows[:2], rows[4]], "test": [*rows[2:4], rows[5]]}.items():
+        (tmp_path / f"{name}.csv").write_text(header + "".join(part))
+    source: dict[str, object] = {"source": tmp_path / "events.csv"}
+    if kind == "files":
+        source = {f"split.{name}": tmp_path / f"{name}.csv" for name in ("train", "test")}
+    report = prepare_as(tmp_path / "prepared", **source, **settings, **{"split.kind": kind})
+    found = PreparedData.open(report.folder).splits
+    assert found.tolist() == splits
+    edges = np.column_stack([[0, 4], found, [4, 6]])
+    summary = report.manifest.split
+    assert [*summary.events.values()] == np.diff(edges).sum(axis=0).tolist()
+    assert [*summary.users.values()] == (np.diff(edges) > 0).sum(axis=0).tolist()
 
 
 HISTORIES = st.lists(st.lists(st.integers(0, 9), max_size=8), min_size=1, max_size=6)

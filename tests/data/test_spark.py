@@ -24,9 +24,13 @@ from turret.data.errors import DataError
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
+FEW = ("texts in a text file", "gaps", "files in order, filtered")
+TIERS = [
+    pytest.param(case, marks=pytest.mark.process if case in FEW else pytest.mark.nightly) for case in CASES
+]
 
-@pytest.mark.process
-@pytest.mark.parametrize("case", ["texts in a text file", "gaps", "files in order, filtered"])
+
+@pytest.mark.parametrize("case", TIERS)
 def test_logs_are_prepared_alike(tmp_path: Path, both_ways: BothWays, case: str) -> None:
     by_polars, by_spark = both_ways(**given(tmp_path, case))
     assert by_spark == by_polars
@@ -46,13 +50,6 @@ def test_kinds_and_strangers_are_prepared_alike(tmp_path: Path, both_ways: BothW
     assert by_spark == by_polars
     assert by_polars["negatives"]
     assert len(by_polars["removed"]) > 1
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("case", CASES)
-def test_every_log_is_prepared_alike(tmp_path: Path, both_ways: BothWays, case: str) -> None:
-    by_polars, by_spark = both_ways(**given(tmp_path, case))
-    assert by_spark == by_polars
 
 
 def test_spark_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
