@@ -11,7 +11,7 @@ import pytest
 from tests.support.retrainings import record, size
 from turret.activation.comparison import Comparison, HeldOut
 from turret.client import AnswerError, ClientError
-from turret.client.answers import RoutesAnswer, RouteShare
+from turret.client.version_answers import RoutesAnswer, RouteShare
 from turret.data.errors import DataError
 from turret.retraining import deployment
 from turret.retraining.deployment import deploy, judge_canary, waiting_canary

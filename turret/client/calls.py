@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from turret.client import answers
+from turret.client import answers, version_answers
 from turret.client.answers import Id
 from turret.client.errors import ClientError
 
@@ -346,72 +346,78 @@ def map_items(
 # ---- Versions
 
 
-def version() -> Call[answers.VersionAnswer]:
+def version() -> Call[version_answers.VersionAnswer]:
     """Describe the live version: scoring, metrics, measured recall."""
-    return _get("/v1/version", answers.VersionAnswer)
+    return _get("/v1/version", version_answers.VersionAnswer)
 
 
-def versions() -> Call[answers.VersionsAnswer]:
+def versions() -> Call[version_answers.VersionsAnswer]:
     """List every bundle of the folder with its metrics and recall."""
-    return _get("/v1/versions", answers.VersionsAnswer)
+    return _get("/v1/versions", version_answers.VersionsAnswer)
 
 
-def activations() -> Call[answers.ActivationsAnswer]:
+def activations() -> Call[version_answers.ActivationsAnswer]:
     """List the latest 100 activations and refused versions, newest first, with reasons."""
-    return _get("/v1/activations", answers.ActivationsAnswer)
+    return _get("/v1/activations", version_answers.ActivationsAnswer)
 
 
-def activate(version: str, *, force: bool = False) -> Call[answers.ActivateAnswer]:
+def activate(version: str, *, force: bool = False) -> Call[version_answers.ActivateAnswer]:
     """Make a version live in every worker, after it has passed the gate; `force` accepts a low overlap."""
     body = {"version": version} | ({"force": True} if force else {})
     return _swap("/admin/activate", body)
 
 
-def roll_back() -> Call[answers.ActivateAnswer]:
+def roll_back() -> Call[version_answers.ActivateAnswer]:
     """Make the previous version live again."""
     return _swap("/admin/rollback", {})
 
 
-def _swap(path: str, body: dict[str, Any]) -> Call[answers.ActivateAnswer]:
-    return _call("POST", path, answers.ActivateAnswer, body, "unless received", _ACTIVATION_SECONDS)
+def _swap(path: str, body: dict[str, Any]) -> Call[version_answers.ActivateAnswer]:
+    return _call("POST", path, version_answers.ActivateAnswer, body, "unless received", _ACTIVATION_SECONDS)
 
 
-def routes() -> Call[answers.RoutesAnswer]:
+def routes() -> Call[version_answers.RoutesAnswer]:
     """Show the live version, the canary and the shadow."""
-    return _get("/admin/routes", answers.RoutesAnswer)
+    return _get("/admin/routes", version_answers.RoutesAnswer)
 
 
-def set_routes(**routes: Unpack[Routes]) -> Call[answers.RoutesAnswer]:
+def set_routes(**routes: Unpack[Routes]) -> Call[version_answers.RoutesAnswer]:
     """Set the `canary` or the `shadow`; None ends it, and one that is left out stays."""
-    return _call("POST", "/admin/routes", answers.RoutesAnswer, routes, seconds=_ACTIVATION_SECONDS)
+    return _call("POST", "/admin/routes", version_answers.RoutesAnswer, routes, seconds=_ACTIVATION_SECONDS)
 
 
-def open_comparison(version: str) -> Call[answers.ComparisonAnswer]:
+def open_comparison(version: str) -> Call[version_answers.ComparisonAnswer]:
     """Open a version beside the live one, in place of any other, after it has passed the gate."""
     body = {"version": version}
-    return _call("POST", _COMPARISON, answers.ComparisonAnswer, body, seconds=_ACTIVATION_SECONDS)
+    return _call("POST", _COMPARISON, version_answers.ComparisonAnswer, body, seconds=_ACTIVATION_SECONDS)
 
 
-def comparison(version: str | None = None) -> Call[answers.ComparisonAnswer]:
+def comparison(version: str | None = None) -> Call[version_answers.ComparisonAnswer]:
     """Show which version is compared, if any; `version` asks for that one alone."""
-    return _get(_COMPARISON, answers.ComparisonAnswer, version=version)
+    return _get(_COMPARISON, version_answers.ComparisonAnswer, version=version)
 
 
-def close_comparison(version: str | None = None) -> Call[answers.ComparisonAnswer]:
+def close_comparison(version: str | None = None) -> Call[version_answers.ComparisonAnswer]:
     """End the comparison; with `version`, only if it is of that one."""
-    return _call("DELETE", _COMPARISON, answers.ComparisonAnswer, version=version)
+    return _call("DELETE", _COMPARISON, version_answers.ComparisonAnswer, version=version)
 
 
-def compare(request: RecommendRequest, *, version: str | None = None) -> Call[answers.ComparedAnswer]:
+def compare(request: RecommendRequest, *, version: str | None = None) -> Call[version_answers.ComparedAnswer]:
     """Answer one request from both versions; `version` opens another one first."""
     path = f"{_COMPARISON}/recommend"
-    return _call("POST", path, answers.ComparedAnswer, request, seconds=_ACTIVATION_SECONDS, version=version)
+    return _call(
+        "POST", path, version_answers.ComparedAnswer, request, seconds=_ACTIVATION_SECONDS, version=version
+    )
 
 
-def overlap(*, version: str | None = None, users: int = 200, k: int = 10) -> Call[answers.OverlapAnswer]:
+def overlap(
+    *, version: str | None = None, users: int = 200, k: int = 10
+) -> Call[version_answers.OverlapAnswer]:
     """Measure the overlap of both versions' answers over stored users, or over recorded queries."""
     path, seconds = f"{_COMPARISON}/overlap", _ACTIVATION_SECONDS
-    return _call("GET", path, answers.OverlapAnswer, seconds=seconds, users=users, k=k, version=version)
+    return _call(
+        "GET", path, version_answers.OverlapAnswer, seconds=seconds, users=users, k=k, version=version
+    )
 
 
 # ---- Probes

@@ -9,7 +9,7 @@ from pathlib import Path
 from turret.activation.comparison import Comparison, UnclearError, WorseError, compare_versions
 from turret.activation.live import activate_version, live_version, read_routes, set_canary
 from turret.client import AnswerError
-from turret.client.answers import RouteShare
+from turret.client.version_answers import RouteShare
 from turret.data.errors import DataError, TurretError
 from turret.data.files import sweep
 from turret.data.prepared import PreparedData

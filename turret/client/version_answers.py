@@ -1,0 +1,184 @@
+"""The answers about versions: the live one, activations, routes, and the comparison of two."""
+
+from typing import Any, Literal
+
+from turret.client.answers import Answer, Id, RecommendAnswer
+
+
+class MeasuredRecall(Answer):
+    """The share of the true best `k` that the index finds among a share `selectivity` of the items."""
+
+    k: int
+    selectivity: float
+    recall: float
+
+
+class VersionAnswer(Answer):
+    """The live version, and since when it is live; docs/bundle.md describes its parts.
+
+    `exported`: the time of the export, where a later reindexing `created` the bundle. `data_until`: the time
+    of the newest event of the data. `kinds`: role, weight and consumption of each kind of event, by name.
+    `exclude_seen`: the default of requests; None: the kinds that consume, or all events without kinds.
+    `repeats`: the weights of the repeat term, if there is one.
+    """
+
+    version: str
+    since: str
+    created: str
+    exported: str | None
+    data_until: str | None
+    kinds: dict[str, dict[str, Any]]
+    default_kind: str | None
+    reads_kinds: bool = False
+    dimension: int
+    item_count: int
+    history_length: int
+    reads_times: bool
+    reads_queries: bool = False
+    exclude_seen: bool | tuple[str, ...] | None
+    repeats: dict[str, Any] | None = None
+    scoring: dict[str, Any]
+    index: dict[str, Any]
+    index_choice: dict[str, Any] | None
+    recall: tuple[MeasuredRecall, ...]
+    metrics: dict[str, Any]
+    fingerprints: dict[str, str]
+
+
+class Check(Answer):
+    """The result of one check, in `words`."""
+
+    name: str
+    passed: bool
+    words: str
+
+
+class GateReport(Answer):
+    """The checks in their order, up to the first that failed; `forced`: a failed overlap was accepted."""
+
+    version: str
+    time: str
+    forced: bool
+    checks: tuple[Check, ...]
+
+
+class ListedVersion(Answer):
+    """A bundle of the folder; `error` says why it can't be read, `gate` is the report of its last check."""
+
+    version: str
+    is_current: bool
+    created: str | None
+    data_until: str | None
+    item_count: int | None
+    dimension: int | None
+    metrics: dict[str, Any]
+    recall: tuple[MeasuredRecall, ...]
+    error: str | None
+    gate: GateReport | None
+
+
+class VersionsAnswer(Answer):
+    """The live version, if there is one yet, and every bundle in the folder, oldest first."""
+
+    live: str | None
+    versions: tuple[ListedVersion, ...]
+
+
+class LoggedActivation(Answer):
+    """An activation, or a refusal, which has no `number`; `words`: the reason.
+
+    `who`: the name of the key, or `start`, `pointer` (moved while no service ran), `fallback` (a version is
+    not loadable any more). `failed`: the failed checks of a forced activation or a refusal.
+    """
+
+    time: str
+    version: str
+    who: str
+    outcome: Literal["activated", "refused"]
+    number: int | None
+    previous: str | None
+    forced: bool
+    failed: tuple[str, ...]
+    words: str
+
+
+class ActivationsAnswer(Answer):
+    """The latest activations and refusals, newest first."""
+
+    activations: tuple[LoggedActivation, ...]
+
+
+class ActivateAnswer(Answer):
+    """The live version, the previous one if there was one, and the processes and replicas that are late.
+
+    `warning`: the version's vector engine doesn't hold it, or its alias could not be moved.
+    """
+
+    version: str
+    previous: str | None
+    warning: str | None = None
+    behind: tuple[int, ...] = ()
+    replicas_behind: tuple[str, ...] = ()
+
+
+class RouteShare(Answer):
+    """A version, and its share of users or of requests."""
+
+    version: str
+    share: float
+
+
+class RoutesAnswer(Answer):
+    """The live version, the canary and the shadow, and the processes and replicas that are late."""
+
+    live: str | None
+    canary: RouteShare | None
+    shadow: RouteShare | None
+    behind: tuple[int, ...] = ()
+    replicas_behind: tuple[str, ...] = ()
+
+
+class ComparisonAnswer(Answer):
+    """The compared version and the live one, since when, and the seconds until the comparison ends.
+
+    `version` is null if no version is compared.
+    """
+
+    version: str | None
+    live: str | None
+    opened: str | None = None
+    expires_seconds: float | None = None
+
+
+class Move(Answer):
+    """An item of either answer with its ranks, from 1; null: it isn't in that answer."""
+
+    id: Id
+    live_rank: int | None
+    other_rank: int | None
+
+
+class ComparedAnswer(Answer):
+    """Both versions' answers, the share of items in both, and the moves of all items."""
+
+    live: RecommendAnswer
+    other: RecommendAnswer
+    overlap: float
+    moves: tuple[Move, ...]
+
+
+class OverlapAnswer(Answer):
+    """The overlap of both versions' best k over `histories` histories.
+
+    `source`: the first stored users of a scan, or the recorded queries of the live version if none is stored.
+    `overlap_histogram` counts the histories by tenth of their overlap; `changed_first` is the share of
+    histories with another best item.
+    """
+
+    version: str
+    live: str
+    source: Literal["users", "golden"]
+    histories: int
+    overlap_mean: float
+    overlap_histogram: tuple[int, ...]
+    changed_first: float
