@@ -9,8 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from turret.service.calls import call_of, has_admin_calls
 from turret.service.error_responses import refusal
 from turret.service.errors import AccessError, NotFoundError, RequestError
-from turret.service.keys.keyring import Keyring
-from turret.service.keys.keys import Key
+from turret.service.keys.keys import Key, Keyring
 
 
 class Authentication:

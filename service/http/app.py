@@ -14,16 +14,7 @@ from turret.service.components import Components, WorkerContext
 from turret.service.http.access import Authentication
 from turret.service.http.admission import Admission
 from turret.service.http.edge import Edge
-from turret.service.http.routes import (
-    histories,
-    item_changes,
-    items,
-    page,
-    probes,
-    recommend,
-    rules,
-    versions,
-)
+from turret.service.http.routes import histories, items, page, probes, recommend, versions
 from turret.service.http.routes.dependencies import check_parameters
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
@@ -34,9 +25,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     probes.router,
     recommend.router,
     items.router,
-    item_changes.router,
     histories.router,
-    rules.router,
+    versions.stored_rules,
     versions.router,
     versions.admin,
 )

@@ -1,3 +1,3 @@
 """API keys: their file, its commands, and the keys of a running service."""
 
-__all__ = ["cli", "keyring", "keys"]
+__all__ = ["cli", "keys"]

@@ -1,4 +1,4 @@
-"""API keys, and their file: JSON with mode 0600, replaced atomically.
+"""API keys, their file (JSON with mode 0600, replaced atomically), and the keys of a running service.
 
 A key is its name and 32 random bytes: `turret_shop_Zk3...`. Only its SHA-256 is stored. A slow hash (bcrypt,
 scrypt) protects passwords, as it makes guesses expensive; 2^256 keys can't be guessed at any speed, and a
@@ -6,11 +6,14 @@ slow hash would let senders of wrong keys keep the processor busy. So no key may
 guessed, not even one that an operator chooses, such as TURRET_ADMIN_KEY.
 """
 
+import asyncio
 import hashlib
+import logging
 import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,8 +25,12 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from turret.data.files import locked, new_file
 from turret.service.calls import Scope
 from turret.service.errors import ServiceError
+from turret.service.settings import Settings
 
 MIN_LENGTH = 32  # characters of a key without its name
+CHECK_SECONDS = 0.5  # so that a revocation counts within a second
+_REMEDY = "put a file there that the service's user can read"
+_log = logging.getLogger("turret.keys")
 
 
 class Key(BaseModel):
@@ -76,12 +83,6 @@ def record(name: str, key: str, scopes: Sequence[str], **rest: object) -> Key:
     return Key.model_validate({"name": name, "sha256": digest_of(key.encode()), **fields})
 
 
-def admin_record(key: str) -> Key:
-    """Make the record of the admin key, which has the scopes admin and rules, no name and no limit."""
-    sha256 = digest_of(key.encode())
-    return Key.model_construct(name="", scopes=("admin", "rules"), sha256=sha256, created=datetime.now(UTC))
-
-
 def find_key(keys: Mapping[str, Key], authorization: bytes | None, now: float) -> Key | None:
     """Return the key of `Bearer KEY` that is valid at `now` (seconds since 1970), or None.
 
@@ -107,34 +108,29 @@ def stat_of(path: Path) -> os.stat_result:
     try:
         return path.stat()
     except FileNotFoundError:
-        if path.is_symlink() or not path.parent.is_dir():
-            raise _unreadable(
-                path, "its folder, or the file that it links to, is missing; make it, or set TURRET_KEYS"
-            ) from None
-        raise
+        if not path.is_symlink() and path.parent.is_dir():
+            raise
+        reason = "its folder, or the file that it links to, is missing; make it, or set TURRET_KEYS"
     except OSError as error:
-        raise _unreadable(path, error) from None
+        reason = f"{error.strerror}; {_REMEDY}"
+    raise ServiceError(f"the keys in {path} can't be read: {reason}")
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:
     """Read the keys of the file. Raises the errors of `stat_of`, and ServiceError for an invalid file."""
-    if not stat.S_ISREG(stat_of(path).st_mode):
-        raise _unreadable(path, "it is no regular file; put one there")
+    found = stat_of(path)
     try:
-        return KeyFile.model_validate_json(path.read_bytes()).keys
+        if stat.S_ISREG(found.st_mode):
+            return KeyFile.model_validate_json(path.read_bytes()).keys
+        reason = "it is no regular file; put one there"
     except OSError as error:
-        raise _unreadable(path, error) from None
+        reason = f"{error.strerror}; {_REMEDY}"
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         location = ".".join(map(str, first["loc"])) or "the file"
         remedy = "restore it, or delete it and make new keys with `turret keys new`"
-        raise _unreadable(path, f"{location}: {first['msg']}; {remedy}") from None
-
-
-def _unreadable(path: Path, reason: str | OSError) -> ServiceError:
-    if isinstance(reason, OSError):
-        reason = f"{reason.strerror}; put a file there that the service's user can read"
-    return ServiceError(f"the keys in {path} can't be read: {reason}")
+        reason = f"{location}: {first['msg']}; {remedy}"
+    raise ServiceError(f"the keys in {path} can't be read: {reason}")
 
 
 def add_key(path: Path, key: Key) -> None:
@@ -175,3 +171,128 @@ def _changing(path: Path) -> Iterator[dict[str, Key]]:
         raise ServiceError(
             f"can't write the keys to {path}: {error.strerror}; name another file with --file"
         ) from None
+
+
+class Keyring:
+    """Looks up the key of a request; `follow` reads the key file again when it changes.
+
+    Create it before the fork, so that all workers start with the same keys, also those that replace others.
+    `is_open`: reading and writing need no key, as there certainly was and is no file. A file that later is
+    damaged, deleted or unreadable changes nothing: the last keys stay valid, as a broken lock must not open
+    the door. That is logged once, and the file is read again at each check.
+
+    `admin_key` has the scopes admin and rules, and no name. Raises ServiceError when the file is unreadable
+    or its existence unknown, and when it is missing although `required`.
+    """
+
+    def __init__(self, path: Path, admin_key: str, required: bool = False) -> None:
+        self.is_open = False
+        self._path = path
+        self._last_fault = ""
+        digest = digest_of(admin_key.encode())
+        admin = Key.model_construct(
+            scopes=("admin", "rules"), sha256=digest, created=datetime.now(UTC), name=""
+        )
+        self._admin = {digest: admin}
+        self._keys = self._admin
+        self._stamp: tuple[int, ...] | None = None  # None: there never was a file
+        try:
+            self._read()
+        except FileNotFoundError:
+            remedy = f"`turret keys new NAME --scope read --file {path}`"
+            if required:
+                raise ServiceError(
+                    f"there are no keys in {path}, and TURRET_REQUIRE_KEYS requires them; make one with "
+                    f"{remedy}"
+                ) from None
+            self.is_open = True
+            _log.warning(
+                f"there are no API keys in {path}: reading and writing are open to all; {remedy} makes the "
+                "first key, and with TURRET_REQUIRE_KEYS=true no service starts without one"
+            )
+
+    def find(self, authorization: bytes | None) -> Key | None:
+        """Return the key of an Authorization header, or None."""
+        return find_key(self._keys, authorization, time.time())
+
+    async def follow(self) -> None:
+        """Load the file whenever it changes, in a thread: it may be long, or on a disk that hangs."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.to_thread(self.load)
+
+    def load(self) -> None:
+        """Read the file if it has changed; what was read before stays valid if that fails."""
+        fault = ""
+        try:
+            self._read()
+        except FileNotFoundError:
+            self.is_open = self._stamp is None
+            fault = "" if self.is_open else f"{self._path} is missing"
+        except ServiceError as error:
+            self.is_open = False
+            fault = str(error)
+        if fault and fault != self._last_fault:
+            _log.warning("%s; the keys read before stay valid", fault)
+        self._last_fault = fault
+
+    def _read(self) -> None:
+        found = stat_of(self._path)
+        if self.is_open:
+            _log.warning(
+                f"reading and writing require a key from now on: {self._path} exists; with "
+                "TURRET_REQUIRE_KEYS=true a restart without it is refused"
+            )
+        self.is_open = False
+        self._stamp = self._stamp or ()
+        stamp = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        if stamp != self._stamp:
+            self._keys = {key.sha256: key for key in read_keys(self._path)} | self._admin
+            self._stamp = stamp
+
+
+def admin_key(settings: Settings) -> str:
+    """Return the key from the settings or from their file, which is created if missing.
+
+    Read it once, before the fork: later changes of the file don't count. Raises ServiceError when the file
+    can't be created or read, when other users may read or write it, or when the key is too short.
+    """
+    if settings.admin_key is not None:
+        key = settings.admin_key.get_secret_value()
+        if fault := fault_of(key):
+            raise ServiceError(f"TURRET_ADMIN_KEY: {fault}; take 32 random bytes: `openssl rand -hex 32`")
+        return key
+    path = settings.admin_key_file
+    try:
+        if not os.path.lexists(path):
+            with locked(path.parent):  # several services may start together
+                if not os.path.lexists(path):
+                    with new_file(path, mode=0o600) as fresh:
+                        fresh.write_text(secrets.token_urlsafe(32) + "\n", encoding="utf-8")
+        return _read_private(path)
+    except OSError as error:
+        raise ServiceError(
+            f"can't store the admin key in {path}: {error.strerror}; set TURRET_ADMIN_KEY instead"
+        ) from None
+
+
+def _read_private(path: Path) -> str:
+    """Read a key that no other user can have read or written: a writer of models may write beside them."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as file:
+        status = os.fstat(file.fileno())
+        remedy = "delete it for a new key, or set TURRET_ADMIN_KEY"
+        if not stat.S_ISREG(status.st_mode):
+            raise ServiceError(f"{path} is no regular file; {remedy}")
+        if status.st_uid not in (0, os.geteuid()):
+            raise ServiceError(
+                f"{path} belongs to user {status.st_uid}, who may know the admin key; {remedy}"
+            )
+        if status.st_mode & 0o077:
+            raise ServiceError(
+                f"{path} is open to other users (mode {stat.S_IMODE(status.st_mode):04o}), who may know the "
+                f"admin key; {remedy}, or `chmod 600` it if nobody has read it"
+            )
+        key = file.read().strip()
+    if fault := fault_of(key):
+        raise ServiceError(f"the key in {path} is invalid: {fault}; {remedy}")
+    return key

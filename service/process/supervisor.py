@@ -21,10 +21,9 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from turret.service.components import WorkerContext
 from turret.service.errors import ServiceError
-from turret.service.keys.keyring import Keyring, admin_key
+from turret.service.keys.keys import Keyring, admin_key
 from turret.service.observing.logs import Logs
-from turret.service.process.server import connection_limit, reserve, url_of
-from turret.service.process.worker import DRAIN, FINISH, work
+from turret.service.process.server import DRAIN, FINISH, connection_limit, reserve, url_of, work
 from turret.service.settings import Settings
 from turret.service.stores.registry import store_kind
 from turret.service.versions.folder import make_folder

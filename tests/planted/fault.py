@@ -36,7 +36,7 @@ class Fault:
 
 
 def planted(target: str, *tests: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Register a fault of `target`, such as `turret.service.keys.keyring:Keyring.find`.
+    """Register a fault of `target`, such as `turret.service.keys.keys:Keyring.find`.
 
     The decorated function, whose name is a sentence, gets the original and returns the faulty one. `tests`
     are files or folders below tests/.

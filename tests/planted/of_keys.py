@@ -11,7 +11,7 @@ def a_short_named_key_of_the_file_is_accepted(original: Function) -> Function:
     return seeing(original, MIN_LENGTH=0)
 
 
-@planted("turret.service.keys.keyring:Keyring._read", "service/test_keys.py")
+@planted("turret.service.keys.keys:Keyring._read", "service/test_keys.py")
 def a_damaged_key_file_drops_the_keys_read_before(original: Function) -> Function:
     def read(self: Any) -> None:
         before, self._keys = self._keys, self._admin
@@ -22,7 +22,7 @@ def a_damaged_key_file_drops_the_keys_read_before(original: Function) -> Functio
     return read
 
 
-@planted("turret.service.keys.keyring:Keyring._read", "service/test_keys.py")
+@planted("turret.service.keys.keys:Keyring._read", "service/test_keys.py")
 def a_deleted_key_file_opens_the_service(original: Function) -> Function:
     def read(self: Any) -> None:
         self._stamp = self._stamp if self._path.exists() else None

@@ -11,8 +11,7 @@ from tests.support.clock import Clock
 from turret.service.error_responses import write_error
 from turret.service.http.access import Authentication
 from turret.service.http.app import create_app
-from turret.service.keys.keyring import Keyring
-from turret.service.keys.keys import add_key, new_key, record
+from turret.service.keys.keys import Keyring, add_key, new_key, record
 from turret.service.settings import Settings
 
 ADMIN_KEY = "the-admin-key-of-32-characters-x"

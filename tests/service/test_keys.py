@@ -15,8 +15,18 @@ from typer.testing import CliRunner
 import turret.cli
 from tests.support.tools import require
 from turret.service.errors import ServiceError
-from turret.service.keys.keyring import Keyring, admin_key
-from turret.service.keys.keys import Key, add_key, digest_of, find_key, new_key, read_keys, record, remove_key
+from turret.service.keys.keys import (
+    Key,
+    Keyring,
+    add_key,
+    admin_key,
+    digest_of,
+    find_key,
+    new_key,
+    read_keys,
+    record,
+    remove_key,
+)
 from turret.service.settings import Settings
 
 NOW = 1_800_000_000.0

@@ -3,11 +3,9 @@
 __all__ = [
     "dependencies",
     "histories",
-    "item_changes",
     "items",
     "page",
     "probes",
     "recommend",
-    "rules",
     "versions",
 ]

@@ -1,14 +1,17 @@
-"""The versions: which is live, and the calls of the scope admin, which change or compare them."""
+"""The versions: which is live, and the calls that change or compare them.
+
+Also stored rules: named filters and caps that requests refer to, the same in every worker and replica.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from turret.service.components import Components
-from turret.service.errors import ConflictError, RequestError, ServiceError
+from turret.service.errors import ConflictError, InvalidFieldError, RequestError, ServiceError
 from turret.service.http.routes.dependencies import K, Parts, Reads, json_response
 from turret.service.schemas.fields import VersionName
 from turret.service.schemas.requests import (
@@ -16,17 +19,19 @@ from turret.service.schemas.requests import (
     ComparedRequest,
     ComparisonRequest,
     RoutesRequest,
+    RulesRequest,
 )
 from turret.service.versions.activation import Swap, reason_of
 from turret.service.versions.folder import latest_lines
 from turret.service.versions.follower import Late
 from turret.service.versions.gate import checked_versions
-from turret.service.versions.record import Routes
+from turret.service.versions.record import Routes, Rule, RuleSet, now
 from turret.tower.errors import BundleError
 
 _ACTIVATIONS, _COMPARED_USERS = 100, 1_000
 router = APIRouter(prefix="/v1", tags=["versions"])
 admin = APIRouter(prefix="/admin", tags=["admin"])
+stored_rules = APIRouter(prefix="/v1", tags=["rules"])
 
 
 @router.get("/version")
@@ -98,9 +103,9 @@ async def route(body: Annotated[RoutesRequest, Depends(Reads(RoutesRequest))], p
     An omitted route stays; null removes it.
     """
     changes = body.model_dump(exclude_unset=True)
-    with refusals("routes", parts):
+    with _refusals("routes", parts):
         late = await parts.activator.route(lambda old: Routes.model_validate(old.model_dump() | changes))
-    return json_response(_shown(parts) | behind(late))
+    return json_response(_shown(parts) | _behind(late))
 
 
 @admin.post("/comparison")
@@ -144,24 +149,85 @@ async def overlap(
     return json_response(await parts.comparison.overlap(users, k, version))
 
 
+@stored_rules.get("/rules")
+async def rules(parts: Parts) -> Response:
+    """Show the stored rules, and when and by which key they were set."""
+    return json_response(_rules_of(parts))
+
+
+@stored_rules.put("/rules")
+async def set_rules(
+    body: Annotated[RulesRequest, Depends(Reads(RulesRequest))], parts: Parts, key_name: KeyName
+) -> Response:
+    """Replace all rules, in every worker of every replica; the answer comes when they have them.
+
+    A rule has to fit the catalog of the live version.
+    """
+    new = {name: Rule.model_validate(rule.model_dump()) for name, rule in body.rules.items()}
+    given = RuleSet(rules=new, time=now(), who=key_name)
+    live = parts.model_holder.answering
+    if fault := given.fault(live.bundle.catalog):
+        name, error = fault
+        raise InvalidFieldError(f"rules.{name}.{error.field}", error.value, str(error))
+
+    def later(routes: Routes) -> Routes:
+        if body.since is not None and body.since != routes.rules.time:
+            message = f"{routes.rules.who} has changed the rules meanwhile; GET them and send yours again"
+            raise ConflictError("since", body.since, message)
+        return routes.ruled(given)
+
+    return await _changed(parts, later)
+
+
+@stored_rules.post("/rules/rollback")
+async def roll_back_rules(parts: Parts, key_name: KeyName) -> Response:
+    """Set the rules before the present ones again; a second call undoes that."""
+
+    def earlier(routes: Routes) -> Routes:
+        before = routes.rules_before
+        if before is None:
+            raise ConflictError("rules", None, "no rules were set before; PUT /v1/rules sets them")
+        if fault := before.fault(parts.model_holder.answering.bundle.catalog):
+            name, error = fault
+            raise ConflictError("rules", name, f"the live version can't apply this earlier rule ({error})")
+        return routes.ruled(before.model_copy(update={"time": now(), "who": f"{key_name} (rollback)"}))
+
+    return await _changed(parts, earlier)
+
+
+async def _changed(parts: Components, change: Callable[[Routes], Routes]) -> Response:
+    with _refusals("rules", parts):
+        late = await parts.activator.route(change)
+    return json_response(_rules_of(parts) | _behind(late))
+
+
+def _rules_of(parts: Components) -> dict[str, Any]:
+    stored = parts.model_holder.traffic.routes.rules
+    return {
+        "rules": {name: rule.model_dump(mode="json") for name, rule in stored.rules.items()},
+        "since": stored.time or None,
+        "who": stored.who or None,
+    }
+
+
 async def _swap(parts: Components, replacing: Awaitable[Swap]) -> Response:
-    with refusals("version", parts):
+    with _refusals("version", parts):
         swap = await replacing
     parts.metrics.activations.labels("activated").inc()
     answer: dict[str, Any] = {"version": swap.version, "previous": swap.replaced}
     if swap.warning:
         answer["warning"] = swap.warning
-    return json_response(answer | behind(swap.late))
+    return json_response(answer | _behind(swap.late))
 
 
-def behind(late: Late) -> dict[str, Any]:
+def _behind(late: Late) -> dict[str, Any]:
     """The members of an answer that name who is late, if anybody is."""
     named = (("behind", late.processes), ("replicas_behind", late.replicas))
     return {name: members for name, members in named if members}
 
 
 @contextmanager
-def refusals(field: str, parts: Components) -> Iterator[None]:
+def _refusals(field: str, parts: Components) -> Iterator[None]:
     """Raise the errors of a change of the live version, or of the routes, as errors of the request."""
     try:
         yield
