@@ -130,6 +130,12 @@ def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame) -> TimeReader
     return replace(reader, likely=bounds) if share >= _MIN_LIKELY else reader
 
 
+_COARSE = (
+    " as 32-bit floats, in which times of one or two minutes are equal; write the column as integers or "
+    "64-bit floats, or the events of such a time keep the order of the file"
+)
+
+
 def _number_reader(
     frame: pl.LazyFrame, name: str, value: pl.Expr, dtype: pl.DataType, settings: ColumnSettings
 ) -> TimeReader:
@@ -156,7 +162,7 @@ def _number_reader(
     reader = TimeReader(
         "timestamp",
         _in_unit(value, unit, is_integer),
-        f"{name!r} holds {unit} since 1970",
+        f"{name!r} holds {unit} since 1970" + _COARSE * (dtype in (pl.Float16, pl.Float32)),
         PER_SECOND[unit],
         likely_times() if likely >= _MIN_LIKELY else None,
     )

@@ -121,6 +121,12 @@ def test_each_number_is_read_in_the_unit_in_which_it_is_a_time_and_the_note_says
     assert _read(column.to_list()[:3], time_unit="seconds")[1][2] is None
 
 
+def test_times_as_32_bit_floats_are_noted() -> None:
+    times = pl.Series([978_300_760.0, 1_046_454_590.0])
+    notes = [_reader(times.cast(dtype)).note for dtype in (pl.Float64, pl.Float32)]
+    assert ["32-bit" in note for note in notes] == [False, True]
+
+
 @pytest.mark.parametrize("form", [int, float, str, "{}.0".format], ids=["int", "float", "str", "text"])
 def test_dates_written_as_numbers_are_dates(form: Callable[[int], object]) -> None:
     values = [form(number) for number in (20240131, 20240201, 20231231)]
