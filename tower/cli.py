@@ -9,15 +9,18 @@ BUNDLES = Path("var/bundles")
 
 Bundles = Annotated[Path, typer.Option("--bundles", metavar="DIR", help="The folder of the bundles.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+_Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a folder with a current one.")]
+_Recall = Annotated[float, typer.Option(help="The minimum recall at every k and selectivity.")]
+_Version = Annotated[
+    str | None, typer.Option(help="The new bundle's name (the old one's and the kind or the engine).")
+]
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 
 @app.command()
 def publish(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a folder with a current one.")
-    ] = BUNDLES,
+    bundle: _Bundle = BUNDLES,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -26,10 +29,8 @@ def publish(
             help="redis://HOST:PORT or milvus://HOST:PORT; the variable may hold a password.",
         ),
     ] = None,
-    recall: Annotated[float, typer.Option(help="The minimum recall at every k and selectivity.")] = 0.99,
-    version: Annotated[
-        str | None, typer.Option(help="The new bundle's name (the old one's and the engine).")
-    ] = None,
+    recall: _Recall = 0.99,
+    version: _Version = None,
     as_json: AsJson = False,
 ) -> None:
     """Load a bundle's items into a running vector engine, and publish a new version that searches there.
@@ -54,17 +55,10 @@ def publish(
 
 @app.command()
 def index(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a folder with a current one.")
-    ] = BUNDLES,
-    kind: Annotated[
-        str,
-        typer.Option(help="flat, ivf_pq, ivf, hnsw; auto measures and chooses."),
-    ] = "auto",
-    recall: Annotated[float, typer.Option(help="The minimum recall at every k and selectivity.")] = 0.99,
-    version: Annotated[
-        str | None, typer.Option(help="The new bundle's name (the old one's and the kind).")
-    ] = None,
+    bundle: _Bundle = BUNDLES,
+    kind: Annotated[str, typer.Option(help="flat, ivf_pq, ivf, hnsw; auto measures and chooses.")] = "auto",
+    recall: _Recall = 0.99,
+    version: _Version = None,
     as_json: AsJson = False,
 ) -> None:
     """Publish a new version of a bundle with another index, with its recall measured on user vectors.

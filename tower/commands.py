@@ -6,7 +6,7 @@ from pathlib import Path
 
 from turret.data.text import figure, text_table
 from turret.tower.config import RECALL_MINIMUM
-from turret.tower.format.manifest import Manifest, MeasuredRecall, read_manifest
+from turret.tower.format.manifest import Manifest, read_manifest
 
 
 def print_note(line: str) -> None:
@@ -21,32 +21,23 @@ def print_version(target: Path, as_json: bool) -> None:
         shown = manifest.model_dump(mode="json", include={"version", "index", "index_choice", "recall"})
         print(json.dumps({"bundle": str(target), **shown}, indent=2))
     else:
-        print_index(manifest)
-        print(target)
+        for words in manifest.index_choice.words if manifest.index_choice else ():
+            print(f"{words[:1].upper()}{words[1:]}.")
+        print(f"Recall against exact search, on real user vectors:\n{_recall_table(manifest)}\n{target}")
     lowest = min((one.recall for one in manifest.recall), default=1.0)
     if lowest < RECALL_MINIMUM and not manifest.index.is_exact:
-        print(
+        print_note(
             f"`turret activate` refuses a recall of {lowest:.4f}, unless TURRET_RECALL_MINIMUM "
             f"({RECALL_MINIMUM:g}) is lower there and in the service; or index again with "
-            f"--recall {RECALL_MINIMUM:g}",
-            file=sys.stderr,
+            f"--recall {RECALL_MINIMUM:g}"
         )
 
 
-def print_index(manifest: Manifest) -> None:
-    """Print the reasons for the choice of the index, and its measured recall."""
-    choice = manifest.index_choice
-    for words in choice.words if choice else ():
-        print(f"{words[:1].upper()}{words[1:]}.")
-    print("Recall against exact search, on real user vectors:")
-    print(recall_table(manifest.recall))
-
-
-def recall_table(measured: tuple[MeasuredRecall, ...]) -> str:
+def _recall_table(manifest: Manifest) -> str:
     """One line for each share of allowed items, one column for each k."""
-    ks = sorted({one.k for one in measured})
-    found = {(one.selectivity, one.k): figure(one.recall) for one in measured}
-    shares = sorted({one.selectivity for one in measured}, reverse=True)
+    ks = sorted({one.k for one in manifest.recall})
+    shares = sorted({one.selectivity for one in manifest.recall}, reverse=True)
+    found = {(one.selectivity, one.k): figure(one.recall) for one in manifest.recall}
     return text_table(
         ("items allowed", *(f"k = {k:,}" for k in ks)),
         ((f"{100 * share:g} %", *(found.get((share, k), "") for k in ks)) for share in shares),

@@ -93,8 +93,10 @@ Rows = NDArray[np.integer[Any]]
 Vectors = NDArray[np.float32]
 
 
-def _joined(excluded: Rows | None, rows: Rows) -> Rows:
-    return rows if excluded is None or not len(excluded) else np.concatenate([excluded, rows])
+def _joined(excluded: Rows | None, bonus: Bonus | None) -> Rows | None:
+    if bonus is None or excluded is None or not len(excluded):
+        return excluded if bonus is None else bonus.rows
+    return np.concatenate([excluded, bonus.rows])
 
 
 class Retrievable(Protocol):
@@ -168,11 +170,8 @@ class Retriever:
 
         Items with a `bonus` are scored exactly, and merged with the best of the others.
         """
-        if bonus is None or not len(bonus.rows):
-            return self._ranking(self.planner.nearest(vector, k, excluded, allowed))
-        out = _joined(excluded, bonus.rows)
-        others = self._ranking(self.planner.nearest(vector, k, out, allowed))
-        return self._with_own(others, vector, k, excluded, allowed, bonus)
+        found = self.planner.nearest(vector, k, _joined(excluded, bonus), allowed)
+        return self._scored(found, vector, k, excluded, allowed, bonus)
 
     def nearest_of_each(
         self,
@@ -182,27 +181,25 @@ class Retriever:
         bonuses: Sequence[Bonus | None] | None = None,
     ) -> list[Ranking]:
         """`nearest` of each of B users of one vector, `vectors` [B, D], in fewer calls of the index."""
-        own = bonuses or [None] * len(ks)
-        outs = [
-            one if bonus is None else _joined(one, bonus.rows)
-            for one, bonus in zip(excluded, own, strict=True)
-        ]
-        found = map(self._ranking, self.planner.nearest_of_each(vectors, ks, outs))
-        return [
-            others if bonus is None else self._with_own(others, vector, k, out, None, bonus)
-            for others, vector, k, out, bonus in zip(found, vectors, ks, excluded, own, strict=True)
-        ]
+        bonuses = bonuses or [None] * len(ks)
+        outs = [_joined(out, bonus) for out, bonus in zip(excluded, bonuses, strict=True)]
+        found = self.planner.nearest_of_each(vectors, ks, outs)
+        queries = zip(found, vectors, ks, excluded, bonuses, strict=True)
+        return [self._scored(one, vector, k, out, None, bonus) for one, vector, k, out, bonus in queries]
 
-    def _with_own(
+    def _scored(
         self,
-        others: Ranking,
+        found: Ranking,
         vector: Vectors,
         k: int,
         excluded: Rows | None,
         allowed: RowMask | None,
-        bonus: Bonus,
+        bonus: Bonus | None,
     ) -> Ranking:
-        """Merge the best of the other items with those of the history, as far as they are allowed."""
+        """The scores of the items that were found, merged with those of the history, as far as allowed."""
+        others = found._replace(scores=found.scores / self._temperature)
+        if bonus is None or not len(bonus.rows):
+            return others
         keep = bonus.rows < len(self.planner)
         if excluded is not None and len(excluded):
             keep &= ~np.isin(bonus.rows, excluded)
@@ -215,9 +212,6 @@ class Retriever:
         order = np.lexsort((rows, -both))[:k]
         plan = others.plan._replace(fetched=others.plan.fetched + len(own))
         return Ranking(rows[order], both[order], plan)
-
-    def _ranking(self, found: Ranking) -> Ranking:
-        return found._replace(scores=found.scores / self._temperature)
 
     def similar(self, row: int, k: int) -> Ranking:
         """Rank the other items by their score with item `row`'s vector in place of a user's.

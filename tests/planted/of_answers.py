@@ -73,12 +73,12 @@ def an_item_that_was_consumed_for_some_days_never_comes_back(original: Function)
     return lambda self, kinds, ages: original(self, kinds, 0 * ages)
 
 
-@planted("turret.tower.retrieval:Retriever._with_own", "tower/test_repeats.py", "service/test_repeats.py")
+@planted("turret.tower.retrieval:Retriever._scored", "tower/test_repeats.py", "service/test_repeats.py")
 def used_items_are_ranked_though_a_filter_refuses_them(original: Function) -> Function:
-    def with_own(self: Any, others: Any, vector: Any, k: int, out: Any, allowed: Any, bonus: Any) -> Any:
-        return original(self, others, vector, k, out, None, bonus)
+    def scored(self: Any, found: Any, vector: Any, k: int, out: Any, allowed: Any, bonus: Any) -> Any:
+        return original(self, found, vector, k, out, None, bonus)
 
-    return with_own
+    return scored
 
 
 @planted("turret.service.ranking.searching:_with_fresh", "service/test_repeats.py")

@@ -15,7 +15,7 @@ from turret.tower.format.manifest import MeasuredRecall, read_manifest
 RUN = CliRunner()
 
 
-def test_the_command_makes_a_version_and_says_why(bundles: Path) -> None:
+def test_the_command_makes_a_version_and_says_why_to_people_and_programs(bundles: Path) -> None:
     run = RUN.invoke(turret.cli.app, ["index", str(bundles), "--kind", "auto", "--version", "new"])
     assert run.exit_code == 0, run.output
     assert "60 items of 8 numbers" in run.stdout
@@ -23,9 +23,6 @@ def test_the_command_makes_a_version_and_says_why(bundles: Path) -> None:
     assert "100 %" in run.stdout
     assert run.stdout.splitlines()[-1] == str(bundles / "new")
     load(bundles, "new")
-
-
-def test_for_programs_it_prints_json(bundles: Path) -> None:
     run = RUN.invoke(
         turret.cli.app, ["index", str(bundles / "v1"), "--kind", "ivf", "--recall", "0.5", "--json"]
     )

@@ -300,10 +300,11 @@ def _inverted(
     pairs: Sequence[tuple[Value, int]], count: int
 ) -> tuple[list[Any], NDArray[np.int64], NDArray[np.int32]]:
     """The ascending terms of (value, row) pairs of one type, and the starts and rows of a `TermColumn`."""
-    found = [(_term(value), row) for value, row in pairs]
-    terms: list[Any] = sorted({term for term, _ in found})
-    code = {term: position for position, term in enumerate(terms)}
-    keys = np.unique(np.array([code[term] * count + row for term, row in found], dtype=np.int64))
+    distinct = {value: _term(value) for value, _ in pairs}
+    terms: list[Any] = sorted(set(distinct.values()))
+    codes = {term: position for position, term in enumerate(terms)}
+    code = {value: codes[term] for value, term in distinct.items()}
+    keys = np.unique(np.array([code[value] * count + row for value, row in pairs], dtype=np.int64))
     counts = np.bincount(keys // max(1, count), minlength=len(terms))
     return terms, _starts(counts), (keys % max(1, count)).astype(np.int32)
 

@@ -100,7 +100,7 @@ class Planner:
         return best
 
     def nearest_of_each(
-        self, vectors: NDArray[np.float32], ks: Sequence[int], excluded: Sequence[Rows]
+        self, vectors: NDArray[np.float32], ks: Sequence[int], excluded: Sequence[Rows | None]
     ) -> list[Ranking]:
         """`nearest` of each of B users of one vector, `vectors` [B, D], with the same answers.
 

@@ -29,12 +29,12 @@ _OPTIONS = {
 class Session:
     """A tower as ONNX with one output of float32 [B, D].
 
-    `name` is the file that a fault is told with. Raises BundleError when `model` can't be run, or could do
-    anything but compute (see `tower.hostile`).
+    `name` is the file that a fault is told with. Raises BundleError when `model` can't be run, could do
+    anything but compute (see `tower.hostile`), reads other inputs than `inputs`, or has no such output.
     """
 
-    def __init__(self, model: bytes, name: str, output: str) -> None:
-        self._name, self._output = name, output
+    def __init__(self, model: bytes, name: str, output: str, inputs: set[str]) -> None:
+        self._name = name
         check_onnx(model, name)
         options = onnxruntime.SessionOptions()
         # One query is far too small to share between threads; many queries run beside each other.
@@ -49,17 +49,12 @@ class Session:
         self._session = session
         self._outputs = [output]
         self.shapes: dict[str, list[Any]] = {entry.name: entry.shape for entry in session.get_inputs()}
-
-    def check(self, inputs: set[str]) -> None:
-        """Raise BundleError when the tower reads other inputs than these, or has no such output."""
         if set(self.shapes) != inputs:
             raise BundleError(
-                f"{self._name} reads {sorted(self.shapes)}, but its bundle gives {sorted(inputs)}", "parts"
+                f"{name} reads {sorted(self.shapes)}, but its bundle gives {sorted(inputs)}", "parts"
             )
-        if self._output not in {entry.name for entry in self._session.get_outputs()}:
-            raise BundleError(
-                f"{self._name} has no output {self._output!r}; export the bundle again", "parts"
-            )
+        if output not in {entry.name for entry in session.get_outputs()}:
+            raise BundleError(f"{name} has no output {output!r}; export the bundle again", "parts")
 
     def run(self, inputs: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float32]:
         """Return the tower's vectors.
@@ -106,8 +101,16 @@ class Encoder:
         self._history_length = card.history_length
         self._card = card
         self._features = FeatureInputs(features, "user")
-        self._session = Session(model, "user_tower.onnx", "user_vector")
-        self._check_inputs()
+        inputs = {"history", "length", *self._features.input_names}
+        inputs |= {"kinds"} if card.reads_kinds else set()
+        inputs |= set(TIME_INPUTS) if card.reads_times else set()
+        self._session = Session(model, "user_tower.onnx", "user_vector", inputs)
+        shape, dimension = self._session.shapes["history"], self._vectors.shape[1]
+        if len(shape) != 3 or shape[2] not in (dimension, None):
+            raise BundleError(
+                f"user_tower.onnx reads histories of shape {shape}, but the item vectors have "
+                f"{dimension} columns; the tower and the vectors are of different models"
+            )
 
     def can_encode(self, rows: Rows, features: Mapping[str, object]) -> bool:
         """Whether a history of these rows, or a query of these features, says anything.
@@ -154,7 +157,7 @@ class Encoder:
                 steps = self._steps(len(histories[indices[0]]))
                 inputs = self._inputs([histories[i] for i in pair], more, steps, [kinds[i] for i in pair])
                 vectors[indices] = self._session.run(inputs, (len(pair), vectors.shape[1]))[: len(indices)]
-        self._check_finite(vectors)
+        _check_finite(vectors, "user")
         return vectors
 
     @cached_property
@@ -220,16 +223,16 @@ class Encoder:
     ) -> dict[str, NDArray[Any]]:
         """The inputs of histories and their kinds, padded to at least `steps`."""
         newest = [rows[-self._history_length :] for rows in histories]
-        lengths = np.array([len(rows) for rows in newest], dtype=np.int64)
-        steps = max(steps, int(lengths.max(initial=0)))
+        lengths = [len(rows) for rows in newest]
+        steps = max(steps, *lengths)
         shape = len(newest), steps, self._vectors.shape[1]
-        if lengths.min() == steps:
+        if min(lengths) == steps:
             stacked = self.gather(np.concatenate(newest), more).reshape(shape)
         else:
             stacked = np.zeros(shape, dtype=np.float32)
             for i, rows in enumerate(newest):
                 stacked[i, : len(rows)] = self.gather(rows, more)
-        inputs: dict[str, NDArray[Any]] = {"history": stacked, "length": lengths}
+        inputs: dict[str, NDArray[Any]] = {"history": stacked, "length": np.array(lengths, dtype=np.int64)}
         if self._card.reads_kinds:
             inputs["kinds"] = np.full(shape[:2], -1, dtype=np.int64)
             for i, known in enumerate(kinds):
@@ -246,27 +249,14 @@ class Encoder:
             gaps[0, :count], clocks[0, :count] = newest.inputs()
         return {"gaps": gaps, "clocks": clocks}
 
-    def _check_finite(self, vectors: Vectors) -> None:
-        # A finite sum of squares has finite terms, and costs a third of testing each.
-        if len(vectors) == 1 and isfinite(np.vdot(vectors, vectors)):
-            return
-        for i in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
-            message = (
-                "the user tower gives no finite vector for these features; send values closer to usual ones"
-            )
-            raise EncodingError(int(i), "features", None, message)
 
-    def _check_inputs(self) -> None:
-        dimension = self._vectors.shape[1]
-        times = TIME_INPUTS if self._card.reads_times else ()
-        kinds = ("kinds",) if self._card.reads_kinds else ()
-        self._session.check({"history", "length", *kinds, *times, *self._features.input_names})
-        shape = self._session.shapes["history"]
-        if len(shape) != 3 or shape[2] not in (dimension, None):
-            raise BundleError(
-                f"user_tower.onnx reads histories of shape {shape}, but the item vectors have "
-                f"{dimension} columns; the tower and the vectors are of different models"
-            )
+def _check_finite(vectors: Vectors, tower: str) -> None:
+    # A finite sum of squares has finite terms, and costs a third of testing each.
+    if len(vectors) == 1 and isfinite(np.vdot(vectors, vectors)):
+        return
+    for i in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
+        message = f"the {tower} tower gives no finite vector for these features; send more usual values"
+        raise EncodingError(int(i), "features", None, message)
 
 
 # Items that pass the tower at once: ten thousand at a time would need hundreds of megabytes in between.
@@ -288,12 +278,11 @@ class ItemEncoder:
         self._inputs = FeatureInputs(features, "item")
         self.features = self._inputs.features
         self.readable = self._inputs.readable  # for items that were sent to another version
-        self._session = Session(model, "item_tower.onnx", "item_vector")
         if not features:
             raise BundleError(
                 "item_tower.onnx is in a bundle without item features; export the bundle again", "parts"
             )
-        self._session.check(self._inputs.input_names)
+        self._session = Session(model, "item_tower.onnx", "item_vector", self._inputs.input_names)
 
     def encode(self, items: Sequence[Mapping[str, object]]) -> Vectors:
         """Return the vectors [B, D] of B items by their raw features; one that is not given is unknown.
@@ -306,7 +295,5 @@ class ItemEncoder:
             some = items[start : start + _AT_ONCE]
             inputs = self._inputs.inputs(some, first=start)
             vectors[start : start + len(some)] = self._session.run(inputs, (len(some), self._dimension))
-        for position in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
-            message = "the item tower gives no finite vector for these features; send more usual values"
-            raise EncodingError(int(position), "features", None, message)
+        _check_finite(vectors, "item")
         return vectors

@@ -43,13 +43,9 @@ class FeatureInputs:
 
     def __init__(self, features: Sequence[Feature], of: Literal["user", "item"]) -> None:
         self.features = tuple(features)
-        self.names = frozenset(feature.name for feature in features)
+        self.input_names = {f"feature_{feature.name}" for feature in features}
+        self._names = {feature.name for feature in features}
         self._of = of
-
-    @property
-    def input_names(self) -> set[str]:
-        """The names of the tower's inputs for these features."""
-        return {f"feature_{name}" for name in self.names}
 
     def encode(self, position: int, given: Mapping[str, object]) -> list[Code]:
         """Return one code, list of codes or number a feature; one that is not given counts as unknown.
@@ -58,9 +54,22 @@ class FeatureInputs:
         doesn't fit it.
         """
         for name in given:
-            if name not in self.names:
-                raise EncodingError(position, f"features.{name}", given[name], self._unknown_feature())
-        return [_encode(position, feature, given.get(feature.name)) for feature in self.features]
+            if name not in self._names:
+                message = f"the model that is live reads no {self._of} features; leave this out"
+                if self._names:
+                    known = ", ".join(sorted(self._names))
+                    message = f"the model that is live doesn't read this; it reads {known}"
+                raise EncodingError(position, f"features.{name}", given[name], message)
+        codes = []
+        for feature in self.features:
+            raw = given.get(feature.name)
+            code = _encoded(feature, raw)
+            if code is None:
+                fits = _FITS.get(feature.kind, feature.fits)
+                message = f"this feature takes {fits}, or null where it is unknown"
+                raise EncodingError(position, f"features.{feature.name}", raw, message)
+            codes.append(code)
+        return codes
 
     def inputs(self, given: Sequence[Mapping[str, object]], first: int = 0) -> dict[str, NDArray[Any]]:
         """Return the tower's inputs for B users or items.
@@ -88,20 +97,6 @@ class FeatureInputs:
             for feature in self.features
             if feature.kind in ("text", "vector")
         )
-
-    def _unknown_feature(self) -> str:
-        if not self.names:
-            return f"the model that is live reads no {self._of} features; leave this out"
-        return f"the model that is live doesn't read this; it reads {', '.join(sorted(self.names))}"
-
-
-def _encode(position: int, feature: Feature, raw: object) -> Code:
-    encoded = _encoded(feature, raw)
-    if encoded is None:
-        fits = _FITS.get(feature.kind, feature.fits)
-        message = f"this feature takes {fits}, or null where it is unknown"
-        raise EncodingError(position, f"features.{feature.name}", raw, message)
-    return encoded
 
 
 def _encoded(feature: Feature, raw: object) -> Code | None:
