@@ -144,10 +144,9 @@ class _Plan:
             if edit.method != "PUT":
                 raise NotFoundError("id", item, f"version {version} can't have such an item")
             is_short = 1 <= len(item) <= ID_LENGTH
-            message = f"version {version} has integer ids; send an integer id"
-            raise InvalidFieldError(
-                "id", item, message if is_short else f"send an id of 1 to {ID_LENGTH} characters"
-            )
+            words = "send an integer id, as this version has"
+            words = words if is_short else f"send an id of 1 to {ID_LENGTH} characters"
+            raise InvalidFieldError("id", item, words)
         unknown = f"version {version} has no such item, and none was added; "
         if edit.method == "DELETE":
             is_known = self._fresh.row(item) is not None or item in self._fresh.withdrawn_ids
@@ -165,11 +164,8 @@ class _Plan:
             fields = _merged(orjson.loads(content.fields), fields or {})
         encoder = self._bundle.item_encoder
         if encoder is None and self._bundle.vocabulary.row(item) is None:
-            message = (
-                f"version {version} has no item tower that reads features, so it can't serve items that it "
-                "wasn't trained with; train with tower.item.features and export again"
-            )
-            raise ConflictError("id", item, message)
+            message = f"version {version} reads no features of items, so it serves only those of its training"
+            raise ConflictError("id", item, f"{message}; train with tower.item.features and export again")
         if fields is None:  # vectors are left out: neither people nor filters look at them
             hidden = {one.name for one in encoder.features if one.kind == "vector"} if encoder else set()
             fields = {name: value for name, value in features.items() if name not in hidden}
@@ -200,12 +196,9 @@ class _Plan:
         """Count the bytes of an item. Raises ConflictError where an overlay with more has no room."""
         more = self._bytes(item, new) - self._bytes(item, before or self._held(item))
         if more > 0 and self._taken + more > self._limit:
-            message = (
-                f"new, changed and withdrawn items take {self._taken / 1e6:.4g} MB of the "
-                f"{self._limit / 1e6:.4g} MB of TURRET_OVERLAY_BYTES; train and activate a version with "
-                "them, withdraw some, or raise TURRET_OVERLAY_BYTES"
-            )
-            raise ConflictError("id", item, message)
+            taken = f"{self._taken / 1e6:.4g} MB of the {self._limit / 1e6:.4g} MB of TURRET_OVERLAY_BYTES"
+            remedy = "train a version with them, withdraw some, or raise TURRET_OVERLAY_BYTES"
+            raise ConflictError("id", item, f"new, changed and withdrawn items take {taken}; {remedy}")
         self._taken += more
 
     def _bytes(self, item: str, content: _Content) -> int:

@@ -103,8 +103,7 @@ def item_status(
         message = f"version {model.version} has no such item, and none was added; check the id"
         if item in fresh.withdrawn_ids:
             message = (
-                f"this item was withdrawn, and version {model.version} has no such item; "
-                "put it again to serve it"
+                f"it was withdrawn, and version {model.version} doesn't have it; put it again to serve it"
             )
         raise NotFoundError("id", item, message)
     view = ItemView(model.bundle, fresh)

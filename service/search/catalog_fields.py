@@ -103,10 +103,10 @@ def colouring(catalog: Catalog, name: str) -> tuple[list[dict[str, Any]], NDArra
     """
     fields = [field for field, kind in catalog.kinds.items() if kind not in ("mixed", "none")]
     if name not in fields:
-        known = f"the map can be coloured by {', '.join(fields)}"
-        raise InvalidFieldError(
-            "field", name, known if fields else "items have no field to colour the map by"
+        known = (
+            f"the map can be coloured by {', '.join(fields)}" if fields else "items have no field to colour"
         )
+        raise InvalidFieldError("field", name, known)
     kind, column = catalog.kinds[name], catalog.column(name)
     if kind in ("text", "texts"):
         groups = _by_value(column)

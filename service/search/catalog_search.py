@@ -113,9 +113,8 @@ class _SearchedVersion:
             return
         for rank in _ranks(words):
             for (number,) in self._index.execute(_FIND, (rank,)):
-                yield (
-                    self._rows[number] if number >= 0 else first_added + fresh.positions[self._added[number]]
-                )
+                added = self._added.get(number)
+                yield self._rows[number] if added is None else first_added + fresh.positions[added]
 
     def _follow(self, bundle: Bundle, fresh: FreshItems) -> None:
         """Index what has changed since the overlay of the last search."""

@@ -141,16 +141,12 @@ class Activator:
                     stored = await self._follower.look()
                     await stack.enter_async_context(self._holder.change_lock)
             except ReplicasUnavailableError as error:
-                raise ReplicasUnavailableError(
-                    f"{error}; without it the replicas can't agree on a version, so nothing is changed; retry"
-                ) from None
+                raise ReplicasUnavailableError(f"{error}; so nothing is changed; retry") from None
             except TimeoutError:
                 if not limit.expired():
                     raise
-                raise BusyError(
-                    f"another activation is in progress, and this one did not start within "
-                    f"{self._settings.activation_seconds:g} seconds; retry"
-                ) from None
+                seconds = f"{self._settings.activation_seconds:g} seconds"
+                raise BusyError(f"another activation has been in progress for {seconds}; retry") from None
             record = self._holder.record if stored else None
             yield _Turn(stored, record, record.live.version if record else None)
 

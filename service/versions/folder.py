@@ -89,9 +89,8 @@ def make_folder(root: Path) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ServiceError(
-            f"the folder of bundles {root} can't be made: {error.strerror}; name another with --bundles"
-        ) from None
+        words = f"{root} can't be made: {error.strerror}; name another with --bundles"
+        raise ServiceError(f"the folder of bundles {words}") from None
 
 
 def record_of(root: Path) -> Record:
@@ -130,9 +129,7 @@ def kept_record(root: Path) -> Record | None:
         fault = f"{path} can't be read ({error.strerror})"
     except ValidationError as error:
         fault = f"{path} holds no record ({fault_of(error)})"
-    raise ServiceError(
-        f"{fault}; delete it: a service begins with the current version, no routes, and none to go back to"
-    )
+    raise ServiceError(f"{fault}; delete it, with its routes and the versions to go back to")
 
 
 def keep_record(root: Path, record: Record) -> None:

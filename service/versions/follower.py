@@ -158,10 +158,8 @@ class Follower:
             try:
                 after = await self._records.swap(before, record.encoded())
             except ReplicasUnavailableError as error:
-                raise ReplicasUnavailableError(
-                    f"{error}; the change is not confirmed: if the store has it, all replicas make it when "
-                    "the store is back"
-                ) from None
+                words = "the change is not confirmed: if the store has it, all replicas will make it"
+                raise ReplicasUnavailableError(f"{error}; {words}") from None
             if after != record.encoded():
                 other = read_record(after)
                 version = other.live.version if other else "none"
@@ -252,7 +250,8 @@ class Follower:
         """Write this worker's record in place of none, or of one that is older."""
         assert self._stored is not None
         number = max(own.number, (stored.number if stored else 0) + 1)
-        own = own.model_copy(update={"number": number})
+        live = own.live.model_copy(update={"number": own.live.number or 1})
+        own = own.model_copy(update={"number": number, "live": live})
         self._stored = await self._records.swap(self._stored, own.encoded())
         if self._stored == own.encoded() and not is_first:
             was = "missing" if stored is None else f"older (version {stored.live.version})"

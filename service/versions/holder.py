@@ -134,10 +134,7 @@ class ModelHolder:
         """
         live = self.live
         if self.others_serve and self.has_fallen_back:
-            message = (
-                f"this replica can't open the live version and would answer with {live.version}; "
-                "send the request to another instance"
-            )
+            message = "this replica can't open the live version; send the request to another instance"
             raise NotReadyError("version", None, message, 2)
         return live
 

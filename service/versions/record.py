@@ -216,8 +216,9 @@ class Record(Stored):
         return self.model_copy(update={"routes": routes, "number": self.number + 1})
 
     def unconfirmed(self) -> "Record":
-        """The record of a folder, which any record of the replicas replaces."""
-        return self.model_copy(update={"number": 0})
+        """The record of a folder: any record of the replicas replaces it, and any version of one is newer."""
+        live = self.live.model_copy(update={"number": 0})
+        return self.model_copy(update={"live": live, "number": 0})
 
     def is_behind(self, other: "Record") -> bool:
         """Whether this record is older than `other`, or has another content of the same number."""
@@ -255,10 +256,9 @@ def read_record(stored: bytes) -> Record | None:
     try:
         return Record.model_validate_json(stored)
     except ValidationError as error:
-        raise ReplicasUnavailableError(
-            f"the key replicas:GROUP:record of the replicas holds no record of this service "
-            f"({fault_of(error)}); delete the key, or choose another database, prefix or TURRET_REPLICA_GROUP"
-        ) from None
+        words = "delete the key, or choose another database, prefix or TURRET_REPLICA_GROUP"
+        fault = f"the key replicas:GROUP:record holds no record of this service ({fault_of(error)})"
+        raise ReplicasUnavailableError(f"{fault}; {words}") from None
 
 
 def fault_of(error: ValidationError) -> str:

@@ -1,8 +1,10 @@
 """Around a store: its timeouts and circuits, reading in portions, times, and the registry."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,27 +43,17 @@ class Moody(SqliteHistory):
     mood: Exception | float = 0.0
     asked = 0
 
-    async def append(self, events: Sequence[Event]) -> int:
-        await self._feel()
-        return await super().append(events)
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("append", "recent", "events", "forget"):
+            setattr(self, name, partial(self._feel, getattr(self, name)))
 
-    async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
-        await self._feel()
-        return await super().recent(users, limit)
-
-    async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
-        await self._feel()
-        return await super().events(user, limit)
-
-    async def forget(self, user: str) -> int:
-        await self._feel()
-        return await super().forget(user)
-
-    async def _feel(self) -> None:
+    async def _feel(self, call: Callable[..., Awaitable[Any]], *given: Any) -> Any:
         self.asked += 1
         if isinstance(self.mood, Exception):
             raise self.mood
         await asyncio.sleep(self.mood)
+        return await call(*given)
 
 
 def breaker_of(store: HistoryStore, failures: int = 2) -> Breaker:

@@ -551,6 +551,23 @@ async def test_without_the_store_nothing_is_changed(
     assert (routes_of(members.root), member.holder.traffic.routes) == (Routes(), Routes())
 
 
+async def test_a_member_that_began_without_the_store_promises_no_version_and_corrects_itself(
+    members: Members,
+) -> None:
+    """It serves the pointer, which may have been moved."""
+    await (await members.join()).activate("v2")
+    point(members.root, "v3")
+    record = record_of(members.root).unconfirmed()
+    members.is_down = True
+    new = await members.join("b:8000/1", record=record)
+    assert new.version == "v3"
+    with pytest.raises(NotReadyError):
+        await new.holder.live_at_least("v2", 0.0)
+    members.is_down = False
+    await new.follow(1)
+    assert (await new.holder.live_at_least("v2", 0.0)).version == "v2"
+
+
 async def test_a_lost_or_older_record_gives_way_to_the_live_version(
     members: Members, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -28,9 +28,6 @@ Result = TypeVar("Result")
 Command = Sequence[bytes | str | int]
 
 EXAMPLE = "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?prefix=NAME:&replicas=COUNT]"
-CLUSTER_EXAMPLE = (
-    "redis+cluster://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][?prefix=NAME:&replicas=COUNT]"
-)
 _PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 # What a client raises of a server that is not there, hangs, or is no Redis.
@@ -118,10 +115,8 @@ def read_address(address: str) -> RedisAddress:
             raise ValueError
     except ValueError:
         raise ServiceError(
-            f"{without_credentials(address)!r} is no Redis address; "
-            f"write {CLUSTER_EXAMPLE if is_cluster else EXAMPLE} "
-            f"({'rediss+cluster' if is_cluster else 'rediss'}:// for TLS; "
-            "percent-encode special characters of a password, @ as %40)"
+            f"{without_credentials(address)!r} is no Redis address; write {EXAMPLE}, percent-encode a "
+            "password; for TLS write rediss://, for a cluster redis+cluster://HOST:PORT,HOST:PORT"
         ) from None
     options = {
         "db": database,
@@ -189,14 +184,14 @@ class RedisClient:
             self._send(slot, [*(commands[place] for place in places), *wait])
             for slot, places in slots.items()
         ]
-        results = await self._within_time(_all(calls))
+        # One call is awaited without the cost of a task.
+        results = await self._within_time(asyncio.gather(*calls) if len(calls) > 1 else _list_of(*calls))
         replies = dict.fromkeys(range(len(commands)))
         for places, result in zip(slots.values(), results, strict=True):
             self.raise_for_errors(result)
             if wait and result[-1] < replicas:
-                raise self._failures.unavailable(
-                    f"{self._address} has stored it, but fewer than {replicas} replicas have confirmed"
-                )
+                words = f"has stored it, but fewer than {replicas} replicas have confirmed"
+                raise self._failures.unavailable(f"{self._address} {words}")
             replies.update(zip(places, result, strict=False))
         return [*replies.values()]
 
@@ -358,16 +353,8 @@ def _is_redirection(reply: Any) -> bool:
     return was_demoted or isinstance(reply, _REDIRECTIONS)
 
 
-async def _all(calls: Sequence[Awaitable[Result]]) -> list[Result]:
-    """Await calls at the same time; all end before an error is raised."""
-    if len(calls) == 1:  # without the cost of a task
-        return [await calls[0]]
-    results = []
-    for result in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
-        results.append(result)
-    return results
+async def _list_of(call: Awaitable[Result]) -> list[Result]:
+    return [await call]
 
 
 def script_run(script: str, keys: Sequence[str], values: Command) -> Command:

@@ -267,26 +267,14 @@ def _warnings(info: object, appendfsync: object, replicas: int | None) -> Iterat
     if not values:
         yield "doesn't allow INFO; make sure that it has appendonly yes and maxmemory-policy noeviction"
     elif values.get("aof_enabled") != "1":
-        yield (
-            "has no append-only file, so acknowledged events are lost when it stops; set appendonly yes (and "
-            "appendfsync always, unless a power failure may lose the last second)"
-        )
+        yield "has no append-only file, so acknowledged events are lost when it stops; set appendonly yes"
     elif appendfsync == [b"appendfsync", b"no"]:
-        yield (
-            "leaves syncing to the system (appendfsync no), so a power failure loses about half a minute of "
-            "acknowledged events; set appendfsync everysec or always"
-        )
+        yield "loses half a minute of events in a power failure; set appendfsync everysec or always"
     policy = values.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and values.get("maxmemory", "0") != "0":
-        yield (
-            f"evicts keys when its memory is full (maxmemory-policy {policy}), histories too; set "
-            "maxmemory-policy noeviction, which refuses new events instead"
-        )
+        yield f"evicts histories when its memory is full ({policy}); set maxmemory-policy noeviction"
     if replicas == 0 and any(name.startswith("slave") and "online" in values[name] for name in values):
-        yield (
-            "acknowledges events before its replicas have them, so a failover loses some; add ?replicas=1 to "
-            "the address"
-        )
+        yield "loses events in a failover, as its replicas get them later; add ?replicas=1 to the address"
 
 
 def _open(settings: Settings) -> Stores:

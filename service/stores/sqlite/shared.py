@@ -44,10 +44,8 @@ class SqliteRecords:
         self._clock = clock
 
         def failing(error: Exception) -> ReplicasUnavailableError:
-            return ReplicasUnavailableError(
-                f"the workers' record {path} is unavailable: {error}; if that lasts, start the service "
-                "again, which makes a new one"
-            )
+            words = f"the workers' record {path} is unavailable: {error}; if that lasts, restart the service"
+            return ReplicasUnavailableError(words)
 
         self._reader = Database(_open(path), None, failing)
         self._writer = Database(_open(path), "records", failing)
