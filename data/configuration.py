@@ -3,7 +3,6 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from itertools import filterfalse
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, get_args, get_origin
 
@@ -103,15 +102,10 @@ def _set(model: type[BaseModel], settings: dict[str, Any], name: str, value: obj
 def _sentences(model: type[BaseModel], errors: Iterable[ErrorDetails]) -> list[str]:
     """Return one sentence per setting; the errors of all types of a union form one sentence."""
     reasons: dict[str, list[str]] = {}
-    for details in filterfalse(_is_consequence, errors):
+    for details in errors:
         setting, reason = _sentence(model, details)
         reasons.setdefault(setting, []).append(reason)
     return [setting + " or ".join(filter(None, alternatives)) for setting, alternatives in reasons.items()]
-
-
-def _is_consequence(details: ErrorDetails) -> bool:
-    """Tell whether a list counts as too short only because of an invalid entry, which is reported itself."""
-    return details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"]
 
 
 def _sentence(model: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
@@ -144,8 +138,6 @@ def _reason(model: type[BaseModel], location: list[str], details: ErrorDetails) 
         section = _follow(model, location)[0]
         holding = "a kind" if _has_kinds(section) else f"some of {', '.join(sorted(section.model_fields))}"
         return f"it should be a section (a table) with {holding}"
-    if details["type"] == "too_short":
-        return f"it should hold at least {details['ctx']['min_length']}"
     return f"{details['msg'][0].lower()}{details['msg'][1:]}"
 
 

@@ -70,7 +70,10 @@ def choose_reader(frame: pl.LazyFrame, column: str, name: str, settings: ColumnS
     value = pl.col(column)
     if dtype.is_temporal() and dtype not in (pl.Time, pl.Duration()):
         _refuse_unit(settings, name, "dates")
-        reader = TimeReader("timestamp", _milliseconds(value, dtype), f"{name!r} holds {dtype}")
+        if isinstance(dtype, pl.Datetime) and dtype.time_zone:
+            value = value.dt.convert_time_zone("UTC")
+        milliseconds = value.cast(pl.Datetime("ms")).dt.epoch("ms")
+        reader = TimeReader("timestamp", milliseconds, f"{name!r} holds {dtype}")
         return _without_wrong_clocks(reader, frame)
     if dtype.is_numeric() and not settings.time_format:
         return _number_reader(frame, name, value, dtype, settings)
@@ -117,12 +120,6 @@ def _refuse_unit(settings: ColumnSettings, column: str, content: str) -> None:
         )
 
 
-def _milliseconds(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    if isinstance(dtype, pl.Datetime) and dtype.time_zone:
-        value = value.dt.convert_time_zone("UTC")
-    return value.cast(pl.Datetime("ms")).dt.epoch("ms")
-
-
 def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame) -> TimeReader:
     """Set the bounds of likely times if most of `frame` are likely."""
     bounds = likely_times()
@@ -143,35 +140,31 @@ def _number_reader(
     # Narrower integers would overflow in milliseconds.
     value = value.cast(pl.Int64 if is_integer else pl.Float64, strict=False)
     finite = value if is_integer else pl.when(value.is_finite()).then(value)
-    shares: dict[str, float] = {settings.time_unit: 1.0}
-    likely = 0.0
-    if settings.time_unit == "auto":
-        shares, likely = _unit_shares(frame, finite)
-        if sum(shares.values()) < _MIN_SHARE:
-            is_date = _from_digits(value).is_between(YEAR_1990 * 1000, YEAR_2100 * 1000)
-            known = is_date.fill_null(False).filter(finite.is_not_null())
-            if (_value(frame.head(_SAMPLE), known.mean()) or 0.0) >= _MIN_SHARE:
-                note = f"{name!r} holds dates written as numbers, such as 20240501"
-                return _without_wrong_clocks(TimeReader("timestamp", _from_digits(value), note), frame)
-            shares = {"number": 1.0}
+    is_stated = settings.time_unit != "auto"
+    shares = {settings.time_unit: 1.0} if is_stated else _unit_shares(frame, finite)
+    if sum(shares.values()) < _MIN_SHARE:
+        is_date = _from_digits(value).is_between(YEAR_1990 * 1000, YEAR_2100 * 1000)
+        known = is_date.fill_null(False).filter(finite.is_not_null())
+        if (_value(frame.head(_SAMPLE), known.mean()) or 0.0) >= _MIN_SHARE:
+            note = f"{name!r} holds dates written as numbers, such as 20240501"
+            return _without_wrong_clocks(TimeReader("timestamp", _from_digits(value), note), frame)
+        shares = {"number": 1.0}
     unit = next(iter(shares))
     if unit == "number":
         is_whole = is_integer or _value(frame, (finite == finite.floor()).all())
         number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
         return TimeReader("number", number, f"{name!r} holds plain numbers")
-    reader = TimeReader(
-        "timestamp",
-        _in_unit(value, unit, is_integer),
-        f"{name!r} holds {unit} since 1970" + _COARSE * (dtype in (pl.Float16, pl.Float32)),
-        PER_SECOND[unit],
-        likely_times() if likely >= _MIN_LIKELY else None,
-    )
-    if len(shares) == 1:
-        return reader
-    shown = " and ".join(f"{unit} ({share:.1%})" for unit, share in shares.items())
-    note = f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit states one"
-    own = pl.coalesce(_in_own_unit(value, list(shares), is_integer), reader.value)
-    return replace(reader, value=own, note=note)
+    time, note = _in_unit(value, unit, is_integer), f"{name!r} holds {unit} since 1970"
+    if dtype in (pl.Float16, pl.Float32):
+        note += _COARSE
+    if len(shares) > 1:
+        shown = " and ".join(f"{unit} ({share:.1%})" for unit, share in shares.items())
+        note = (
+            f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit states one"
+        )
+        time = pl.coalesce(_in_own_unit(value, list(shares), is_integer), time)
+    reader = TimeReader("timestamp", time, note, PER_SECOND[unit])
+    return reader if is_stated else _without_wrong_clocks(reader, frame)
 
 
 def _value(frame: pl.LazyFrame, value: pl.Expr) -> Any:
@@ -192,8 +185,8 @@ def _in_own_unit(value: pl.Expr, units: Sequence[str], is_integer: bool) -> pl.E
     return pl.coalesce(_scaled(one, PER_SECOND[unit], is_integer) for unit, one in own.items())
 
 
-def _is_plausible(value: pl.Expr, unit: str, last: float = YEAR_2100) -> pl.Expr:
-    return value.is_between(YEAR_1990 * PER_SECOND[unit], int(last * PER_SECOND[unit]))
+def _is_plausible(value: pl.Expr, unit: str) -> pl.Expr:
+    return value.is_between(YEAR_1990 * PER_SECOND[unit], YEAR_2100 * PER_SECOND[unit])
 
 
 def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
@@ -210,14 +203,12 @@ def _from_digits(value: pl.Expr) -> pl.Expr:
     return pl.coalesce(_strptime(text, one) for one in _DIGITS)
 
 
-def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float], float]:
-    """Return the shares of times from 1990 to 2100 by unit, the largest first, and of those up to now."""
-    until = likely_times()[1] / 1000
-    shares = {unit: _is_plausible(finite, unit).mean() for unit in PER_SECOND}
-    likely = pl.any_horizontal(_is_plausible(finite, unit, until) for unit in PER_SECOND).mean()
-    row = frame.select(likely=likely, **shares).collect(engine="streaming").row(0, named=True)
+def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> dict[str, float]:
+    """Return the shares of times from 1990 to 2100 by unit, the largest first."""
+    shares = frame.select(_is_plausible(finite, unit).mean().alias(unit) for unit in PER_SECOND)
+    row = shares.collect(engine="streaming").row(0, named=True)
     units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
-    return {unit: row[unit] for unit in units}, row["likely"] or 0.0
+    return {unit: row[unit] for unit in units}
 
 
 def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings) -> TimeReader:
