@@ -55,17 +55,11 @@ class EntityTable:
         """The unique ids, as text."""
         return self.frame[_ID]
 
-    def without_event(self, vocabulary: Vocabulary) -> list[Id]:
-        """Return the ids that `vocabulary` lacks, sorted; only those of its kind."""
-        keys = as_keys(self.ids, pl.Int64() if vocabulary.kind == "integer" else pl.String())
-        return [key for key in keys.sort().to_list() if vocabulary.row(key) is None]
-
     def aligned(self, ids: list[str]) -> pl.DataFrame:
         """Return the rows of `ids`, in that order; null for ids that are not in the file."""
         wanted = pl.DataFrame({_ID: ids}, schema={_ID: pl.String})
-        return wanted.join(self.frame, on=_ID, how="left", maintain_order="left").drop(
-            _ID, ROW, self.id_column
-        )
+        rows = wanted.join(self.frame, on=_ID, how="left", maintain_order="left")
+        return rows.drop(_ID, ROW, self.id_column)
 
 
 def read_entity_table(
@@ -264,7 +258,8 @@ def _read_rows(
                 f"{entries.path.name}: {absent:,} of {counted(people, role)} of the log are not in it, and "
                 f"have no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
             )
-        cold = entries.without_event(vocabulary) if role == "item" else []
+        keys = as_keys(entries.ids, pl.Int64() if vocabulary.kind == "integer" else pl.String())
+        cold = [key for key in keys.sort() if vocabulary.row(key) is None] if role == "item" else []
         ids += map(str, cold)
         frame = entries.aligned(ids)
         readings = read_features(frame, chosen, entries.path, role, settings)

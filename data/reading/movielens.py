@@ -2,8 +2,7 @@
 
 import shutil
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,22 +37,10 @@ _LINES = {
 _Folder = Path | zipfile.Path
 
 
-@contextmanager
-def _root(path: Path) -> Iterator[_Folder | None]:
-    """Open a folder or a zip; None for another file."""
-    if path.is_dir():
-        yield path
-    elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            yield zipfile.Path(archive)
-    else:
-        yield None
-
-
 def is_movielens(path: Path) -> bool:
     """Tell whether `path` is a folder or zip with the files of a MovieLens data set."""
-    with suppress(*DAMAGED), _root(path) as root:
-        return root is not None and _find(root) is not None
+    with suppress(*DAMAGED):
+        return _find(path) is not None
     return False
 
 
@@ -63,18 +50,17 @@ def open_movielens(path: Path, work: Path) -> Source:
     Raises SourceError when it has the files of no generation.
     """
     try:
-        with _root(path) as root:
-            found = None if root is None else _find(root)
-            if found is None:
-                raise SourceError(f"{path} is not MovieLens data; it needs {WANTED}")
-            place, (ratings, delimiter, *names) = found
-            folder, existing = place, [name for name in (ratings, *names) if (place / name).is_file()]
-            if isinstance(folder, zipfile.Path):  # under base names: paths of the archive are not followed
-                folder = work / "movielens"
-                folder.mkdir()
-                for name in existing:
-                    with (place / name).open("rb") as packed, (folder / name).open("wb") as copy:
-                        shutil.copyfileobj(packed, copy)
+        found = _find(path)
+        if found is None:
+            raise SourceError(f"{path} is not MovieLens data; it needs {WANTED}")
+        folder, (ratings, delimiter, *names) = found
+        existing = [name for name in (ratings, *names) if (folder / name).is_file()]
+        if isinstance(folder, zipfile.Path):  # under base names: paths of the archive are not followed
+            place, folder = folder, work / "movielens"
+            folder.mkdir()
+            for name in existing:
+                with (place / name).open("rb") as packed, (folder / name).open("wb") as copy:
+                    shutil.copyfileobj(packed, copy)
     except DAMAGED as error:
         raise SourceError(f"{path} can't be unpacked: {error}; fetch it again") from None
     has_header = ratings == "ratings.csv"
@@ -102,8 +88,12 @@ def open_movielens(path: Path, work: Path) -> Source:
     )
 
 
-def _find(root: _Folder) -> tuple[_Folder, tuple[str, ...]] | None:
-    """Return the first of `root` and its subfolders that has the files of a layout, and the layout."""
+def _find(path: Path) -> tuple[_Folder, tuple[str, ...]] | None:
+    """Return the first of a folder or zip and its subfolders with the files of a layout, and the layout."""
+    is_packed = path.suffix.lower() == ".zip" and zipfile.is_zipfile(path)
+    if not is_packed and not path.is_dir():
+        return None
+    root: _Folder = zipfile.Path(path) if is_packed else path
     folders: list[_Folder] = [path for path in root.iterdir() if path.is_dir()]
     for folder in (root, *sorted(folders, key=lambda path: path.name)):
         existing = {path.name for path in folder.iterdir()}
