@@ -116,7 +116,7 @@ def a_login_reaches_across_the_pause_that_ends_a_session(original: Function) -> 
     return lambda *others: original(*others[:5], None, others[6])
 
 
-@planted("turret.data.preparing.joining:_known", "data/test_append.py")
+@planted("turret.data.preparing.append:_known", "data/test_append.py")
 def an_appended_event_that_the_data_has_already_is_added_again(original: Function) -> Function:
     return lambda events: np.zeros_like(original(events))
 
