@@ -65,7 +65,7 @@ def test_the_walk_sees_what_is_heavy_where_it_is() -> None:
     """Else the tests above would pass by seeing nothing."""
     assert "torch" in reached("turret.tower.towers.model")
     assert "polars" in reached("turret.data.synthetic.synthesis")
-    assert "optuna" in reached("turret.training.tuning.commands")
+    assert "optuna" in reached("turret.training.tuning.study")
     assert "optuna" not in reached("turret.training.commands")
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "checkpoint",
     "cli",
     "commands",
+    "comparison",
     "distributed",
     "errors",
     "estimator",

@@ -127,8 +127,8 @@ def tune(
     Example: `turret tune youtubednn --data var/prepared --study var/study --trials 30`
     """
     set_up_process()
-    from turret.training.tuning.commands import tune as tune_experiment
     from turret.training.tuning.study import StudyRequest
+    from turret.training.tuning.study import tune as tune_experiment
 
     tune_experiment(StudyRequest(study, data, experiment, tuple(settings or ()), space), trials)
 

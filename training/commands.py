@@ -13,9 +13,9 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import LOGGER
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
-from turret.training.comparison.compare import compare
-from turret.training.comparison.seeds import (
+from turret.training.comparison import (
     begun_seeds,
+    compare,
     evaluation_summary,
     is_finished,
     open_runs,

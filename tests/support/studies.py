@@ -9,8 +9,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from turret.data.prepared import PreparedData
-from turret.training.tuning.commands import tune
-from turret.training.tuning.study import StudyRequest
+from turret.training.tuning.study import StudyRequest, tune
 
 EPOCHS = 4
 QUICK = ("tower.dimension=8", "training.batch_size=512", f"training.epochs={EPOCHS}", "training.device=cpu")

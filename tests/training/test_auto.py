@@ -9,9 +9,8 @@ import pytest
 
 from turret.data.prepared import PreparedData
 from turret.training.auto import choice as module
-from turret.training.auto.candidates import candidates
+from turret.training.auto.candidates import Facts, candidates
 from turret.training.auto.choice import Trial, choose, data_reasons, run_trials, trial_reason
-from turret.training.auto.facts import Facts
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment

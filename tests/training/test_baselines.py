@@ -16,8 +16,7 @@ from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.baselines import item_items, registry
-from turret.training.baselines.registry import BASELINES, chosen_baselines
-from turret.training.baselines.texts import terms
+from turret.training.baselines.registry import BASELINES, chosen_baselines, terms
 from turret.training.errors import TrainingError
 
 

@@ -15,8 +15,7 @@ from turret.data.kinds import Seen, read_kinds
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
-from turret.training.auto.candidates import candidates
-from turret.training.auto.facts import facts_of
+from turret.training.auto.candidates import candidates, facts_of
 from turret.training.baselines.registry import chosen_baselines
 from turret.training.batches.batches import TrainingBatches, target_counts
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
@@ -124,37 +123,6 @@ def test_targets_are_events_of_target_kinds_and_histories_hold_all(
 def _owned(data: PreparedData) -> tuple[list[int], list[int]]:
     owners = np.repeat(np.arange(len(data.users)), np.diff(data.offsets))
     return owners.tolist(), data.event_items.tolist()
-
-
-def test_a_window_holds_the_events_before_its_target(funnel: PreparedData) -> None:
-    """Signals too, each with its kind, in their order."""
-    kinds = names_of(funnel)
-    assert funnel.kinds is not None
-    batches = TrainingBatches(funnel, 40, 9, 4, kinds=True)
-    windows = {
-        (int(histories.users[b]), int(batch.targets[b])): (histories.rows[window], histories.kinds[window])
-        for batch in batches.epoch(stream(0, "order", 0))
-        for histories in [batch.histories]
-        for b in range(len(batch.targets))
-        for window in [slice(int(histories.starts[b]), int(histories.ends[b]))]
-        if histories.kinds is not None
-    }
-    checked = 0
-    for user in range(len(funnel.users)):
-        first, end = int(funnel.offsets[user]), int(funnel.splits[user, 0])
-        for place in range(first, end):
-            same = [
-                p
-                for p in range(first, end)
-                if is_target(kinds[p]) and funnel.event_items[p] == funnel.event_items[place]
-            ]
-            if is_target(kinds[place]) and len(same) == 1:
-                rows, codes = windows[user, int(funnel.event_items[place])]
-                read = slice(max(first, place - 9), place)
-                assert rows.tolist() == funnel.event_items[read].tolist()
-                assert codes.tolist() == funnel.kinds[read].tolist()
-                checked += 1
-    assert checked > 50
 
 
 EXCLUDED: dict[str, Seen] = {

@@ -24,10 +24,11 @@ from turret.training.auto.candidates import (
     MOST_SCORED,
     ORDERED,
     UNORDERED,
+    Facts,
     candidates,
+    facts_of,
     telling_categories,
 )
-from turret.training.auto.facts import Facts, facts_of
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.run import Run

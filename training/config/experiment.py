@@ -184,11 +184,6 @@ def with_settings(experiment: ExperimentConfig, settings: Mapping[str, object]) 
     return load_configuration(ExperimentConfig, overrides={**experiment.model_dump(mode="json"), **settings})
 
 
-def overlap(name: str, other: str) -> bool:
-    """Whether two names are equal, or one is a section that contains the other."""
-    return f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.")
-
-
 def differences(before: ExperimentConfig, after: ExperimentConfig) -> str:
     """List the changed settings, such as `training.epochs was 10 and is 20`; only the first few of many."""
     old, new = named_settings(before), named_settings(after)

@@ -1,7 +1,7 @@
 """The repeat term of a run: fitted once its towers are trained, and added to their scores."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,18 +18,13 @@ from turret.tower.repeats import (
     Events,
     RepeatTerm,
     RepeatWeights,
-    Used,
     class_sizes,
     used_items,
 )
 from turret.training.batches.event_times import request_times, seconds
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.evaluation.evaluation import Relevant, relevant_items, sample_users
-from turret.training.evaluation.ranking import (
-    SCORES_A_BLOCK,
-    USERS_A_BLOCK,
-    ScoresOf,
-)
+from turret.training.evaluation.ranking import SCORES_A_BLOCK, USERS_A_BLOCK, ScoresOf
 from turret.training.evaluation.seen import history_bounds, leaves_out_all, left_out_pairs, mask
 from turret.training.randomness import stream
 
@@ -86,24 +81,16 @@ def with_repeats(scores_of: ScoresOf, term: RepeatTerm, data: PreparedData, unti
     return scores_with_gains
 
 
-class _Choices(NamedTuple):
-    """What U users chose, of the M items of their histories or others.
+_Choices = dict[str, NDArray[Any]]
+"""What U users chose, of the M items of their histories or others, by names.
 
-    Attributes:
-        used: the items of the histories; `owners` count all users.
-        scores: float64 [M], their scores by the towers.
-        chosen: float64 [M], the share of the user's targets that each is.
-        others: float64 [U, S], by `SHARPNESS` s, the logarithm of the sum of exp(s score) over the others.
-        foreign: float64 [U], the sum of the others' scores, weighted as `chosen`.
-        ranked: float64 [U], the share of the user's targets that are not left out.
-    """
-
-    used: Used
-    scores: NDArray[np.float64]
-    chosen: NDArray[np.float64]
-    others: NDArray[np.float64]
-    foreign: NDArray[np.float64]
-    ranked: NDArray[np.float64]
+- the numbers and classes of the items, float64 and int64 [M] each, by their names
+- owners: int64 [M], their users; scores: float64 [M], their scores by the towers
+- chosen: float64 [M], the share of the user's targets that each is
+- others: float64 [U, S], by `SHARPNESS` s, the logarithm of the sum of exp(s score) over the other items
+- foreign: float64 [U], the sum of the others' scores, weighted as `chosen`
+- ranked: float64 [U], the share of the user's targets that are not left out
+"""
 
 
 def fit_repeats(scores_of: ScoresOf, data: PreparedData, seen: Seen, most: int) -> RepeatTerm | None:
@@ -150,34 +137,21 @@ def _choices(scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: Rele
             scores[places] = float("-inf")
             others = torch.stack([(scores * factor).logsumexp(dim=1) for factor in SHARPNESS])
             keep = own > -np.inf
-            blocks.append(
-                _Choices(
-                    _each(used._replace(owners=used.owners + first), keep),
-                    own[keep],
-                    (is_chosen * share[used.owners])[keep],
-                    np.maximum(others.numpy().T.astype(np.float64), _NOTHING),
-                    share * np.bincount(owners, np.where(is_foreign, targets, 0.0), len(counts)),
-                    share * np.bincount(owners, is_ranked, len(counts)),
-                )
-            )
+            of_items = {
+                **used.numbers,
+                **used.classes,
+                "owners": used.owners + first,
+                "scores": own,
+                "chosen": is_chosen * share[used.owners],
+            }
+            of_users = {
+                "others": np.maximum(others.numpy().T.astype(np.float64), _NOTHING),
+                "foreign": share * np.bincount(owners, np.where(is_foreign, targets, 0.0), len(counts)),
+                "ranked": share * np.bincount(owners, is_ranked, len(counts)),
+            }
+            blocks.append({name: values[keep] for name, values in of_items.items()} | of_users)
             advance(len(counts))
-    used = _joined([block.used for block in blocks])
-    return _Choices(used, *(np.concatenate(column) for column in list(zip(*blocks, strict=True))[1:]))
-
-
-def _each(used: Used, keep: NDArray[np.bool_]) -> Used:
-    numbers = {name: values[keep] for name, values in used.numbers.items()}
-    classes = {name: values[keep] for name, values in used.classes.items()}
-    return Used(used.owners[keep], used.rows[keep], numbers, classes)
-
-
-def _joined(used: list[Used]) -> Used:
-    return Used(
-        np.concatenate([one.owners for one in used]),
-        np.concatenate([one.rows for one in used]),
-        {name: np.concatenate([one.numbers[name] for one in used]) for name in used[0].numbers},
-        {name: np.concatenate([one.classes[name] for one in used]) for name in used[0].classes},
-    )
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def _fitted(choices: _Choices, sizes: dict[str, int]) -> RepeatWeights:
@@ -187,10 +161,10 @@ def _fitted(choices: _Choices, sizes: dict[str, int]) -> RepeatWeights:
     """
     from scipy.sparse import csr_matrix, hstack
 
-    used, count = choices.used, len(choices.scores)
+    count = len(choices["scores"])
     lines = np.arange(count + 1)
-    tables = [csr_matrix((np.ones(count), used.classes[name], lines), (count, sizes[name])) for name in sizes]
-    numbers = np.column_stack([choices.scores, *(used.numbers[name] for name in NUMBERS)])
+    tables = [csr_matrix((np.ones(count), choices[name], lines), (count, sizes[name])) for name in sizes]
+    numbers = np.column_stack([choices[name] for name in ("scores", *NUMBERS)])
     matrix = hstack([csr_matrix(numbers), *tables], format="csr")
     best, loss = np.zeros(matrix.shape[1]), np.inf
     weights = best
@@ -215,8 +189,9 @@ def _minimum(
     """The weights of the features [M, F] of the least loss at one sharpness, and that loss, a user's mean."""
     from scipy.optimize import minimize
 
-    others, owners, users = choices.others[:, number], choices.used.owners, len(choices.others)
-    scores, transposed = SHARPNESS[number] * choices.scores, matrix.T.tocsr()
+    others, owners, users = choices["others"][:, number], choices["owners"], len(choices["others"])
+    chosen, ranked = choices["chosen"], choices["ranked"]
+    scores, transposed = SHARPNESS[number] * choices["scores"], matrix.T.tocsr()
 
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         gained = scores + matrix @ weights
@@ -224,10 +199,10 @@ def _minimum(
         np.maximum.at(highest, owners, gained)
         raised = np.exp(gained - highest[owners])
         total = np.exp(others - highest) + np.bincount(owners, raised, users)
-        likelihood = choices.chosen @ gained - choices.ranked @ (np.log(total) + highest)
-        shares = choices.ranked[owners] * raised / total[owners]
-        gradient = transposed @ (shares - choices.chosen) + PENALTY * weights
+        likelihood = chosen @ gained - ranked @ (np.log(total) + highest)
+        shares = ranked[owners] * raised / total[owners]
+        gradient = transposed @ (shares - chosen) + PENALTY * weights
         return (PENALTY / 2 * weights @ weights - likelihood) / users, gradient / users
 
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
-    return found.x, float(found.fun) - SHARPNESS[number] * float(choices.foreign.mean())
+    return found.x, float(found.fun) - SHARPNESS[number] * float(choices["foreign"].mean())

@@ -21,7 +21,7 @@ PACKAGES = (
     *("turret", "torch", "numpy", "polars", "numba", "pydantic"),
     *("safetensors", "faiss-cpu", "onnx", "onnxruntime"),
 )
-_GIT_SECONDS = 10
+_GIT_SECONDS, _PROCESSORS = 10, Path("/proc/cpuinfo")
 
 
 def record_environment(folder: Path, step: int) -> None:
@@ -33,8 +33,8 @@ def record_environment(folder: Path, step: int) -> None:
     current = environment()
     if stored and {**stored[-1], "from_step": None} == {**current, "from_step": None}:
         return
+    entries = [*stored, {"from_step": step, **current}]
     with new_file(folder / ENVIRONMENT) as draft:
-        entries = [*stored, {"from_step": step, **current}]
         draft.write_text(json.dumps({"environments": entries}, indent=2) + "\n", encoding="utf-8")
 
 
@@ -53,13 +53,15 @@ def _entries(folder: Path) -> list[dict[str, Any]]:
 
 def environment() -> dict[str, Any]:
     """The versions, the machine, and `git_state` of the working folder."""
+    listed = _PROCESSORS.read_text("utf-8") if _PROCESSORS.is_file() else ""
     return {
         "python": platform.python_version(),
         "versions": {name: found for name in PACKAGES if (found := package_version(name)) is not None},
         "machine": {
             "system": platform.system(),
             "architecture": platform.machine(),
-            "processor": _processor(),
+            # Linux has the model of the processor in /proc alone.
+            "processor": next(iter(re.findall(r"(?m)^model name\s*:\s*(.+)$", listed)), platform.processor()),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
             "accelerators": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
@@ -89,12 +91,3 @@ def package_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    """The model of the processor; Linux has it in /proc alone."""
-    listed = Path("/proc/cpuinfo")
-    names = (
-        re.findall(r"^model name\s*:\s*(.+)$", listed.read_text("utf-8"), re.M) if listed.is_file() else []
-    )
-    return names[0] if names else platform.processor() or platform.machine()

@@ -1,3 +1,3 @@
 """`turret tune`: a search over the settings of an experiment."""
 
-__all__ = ["commands", "study"]
+__all__ = ["study"]

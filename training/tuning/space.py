@@ -1,84 +1,25 @@
-"""The search space of a study: a range or a list of choices for each searched setting."""
+"""The search space of a study: Optuna's distribution of each searched setting."""
 
 import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from pydantic import Field, RootModel, model_validator
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from pydantic import RootModel
 
 from turret.data.configuration import load_configuration
 from turret.data.errors import ConfigurationError
-from turret.tower.config import Settings
 from turret.training.config.experiment import ExperimentConfig, named_settings, with_settings
 from turret.training.errors import TrainingError
-
-Number = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]
 
 # Settings that define the metric of a trial: values under different ones are not comparable.
 METRIC_SETTINGS = ("training.seed", "training.metric", "training.validation_users", "evaluation")
 _FORM = "{ low = ..., high = ... } (with log = true for a logarithmic scale) or { choices = [...] }"
 
-
-class Range(Settings):
-    """Numbers from `low` to `high`, both included, uniform or, with `log`, log-uniform."""
-
-    low: Number
-    high: Number
-    log: bool = False
-
-    @model_validator(mode="after")
-    def _is_ordered(self) -> "Range":
-        if self.low > self.high:
-            raise ValueError(f"low = {self.low} is above high = {self.high}; exchange them")
-        if self.log and self.low <= 0:
-            raise ValueError(f"log = true needs low above 0, not {self.low}; raise low")
-        return self
-
-    @property
-    def extremes(self) -> tuple[object, ...]:
-        """Values that represent all when the space is validated."""
-        return (self.low, self.high)
-
-    def distribution(self) -> BaseDistribution:
-        """The Optuna distribution."""
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return IntDistribution(self.low, self.high, log=self.log)
-        return FloatDistribution(self.low, self.high, log=self.log)
-
-    def encode(self, name: str, experiment: ExperimentConfig) -> Any:
-        """The Optuna parameter of the experiment's own value; None if that is outside the range."""
-        value = named_settings(experiment)[name]
-        return value if self.low <= value <= self.high else None
-
-
-class Choices(Settings):
-    """A list of values of any type that a setting can have, including lists and whole sections."""
-
-    choices: Annotated[tuple[Any, ...], Field(min_length=1)]
-
-    @property
-    def extremes(self) -> tuple[object, ...]:
-        """All choices."""
-        return self.choices
-
-    def distribution(self) -> BaseDistribution:
-        """The Optuna distribution over the choices as JSON: Optuna has no categories of lists or tables."""
-        return CategoricalDistribution([json.dumps(choice) for choice in self.choices])
-
-    def encode(self, name: str, experiment: ExperimentConfig) -> Any:
-        """The Optuna parameter of the experiment's own value; None if that is no choice."""
-        same = (c for c in self.choices if with_settings(experiment, {name: c}) == experiment)
-        return next(map(json.dumps, same), None)
-
-
-Dimension = Range | Choices
+Dimension = IntDistribution | FloatDistribution | CategoricalDistribution
+"""Choices are JSON texts: Optuna has no categories of lists or tables."""
+Space = dict[str, Dimension]
 
 
 def setting_of(parameter: Any) -> Any:
@@ -86,11 +27,33 @@ def setting_of(parameter: Any) -> Any:
     return json.loads(parameter) if isinstance(parameter, str) else parameter
 
 
+def extremes(dimension: Dimension) -> tuple[Any, ...]:
+    """Settings that represent all of a dimension: the ends of a range, or every choice."""
+    if isinstance(dimension, CategoricalDistribution):
+        return tuple(map(setting_of, dimension.choices))
+    return dimension.low, dimension.high
+
+
+def own_parameter(name: str, dimension: Dimension, experiment: ExperimentConfig) -> Any:
+    """The Optuna parameter of the experiment's own value; None if the dimension does not have that."""
+    if isinstance(dimension, CategoricalDistribution):
+        return next(
+            (
+                one
+                for one in dimension.choices
+                if with_settings(experiment, {name: setting_of(one)}) == experiment
+            ),
+            None,
+        )
+    value = named_settings(experiment)[name]
+    return value if dimension.low <= value <= dimension.high else None
+
+
 class _Tables(RootModel[dict[str, Any]]):
     """A TOML file of any content."""
 
 
-def load_space(path: Path, experiment: ExperimentConfig, fixed: Collection[str]) -> dict[str, Dimension]:
+def load_space(path: Path, experiment: ExperimentConfig, fixed: Collection[str]) -> Space:
     """Read a search space from TOML and validate it against the experiment.
 
     Args:
@@ -103,7 +66,7 @@ def load_space(path: Path, experiment: ExperimentConfig, fixed: Collection[str])
         ConfigurationError: the file is missing or is not TOML.
         TrainingError: a setting or a value in it is invalid; the sentence names it.
     """
-    space: dict[str, Dimension] = {}
+    space: Space = {}
     try:
         for name, table in _tables(load_configuration(_Tables, path).root):
             if any(_overlap(name, metric) for metric in METRIC_SETTINGS):
@@ -115,7 +78,10 @@ def load_space(path: Path, experiment: ExperimentConfig, fixed: Collection[str])
                 raise TrainingError(f"{name} is to be searched, and {set_twice[0]} fixes it; drop one")
             if set_twice := [one for one in space if _overlap(name, one)]:
                 raise TrainingError(f"{name} and {set_twice[0]} set the same; leave one of them out")
-            space[name] = _dimension(name, table, experiment)
+            try:
+                space[name] = _dimension(name, table, experiment)
+            except (ConfigurationError, TypeError, ValueError) as error:
+                raise TrainingError(f"{name}: {error}; write {name} = {_FORM}") from None
         if not space:
             raise TrainingError(f"it names no setting; write lines such as training.epochs = {_FORM}")
     except TrainingError as error:
@@ -137,27 +103,18 @@ def _tables(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict
 
 
 def _dimension(name: str, table: dict[str, Any], experiment: ExperimentConfig) -> Dimension:
-    """One line of a space; the ends of a range are whole numbers where the setting is one."""
-    try:
-        if "choices" in table:
-            dimension: Dimension = load_configuration(Choices, overrides=table)
-        else:
-            dimension = load_configuration(Range, overrides=table)
-            with_settings(experiment, {name: dimension.low})  # raises for an unknown setting
-            current = named_settings(experiment).get(name)
-            if isinstance(current, bool) or not isinstance(current, int | float):
-                raise ConfigurationError("it is no number, so it has no range; write { choices = [...] }")
-            if isinstance(current, float):
-                ends = {"low": float(dimension.low), "high": float(dimension.high)}
-                dimension = dimension.model_copy(update=ends)
-        for value in dimension.extremes:
-            with_settings(experiment, {name: value})
-    except ConfigurationError as error:
-        raise TrainingError(f"{name}: {error}") from None
-    return dimension
+    """One line of a space; a range has whole numbers where the setting is one."""
+    for value in table.get("choices", [table[end] for end in ("low", "high") if end in table]):
+        with_settings(experiment, {name: value})  # raises for an unknown setting, too
+    if "choices" in table:
+        return CategoricalDistribution([json.dumps(one) for one in table.pop("choices")], **table)
+    current = named_settings(experiment).get(name)
+    if isinstance(current, bool) or not isinstance(current, int | float):
+        raise ValueError("it is no number, so it has no range")
+    return IntDistribution(**table) if isinstance(current, int) else FloatDistribution(**table)
 
 
-def default_space(experiment: ExperimentConfig, fixed: Collection[str] = ()) -> dict[str, Dimension]:
+def default_space(experiment: ExperimentConfig, fixed: Collection[str] = ()) -> Space:
     """Ranges around the experiment's own values for the usual settings that it has and `fixed` does not name.
 
     The settings change how well towers are trained, not their size. Each range holds the experiment's own
@@ -175,31 +132,33 @@ def _overlap(name: str, other: str) -> bool:
     return f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.")
 
 
-def _around(settings: dict[str, object]) -> dict[str, Dimension]:
-    space: dict[str, Dimension] = {}
+def _around(settings: dict[str, Any]) -> Space:
+    space: Space = {}
     for name, factor in (
         ("training.learning_rate", 8),
         ("tower.scoring.temperature", 4),
         ("objective.sampler.negatives", 4),
     ):
-        if isinstance(value := settings.get(name), int | float):
-            low = max(1, value // factor) if isinstance(value, int) else value / factor
-            space[name] = Range(low=low, high=value * factor, log=True)
+        if isinstance(value := settings.get(name), int):
+            space[name] = IntDistribution(max(1, value // factor), value * factor, log=True)
+        elif isinstance(value, float):
+            space[name] = FloatDistribution(value / factor, value * factor, log=True)
     for name in ("tower.user.dropout", "tower.item.dropout"):
         if isinstance(value := settings.get(name), float):
-            space[name] = Range(low=0.0, high=max(0.5, value))
-    if isinstance(decay := settings.get("training.weight_decay"), float):
-        space["training.weight_decay"] = Choices(choices=tuple(sorted({0.0, 0.001, 0.01, 0.1, decay})))
-    if isinstance(size := settings.get("training.batch_size"), int):
-        sizes = {max(min(2, size), size // 4), max(min(2, size), size // 2), size, 2 * size}
-        space["training.batch_size"] = Choices(choices=tuple(sorted(sizes)))
-    return space
+            space[name] = FloatDistribution(0.0, max(0.5, value))
+    decay, size = settings["training.weight_decay"], settings["training.batch_size"]
+    sizes = {max(min(2, size), size // 4), max(min(2, size), size // 2), size, 2 * size}
+    usual = {"training.weight_decay": {0.0, 0.001, 0.01, 0.1, decay}, "training.batch_size": sizes}
+    return {
+        **space,
+        **{name: CategoricalDistribution(list(map(json.dumps, sorted(usual[name])))) for name in usual},
+    }
 
 
 def _fits(experiment: ExperimentConfig, name: str, dimension: Dimension) -> bool:
     """Whether the experiment is valid over the whole range; a cosine margin, say, fixes the temperature."""
     try:
-        for value in dimension.extremes:
+        for value in extremes(dimension):
             with_settings(experiment, {name: value})
     except ConfigurationError:
         return False

@@ -1,39 +1,68 @@
-"""A study of `turret tune` in Optuna's journal: its plan, its trials and the next trial's settings."""
+"""`turret tune`: a study in Optuna's journal, whose trials are trained one after the other.
+
+Only the run of the best trial stays on disk.
+"""
 
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import optuna
+import torch
+from optuna.distributions import distribution_to_json, json_to_distribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from turret.data.configuration import parse_overrides
+from turret.data.errors import ConfigurationError, TurretError
 from turret.data.files import try_lock
 from turret.data.prepared import PreparedData
+from turret.data.progress import counted
+from turret.data.text import text_table
 from turret.tower.config import Settings
-from turret.training.config.experiment import ExperimentConfig, differences, load_experiment, with_settings
-from turret.training.errors import TrainingError
+from turret.training.config.experiment import (
+    ExperimentConfig,
+    differences,
+    load_experiment,
+    with_settings,
+    write_experiment,
+)
+from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import validated_items
+from turret.training.process import pick_device
 from turret.training.randomness import stream
-from turret.training.run import DATA, EXPERIMENT
-from turret.training.tuning.space import Dimension, default_space, load_space
+from turret.training.run import DATA, EXPERIMENT, Run
+from turret.training.trainer import train
+from turret.training.tuning.space import default_space, load_space, own_parameter, setting_of
 
 JOURNAL = "study.journal"
 _NAME, _PLAN = "turret", "plan"
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 # Pruning starts after this many complete trials, and needs this many values at the epoch.
 _COMPARED_WITH = 5
+BEST, TRIALS = "best.toml", "trials"
+# Attributes stored with a trial: its best epoch, its duration and, if it failed, the reason.
+EPOCH, SECONDS, REASON = "epoch", "seconds", "reason"
+# Errors caused by the settings of the trial alone.
+_SETTINGS_ERRORS = (ConfigurationError, DivergenceError, torch.OutOfMemoryError)
+COLUMNS = 5
+REPORT = partial(print, flush=True)  # `| tee` shows each trial
 
 
 class Plan(Settings):
-    """The settings shared by all trials; `data` is the absolute path of the prepared data."""
+    """The settings shared by all trials; `data` is the absolute path of the prepared data.
+
+    The space has Optuna's JSON of each searched setting.
+    """
 
     experiment: ExperimentConfig
-    space: dict[str, Dimension]
+    space: dict[str, str]
     data: Path
     fingerprint: str
 
@@ -60,10 +89,13 @@ class StudyRequest:
             experiment = with_settings(begun.experiment, fixed)
         else:
             experiment = load_experiment(self.experiment or EXPERIMENT, self.overrides)
-        if self.space is not None:
-            space = load_space(self.space, experiment, fixed)
+        if begun is not None and self.space is None:
+            space = begun.space
         else:
-            space = begun.space if begun else default_space(experiment, fixed)
+            read = (
+                load_space(self.space, experiment, fixed) if self.space else default_space(experiment, fixed)
+            )
+            space = {name: distribution_to_json(dimension) for name, dimension in read.items()}
         if not space:
             raise TrainingError("--set fixes every setting that would be searched; name others with --space.")
         data = PreparedData.open(self.data or (begun.data if begun else DATA))
@@ -141,12 +173,12 @@ class StoredStudy:
             n_warmup_steps=1 + math.ceil(training.warmup * training.epochs),
             n_min_trials=_COMPARED_WITH,
         )
-        self._distributions = {name: item.distribution() for name, item in self.plan.space.items()}
+        self._space: Any = {name: json_to_distribution(one) for name, one in self.plan.space.items()}
         for trial in self._study.get_trials(states=(TrialState.RUNNING,)):  # interrupted
             self._study.tell(trial.number, state=TrialState.FAIL)
         if not self._study.get_trials(deepcopy=False, states=(*_FINISHED, TrialState.WAITING)):
             # The first trial has the experiment's own settings.
-            own = {name: item.encode(name, self.plan.experiment) for name, item in self.plan.space.items()}
+            own = {name: own_parameter(name, one, self.plan.experiment) for name, one in self._space.items()}
             if None not in own.values():
                 self._study.enqueue_trial(own)
 
@@ -168,7 +200,7 @@ class StoredStudy:
         number = len(self.finished()) + 1
         seed = stream(self.plan.experiment.training.seed, "trial", number).integers(2**32)
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seed))
-        return self._study.ask(self._distributions)
+        return self._study.ask(self._space)
 
     def finish(self, trial: Trial, value: float | None = None) -> None:
         """Store the value of a trial; without one, which was stopped or failed, it ranks below all others."""
@@ -177,3 +209,113 @@ class StoredStudy:
 
 def _open(storage: JournalStorage) -> optuna.Study:
     return optuna.create_study(storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True)
+
+
+def tune(request: StudyRequest, count: int) -> None:
+    """Begin or continue a study until it has `count` trials, then print the best ones.
+
+    Raises:
+        TurretError: the request is invalid or contradicts the study, or every trial failed.
+    """
+    if not (request.folder / JOURNAL).is_file():
+        request.plan()  # raises before a folder is made
+    with open_storage(request.folder) as storage:
+        study = StoredStudy(storage, request)
+        data = PreparedData.open(study.plan.data)
+        pick_device(study.plan.experiment.training.device)
+        if done := len(study.finished()):
+            REPORT(f"Continuing {request.folder} after {done} trials.")
+        _keep_best(study)
+        while (number := len(study.finished()) + 1) <= count:
+            trial = study.ask()
+            shown = ", ".join(f"{name} {_shown(value)}" for name, value in _settings(trial).items())
+            REPORT(f"trial {number} of {count}: {shown}")
+            REPORT(f"  {_outcome(study, data, trial, number)}")
+            _keep_best(study)
+        if not study.best():
+            reason = study.finished()[-1].user_attrs.get(REASON, "")
+            raise TrainingError(f"{request.folder}: every trial failed; the last: {reason}")
+        print(study_table(study))
+        run = run_folder(study, study.best()[0])
+        print(f"Best experiment: {request.folder / BEST}. Its run: {run}.")
+
+
+def run_folder(study: StoredStudy, number: int) -> Path:
+    """The run folder of a trial, numbered from 1."""
+    return study.folder / TRIALS / f"{number:04d}"
+
+
+def study_table(study: StoredStudy) -> str:
+    """A column for each of the best trials, a row for each setting, and the counts of all outcomes."""
+    finished, best = study.finished(), study.best()[:COLUMNS]
+    trials = [finished[number - 1] for number in best]
+    rows: list[list[str] | None] = [
+        [study.plan.experiment.training.metric, *(f"{trial.values[0]:.4f}" for trial in trials)],
+        ["epoch", *(str(trial.user_attrs[EPOCH]) for trial in trials)],
+        ["seconds", *(f"{trial.user_attrs[SECONDS]:.0f}" for trial in trials)],
+        None,
+        *([name, *(_shown(setting_of(trial.params[name])) for trial in trials)] for name in study.plan.space),
+    ]
+    table = text_table(("trial", *map(str, best)), rows)
+    failed = sum(REASON in trial.user_attrs for trial in finished)
+    stopped = sum(trial.state == TrialState.PRUNED for trial in finished) - failed
+    counts = f"{counted(len(finished), 'trial')}, {stopped} stopped early"
+    counts += f", {failed} failed." if failed else "."
+    return f"{counts} The best by the validation metric:\n{table}"
+
+
+def _settings(trial: Trial | FrozenTrial) -> dict[str, object]:
+    return {name: setting_of(value) for name, value in trial.params.items()}
+
+
+def _shown(value: object) -> str:
+    """A setting as text, numbers with four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _outcome(study: StoredStudy, data: PreparedData, trial: Trial, number: int) -> str:
+    """Train and finish a trial, and describe its outcome."""
+
+    def is_hopeless(epoch: int) -> bool:
+        # After the last epoch there is nothing to save.
+        return epoch < experiment.training.epochs and bool(trial.should_prune())
+
+    def observe(epoch: int, value: float) -> bool:
+        trial.report(value, epoch)
+        return is_hopeless(epoch)
+
+    try:
+        experiment = with_settings(study.plan.experiment, _settings(trial))
+        run = Run(run_folder(study, number), experiment, data.folder, data.fingerprint)
+        progress = train(run, data, overwrite=True, report=lambda _: None, observe=observe)
+    except (TurretError, torch.OutOfMemoryError) as error:
+        if not isinstance(error, _SETTINGS_ERRORS) and not study.best():
+            raise
+        reason = " ".join(str(error).split())
+        trial.set_user_attr(REASON, reason)
+        study.finish(trial)
+        return f"failed: {reason}"
+    trial.set_user_attr(EPOCH, progress.best_epoch)
+    trial.set_user_attr(SECONDS, progress.seconds)
+    value = float(progress.best or 0.0)
+    result = f"{experiment.training.metric} {value:.4f}"
+    if is_hopeless(progress.epoch):
+        study.finish(trial)
+        return f"stopped after epoch {progress.epoch}: {result} is below the median of the others"
+    study.finish(trial, value)
+    leads = " (best)" if study.best()[0] == number else ""
+    return f"{result} at epoch {progress.best_epoch}, {progress.seconds:.0f} s{leads}"
+
+
+def _keep_best(study: StoredStudy) -> None:
+    """Write the best experiment and remove all runs but that of the best trial."""
+    best, finished = study.best(), study.finished()
+    for run in (study.folder / TRIALS).glob("[0-9]*"):
+        if not best or run != run_folder(study, best[0]):
+            shutil.rmtree(run)
+    if best:
+        trial, base = finished[best[0] - 1], study.plan.experiment
+        comment = (
+            f"Trial {best[0]} of {len(finished)}: validation {base.training.metric} {trial.values[0]:.4f}"
+        )
+        write_experiment(study.folder / BEST, with_settings(base, _settings(trial)), comment)
