@@ -53,15 +53,16 @@ def _entries(folder: Path) -> list[dict[str, Any]]:
 
 def environment() -> dict[str, Any]:
     """The versions, the machine, and `git_state` of the working folder."""
+    # Linux has the model of the processor in /proc alone.
     listed = _PROCESSORS.read_text("utf-8") if _PROCESSORS.is_file() else ""
+    models = re.findall(r"(?m)^model name\s*:\s*(.+)$", listed)
     return {
         "python": platform.python_version(),
         "versions": {name: found for name in PACKAGES if (found := package_version(name)) is not None},
         "machine": {
             "system": platform.system(),
             "architecture": platform.machine(),
-            # Linux has the model of the processor in /proc alone.
-            "processor": next(iter(re.findall(r"(?m)^model name\s*:\s*(.+)$", listed)), platform.processor()),
+            "processor": models[0] if models else platform.processor(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
             "accelerators": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
