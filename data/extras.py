@@ -20,7 +20,6 @@ _MODULES = {
     "bundle": "faiss numpy onnxruntime rich typer",
     "client": "httpx2",
     "otel": "opentelemetry",
-    "baselines": "implicit",
     "mlflow": "mlflow",
     "gcs": "gcsfs",
     "pandas": "pyarrow",

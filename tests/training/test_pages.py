@@ -163,8 +163,6 @@ def test_the_figures_are_those_of_turret_compare(compare_parts: Page, evaluated:
 
 
 def test_runs_that_cannot_be_compared_are_refused_in_a_sentence(evaluated: Run, hostile: Run) -> None:
-    with pytest.raises(TrainingError, match="needs at least two runs"):
-        compare_page([evaluated.folder], None, "test")
     with pytest.raises(TrainingError, match=r"were trained on different data .*; name runs on the same data"):
         compare_page([evaluated.folder, hostile.folder], None, "test")
     with pytest.raises(TrainingError, match="-k 3: the evaluation has k = 10, 20, 50"):
@@ -201,8 +199,6 @@ def test_an_output_that_is_no_page_is_refused_before_anything_is_measured(
     monkeypatch.delattr(Run, "open_data")
     with pytest.raises(TrainingError, match=r"--output .*report\.pdf: .* must end in \.html\."):
         report_run(folder, folder / "report.pdf")
-    with pytest.raises(TrainingError, match=r"--output .*: this is a folder; name a file, such as .*html\."):
-        report_run(folder, folder)
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainingError, match=r"--output .* it can't be written"):
         write_page(tmp_path / "file" / "report.html", str)

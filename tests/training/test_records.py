@@ -6,12 +6,10 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from unittest.mock import MagicMock, call
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -104,27 +102,12 @@ def test_a_missing_or_damaged_record_is_none_and_is_replaced(tmp_path: Path, con
     assert stored(tmp_path)[-1]["from_step"] == 3
 
 
-def install_wandb(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Put a double of wandb in the place of the library, and return the runs that it is given."""
-    runs: list[dict[str, Any]] = []
-
-    class WandbRun:
-        def __init__(self, given: dict[str, Any]) -> None:
-            self.id = given["id"] or f"id{len(runs)}"
-            self.stored = {**given, "metrics": [], "exit_code": None}
-            runs.append(self.stored)
-
-        def log(self, data: dict[str, float], step: int) -> None:
-            self.stored["metrics"] += [(step, name, value) for name, value in data.items()]
-
-        def finish(self, exit_code: int) -> None:
-            self.stored["exit_code"] = exit_code
-
-    module = ModuleType("wandb")
-    module.__spec__ = ModuleSpec("wandb", None)
-    vars(module).update(init=lambda **given: WandbRun(given), Settings=lambda **given: given)
+def install_wandb(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    """Put a double of wandb in the place of the library; all its runs are one, of the id "id0"."""
+    module = MagicMock(__spec__=ModuleSpec("wandb", None))
+    module.init.return_value.id = "id0"
     monkeypatch.setitem(sys.modules, "wandb", module)
-    return runs
+    return module
 
 
 SETTINGS = {"training.seed": 3, "tower.user.hidden": [8]}
@@ -152,14 +135,18 @@ def test_tensorboard_has_every_figure_and_the_settings(tmp_path: Path) -> None:
 def test_wandb_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed training names the run that it continues."""
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    runs = install_wandb(monkeypatch)
+    wandb = install_wandb(monkeypatch)
     logged(tmp_path, "wandb", finished=False)
     logged(tmp_path, "wandb", step=2)
-    first, second = runs
+    first, second = (call.kwargs for call in wandb.init.call_args_list)
     assert (first["project"], first["config"], first["dir"]) == ("mine", SETTINGS, str(tmp_path))
-    assert (first["id"], first["resume"], first["exit_code"]) == (None, None, 1)
-    assert (second["id"], second["resume"], second["exit_code"]) == ("id0", "allow", 0)
-    assert first["metrics"] == [(1, "loss/train", 2.5), (2, "validation/ndcg@10", 0.25)]
+    assert [(one["id"], one["resume"]) for one in (first, second)] == [(None, None), ("id0", "allow")]
+    run = wandb.init.return_value
+    assert run.finish.call_args_list == [call(exit_code=1), call(exit_code=0)]
+    assert run.log.call_args_list[:2] == [
+        call({"loss/train": 2.5}, step=1),
+        call({"validation/ndcg@10": 0.25}, step=2),
+    ]
 
 
 @pytest.mark.nightly
@@ -183,46 +170,17 @@ def test_mlflow_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pyt
     assert [(one.step, one.value) for one in values] == [(2, 0.25), (4, 0.25)]
 
 
-class Failing:
-    """Fails at one of its calls."""
-
-    id = None
-
-    def __init__(self, call: str) -> None:
-        self.call = call
-        self.calls: list[str] = []
-        self._did("open")
-
-    def log(self, step: int, figures: Any) -> None:
-        self._did("log")
-
-    def close(self, finished: bool) -> None:
-        self._did("close")
-
-    def _did(self, call: str) -> None:
-        self.calls.append(call)
-        if call == self.call:
-            raise ConnectionError("no server at http://me:secret@host\nat all")
-
-
 @pytest.mark.parametrize(
-    ("call", "calls"), [("open", 0), ("log", ["open", "log"]), ("close", ["open", "log", "log", "close"])]
+    ("fails", "calls"), [("open", []), ("log", ["log"]), ("close", ["log", "log", "close"])]
 )
 def test_a_logger_that_fails_gives_one_warning_and_the_others_go_on(
-    call: str, calls: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fails: str, calls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[Failing] = []
-
-    def failing(fails: str) -> Callable[..., Any]:
-        def build(*_: object) -> Any:
-            logger = Failing(fails)
-            opened.append(logger)
-            return logger
-
-        return build
-
-    monkeypatch.setitem(LOGGERS, "bad", failing(call))
-    monkeypatch.setitem(LOGGERS, "good", failing("never"))
+    bad, good = (MagicMock(**{"return_value.id": None}) for _ in range(2))
+    failing = bad if fails == "open" else getattr(bad.return_value, fails)
+    failing.side_effect = ConnectionError("no server at http://me:secret@host\nat all")
+    monkeypatch.setitem(LOGGERS, "bad", bad)
+    monkeypatch.setitem(LOGGERS, "good", good)
     warnings: list[str] = []
     recorder = Recorder(tmp_path, {}, Progress(finished=True), ["bad", "good"], warnings.append)
     recorder.record({"loss": 1.0})
@@ -233,10 +191,8 @@ def test_a_logger_that_fails_gives_one_warning_and_the_others_go_on(
         "The logger bad failed and gets no more figures (ConnectionError: no server at http://host); "
         "training continues, and history.jsonl has every figure."
     ]
-    assert [logger.calls for logger in opened] == [
-        *([calls] if calls else []),
-        ["open", "log", "log", "close"],
-    ]
+    assert [name for name, _, _ in bad.return_value.method_calls] == calls
+    assert [name for name, _, _ in good.return_value.method_calls] == ["log", "log", "close"]
 
 
 def test_an_unknown_logger_and_a_missing_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

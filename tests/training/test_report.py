@@ -127,14 +127,8 @@ def test_the_softmax_is_the_proposal_without_divergence(report: dict[str, Any]) 
 def priced(
     name: str, milliseconds: float, bias: float, low: float = 0.001, size: int | None = 64
 ) -> dict[str, Any]:
-    return {
-        "sampler": name,
-        "negatives": size,
-        "milliseconds": milliseconds,
-        "bias": bias,
-        "bias_low": low,
-        "bias_high": bias + 0.01,
-    }
+    biases = {"bias": bias, "bias_low": low, "bias_high": bias + 0.01}
+    return {"sampler": name, "negatives": size, "milliseconds": milliseconds, **biases}
 
 
 @pytest.mark.parametrize(

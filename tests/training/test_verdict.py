@@ -258,7 +258,7 @@ def test_the_sentences_give_the_figures() -> None:
     report = {
         **against_ease(-0.003, -0.001, mean=0.038),
         "baseline_limits": {"ease": "the 10,000 most popular items"},
-        "baselines_left_out": {"als": "gone"},
+        "baselines_left_out": {"item_knn": "gone"},
     }
     found = [*baseline_findings(report, M), *left_out_findings(report)]
     shown = verdict_text({"verdict": found})
@@ -270,7 +270,7 @@ def test_the_sentences_give_the_figures() -> None:
     ) in said
     assert "- Worse than EASE: ndcg@10 is 0.0400 against 0.0380, a difference of +0.0020 (+5%)" in said
     assert "The baseline ease was fitted on the 10,000 most popular items alone" in said
-    assert "The baseline als was left out: gone." in said
+    assert "The baseline item_knn was left out: gone." in said
     of_auc = json.loads(json.dumps(against_ease(-0.008, 0.008)).replace(M, "auc"))
     (small,) = too_small({**of_auc, "users_with_negatives": 250}, "auc")
     assert small["sentence"] == (

@@ -1,30 +1,22 @@
 """The baselines by name, and the choice of `--baselines`.
 
 Here are those by counts (the most used items, of all and of the newest events, and the user's own items), and
-those of libraries: the matrix factorisation of implicit, and BM25 of bm25s, the baseline of queries.
+BM25, the baseline of queries.
 """
 
 import re
-import warnings
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turret.data.extras import install_command
 from turret.data.kinds import Seen
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.training.baselines.interactions import (
     Baseline,
-    Interactions,
-    Offsets,
-    Rows,
-    by_history,
-    sparse_rows,
     used_pairs,
 )
 from turret.training.baselines.item_items import ITEM_ITEMS
@@ -35,7 +27,6 @@ from turret.training.evaluation.seen import leaves_out_all
 RECENT_SHARE = 0.1
 # Events that estimate the time from which on an event is recent.
 _SAMPLE = 2**20
-FACTORS, REGULARISATION, CONFIDENCE, ITERATIONS = 64, 0.1, 10.0, 15
 K1, B = 1.2, 0.75
 # Scripts without blanks between words: Chinese and Japanese characters, and Thai.
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -82,46 +73,6 @@ def fit_own_use(data: PreparedData, until: HistoryEnd, by_count: bool) -> Scores
         return scores
 
     return scores_of
-
-
-def fit_als(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Implicit matrix factorisation (Hu et al. 2008), with vectors of users solved from their histories.
-
-    The weight of a pair is 10, that of all others 1; 64 factors, 15 iterations. 256 bytes a user and item.
-    """
-    from implicit.cpu.als import AlternatingLeastSquares
-
-    log = Interactions.training(data)
-
-    with warnings.catch_warnings():
-        # It advises to set an environment variable for the threads of the linear algebra library.
-        warnings.simplefilter("ignore")
-        model = AlternatingLeastSquares(
-            factors=FACTORS,
-            regularization=REGULARISATION,
-            alpha=CONFIDENCE,
-            iterations=ITERATIONS,
-            num_threads=torch.get_num_threads(),
-            random_state=0,
-        )
-        model.fit(log.used, show_progress=False)
-
-    def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:
-        histories = sparse_rows(offsets, items, len(data.item_ids))
-        vectors = model.recalculate_user(np.arange(len(offsets) - 1), histories)
-        result: NDArray[np.float32] = np.atleast_2d(vectors) @ model.item_factors.T
-        # Scores of known users are raised above zero, which by_history keeps for items without a score.
-        result += np.float32(1e-6) - result.min(axis=1, keepdims=True)
-        result[np.diff(offsets) == 0] = 0.0
-        return result
-
-    return by_history(scores, data, until)
-
-
-def _without_implicit(data: PreparedData) -> str | None:
-    if find_spec("implicit") is not None:
-        return None
-    return f"implicit is not installed; run: {install_command('baselines')}"
 
 
 def terms(text: str) -> list[str]:
@@ -181,7 +132,6 @@ BASELINES = {
         Baseline("last_used", "last used items", partial(fit_own_use, by_count=False), of_own_use=True),
         Baseline("most_used", "most used items", partial(fit_own_use, by_count=True), of_own_use=True),
         *ITEM_ITEMS,
-        Baseline("als", "matrix factorisation", fit_als, _without_implicit),
         Baseline("bm25", "BM25", fit_bm25, _without_texts, of_queries=True),
     )
 }

@@ -24,6 +24,8 @@ def refusal(loss: LossSettings, sampler: SamplerSettings | None) -> str | None:
             else None
         )
     drawn = f"objective.sampler.kind = {sampler.kind!r}"
+    because = " with exclude_positive = true" if getattr(sampler, "exclude_positive", False) else ""
+    remedy = f"use 'sampled_softmax' with it, or kind = {_ANY_DRAW}"
     if not loss.draws:
         return (
             f"{name} scores the whole catalog, so {drawn} contradicts it; replace the whole section "
@@ -32,10 +34,7 @@ def refusal(loss: LossSettings, sampler: SamplerSettings | None) -> str | None:
     if not sampler.alone:
         return f"{drawn} never draws most items; make it a part of kind = 'mixed', beside 'uniform'"
     if loss.needs_probabilities and not sampler.counts_positives:
-        return (
-            f"{name} needs the expected count of the positive, which {drawn} can't give"
-            f"{_because(sampler)}; use 'sampled_softmax' with it, or kind = {_ANY_DRAW}"
-        )
+        return f"{name} needs the expected count of the positive, which {drawn} can't give{because}; {remedy}"
     # A queue counts positives even in the step in which it is empty.
     if loss.needs_probabilities and not sampler.covers_catalog and not sampler.remembered_batches:
         return (
@@ -44,14 +43,10 @@ def refusal(loss: LossSettings, sampler: SamplerSettings | None) -> str | None:
         )
     if loss.needs_fixed_size and not sampler.fixed_size:
         return (
-            f"{name} is a mean over a fixed number of candidates, and {drawn} draws more or fewer each time; "
-            f"use 'sampled_softmax' with it, or kind = {_ANY_DRAW}"
+            f"{name} is a mean over a fixed number of candidates, and {drawn} draws more or fewer; {remedy}"
         )
     if loss.keeps_hits and not sampler.counts_positives:
-        return (
-            f"{name} counts drawn positives, and {drawn} can't draw the positive{_because(sampler)}; use "
-            f"'sampled_softmax' with it, which masks them, or kind = {_ANY_DRAW}"
-        )
+        return f"{name} counts drawn positives, and {drawn} can't draw the positive{because}; {remedy}"
     return None
 
 
@@ -116,7 +111,3 @@ def scoring_refusal(
             "or set absolute = false"
         )
     return None
-
-
-def _because(sampler: SamplerSettings) -> str:
-    return " with exclude_positive = true" if getattr(sampler, "exclude_positive", False) else ""

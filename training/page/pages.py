@@ -198,12 +198,8 @@ def write_page(path: Path, make: Callable[[], str]) -> None:
     """Write the page that `make` returns to `path` in one step, in a folder that is made, and print the path.
 
     Raises:
-        TrainingError: the path is a folder or has another suffix than .html, or it can't be written.
+        TrainingError: the path has another suffix than .html, or it can't be written.
     """
-    if path.is_dir():
-        raise TrainingError(
-            f"--output {path}: this is a folder; name a file, such as {path / 'report.html'}."
-        )
     if path.suffix.lower() not in (".html", ".htm"):
         raise TrainingError(f"--output {path}: the report is a page; the name must end in .html.")
     page = make()
