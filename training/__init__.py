@@ -12,7 +12,6 @@ __all__ = [
     "checkpoint",
     "cli",
     "commands",
-    "comparison",
     "distributed",
     "errors",
     "estimator",

@@ -53,7 +53,7 @@ def an_explanation_names_every_gram_of_the_query(original: Function) -> Function
     return lambda view, query, row: grams(query, words=True)
 
 
-@planted("turret.training.baselines.texts:terms", "training/test_baselines.py")
+@planted("turret.training.baselines.registry:terms", "training/test_baselines.py")
 def terms_keep_their_case(original: Function) -> Function:
     return str.split
 

@@ -14,9 +14,9 @@ from turret.data.prepared import PreparedData
 from turret.training import commands
 from turret.training.checkpoint import Progress, save_checkpoint, save_tensors
 from turret.training.commands import compare_command, evaluate_command, train_command
-from turret.training.comparison import compare, parse_seeds, seed_folder, training_summary
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
+from turret.training.evaluation.comparison import compare, parse_seeds, seed_folder, training_summary
 from turret.training.records.history import load_history
 from turret.training.run import CHECKPOINT, MODEL, PER_USER, Run
 from turret.training.trainer import train

@@ -19,9 +19,9 @@ from turret.data import text
 from turret.data.files import new_file
 from turret.data.prepared import PreparedData
 from turret.training.baselines.registry import BASELINES, chosen_baselines
-from turret.training.comparison import compare, open_sides
 from turret.training.config.experiment import experiment_toml
 from turret.training.errors import TrainingError
+from turret.training.evaluation.comparison import compare, open_sides
 from turret.training.evaluation.evaluation import (
     SLICED,
     TOWERS,
@@ -37,7 +37,12 @@ from turret.training.records.environment import load_environment
 from turret.training.run import MODEL, PER_USER, Run
 
 AGAIN = "var/again"
-_FORMATS = ("figure", "interval", "signed", "signed_interval", "percent", "count", "duration")
+_FORMATS = ("figure", "percent", "count", "duration")
+_INTERVALS = {
+    "interval": "[{low:.4f}, {high:.4f}]",
+    "signed": "{mean:+.4f}",
+    "signed_interval": "[{low:+.4f}, {high:+.4f}]",
+}
 
 
 def run_page(
@@ -225,6 +230,7 @@ def render(template: str, **values: Any) -> str:
     style = files("turret.training.page").joinpath("style.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     environment.filters |= {name: getattr(text, name) for name in _FORMATS}
+    environment.filters |= {name: form.format_map for name, form in _INTERVALS.items()}
     environment.filters |= {"ranker": _ranker_title, "code": _with_code}
     environment.globals |= {
         "style": Markup(style),
