@@ -13,10 +13,7 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import LOGGER
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
-from turret.training.config.experiment import with_settings
-from turret.training.distributed import join_world, process_count
-from turret.training.errors import TrainingError
-from turret.training.evaluation.comparison import (
+from turret.training.comparison.compare import (
     begun_seeds,
     compare,
     evaluation_summary,
@@ -26,6 +23,9 @@ from turret.training.evaluation.comparison import (
     seed_folder,
     training_summary,
 )
+from turret.training.config.experiment import with_settings
+from turret.training.distributed import join_world, process_count
+from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import comparison_table, metrics_table, seeds_table, verdict_text
 from turret.training.export.export import export, export_warnings

@@ -14,9 +14,9 @@ from turret.data.prepared import PreparedData
 from turret.training import commands
 from turret.training.checkpoint import Progress, save_checkpoint, save_tensors
 from turret.training.commands import compare_command, evaluate_command, train_command
+from turret.training.comparison.compare import compare, parse_seeds, seed_folder, training_summary
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
-from turret.training.evaluation.comparison import compare, parse_seeds, seed_folder, training_summary
 from turret.training.records.history import load_history
 from turret.training.run import CHECKPOINT, MODEL, PER_USER, Run
 from turret.training.trainer import train
@@ -175,7 +175,6 @@ def test_commands_for_one_run_name_a_run_of_the_folder(tmp_path: Path) -> None:
 
 
 QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", "tower.dimension=8"]
-Capture = pytest.CaptureFixture[str]
 
 
 def train_seeds(shop: PreparedData, folder: Path, seeds: str | None, **changed: Any) -> None:

@@ -17,9 +17,9 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.cli import app
+from turret.training.comparison.compare import compare
 from turret.training.config.experiment import experiment_toml, load_experiment, with_settings
 from turret.training.errors import TrainingError
-from turret.training.evaluation.comparison import compare
 from turret.training.page.pages import compare_page, evaluated_report, run_page, write_page
 from turret.training.page.recommended import ITEMS, NEAREST, nearest_items
 from turret.training.run import REPORT_PAGE, Run

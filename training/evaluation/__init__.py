@@ -1,13 +1,3 @@
 """Ranking metrics over the whole catalog."""
 
-__all__ = [
-    "comparison",
-    "evaluation",
-    "metrics",
-    "per_user",
-    "ranking",
-    "repeats",
-    "seen",
-    "table",
-    "top_rows",
-]
+__all__ = ["evaluation", "metrics", "per_user", "ranking", "repeats", "seen", "table", "top_rows"]

@@ -19,9 +19,9 @@ from turret.data import text
 from turret.data.files import new_file
 from turret.data.prepared import PreparedData
 from turret.training.baselines.registry import BASELINES, chosen_baselines
+from turret.training.comparison.compare import compare, open_sides
 from turret.training.config.experiment import experiment_toml
 from turret.training.errors import TrainingError
-from turret.training.evaluation.comparison import compare, open_sides
 from turret.training.evaluation.evaluation import (
     SLICED,
     TOWERS,
