@@ -225,7 +225,7 @@ def side(one: IndexSet, settings: ApproximateSettings, ks: Sequence[int], target
 def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float:
     """The mean share of the true best k that single searches find; of a large set `is_rough` asks a few."""
     # The exact index finds the same share in a large set, and a few questions see it.
-    most = _FEW if (is_rough or index.is_exact) and len(one.items) > _LARGE else len(one.queries)
+    most = _FEW if (is_rough or index.settings.is_exact) and len(one.items) > _LARGE else len(one.queries)
     results = (index.nearest(query, k)[0] for query in one.queries[:most])
     hits = [len(np.intersect1d(own, true[:k])) for own, true in zip(results, one.truth[:most], strict=True)]
     return float(np.mean(hits)) / k

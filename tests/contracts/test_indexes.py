@@ -3,7 +3,6 @@
 import gc
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import get_args
 
@@ -11,12 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.engine_servers import running
-from tests.support.memory_engine import MemoryEngine
+from tests.support.memory_engine import engine_in_process
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
-from turret.tower.engines import engine as opening
-from turret.tower.engines.access import Access, connection, set_access
+from turret.tower.engines.access import connection
 from turret.tower.engines.engine import EngineItems
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import (
@@ -53,18 +50,14 @@ KINDS: dict[str, IndexSettings] = {
     "ivf_pq of all rotated": IvfPqSettings(**SOME, lists=1, parts=16, rotated=True),
     "ivf biased": IvfSettings(**SOME, lists=30, biased=True),
 }
-# One in this process, and those that really run.
-ENGINES = {"memory": "redis", "redis": "redis", "milvus": "milvus"}
-KINDS |= {
-    f"engine {name}": EngineSettings(
-        engine=engine,
-        url=f"{engine}://engine",
-        collection="turret_items",
-        efforts=tuple(EngineEffort(rows=rows, k=200, breadth=400, recall=1.0) for rows in (1500, 21)),
-        subset_rows=20,
-    )
-    for name, engine in ENGINES.items()
-}
+# One in this process; tests/tower/test_engine_servers.py holds real ones to the contract of engines.
+KINDS["engine"] = EngineSettings(
+    engine="redis",
+    url="redis://engine",
+    collection="turret_items",
+    efforts=tuple(EngineEffort(rows=rows, k=200, breadth=400, recall=1.0) for rows in (1500, 21)),
+    subset_rows=20,
+)
 Scores = NDArray[np.float64]
 COUNT, WIDTH = 1500, 16
 
@@ -88,38 +81,16 @@ def test_every_kind_of_a_manifest_is_here_and_every_kind_of_faiss_is_proposed() 
     assert {one.kind for one in candidates(VECTORS, False)} == {*CHOOSABLE} - {"flat"}
 
 
-@contextmanager
-def started(engine: str, folder: Path) -> Iterator[None]:
-    """Run an engine; every address of its kind leads to it."""
-    with ExitStack() as stack:
-        if engine == "memory":
-            patch = stack.enter_context(pytest.MonkeyPatch.context())
-            patch.setitem(opening.CLIENTS, "redis", f"{MemoryEngine.__module__}:MemoryEngine")
-            set_access(Access(url="redis://memory"))
-        else:
-            server = stack.enter_context(running(engine, folder))
-            set_access(Access(url=server.url, seconds=10.0))
-        stack.callback(set_access, Access())
-        yield
-
-
-# A server each; Milvus takes ten seconds for each collection until it searches its index.
-MARKS = {"engine milvus": pytest.mark.nightly, "engine redis": pytest.mark.nightly}
-PARAMS = {name: pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(KINDS)}
 with_files = pytest.mark.parametrize(
     "kind", [name for name in KINDS if KINDS[name].has_file], indirect=True, scope="module"
 )
 
 
-@pytest.fixture(scope="module", params=PARAMS.values())
-def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    name = str(request.param)
-    if not name.startswith("engine "):
-        yield name
-        return
-    engine = name.removeprefix("engine ")
-    with started(engine, tmp_path_factory.mktemp(engine)):
-        yield name
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        engine_in_process(patch)
+        yield str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +156,7 @@ def test_what_is_found_is_nearly_what_is_best(index: Index) -> None:
     rows, _ = index.search(QUERIES, 10)
     best = [np.argsort(-true_scores(index, query))[:10] for query in QUERIES]
     recall = np.mean([len(set(a.tolist()) & set(b.tolist())) / 10 for a, b in zip(rows, best, strict=True)])
-    assert recall == 1.0 if index.is_exact else recall > 0.85
+    assert recall == 1.0 if index.settings.is_exact else recall > 0.85
 
 
 def test_a_row_has_the_score_that_the_exact_index_gives_it(index: Index) -> None:
@@ -227,7 +198,7 @@ def test_saved_and_opened_it_answers_the_same(kind: str, index: Index, tmp_path:
     opened = open_index(path, mapped, KINDS[kind])
     for name in (path, tmp_path / "vectors.npy"):
         name.unlink(missing_ok=not KINDS[kind].has_file)
-    assert (len(opened), opened.dimension, opened.is_exact) == (COUNT, WIDTH, index.is_exact)
+    assert (opened.vectors().shape, opened.settings) == ((COUNT, WIDTH), index.settings)
     for allowed in (None, share(400)):
         expected, found = index.search(QUERIES, 10, allowed), opened.search(QUERIES, 10, allowed)
         assert np.array_equal(expected[0], found[0])
@@ -267,7 +238,7 @@ def test_a_processor_without_vector_instructions_answers_the_same(index: Index) 
     finally:
         config.set_level(before)
     same = [len(set(a.tolist()) & set(b.tolist())) for a, b in zip(rows, expected[0], strict=True)]
-    assert np.mean(same) == 10 if index.is_exact else np.mean(same) > 9.5
+    assert np.mean(same) == 10 if index.settings.is_exact else np.mean(same) > 9.5
     assert scores[:, 0] == pytest.approx(expected[1][:, 0], rel=1e-5)
 
 
@@ -347,7 +318,7 @@ def test_without_signs_the_far_side_is_found(index: Index) -> None:
         rows = planner.nearest(query, 10).rows
         top = np.argsort(-np.abs(true_scores(index, query)))[:10]
         found += len(set(rows.tolist()) & set(top.tolist()))
-    assert found == 10 * len(QUERIES) if index.is_exact else found > 8.5 * len(QUERIES)
+    assert found == 10 * len(QUERIES) if index.settings.is_exact else found > 8.5 * len(QUERIES)
 
 
 def test_nothing_of_it_stays_behind_when_its_version_goes(kind: str) -> None:

@@ -107,7 +107,7 @@ def the_backward_pass_drops_other_values(original: Function) -> Function:
     return backward
 
 
-@planted("turret.tower.layers.attention:CausalAttention.forward", "contracts/test_user_towers.py")
+@planted("turret.tower.towers.transformer:CausalAttention.forward", "contracts/test_user_towers.py")
 def attention_in_training_reads_the_future(original: Function) -> Function:
     attend = original.__globals__["scaled_dot_product_attention"]
 

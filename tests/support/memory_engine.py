@@ -108,15 +108,14 @@ def engine_in_process(monkeypatch: pytest.MonkeyPatch) -> Server:
     monkeypatch.setattr(MemoryEngine, "server", made)
     for name in opening.CLIENTS:
         monkeypatch.setitem(opening.CLIENTS, name, f"{MemoryEngine.__module__}:MemoryEngine")
+    access._shared.cache_clear()  # the circuit of one test is not that of the next
     return made
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     """The state of the engine behind every URL."""
-    made = engine_in_process(monkeypatch)
-    access._shared.cache_clear()  # the circuit of one test is not that of the next
-    return made
+    return engine_in_process(monkeypatch)
 
 
 def user_vectors(number: int = 20) -> NDArray[np.float32]:

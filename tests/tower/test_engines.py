@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -40,12 +39,11 @@ from turret.tower.engines.access import (
     Access,
     Connection,
     connection,
-    current_access,
     engine_url,
     set_access,
 )
 from turret.tower.engines.circuit import Circuit
-from turret.tower.engines.engine import Engine, EngineItems, Limits, engine_name, open_engine
+from turret.tower.engines.engine import Engine, EngineItems, Limits, open_engine
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
 from turret.tower.engines.publishing import (
@@ -90,11 +88,6 @@ def test_what_names_no_engine_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(EngineError, match=r"names no engine; write milvus://|in a Redis Cluster") as refused:
         open_engine(url)
     assert "secret" not in str(refused.value)
-    if "cluster" not in url:
-        before = current_access()
-        with pytest.raises(EngineError, match="names no engine"):
-            engine_name(url)
-        assert current_access() is before
 
 
 def test_another_address_is_taken_for_an_engine_of_the_same_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,44 +199,24 @@ def test_versions_share_a_connection_whose_circuit_opens(
     assert "redis://engine:6379 failed; the next try" in searched(made)
 
 
-Opening = Callable[[Callable[[], Engine]], list[str]]
+def test_an_open_circuit_refuses_at_once_while_the_trial_connects(
+    monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    calls, is_over = list[str](), threading.Event()
 
-
-@pytest.fixture
-def opening(monkeypatch: pytest.MonkeyPatch) -> Opening:
-    """Replace `open_engine`; returns the addresses of its calls."""
-
-    def replaced(made: Callable[[], Engine]) -> list[str]:
-        calls: list[str] = []
-
-        def fake(url: str, limits: Limits) -> Engine:
-            calls.append(url)
-            return made()
-
-        monkeypatch.setattr(access, "open_engine", fake)
-        return calls
-
-    return replaced
-
-
-def unreachable() -> Engine:
-    raise EngineError("can't be reached")
-
-
-def test_an_open_circuit_refuses_at_once_while_the_trial_connects(opening: Opening, server: Server) -> None:
-    is_over = threading.Event()
-
-    def hanging() -> Engine:
+    def connect(url: str, limits: Limits) -> Engine:
+        calls.append(url)
+        if len(calls) == 1:
+            raise EngineError("can't be reached")
         is_over.wait(60)
-        return MemoryEngine(URL, Limits())
+        return MemoryEngine(url, limits)
 
+    monkeypatch.setattr(access, "open_engine", connect)
     made = Connection(URL, 60.0, Circuit(failures=1, seconds=0.0))
-    opening(unreachable)
     assert searched(made) == "can't be reached"
-    calls = opening(hanging)
     with ThreadPoolExecutor(1) as pool:
         trial = pool.submit(searched, made)
-        until(lambda: calls, "the trial")
+        until(lambda: len(calls) == 2, "the trial")
         assert "the next try is in some seconds" in searched(made)
         is_over.set()
         assert trial.result() == ""

@@ -106,7 +106,7 @@ def _write(folder: Path, contents: BundleContents) -> None:
     count, dimension = vectors.shape
     scoring = contents.card.scoring
     planner = Planner(ExactIndex(vectors), scoring)
-    recall = measure_recall(planner, vectors, queries[:EXACT_QUERIES], absolute=scoring.absolute)
+    recall = measure_recall(planner, queries[:EXACT_QUERIES])
     card = contents.card.model_dump()
     made = {"created": _now(), "dimension": dimension, "item_count": count, "recall": recall, "files": {}}
     write_manifest(folder, Manifest.model_validate(card | made))

@@ -35,7 +35,6 @@ from turret.tower.tuning.recall import (
     check_requested,
     measure_recall,
     median_seconds,
-    recall_of,
     smallest,
     split_queries,
     truths,
@@ -119,14 +118,8 @@ def _tuned(tuner: "_Tuner", recall: float) -> Chosen:
     tuner.report("tuning the search effort ...")
     for margin in _MARGINS:
         index, words = tuner.index(with_margin(recall, margin))
-        measured = measure_recall(
-            Planner(index, task.scoring),
-            task.vectors,
-            task.queries,
-            selectivities=SHARES,
-            absolute=task.scoring.absolute,
-            masks=tuner.mask,
-        )
+        planner = Planner(index, task.scoring)
+        measured = measure_recall(planner, task.queries, selectivities=SHARES, masks=tuner.mask)
         missed = sum(cell.recall < recall for cell in measured)
         if not missed:
             break
@@ -134,7 +127,7 @@ def _tuned(tuner: "_Tuner", recall: float) -> Chosen:
     check_recall(measured, recall, name)
     described = (
         f"{count:,} items of {dimension} numbers in {name}",
-        f"up to {index.subset_rows:,} allowed items are searched exactly in the service",
+        f"up to {index.settings.subset_rows:,} allowed items are searched exactly in the service",
         *words,
     )
     choice = IndexChoice(asked=name, recall=recall, queries=len(task.queries), words=described)
@@ -151,8 +144,7 @@ class _Tuner:
         self.task = Task(old.vectors, queries, old.manifest.scoring, recall)
         self.url, self.report = url, report
         self._engine, self._collection, self._catalog = engine, collection, old.catalog
-        absolute = self.task.scoring.absolute
-        self._truths = list(truths(old.vectors, self.task.few, TUNED_KS, SHARES, absolute, self.mask))
+        self._truths = list(truths(self.task.exact, self.task.few, TUNED_KS, SHARES, self.mask))
 
     def mask(self, selectivity: float) -> RowMask:
         """The rows of the first share of the draw, which the engine can filter by."""
@@ -194,8 +186,7 @@ class _Tuner:
         task, breadths, recalls = self.task, list(self._engine.breadths(k)), dict[int, float]()
 
         def reaches(breadth: int) -> bool:
-            find = partial(self._find, truth, k, breadth)
-            recalls[breadth] = recall_of(find, task.vectors, task.some(k), truth, k, task.scoring.absolute)
+            recalls[breadth] = truth.recall(partial(self._find, truth, k, breadth), k, task.most(k))
             return recalls[breadth] >= target
 
         breadth = smallest(reaches, breadths)

@@ -53,7 +53,7 @@ class ApproximateIndex(Index):
             # doesn't keep it.
             faiss.downcast_index(proposing.index).implem = 10
         # The columns that are only stored, in which queries have zeros.
-        self._missing = settings.width(self._exact.dimension) - self._exact.dimension
+        self._missing = settings.width(vectors.shape[1]) - vectors.shape[1]
         # Search parameters are read, never written, by a search; those without a selector serve all.
         # A closure over the settings alone: a reference to this index would keep it alive after its version.
         self._parameters = cache(partial(_parameters, settings))

@@ -69,22 +69,6 @@ class Index(ABC):
         """
         assert not self.settings.has_file
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether it always finds the best."""
-        return self.settings.is_exact
-
-    @property
-    def subset_rows(self) -> int:
-        """Up to how many allowed rows the exact search is at least as good, as measured when it was built."""
-        measured: int = getattr(self.settings, "subset_rows", len(self))
-        return measured
-
-    @property
-    def dimension(self) -> int:
-        """The width D of the vectors."""
-        return int(self.vectors().shape[1])
-
     def search(
         self, vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -66,10 +66,10 @@ class Planner:
 
     def __init__(self, index: Index, scoring: ScoringConfig) -> None:
         self._count = len(index)
-        self._index, self._exact = index, index.exact
-        self._subset_rows = index.subset_rows
-        self._absolute = scoring.absolute
-        self.is_exact = index.is_exact
+        self._index, self.exact = index, index.exact
+        # Up to so many allowed rows the exact search is at least as good, as measured with the index.
+        self._subset_rows: int = getattr(index.settings, "subset_rows", self._count)
+        self.absolute = scoring.absolute
 
     def __len__(self) -> int:
         return self._count
@@ -95,8 +95,8 @@ class Planner:
     def products(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The exact inner products of a user's vector [D], or the largest of several [V, D], with `rows`."""
         vector = np.ascontiguousarray(np.atleast_2d(vector), dtype=np.float32)
-        products = np.stack([self._exact.scores(each, rows) for each in vector])
-        best: NDArray[np.float32] = (np.abs(products) if self._absolute else products).max(axis=0)
+        products = np.stack([self.exact.scores(each, rows) for each in vector])
+        best: NDArray[np.float32] = (np.abs(products) if self.absolute else products).max(axis=0)
         return best
 
     def nearest_of_each(
@@ -110,7 +110,7 @@ class Planner:
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         check_finite(vectors)
         queries = [self._query(*each, None) for each in zip(vectors, ks, excluded, strict=True)]
-        if self._absolute or self._index.settings.is_remote:
+        if self.absolute or self._index.settings.is_remote:
             return [self._planned(query) for query in queries]
         together: dict[int, list[int]] = {}
         for position, query in enumerate(queries):
@@ -129,7 +129,7 @@ class Planner:
             try:
                 rows, products = found or self._found(index, query.vector, fetch, allowed)
             except EngineError:
-                index, kind = self._exact, "fallback"
+                index, kind = self.exact, "fallback"
                 continue
             if query.out:
                 left = [place for place, row in enumerate(rows.tolist()) if row not in query.out]
@@ -144,7 +144,7 @@ class Planner:
             return index.nearest(vector, k, allowed)
         answers = [index.nearest(each, k, allowed) for each in vector]
         rows, products = map(np.concatenate, zip(*answers, strict=True))
-        rows, products = ordered(rows, np.abs(products) if self._absolute else products, len(rows))
+        rows, products = ordered(rows, np.abs(products) if self.absolute else products, len(rows))
         first = np.sort(np.unique(rows, return_index=True)[1])[:k]
         return rows[first], products[first]
 
@@ -154,7 +154,7 @@ class Planner:
         """Choose the index to search, and how many rows to fetch: of many excluded ones, few come first."""
         if k < 1:
             raise ValueError(f"a search needs k >= 1, not {k}")
-        if self._absolute:
+        if self.absolute:
             # A row among the best k by |<h, w>| is also among the best k by <h, w> or by <-h, w>, so two
             # searches of k find them all, ties included (Blanc & Rendle 2018, eq. 11).
             vector = np.vstack([vector, -vector])
@@ -166,7 +166,7 @@ class Planner:
                 raise ValueError(f"the filter has {len(allowed.mask)} rows where the index has {count}")
             kind, count = "selector", allowed.count
             if count <= self._subset_rows:
-                kind, index = "subset", self._exact
+                kind, index = "subset", self.exact
         most = min(k + len(out), count)
         fetch = min(most, k + _SPARE + len(out) // _SPARE_SHARE)
         return _Query(index, vector, k, fetch, most, out, allowed, kind)

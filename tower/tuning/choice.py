@@ -172,9 +172,7 @@ def _made(
             reasons.append(f"{settings.label} was {why}: {settings.kind}")
             return best.made, best.recall
         reasons.append("no kind is enough faster than the exact search to be worth its misses: flat")
-    few = task.queries[:EXACT_QUERIES]
-    measured = measure_recall(task.exact, task.vectors, few, absolute=task.scoring.absolute)
-    return ExactIndex(task.vectors), measured
+    return ExactIndex(task.vectors), measure_recall(task.exact, task.queries[:EXACT_QUERIES])
 
 
 def _best(task: Task, request: IndexRequest, reasons: list[str], report: Report) -> _Tried | None:
@@ -195,7 +193,7 @@ def _best(task: Task, request: IndexRequest, reasons: list[str], report: Report)
             reasons.append(f"{settings.label} reaches {request.recall:g} with no search faster than {name}")
         else:
             planner = Planner(index, task.scoring)
-            measured = measure_recall(planner, task.vectors, task.queries, absolute=task.scoring.absolute)
+            measured = measure_recall(planner, task.queries)
             tried = _Tried(index, measured, task.seconds(planner, task.truth.ks[0]))
             recall = min(cell.recall for cell in measured)
             reasons.append(

@@ -16,7 +16,7 @@ from turret.tower.index.planner import Planner
 # A request for 10 that excludes seen items fetches 18 to 30.
 USUAL = 32
 KS, TUNED_KS = (10, 100, 1000), (10, USUAL, 100, 1000)
-_MARGIN, _TUNED_ON, _LEAST_TIMED, _SECONDS = 0.2, 300, 10, 0.5
+_MARGIN, _LEAST_TIMED, _SECONDS = 0.2, 10, 0.5
 SELECTIVITIES = (1.0, 0.1, 0.01, 0.001)
 # Two float32 sums of the same products; a neighbour that is truly further away is further by more.
 _ROUNDING = 1e-5
@@ -31,17 +31,34 @@ Vectors = NDArray[np.float32]
 
 
 class Truth(NamedTuple):
-    """Ground truth of a search among `allowed` rows: the k-th best score of each query [Q], for each k."""
+    """Ground truth of searches for `queries` [Q, D] among the `allowed` rows of `vectors` [N, D].
+
+    `enough` [Q, K] is the k-th best score of each query, for each of `ks`; `absolute` scores have no sign.
+    """
 
     allowed: RowMask | None
     selectivity: float
     ks: tuple[int, ...]
-    enough: NDArray[np.float32]
+    enough: Vectors
+    vectors: Vectors
+    queries: Vectors
+    absolute: bool
+
+    def recall(self, find: Callable[[Vectors], NDArray[np.int64]], k: int, most: int | None = None) -> float:
+        """The mean share of the best k that `find` finds, over at most the first `most` queries."""
+        shares = []
+        for query, least in zip(self.queries[:most], self.enough[:, self.ks.index(k)], strict=False):
+            scores = self.vectors[find(query)] @ query
+            found = int(np.count_nonzero((np.abs(scores) if self.absolute else scores) >= least))
+            shares.append(min(found, k) / k)
+        return float(np.mean(shares))
+
+    def planned(self, planner: Planner, k: int, most: int | None = None) -> float:
+        """The recall of a planner's answers."""
+        return self.recall(lambda query: planner.nearest(query, k, None, self.allowed).rows, k, most)
 
 
-def split_queries(
-    queries: NDArray[np.float32], count: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def split_queries(queries: Vectors, count: int) -> tuple[Vectors, Vectors]:
     """Split user vectors [Q, D] into those that measure a catalog of `count` items, and the others."""
     most = min(len(queries), _MOST_QUERIES, max(_LEAST_QUERIES, _QUERY_ITEMS // count))
     is_measured = np.zeros(len(queries), dtype=np.bool_)
@@ -51,39 +68,33 @@ def split_queries(
 
 def measure_recall(
     planner: Planner,
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
+    queries: Vectors,
     ks: Sequence[int] = KS,
     selectivities: Sequence[float] = SELECTIVITIES,
-    absolute: bool = False,
     masks: Callable[[float], RowMask] | None = None,
 ) -> tuple[MeasuredRecall, ...]:
-    """Compare the planner's answers with brute force for queries [Q, D] over vectors [N, D].
+    """Compare the planner's answers with brute force for queries [Q, D] over its vectors.
 
     For each selectivity that share of the rows, drawn with a fixed seed, or its mask of `masks`, is allowed.
     A k beyond the number of allowed rows is left out. Recall: share of the found items whose true score
-    reaches the k-th best true one. `absolute`: scores have no sign, and the planner ranks accordingly.
+    reaches the k-th best true one.
     """
     return tuple(
-        MeasuredRecall(
-            k=k,
-            selectivity=truth.selectivity,
-            recall=recall_of(planned(planner, truth, k), vectors, queries, truth, k, absolute),
-        )
-        for truth in truths(vectors, queries, ks, selectivities, absolute, masks)
+        MeasuredRecall(k=k, selectivity=truth.selectivity, recall=truth.planned(planner, k))
+        for truth in truths(planner, queries, ks, selectivities, masks)
         for k in truth.ks
     )
 
 
 def truths(
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
+    planner: Planner,
+    queries: Vectors,
     ks: Sequence[int],
     selectivities: Sequence[float],
-    absolute: bool,
     masks: Callable[[float], RowMask] | None = None,
 ) -> Iterator[Truth]:
-    """Brute force for each selectivity, a block of queries at a time."""
+    """Brute force over the vectors of a planner for each selectivity, a block of queries at a time."""
+    vectors, absolute = planner.exact.vectors(), planner.absolute
     masks = masks or _draws(len(vectors))
     for selectivity in selectivities:
         mask = masks(selectivity)
@@ -91,7 +102,8 @@ def truths(
         allowed = mask if selectivity < 1.0 else None
         if within:
             some = vectors if allowed is None else vectors[allowed.rows]
-            yield Truth(allowed, selectivity, within, _enough(some, queries, within, absolute))
+            enough = _enough(some, queries, within, absolute)
+            yield Truth(allowed, selectivity, within, enough, vectors, queries, absolute)
 
 
 def _draws(count: int) -> Callable[[float], RowMask]:
@@ -104,32 +116,7 @@ def _draws(count: int) -> Callable[[float], RowMask]:
     return draw
 
 
-def recall_of(
-    find: Callable[[Vectors], NDArray[np.int64]],
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
-    truth: Truth,
-    k: int,
-    absolute: bool,
-) -> float:
-    """The mean recall at k of the rows that `find` finds for `queries`, the first of the truth's."""
-    enough = truth.enough[:, truth.ks.index(k)]
-    shares = []
-    for query, least in zip(queries, enough, strict=False):
-        scores = vectors[find(query)] @ query
-        found = int(np.count_nonzero((np.abs(scores) if absolute else scores) >= least))
-        shares.append(min(found, k) / k)
-    return float(np.mean(shares))
-
-
-def planned(planner: Planner, truth: Truth, k: int) -> Callable[[Vectors], NDArray[np.int64]]:
-    """The rows that a planner finds among those of the truth."""
-    return lambda query: planner.nearest(query, k, None, truth.allowed).rows
-
-
-def _enough(
-    vectors: NDArray[np.float32], queries: NDArray[np.float32], ks: Sequence[int], absolute: bool
-) -> NDArray[np.float32]:
+def _enough(vectors: Vectors, queries: Vectors, ks: Sequence[int], absolute: bool) -> Vectors:
     enough = np.empty((len(queries), len(ks)), dtype=np.float32)
     block = max(1, _BLOCK_SCORES // len(vectors))
     positions = [len(vectors) - k for k in ks]
@@ -163,12 +150,6 @@ def check_requested(recall: float) -> None:
 def with_margin(least_recall: float, margin: float = _MARGIN) -> float:
     """The recall to reach on the tuning set: other user vectors have a slightly lower one."""
     return least_recall + margin * (1 - least_recall)
-
-
-def tuning_set(queries: Vectors) -> Vectors:
-    """Some of the user vectors [Q, D], spread over all."""
-    positions = np.linspace(0, len(queries) - 1, min(_TUNED_ON, len(queries))).astype(np.int64)
-    return np.ascontiguousarray(queries[positions], dtype=np.float32)
 
 
 def median_seconds(search: Callable[[Vectors], object], queries: Vectors, most: int = 100) -> float:

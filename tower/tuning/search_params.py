@@ -1,6 +1,6 @@
 """The cheapest search parameters of an index that reach a recall, tuned on real user vectors."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -19,14 +19,12 @@ from turret.tower.tuning.recall import (
     USUAL,
     Truth,
     median_seconds,
-    planned,
-    recall_of,
     smallest,
     truths,
-    tuning_set,
     with_margin,
 )
 
+_TUNED_ON = 300
 _SMALL_K = 10
 # Largest first: the first share at which the selector fails is where subsets begin.
 _SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -56,19 +54,9 @@ class Task:
 
     @cached_property
     def few(self) -> NDArray[np.float32]:
-        """The tuning set, spread over all queries."""
-        return tuning_set(self.queries)
-
-    @cached_property
-    def truth(self) -> Truth:
-        """Ground truth among all rows."""
-        (truth,) = truths(self.vectors, self.few, TUNED_KS, (1.0,), self.scoring.absolute)
-        return truth
-
-    @cached_property
-    def filtered(self) -> list[Truth]:
-        """Ground truth among fewer rows, most rows first."""
-        return list(truths(self.vectors, self.few, TUNED_KS[:3], _SHARES, self.scoring.absolute))
+        """The tuning set: some of the queries, spread over all."""
+        positions = np.linspace(0, len(self.queries) - 1, min(_TUNED_ON, len(self.queries)))
+        return np.ascontiguousarray(self.queries[positions.astype(np.int64)], dtype=np.float32)
 
     @cached_property
     def exact(self) -> Planner:
@@ -76,18 +64,28 @@ class Task:
         return Planner(ExactIndex(self.vectors), self.scoring)
 
     @cached_property
+    def truth(self) -> Truth:
+        """Ground truth among all rows."""
+        (truth,) = truths(self.exact, self.few, TUNED_KS, (1.0,))
+        return truth
+
+    @cached_property
+    def filtered(self) -> list[Truth]:
+        """Ground truth among fewer rows, most rows first."""
+        return list(truths(self.exact, self.few, TUNED_KS[:3], _SHARES))
+
+    @cached_property
     def exact_seconds(self) -> dict[int, float]:
         """The median exact search for each k."""
         return {k: self.seconds(self.exact, k) for k in self.truth.ks}
 
-    def some(self, k: int) -> NDArray[np.float32]:
-        """The queries for `k`: longer answers need fewer ones for the same precision."""
-        return self.few if k <= _SMALL_K else self.few[: max(1, len(self.few) // 3)]
+    def most(self, k: int) -> int:
+        """How many queries for `k` are searched for: longer answers need fewer for the same precision."""
+        return len(self.few) if k <= _SMALL_K else max(1, len(self.few) // 3)
 
     def recall(self, planner: Planner, truth: Truth, k: int) -> float:
         """The mean recall of single searches."""
-        find = planned(planner, truth, k)
-        return recall_of(find, self.vectors, self.some(k), truth, k, self.scoring.absolute)
+        return truth.planned(planner, k, self.most(k))
 
     def seconds(self, planner: Planner, k: int, allowed: RowMask | None = None) -> float:
         """The median time of single searches, one after the other on this thread."""
@@ -105,8 +103,7 @@ def tuned(index: ApproximateIndex, task: Task, rival: float = np.inf) -> Approxi
     """
     efforts: list[SearchParams] = []
     for k in task.truth.ks:
-        bound = np.inf if efforts else rival
-        effort = _cheapest(index, task, k, tuple(efforts), bound)
+        effort = _cheapest(index, task, k, efforts, np.inf if efforts else rival)
         if effort is None:
             break
         efforts.append(effort)
@@ -133,40 +130,37 @@ def _breadths(settings: ApproximateSettings, k: int, least: int) -> list[int]:
 
 
 def _cheapest(
-    index: ApproximateIndex, task: Task, k: int, below: tuple[SearchParams, ...], rival: float
+    index: ApproximateIndex, task: Task, k: int, below: Sequence[SearchParams], rival: float
 ) -> SearchParams | None:
     """The fastest parameters for `k` that reach the recall, faster than exact search and `rival`."""
     is_needed = task.is_named and not below and rival == np.inf
     breadths = _breadths(index.settings, k, below[-1].breadth if below else 1)
     best, least = None, np.inf if is_needed else min(rival, task.exact_seconds[k])
+
+    def planner(candidates: int, breadth: int) -> Planner:
+        params = SearchParams(k=k, breadth=breadth, candidates=candidates)
+        return Planner(_with(index, efforts=(params,), subset_rows=0), task.scoring)
+
+    def is_slow(candidates: int, breadth: int) -> bool:
+        return task.seconds(planner(candidates, breadth), k) >= least
+
+    def reaches(candidates: int, breadth: int) -> bool:
+        return task.recall(planner(candidates, breadth), task.truth, k) >= task.target
+
     for factor in _FACTORS[index.settings.kind]:
         candidates = min(len(index), int(np.ceil(factor * k)))
-        planner = partial(_planner, index, task, k, candidates)
         # Timing a search takes less than measuring its recall.
-        dearest = None if least == np.inf else smallest(partial(_is_slow, task, planner, k, least), breadths)
+        dearest = None if least == np.inf else smallest(partial(is_slow, candidates), breadths)
         affordable = [one for one in breadths if dearest is None or one < dearest]
         if not affordable:
             break
-        breadth = smallest(partial(_reaches, task, planner, k), affordable)
-        taken = np.inf if breadth is None else task.seconds(planner(breadth), k)
+        breadth = smallest(partial(reaches, candidates), affordable)
+        taken = np.inf if breadth is None else task.seconds(planner(candidates, breadth), k)
         if breadth is not None and taken < least:
             best, least = SearchParams(k=k, breadth=breadth, candidates=candidates), taken
     if best is None and is_needed:
         return SearchParams(k=k, breadth=breadths[-1], candidates=candidates)
     return best
-
-
-def _planner(index: ApproximateIndex, task: Task, k: int, candidates: int, breadth: int) -> Planner:
-    params = SearchParams(k=k, breadth=breadth, candidates=candidates)
-    return Planner(_with(index, efforts=(params,), subset_rows=0), task.scoring)
-
-
-def _is_slow(task: Task, planner: Callable[[int], Planner], k: int, least: float, breadth: int) -> bool:
-    return task.seconds(planner(breadth), k) >= least
-
-
-def _reaches(task: Task, planner: Callable[[int], Planner], k: int, breadth: int) -> bool:
-    return task.recall(planner(breadth), task.truth, k) >= task.target
 
 
 def _subset_rows(index: ApproximateIndex, task: Task) -> int:
