@@ -71,14 +71,19 @@ class ItemOverlayCache:
         entry = self._entries.get(bundle)
         return empty_overlay(bundle) if entry is None else entry.fresh
 
-    async def of(self, bundle: Bundle) -> FreshItems:
+    async def of(self, bundle: Bundle, again: bool = False) -> FreshItems:
         """The overlay of a bundle, or the previous one if the store can't be read.
 
-        Only the first call after a change reads the store. Called before a bundle goes live, as its item
-        tower encodes all fresh items.
+        Only the first call after a change reads the store, unless it is to be read `again`. Called before a
+        bundle goes live, as its item tower encodes all fresh items.
         """
-        fresh = self.current(bundle)
-        return await self._try_to_read(bundle) if fresh is None else fresh
+        try:
+            return await self._read(bundle, again)
+        except ItemsUnavailableError:
+            pass  # the entry says so
+        except Exception:  # of damage that no check expects
+            _log.exception("the item store can't be read")
+        return self.last_read(bundle)
 
     async def for_answer(self, bundle: Bundle) -> tuple[FreshItems, Sequence[str]]:
         """The overlay of a bundle, and the parts that an answer misses: `items` if it may lack changes.
@@ -104,9 +109,7 @@ class ItemOverlayCache:
         Raises ItemsUnavailableError if this process can't: a change is acknowledged once it is in effect.
         """
         self._number.raise_to(number)
-        fresh = await self._read(bundle)
-        # A concurrent read may have failed in between.
-        return fresh if fresh.number >= number else await self._read(bundle, again=True)
+        return await self._read(bundle, again=True)
 
     async def watch(self) -> None:
         """Poll the store, for changes by other machines and after an outage."""
@@ -117,16 +120,7 @@ class ItemOverlayCache:
     async def poll(self) -> None:
         """Read the store once for every loaded bundle."""
         for bundle in list(self._entries):
-            await self._try_to_read(bundle, again=True)
-
-    async def _try_to_read(self, bundle: Bundle, again: bool = False) -> FreshItems:
-        try:
-            return await self._read(bundle, again)
-        except ItemsUnavailableError:
-            pass  # the entry says so
-        except Exception:  # of damage that no check expects
-            _log.exception("the item store can't be read")
-        return self.last_read(bundle)
+            await self.of(bundle, again=True)
 
     async def _read(self, bundle: Bundle, again: bool = False) -> FreshItems:
         async with self._reading:
