@@ -185,7 +185,7 @@ class RedisClient:
             for slot, places in slots.items()
         ]
         # One call is awaited without the cost of a task.
-        results = await self._within_time(asyncio.gather(*calls) if len(calls) > 1 else _list_of(*calls))
+        results = await self._within_time(_list_of(*calls) if len(calls) == 1 else asyncio.gather(*calls))
         replies = dict.fromkeys(range(len(commands)))
         for places, result in zip(slots.values(), results, strict=True):
             self.raise_for_errors(result)
