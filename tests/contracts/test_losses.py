@@ -1,14 +1,14 @@
 """The contract of every loss: values, gradients and masks of its function, and steps of its objective."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.contracts.losses import POSITIVES, Q, Scored, scored
 from tests.contracts.samplers import Catalog
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores, paired_scores, scored_items, scored_users
@@ -26,7 +26,7 @@ from turret.training.objectives.contract import (
 )
 from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.randomness import stream
-from turret.training.samplers.core.contract import Draw, DrawContext, without_accidental_hits
+from turret.training.samplers.core.contract import Draw, DrawContext
 from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.popularity import UniformConfig
 
@@ -44,55 +44,10 @@ OVER_A_DRAW = [loss for loss in EVERY_LOSS if isinstance(loss, DrawLossSettings)
 OVER_THE_CATALOG = [loss for loss in EVERY_LOSS if isinstance(loss, CatalogLossSettings)]
 # A part of it is held constant in the gradient by definition.
 DETACHED = {"refined_logq"}
-# Strongly unequal: with a constant proposal a missing correction does not show.
-Q = torch.tensor([0.60, 0.20, 0.10, 0.05, 0.03, 0.02], dtype=torch.float64)
-POSITIVES = torch.tensor([1, 3, 0, 5, 4])
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Scores [B] and [B, K], and the draw behind them."""
-
-    positive: Tensor
-    drawn: Tensor
-    draw: Draw
-
-    def rows(self, rows: slice) -> "Batch":
-        """Some of the examples."""
-        draw = replace(
-            self.draw, positive_log_count=self.draw.positive_log_count[rows], valid=self.draw.valid[rows]
-        )
-        return Batch(self.positive[rows], self.drawn[rows], draw)
-
-    def first(self, size: int) -> "Batch":
-        """The first candidates of each example."""
-        draw = replace(
-            self.draw,
-            ids=self.draw.ids[:size],
-            log_count=self.draw.log_count[:size],
-            valid=self.draw.valid[:, :size],
-        )
-        return replace(self, drawn=self.drawn[:, :size], draw=draw)
-
-    def with_draw(self, **parts: Any) -> "Batch":
-        return replace(self, draw=replace(self.draw, **parts))
-
-
-def batch_of(settings: DrawLossSettings) -> Batch:
-    """Five examples of seven shared candidates, with duplicates, hits, and others that are masked."""
-    scores = 1.5 * torch.randn(5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(11))
-    ids, log_count = torch.tensor([0, 0, 1, 3, 0, 5, 2]), (7 * Q).log()
-    keeps_hits = settings.keeps_hits
-    valid = torch.ones(5, 7, dtype=torch.bool) if keeps_hits else without_accidental_hits(ids, POSITIVES)
-    valid[0, 3] = valid[2, 6] = valid[4, 2:5] = False
-    draw = Draw(ids, log_count[ids], log_count[POSITIVES], valid)
-    return Batch(scores.gather(1, POSITIVES[:, None])[:, 0], scores[:, ids], draw)
-
-
 Evaluated = tuple[Tensor, Tensor, Tensor]
 
 
-def evaluated(loss: Loss, batch: Batch) -> Evaluated:
+def evaluated(loss: Loss, batch: Scored) -> Evaluated:
     """The losses, and the gradients of their sum by the scores of positives and candidates."""
     positive = batch.positive.clone().requires_grad_()
     drawn = batch.drawn.clone().requires_grad_()
@@ -120,7 +75,7 @@ over_the_catalog = pytest.mark.parametrize("settings", OVER_THE_CATALOG, ids=str
 @over_a_draw
 def test_values_over_a_draw(settings: DrawLossSettings) -> None:
     """Finite, the same each time, of each example alone, and lower where the positive scores higher."""
-    loss, batch = settings.build(40), batch_of(settings)
+    loss, batch = settings.build(40), scored(keeps_hits=settings.keeps_hits)
     plain = evaluated(loss, batch)
     assert_finite(plain)
     assert (plain[1] <= 0.0).all()
@@ -143,7 +98,7 @@ def test_values_over_a_draw(settings: DrawLossSettings) -> None:
 @over_a_draw
 def test_masked_candidates_leave_no_trace(settings: DrawLossSettings) -> None:
     """Whatever their scores are; and all candidates of an example may be masked."""
-    loss, batch = settings.build(40), batch_of(settings)
+    loss, batch = settings.build(40), scored(keeps_hits=settings.keeps_hits)
     for valid in (batch.draw.valid, batch.draw.valid & (torch.arange(5) % 2 == 0)[:, None]):
         hidden = batch.with_draw(valid=valid)
         expected = evaluated(loss, replace(hidden, drawn=batch.drawn.masked_fill(~valid, 0.0)))
@@ -157,7 +112,7 @@ def test_masked_candidates_leave_no_trace(settings: DrawLossSettings) -> None:
 @over_a_draw
 def test_counts_are_read_as_the_settings_say(settings: DrawLossSettings) -> None:
     """Counts of each example's own as shared ones; those of positives only with needs_probabilities."""
-    loss, batch = settings.build(40), batch_of(settings)
+    loss, batch = settings.build(40), scored(keeps_hits=settings.keeps_hits)
     plain = evaluated(loss, batch)
     own = batch.with_draw(
         ids=batch.draw.ids.expand(5, -1), log_count=batch.draw.log_count.expand(5, -1).clone()
@@ -177,7 +132,7 @@ def test_scores_of_ten_thousand_are_finite_and_right_in_float32(settings: DrawLo
     valid = torch.ones(len(scores), 3, dtype=torch.bool)
     draw = Draw(torch.arange(3), counts[:3], counts[3].expand(len(scores)), valid)
     found, wide = (
-        evaluated(settings.build(40), Batch(given[:, 0], given[:, 1:], draw))
+        evaluated(settings.build(40), Scored(given[:, 0], given[:, 1:], draw))
         for given in (scores, scores.double())
     )
     assert_finite(found)

@@ -43,7 +43,7 @@ def a_gradient_goes_through_the_weight_of_refined_log_q(original: Function) -> F
     return with_code(original, refined_logq)
 
 
-@planted("turret.training.objectives.sampled:SampledObjective._masked", "training/test_objectives.py")
+@planted("turret.training.objectives.sampled:SampledObjective._masked", "contracts/test_losses.py")
 def standard_importance_sampling_masks_the_drawn_positive(original: Function) -> Function:
     def masked(self: Any, draw: Any, examples: Any) -> Any:
         return draw if self.settings.kind == "standard_importance" else original(self, draw, examples)
@@ -121,7 +121,7 @@ def examples_of_one_user_vector_share_the_positive_of_the_last(original: Functio
     return blocked
 
 
-@planted("turret.training.objectives.contract:weighted_mean", "training/test_objectives.py")
+@planted("turret.training.objectives.contract:weighted_mean", "contracts/test_losses.py")
 def weighted_losses_are_divided_by_the_number_of_examples(original: Function) -> Function:
     return lambda losses, weights: (losses * weights).mean()
 

@@ -5,14 +5,14 @@ Masks, gradients, extremes and steps of every kind are checked in tests/contract
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tests.contracts.losses import Scored, scored
 from tests.oracles import estimators
 from tests.oracles import softmax as oracle
 from tests.oracles.estimators import Example
@@ -29,55 +29,6 @@ from turret.training.objectives.contract import Loss, LossSettings
 from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.samplers.core.contract import Draw, drawn_with_replacement, without_accidental_hits
 
-# Strongly unequal: with a constant q a missing correction does not show.
-Q = torch.tensor([0.60, 0.20, 0.10, 0.05, 0.03, 0.02], dtype=torch.float64)
-POSITIVES = torch.tensor([1, 3, 0, 5, 4])
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A batch of scores and the draw behind them."""
-
-    positive: Tensor
-    drawn: Tensor
-    draw: Draw
-
-    def of(self, loss: Loss) -> Tensor:
-        return loss(self.positive, self.drawn, self.draw)
-
-    def examples(self) -> list[Example]:
-        """The batch as the oracles take it."""
-        draw = self.draw
-        log_counts = draw.log_count.expand(self.drawn.shape)
-        return [
-            Example(
-                self.positive[line].item(),
-                math.exp(draw.positive_log_count[line]),
-                self.drawn[line].tolist(),
-                log_counts[line].exp().tolist(),
-                draw.valid[line].tolist(),
-            )
-            for line in range(len(self.positive))
-        ]
-
-    def with_draw(self, **parts: Any) -> "Scored":
-        return replace(self, draw=replace(self.draw, **parts))
-
-
-def scored(shared: bool = True, keeps_hits: bool = False) -> Scored:
-    """Five examples of seven candidates, with duplicates, hits, and other candidates that are masked."""
-    random = torch.manual_seed(11)
-    scores = 1.5 * torch.randn(5, 6, dtype=torch.float64, generator=random)
-    ids = torch.tensor([0, 0, 1, 3, 0, 5, 2])
-    if not shared:
-        ids = torch.stack([ids, ids.flip(0), ids.roll(2), (ids + 1) % 6, ids])
-    log_count = (7 * Q).log()
-    draw = Draw(ids, log_count[ids], log_count[POSITIVES], without_accidental_hits(ids, POSITIVES))
-    if keeps_hits:
-        draw = draw.keeping_hits(POSITIVES)
-    draw.valid[0, 3] = draw.valid[2, 6] = draw.valid[4, 2:5] = False
-    return Scored(scores.gather(1, POSITIVES[:, None])[:, 0], scores.gather(1, ids.expand(5, -1)), draw)
-
 
 @dataclass(frozen=True)
 class Formula:
@@ -93,7 +44,9 @@ class Formula:
 
     def agrees(self, batch: Scored, expected: Tensor) -> bool:
         assert isinstance(self.settings, DrawLossSettings)
-        return torch.allclose(batch.of(self.settings.build(40)), expected, rtol=1e-9, atol=1e-12)
+        return torch.allclose(
+            self.settings.build(40)(batch.positive, batch.drawn, batch.draw), expected, rtol=1e-9, atol=1e-12
+        )
 
 
 FORMULAS = [

@@ -20,15 +20,13 @@ from turret.training.config.experiment import ObjectiveConfig
 from turret.training.errors import TrainingError
 from turret.training.losses.binary import nce
 from turret.training.losses.loss import settings_of
-from turret.training.losses.sampled import sampled_softmax, standard_importance
+from turret.training.losses.sampled import sampled_softmax
 from turret.training.model_loss import build_objective, model_loss, seen_items
-from turret.training.objectives import blocked
 from turret.training.objectives.contract import Examples, Loss, Objective, SeenItems
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, without_accidental_hits
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
-from turret.training.samplers.fixed.complement import SharedComplementSampler
 
 TEMPERATURE = 0.25
 RANDOM = torch.manual_seed(0)
@@ -39,6 +37,8 @@ POSITIVES = torch.tensor([0, 1, 2])
 
 # Log counts so unequal that a wrong place of theirs shows.
 LOG_COUNTS = torch.tensor([-3.0, 1.5, -0.5, 2.0, -2.0, 0.7, -4.0, 1.0])
+# What is added to them for each example, where they are each example's own.
+SHIFTS = torch.tensor([0.0, 2.0, -1.5])
 SHARED = torch.tensor([0, 3, 4, 5, 6])
 OWN = torch.tensor([[0, 3, 4, 5, 6], [3, 7, 4, 4, 1], [7, 6, 0, 5, 3]])
 
@@ -67,6 +67,7 @@ class Told(Sampler):
 
     ids: Tensor
     log_counts: Tensor | None = None
+    by_example: bool = False
     context: DrawContext | None = None
     query: Tensor = USERS
 
@@ -75,7 +76,9 @@ class Told(Sampler):
         valid = without_accidental_hits(self.ids, positives)
         if self.log_counts is None:
             return Draw(self.ids, torch.zeros(self.ids.shape), torch.zeros(len(positives)), valid)
-        return Draw(self.ids, self.log_counts[self.ids], self.log_counts[positives], valid)
+        counts = self.log_counts[self.ids]
+        counts = counts + SHIFTS[:, None] if self.by_example else counts
+        return Draw(self.ids, counts, self.log_counts[positives], valid)
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         raise NotImplementedError
@@ -97,15 +100,15 @@ def candidates(ids: Tensor, example: int) -> list[int]:
     return found
 
 
-def softmax_by_hand(ids: Tensor, hidden: Sequence[set[int]], weights: Sequence[float] = (1, 1, 1)) -> float:
+def softmax_by_hand(ids: Tensor, hidden: Sequence[set[int]], by_example: bool = False) -> float:
     """The mean of log(exp s_y + sum_j exp(s_j - l_j)) - s_y over candidates that are not `hidden`."""
     total = 0.0
     for example, positive in enumerate(POSITIVES.tolist()):
-        own = score(example, positive)
+        own, shift = score(example, positive), float(SHIFTS[example]) if by_example else 0.0
         drawn = [item for item in candidates(ids, example) if item not in hidden[example]]
-        sums = (exp(score(example, item) - float(LOG_COUNTS[item])) for item in drawn)
-        total += weights[example] * (log(exp(own) + sum(sums)) - own)
-    return total / sum(weights)
+        sums = (exp(score(example, item) - float(LOG_COUNTS[item]) - shift) for item in drawn)
+        total += log(exp(own) + sum(sums)) - own
+    return total / 3
 
 
 def nce_by_hand(ids: Tensor, z: float) -> float:
@@ -130,32 +133,14 @@ shared_or_own = pytest.mark.parametrize("ids", [SHARED, OWN], ids=["shared", "ow
 
 
 @shared_or_own
-def test_the_temperature_divides_scores_before_the_log_counts_are_subtracted(ids: Tensor) -> None:
-    hits = [{int(positive)} for positive in POSITIVES]
-    expected = softmax_by_hand(ids, hits)
-    assert ours(settings_of(sampled_softmax)(), ids, small_examples()).item() == pytest.approx(
-        expected, rel=1e-5
-    )
-
-
-@shared_or_own
-def test_the_loss_is_the_mean_under_the_weights(ids: Tensor) -> None:
-    """Without any weight it is zero."""
-    given = small_examples()
-    found = ours(settings_of(sampled_softmax)(), ids, replace(given, weights=torch.tensor([1.0, 0.0, 4.0])))
-    assert found.item() == pytest.approx(softmax_by_hand(ids, [{0}, {1}, {2}], (1, 0, 4)), rel=1e-5)
-    assert ours(settings_of(sampled_softmax)(), ids, replace(given, weights=torch.zeros(3))).item() == 0.0
-
-
-@shared_or_own
-def test_a_drawn_positive_counts_only_where_the_loss_asks(ids: Tensor) -> None:
-    """Standard importance sampling needs it; for the sampled softmax it is masked."""
-    made = [
-        SampledObjective(settings_of(loss)(), Told(ids, LOG_COUNTS), 8)
-        for loss in (standard_importance, sampled_softmax)
-    ]
-    kept, removed = (one(small_examples(), stream(0, "draw", 0)).masked for one in made)
-    assert kept == 0 < removed
+@pytest.mark.parametrize("by_example", [False, True])
+def test_the_temperature_divides_scores_before_the_log_counts_are_subtracted(
+    ids: Tensor, by_example: bool
+) -> None:
+    """Also where shared candidates have counts of each example, which no block of scores has."""
+    told = Told(ids, LOG_COUNTS, by_example)
+    found = SampledObjective(settings_of(sampled_softmax)(), told, 8)(small_examples(), no_random())
+    assert found.loss.item() == pytest.approx(softmax_by_hand(ids, [{0}, {1}, {2}], by_example), rel=1e-5)
 
 
 @shared_or_own
@@ -246,41 +231,6 @@ def test_a_sampler_is_told_of_the_step(towers: TwoTowers, batch: Batch) -> None:
     assert not sampler.query.requires_grad
     assert not context.positive_vectors.requires_grad
     assert not context.encode(torch.tensor([5])).requires_grad
-
-
-class Watched(Sampler):
-    """Draws as another sampler does, and keeps the last query and draw."""
-
-    def __init__(self, sampler: Sampler) -> None:
-        self.sampler = sampler
-
-    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
-        self.query, self.drawn = query, self.sampler.draw(query, positives, context)
-        return self.drawn
-
-    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
-        return self.sampler.probability(query, context)
-
-
-def test_shared_candidates_may_have_counts_of_each_example(
-    towers: TwoTowers, batch: Batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loss is that of the matrix of corrected scores, also where others would be computed in blocks."""
-    monkeypatch.setattr(blocked, "MOST_EXAMPLES", 16)
-    monkeypatch.setattr(blocked, "FEW", 16)
-    weights = 1.0 / np.arange(1.0, 1.0 + towers.item.item_count)
-    sampler = Watched(SharedComplementSampler(weights, 50, 9, torch.device("cpu")))
-    made = SampledObjective(settings_of(sampled_softmax)(), sampler, 200, mask_seen=False)
-    out, draw = model_loss(made, towers.eval(), batch, no_random()), sampler.drawn
-    assert draw.ids.shape == (59,)
-    assert draw.log_count.shape == (len(batch.targets), 59)
-    rows = torch.arange(towers.item.item_count)
-    scores = sampler.query @ towers.item_vectors(rows).detach().T / towers.config.scoring.temperature
-    positive = scores.gather(1, batch.targets[:, None])
-    others = (scores[:, draw.ids] - draw.log_count).masked_fill(~draw.valid, float("-inf"))
-    expected = torch.cat([positive, others], dim=1).logsumexp(dim=1) - positive[:, 0]
-    weighted = (expected * batch.weights).sum() / batch.weights.sum()
-    torch.testing.assert_close(out.loss.detach(), weighted)
 
 
 @pytest.mark.parametrize("removed", [True, False])

@@ -1,7 +1,6 @@
 """The samplers by the quadratic kernel, and the snapshots that samplers by item vectors keep."""
 
 import math
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -30,29 +29,16 @@ ALPHA = 5.0
 
 
 def made(
-    vectors: Tensor, kind: type[QuadraticSampler] = QuadraticSampler, negatives: int = 50, **settings: bool
+    vectors: Tensor, kind: type[QuadraticSampler] = QuadraticSampler, scoring: ScoringConfig = DOT
 ) -> QuadraticSampler:
-    chosen = QuadraticConfig(negatives=negatives, alpha=ALPHA, refresh_every=3, **settings)
-    sampler = kind(chosen, BuildContext(Catalog(len(vectors)), DOT, 0, CPU))
+    chosen = QuadraticConfig(negatives=50, alpha=ALPHA, refresh_every=3)
+    sampler = kind(chosen, BuildContext(Catalog(len(vectors)), scoring, 0, CPU))
     sampler.refresh(vectors)
     return sampler
 
 
 def normal(rows: int, width: int = 4, seed: int = 0) -> Tensor:
     return torch.from_numpy(stream(seed, "vectors", rows).normal(size=(rows, width))).float()
-
-
-@pytest.mark.parametrize("per", ["example", "batch"])
-def test_the_kernel_is_that_of_the_tempered_score(per: Literal["example", "batch"]) -> None:
-    """With alpha = 5 in units of scores at a temperature of .5; a kernel of <h, w> is far from it."""
-    vectors, query = normal(5), normal(1, seed=2)
-    scoring = ScoringConfig(kind="dot", temperature=0.5)
-    sampler = sampler_of(QuadraticConfig(alpha=ALPHA, per=per), items=5, scoring=scoring)
-    sampler.refresh(vectors)
-    q = sampler.probability(query)[0].numpy()
-    tempered = (query[0] / 0.5).numpy()
-    np.testing.assert_allclose(q, shares(ALPHA, tempered, vectors.numpy()), rtol=1e-5)
-    assert np.abs(q - shares(ALPHA, query[0].numpy(), vectors.numpy())).max() > 0.01
 
 
 @pytest.mark.parametrize("kind", [QuadraticSampler, BatchQuadraticSampler])
@@ -70,17 +56,17 @@ def no_vectors(step: int = 0) -> DrawContext:
 
 
 def test_the_proposal_of_an_example_is_the_kernel_and_that_of_a_batch_the_sum_of_kernels() -> None:
-    """Each example weighs as much as its sum of kernels: a mean of the examples' proposals it is not."""
-    query = query_of(5)
+    """Of the tempered score. An example weighs as much as its sum of kernels: it is no mean of proposals."""
+    query, scoring = query_of(5), ScoringConfig(kind="dot", temperature=0.5)
     query[0] *= 5.0
-    kernels = ALPHA * (query.numpy().astype(float) @ VECTORS.numpy().T) ** 2 + 1.0
-    q = made(VECTORS).probability(query).numpy()
+    tempered = query.numpy() / 0.5
+    kernels = ALPHA * (tempered.astype(float) @ VECTORS.numpy().T) ** 2 + 1.0
+    q = made(VECTORS, scoring=scoring).probability(query).numpy()
     for example in range(5):
-        np.testing.assert_allclose(
-            q[example], shares(ALPHA, query[example].numpy(), VECTORS.numpy()), rtol=1e-5
-        )
+        np.testing.assert_allclose(q[example], shares(ALPHA, tempered[example], VECTORS.numpy()), rtol=1e-5)
     assert np.abs(q[0] - q[1]).max() > 0.05
-    together = made(VECTORS, BatchQuadraticSampler).probability(query).numpy()
+    assert np.abs(q - made(VECTORS).probability(query).numpy()).max() > 0.01
+    together = made(VECTORS, BatchQuadraticSampler, scoring).probability(query).numpy()
     np.testing.assert_allclose(together[0], kernels.sum(axis=0) / kernels.sum(), rtol=1e-5)
     assert np.abs(together[0] - q.mean(axis=0)).max() > 0.01
 
