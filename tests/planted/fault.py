@@ -72,10 +72,3 @@ def seeing(function: Any, **names: object) -> Function:
     )
     other.__kwdefaults__ = function.__kwdefaults__
     return other
-
-
-def with_code(function: Any, other: Any) -> Function:
-    """Give `function`, which a decorator has registered already, the code of another one."""
-    function.__code__ = other.__code__
-    changed: Function = function
-    return changed

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tests.planted.fault import Function, planted, seeing, with_code
+from tests.planted.fault import Function, planted, seeing
 
 
 @planted("turret.training.losses.terms:minus_log_count", "training/test_losses.py")
@@ -18,29 +18,9 @@ def a_mean_counts_masked_candidates(original: Function) -> Function:
     return lambda terms, draw: terms.mean(dim=1)
 
 
-@planted("turret.training.losses.binary:nce", "training/test_losses.py")
-def nce_does_not_correct_the_positive(original: Function) -> Function:
-    def nce(positive: Any, drawn: Any, draw: Any) -> Any:
-        others = masked(minus_log_count(drawn, draw), draw)  # type: ignore[name-defined] # noqa: F821
-        return positive_against_others(positive, others)  # type: ignore[name-defined] # noqa: F821
-
-    return with_code(original, nce)
-
-
 @planted("turret.training.losses.pairwise:_behind", "training/test_losses.py")
 def the_margin_of_a_ranking_has_the_wrong_sign(original: Function) -> Function:
     return lambda positive, drawn, draw, delta: original(positive, drawn, draw, -delta)
-
-
-@planted("turret.training.losses.sampled:refined_logq", "training/test_losses.py")
-def a_gradient_goes_through_the_weight_of_refined_log_q(original: Function) -> Function:
-    def refined_logq(positive: Any, drawn: Any, draw: Any) -> Any:
-        others = masked(minus_log_count(drawn, draw), draw)  # type: ignore[name-defined] # noqa: F821
-        log_odds = log_sum_exp(others) - positive  # type: ignore[name-defined] # noqa: F821
-        log_odds = log_odds.masked_fill(log_odds == -torch.inf, 0.0)
-        return log_odds.sigmoid() * log_odds
-
-    return with_code(original, refined_logq)
 
 
 @planted("turret.training.objectives.sampled:SampledObjective._masked", "contracts/test_losses.py")
@@ -81,7 +61,7 @@ def all_steps_of_an_estimator_draw_the_same_candidates(original: Function) -> Fu
     return seeing(original, stream=lambda seed, purpose, step: stream(seed, purpose, 0))
 
 
-@planted("turret.training.objectives.sampled:SampledObjective._blocked", "training/test_blocked_softmax.py")
+@planted("turret.training.objectives.sampled:SampledObjective._blocked", "contracts/test_losses.py")
 def the_blocked_softmax_does_not_correct_the_positive(original: Function) -> Function:
     def blocked(self: Any, examples: Any, positive: Any, draw: Any) -> Any:
         zeros = torch.zeros_like(draw.positive_log_count)

@@ -29,15 +29,6 @@ def a_snapshot_is_the_tensor_of_the_model_itself(original: Function) -> Function
     return refresh
 
 
-@planted("turret.training.samplers.fixed.complement:ComplementSampler.draw", "contracts/test_samplers.py")
-def without_the_positive_the_shares_of_the_others_stay(original: Function) -> Function:
-    def draw(self: Any, query: Any, positives: Any, context: Any) -> Any:
-        made = original(self, query, positives, context)
-        return replace(made, log_count=made.log_count + self.log_others[positives, None])
-
-    return draw
-
-
 @planted(
     "turret.training.samplers.fixed.popularity:ExactHeadSampler.__init__",
     "training/test_samplers_popularity.py",
@@ -128,17 +119,6 @@ def n_grams_learn_from_uncorrected_scores(original: Function) -> Function:
         original(self, replace(draw, log_count=torch.zeros_like(draw.log_count)), positive, drawn)
 
     return observe
-
-
-@planted(
-    "turret.training.samplers.kernel.quadratic:QuadraticSampler._log_mass",
-    "contracts/test_samplers.py",
-)
-def a_draw_without_the_positive_keeps_its_mass(original: Function) -> Function:
-    def log_mass(self: Any, kernels: Any, masses: Any) -> Any:
-        return masses.log(), original(self, kernels, masses)[1]
-
-    return log_mass
 
 
 @planted(

@@ -1,7 +1,6 @@
 """Softmaxes block by block: the same loss and gradients without all scores at once."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +9,9 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
-from turret.training import Estimator, losses, samplers
 from turret.training.batches.batches import TrainingBatches
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.losses.registry import LOSSES
 from turret.training.model_loss import build_objective, model_loss
-from turret.training.objectives import catalog, sampled
 from turret.training.objectives.blocked import blocked_softmax, tensor_masses_
 from turret.training.randomness import stream
 from turret.training.run import build_model
@@ -93,42 +89,6 @@ def test_examples_of_one_window_share_the_sum_over_the_catalog(shop: PreparedDat
     slopes = [torch.autograd.grad(loss, list(model.parameters())) for loss in (out.loss, expected)]
     for one, other in zip(*slopes, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
-
-
-CATALOG = 60
-BLOCKED = {"sampled_softmax", "sampled_softmax_corrected", "full_softmax"}
-
-
-def of_estimator(kind: str, sampler: str = "uniform") -> list[Tensor]:
-    users = torch.randn(30, 8, generator=torch.manual_seed(0)).requires_grad_()
-    items = torch.randn(CATALOG, 8, generator=torch.manual_seed(1)).requires_grad_()
-    settings = getattr(samplers, sampler)() if LOSSES[kind].draws else None
-    estimate = Estimator(
-        getattr(losses, kind)(), settings, items=CATALOG, counts=torch.arange(1, CATALOG + 1)
-    )
-    loss = estimate(users, torch.arange(30), items.__getitem__).loss
-    return [loss.detach(), *torch.autograd.grad(loss, (users, items))]
-
-
-@pytest.mark.parametrize("sampler", ["uniform", "in_batch", "mixed", "bernoulli"])
-@pytest.mark.parametrize("kind", sorted(BLOCKED))
-def test_the_fast_path_is_taken_and_has_the_same_gradients(
-    kind: str, sampler: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-
-    def counted(*arguments: Any) -> Tensor:
-        calls.append(arguments)
-        return blocked_softmax(*arguments)
-
-    for module in (sampled, catalog):
-        monkeypatch.setattr(module, "blocked_softmax", counted)
-    fast = of_estimator(kind, sampler)
-    assert len(calls) == 1
-    monkeypatch.setattr(LOSSES[kind], "blocked", False)
-    for one, other in zip(fast, of_estimator(kind, sampler), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
-    assert len(calls) == 1
 
 
 ROWS, COUNT = 300, 701

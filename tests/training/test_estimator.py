@@ -220,28 +220,22 @@ def test_it_reaches_neither_prepared_data_nor_towers_nor_polars() -> None:
 
 
 MODULE = '''
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
+from turret.training.losses.loss import loss, settings_of
 from turret.training.losses.terms import masked, mean_of_valid
-from turret.training.objectives.sampled import DrawLossSettings
-from turret.training.samplers.core.contract import Sampler
-from turret.training.samplers.core.contract import drawn_with_replacement
+from turret.training.samplers.core.contract import Sampler, drawn_with_replacement
 from turret.training.samplers.core.settings import SamplerSettings
 
 
-class SquaredHingeConfig(DrawLossSettings):
-    """Pairs by a squared hinge."""
+@loss("squared_hinge", needs_fixed_size=True)
+def squared_hinge(positive, drawn, draw, *, margin: float = 1.0):
+    return mean_of_valid((masked(drawn, draw) - positive[:, None] + margin).relu().square(), draw)
 
-    needs_fixed_size: ClassVar[bool] = True
-    kind: Literal["squared_hinge"] = "squared_hinge"
-    margin: float = 1.0
 
-    def build(self, item_count):
-        return lambda positive, drawn, draw: mean_of_valid(
-            (masked(drawn, draw) - positive[:, None] + self.margin).relu().square(), draw
-        )
+SquaredHinge = settings_of(squared_hinge)
 
 
 class EvenConfig(SamplerSettings):
@@ -293,7 +287,7 @@ assert [entry.negatives for entry in entries((4, 16), 256) if entry.settings.kin
 """
 
 
-LOSS = "squared_hinge = dwarves:SquaredHingeConfig"
+LOSS = "squared_hinge = dwarves:SquaredHinge"
 
 
 def installed(folder: Path, loss: str = LOSS) -> None:

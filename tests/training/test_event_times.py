@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.training.conftest import prepared
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 from turret.training.batches.batches import TrainingBatches
 from turret.training.batches.event_times import first_events, packed_times
 from turret.training.config.experiment import ExperimentConfig
@@ -27,11 +26,12 @@ USED = {"a": [0, 10, 4000, 90_000, 90_000], "b": [5, 700_000], "c": [50], "d": [
 @pytest.fixture(scope="module")
 def timed(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     """Four users, whose last two events are the validation and the test part where they have four."""
-    folder = tmp_path_factory.mktemp("timed")
-    rows = [f"{user},{'pqrst'[n]},{START + at}" for user, used in USED.items() for n, at in enumerate(used)]
-    (folder / "events.csv").write_text("\n".join(["user,item,timestamp", *rows]) + "\n")
-    prepare(PrepareConfig.model_validate({"source": folder / "events.csv"}), folder / "prepared")
-    return PreparedData.open(folder / "prepared")
+    rows = [
+        {"user": user, "item": "pqrst"[n], "timestamp": START + at}
+        for user, used in USED.items()
+        for n, at in enumerate(used)
+    ]
+    return prepared(tmp_path_factory.mktemp("timed"), rows)
 
 
 def used(data: PreparedData, user: int) -> list[float]:
@@ -88,10 +88,9 @@ def test_a_tower_of_times_refuses_data_that_has_only_an_order(
     build_model(experiment, timed)
     with pytest.raises(TrainingError, match=r"tower\.user\.times = true needs times.*position.*--time"):
         build_model(experiment, handmade)
-    (tmp_path / "events.csv").write_text("user,item,timestamp\n" + "".join(f"u,{n},{n}\n" for n in range(9)))
-    prepare(PrepareConfig.model_validate({"source": tmp_path / "events.csv"}), tmp_path / "prepared")
+    numbers = prepared(tmp_path, [{"user": "u", "item": n, "timestamp": n} for n in range(9)])
     with pytest.raises(TrainingError, match="number"):
-        build_model(experiment, PreparedData.open(tmp_path / "prepared"))
+        build_model(experiment, numbers)
 
 
 Make = Callable[..., PreparedData]
@@ -103,12 +102,13 @@ def log(tmp_path: Path) -> Make:
 
     def make(times: Callable[[int], object], split: str = "9999-01-01") -> PreparedData:
         events = {"a": [1, 2, 3, 4, 5], "b": [3, 4], "c": [1]}
-        rows = [f"{user},i{step % 3},{times(step)}" for user, steps in events.items() for step in steps]
-        (tmp_path / "events.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
+        rows = [
+            {"user": user, "item": f"i{step % 3}", "time": times(step)}
+            for user, steps in events.items()
+            for step in steps
+        ]
         cut = {"kind": "time", "validation_from": split, "test_from": split}
-        config = {"source": tmp_path / "events.csv", "split": cut}
-        prepare(PrepareConfig.model_validate(config), tmp_path / "prepared")
-        return PreparedData.open(tmp_path / "prepared")
+        return prepared(tmp_path, rows, split=cut)
 
     return make
 
