@@ -175,25 +175,26 @@ class Optimiser:
         table_ids = {id(table.weight) for table in tables}
         self.parameters = [parameter for module in modules for parameter in module.parameters()]
         dense = [parameter for parameter in self.parameters if id(parameter) not in table_ids]
-        # A tower may have no other parameters than its table.
-        self.dense = (
-            torch.optim.AdamW(dense, lr=learning_rate, weight_decay=weight_decay, fused=True)
-            if dense
-            else None
-        )
-        self.rows = RowAdam([table.weight for table in tables], lr=learning_rate) if tables else None
+        # By the prefix of their moments in a checkpoint; a tower may have no other parameters than its table.
+        self.optimisers: dict[str, torch.optim.Optimizer] = {}
+        if dense:
+            self.optimisers[""] = torch.optim.AdamW(
+                dense, lr=learning_rate, weight_decay=weight_decay, fused=True
+            )
+        if tables:
+            self.optimisers[_ROWS] = RowAdam([table.weight for table in tables], lr=learning_rate)
         self.learning_rate = learning_rate
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of the next steps."""
         self.learning_rate = rate
-        for optimiser in self._all():
+        for optimiser in self.optimisers.values():
             for group in optimiser.param_groups:
                 group["lr"] = rate
 
     def zero_grad(self) -> None:
         """Clear all gradients."""
-        for optimiser in self._all():
+        for optimiser in self.optimisers.values():
             optimiser.zero_grad()
 
     def clip(self, max_norm: float) -> None:
@@ -212,30 +213,27 @@ class Optimiser:
 
     def step(self) -> None:
         """Update all parameters that have a gradient."""
-        for optimiser in self._all():
+        for optimiser in self.optimisers.values():
             optimiser.step()
 
     def tensors(self) -> dict[str, Tensor]:
         """All moments for a checkpoint, by index of the parameter and name of the moment."""
         return {
-            f"{_ROWS if optimiser is self.rows else ''}{index}.{name}": tensor
-            for optimiser in self._all()
+            f"{prefix}{index}.{name}": tensor
+            for prefix, optimiser in self.optimisers.items()
             for index, moments in optimiser.state_dict()["state"].items()
             for name, tensor in moments.items()
         }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore the result of `tensors`; settings such as the learning rate stay."""
-        for optimiser in self._all():
+        for prefix, optimiser in self.optimisers.items():
             state: dict[int, dict[str, Tensor]] = {}
             for key, tensor in tensors.items():
-                if key.startswith(_ROWS) == (optimiser is self.rows):
-                    index, name = key.removeprefix(_ROWS).split(".", 1)
+                if key.startswith(_ROWS) == (prefix == _ROWS):
+                    index, name = key.removeprefix(prefix).split(".", 1)
                     state.setdefault(int(index), {})[name] = tensor
             optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
-
-    def _all(self) -> list[torch.optim.Optimizer]:
-        return [optimiser for optimiser in (self.dense, self.rows) if optimiser is not None]
 
 
 def _values(gradient: Tensor) -> Tensor:

@@ -29,27 +29,12 @@ from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import CountingSampler, Draw, DrawContext, Sampler
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
-from turret.training.samplers.kernel.quadratic import QuadraticConfig, QuadraticSampler
 from turret.training.samplers.registry import SAMPLERS
 
 SIZE = 64
 QUERY = query_of(SIZE)
 # Candidates that tell a distribution, and the fewest and most steps that draw them.
 CANDIDATES, FEWEST, MOST = 40_000, 100, 400
-
-
-class TensorSampler(QuadraticSampler):
-    def follow(self, rows: slice) -> None:
-        super().follow(rows)
-        assert self.sums is not None
-        self.sums.is_compiled = False
-
-
-class OnTensors(QuadraticConfig):
-    """The quadratic sampler as it is on a GPU, but for the device."""
-
-    def build(self, context: BuildContext) -> Sampler:
-        return TensorSampler(self, context)
 
 
 # One of each kind, sized so that a few hundred draws tell its distribution, and its variants.
@@ -73,7 +58,6 @@ EVERY_SAMPLER: list[SamplerSettings] = [
     samplers.quadratic(negatives=50, alpha=5.0, refresh_every=3),
     samplers.quadratic(negatives=50, alpha=5.0, exclude_positive=True),
     samplers.quadratic(negatives=50, alpha=5.0, per="batch"),
-    OnTensors(negatives=50, alpha=5.0, refresh_every=3),
     samplers.quartic(negatives=50, refresh_every=3),
     samplers.quartic(negatives=50, exclude_positive=True),
     samplers.softmax(negatives=50, refresh_every=3),

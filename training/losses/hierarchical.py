@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid, softplus
 
 from turret.tower.config import ScoringConfig
-from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.scoring import cross_scores, scored_items
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, LossSettings, Objective, StepLoss, weighted_mean
+from turret.training.objectives.sampled import own_scores
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.settings import BuildContext
@@ -178,24 +178,12 @@ class HierarchicalObjective(Objective):
         self.register_buffer("slots", slots, persistent=False)
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
-        scoring = examples.scoring
-        slots = self.slots[examples.positives]
-        touched, lines = torch.unique(slots // self.members.shape[1], return_inverse=True)
-        members = self.members[touched]
-        candidates = examples.items.item_vectors(members.clamp(min=0).flatten())
-        # Examples are sorted by cluster, so that each cluster is one matrix product.
-        order = lines.argsort(stable=True)
-        users = gather_rows(examples.users, order)
-        groups = torch.split(users, torch.bincount(lines).tolist())
-        blocks = candidates.reshape(*members.shape, -1)
-        within = torch.cat([cross_scores(*pair, scoring) for pair in zip(groups, blocks, strict=True)])
-        losses = hierarchical_softmax(
-            self._cluster_scores(users, scoring),
-            touched[lines[order]],
-            within.masked_fill(members[lines[order]] < 0, float("-inf")),
-            slots[order] % self.members.shape[1],
-        )
-        return StepLoss(weighted_mean(losses, examples.weights[order]), slots.new_zeros(()))
+        slots, size = self.slots[examples.positives], self.members.shape[1]
+        members = self.members[slots // size]
+        within = own_scores(examples, members.clamp(min=0)).masked_fill(members < 0, float("-inf"))
+        of_clusters = self._cluster_scores(examples.users, examples.scoring)
+        losses = hierarchical_softmax(of_clusters, slots // size, within, slots % size)
+        return StepLoss(weighted_mean(losses, examples.weights), slots.new_zeros(()))
 
     def scores(self, users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
         """log p [U, N] of the whole catalog."""

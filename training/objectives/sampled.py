@@ -162,16 +162,16 @@ def described(value: Tensor) -> str:
 def candidate_scores(examples: Examples, draw: Draw) -> Tensor:
     """The scores of the examples' user vectors with a draw's candidates: [B, K]."""
     if draw.ids.dim() == 2 and not draw.shared:
-        return _own_scores(examples, draw.ids)
+        return own_scores(examples, draw.ids)
     ids = draw.ids if draw.ids.dim() == 1 else draw.ids[0, : draw.shared]
     vectors = _shared_vectors(examples, ids, draw.stored)
     shared = cross_scores(examples.users, vectors, examples.scoring)
     if draw.ids.dim() == 1:
         return shared
-    return torch.cat([shared, _own_scores(examples, draw.ids[:, draw.shared :])], dim=1)
+    return torch.cat([shared, own_scores(examples, draw.ids[:, draw.shared :])], dim=1)
 
 
-def _own_scores(examples: Examples, ids: Tensor) -> Tensor:
+def own_scores(examples: Examples, ids: Tensor) -> Tensor:
     """The scores of each user with candidates `ids` [B, K] of its own: [B, K]."""
     distinct, positions = torch.unique(ids, return_inverse=True)
     vectors = examples.items.item_vectors(distinct)
