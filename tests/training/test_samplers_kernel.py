@@ -102,7 +102,8 @@ def test_draws_follow_the_kernel_at_any_length(make: Make, of_items: float, of_q
     vectors, query = unequal(20, 4, 10, spread=0.2), torch.from_numpy(unequal(1, 4, 11)) / 3.0
     sums = (make if of_items == 1.0 else sums_of)((vectors * of_items).astype(np.float32))
     ids = drawn(sums, (query * of_queries).repeat(4, 1), 3000)
-    value, limit = statistic(ids, shares(ALPHA, query[0].numpy() * of_items * of_queries, vectors))
+    tempered = (query[0].double() * of_items * of_queries).float().numpy()
+    value, limit = statistic(ids, shares(ALPHA, tempered, vectors))
     assert value < limit
 
 
