@@ -57,8 +57,8 @@ class Histories:
     """E events sorted by user, part and time.
 
     `files` hold items, times and, where the log has them, weights, parts and kinds. `offsets` int64 [U + 1]
-    are the bounds of the users, each of whom has an event; `first` and `last` are the earliest and the latest
-    time.
+    are the bounds of the users, each of whom has an event once they are filtered; `first` and `last` are the
+    earliest and the latest time.
     `splits` int64 [U, 2] are as in `data.prepared.PreparedData` if the source states the parts, else None.
     Every item has an event or a negative; `negatives` counts those in the files of
     `data.histories.negatives`, None for a log without labels. `targets` are the codes of the kinds of
