@@ -1,10 +1,11 @@
 """Ids and events: read from a source, checked row by row, numbered, and sorted."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,68 +25,34 @@ from turret.data.reading.readers import scan
 from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, FormatSettings, nulls_of
 from turret.data.reading.tables import ROW, Table
 
-
-def _texts(values: pl.Series) -> list[str | None]:
-    return pl.DataFrame({"id": values}).select(id_text("id", values.dtype)).to_series().to_list()
+EXPORTED = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])
 
 
-def test_ids_of_every_type_become_the_text_that_finds_them_again() -> None:
-    assert _texts(pl.Series([7, -1, None])) == ["7", "-1", None]
-    assert _texts(pl.Series([7.0, None, 2.5, float("nan"), float("inf")])) == ["7", None, None, None, None]
-    assert _texts(pl.Series([Decimal("70.00"), None, Decimal("2.50")])) == ["70", None, None]
-    assert _texts(pl.Series(["007", "", None, " "])) == ["007", None, None, None]
-    assert _texts(pl.Series(["b", "a"], dtype=pl.Categorical())) == ["b", "a"]
-
-
-def test_floats_too_large_to_tell_neighbours_apart_are_no_ids() -> None:
-    assert _texts(pl.Series([2.0**53 - 1, 2.0**53, -(2.0**53)])) == ["9007199254740991", None, None]
-    assert _texts(pl.Series([16_777_215, 16_777_216], dtype=pl.Float32)) == ["16777215", None]
-    columns: Columns = {"user": [1e16, 5.0, None], "item": ["x"] * 3, "time": [1, 2, 3]}
-    bad = {"user too large for a float to hold exactly": 1, "null user": 1}
-    assert _counts(_validate(columns)) == (1, bad, {})
-
-
-def test_texts_that_all_print_as_floats_are_whole_numbers() -> None:
-    """As pandas writes integers beside missing values; other points belong to the id."""
-    columns: Columns = {
-        "user": ["1000.0", "7", None, "1e+17"],
-        "item": ["1.0", "07", "2.0", "3.0"],
-        "time": [1, 2, 3, 4],
-    }
-    log = _validate(columns)
-    found, _ = _read(log)
-    assert (found.users.to_list(), found.items.to_list()) == (["1000", "7"], ["1.0", "07"])
-    huge: Columns = {"user": ["a", "b"], "item": ["1e+17", "2.5e+18"], "time": [1, 2]}
-    assert _counts(_validate(huge)) == (0, {"item too large for a float to hold exactly": 2}, {})
-    assert [bad.kind for bad in found.bad_rows] == ["null user", "user too large for a float to hold exactly"]
-
-
-def test_rows_of_wrong_clocks_are_bad() -> None:
-    times = [*range(1_700_000_000, 1_700_000_040), -2_000_000_000, 4_000_000_000]
-    columns: Columns = {"user": ["a"] * 42, "item": ["x"] * 42, "time": times}
-    log = _validate(columns)
-    assert _counts(log) == (40, {"time before 1990 or in the future": 2}, {})
-    assert [row["time"] for row in _read(log)[0].bad_rows[0].examples] == [
-        "-2000000000 (1906-08-16)",
-        "4000000000 (2096-10-02)",
-    ]
-    assert _counts(_validate(columns, time_unit="seconds")) == (42, {}, {})
-
-
-def test_texts_that_exports_write_for_no_id_are_none() -> None:
-    values = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])
-    assert _texts(values) == [None, None, None, None, "NA", "Nullarbor", "x"]
-    frame = pl.DataFrame({"id": values}).select(id_text("id", pl.String(), nulls=["x"]))
-    assert frame["id"].to_list() == ["NULL", "None", "nan", " - ", "NA", "Nullarbor", None]
+@pytest.mark.parametrize(
+    ("ids", "nulls", "texts"),
+    [
+        (pl.Series([7, -1, None]), NULLS, ["7", "-1", None]),
+        (pl.Series([7.0, None, 2.5, math.nan, math.inf]), NULLS, ["7", None, None, None, None]),
+        (pl.Series([Decimal("70.00"), None, Decimal("2.50")]), NULLS, ["70", None, None]),
+        (pl.Series(["007", "", None, " "]), NULLS, ["007", None, None, None]),
+        (pl.Series(["b", "a"], dtype=pl.Categorical()), NULLS, ["b", "a"]),
+        # Larger floats don't tell neighbours apart.
+        (pl.Series([2.0**53 - 1, 2.0**53, -(2.0**53)]), NULLS, ["9007199254740991", None, None]),
+        (pl.Series([16_777_215, 16_777_216], dtype=pl.Float32), NULLS, ["16777215", None]),
+        (EXPORTED, NULLS, [None, None, None, None, "NA", "Nullarbor", "x"]),
+        (EXPORTED, ["x"], ["NULL", "None", "nan", " - ", "NA", "Nullarbor", None]),
+    ],
+)
+def test_ids_of_every_type_become_the_text_that_finds_them_again(
+    ids: pl.Series, nulls: Sequence[str], texts: list[str | None]
+) -> None:
+    found = pl.DataFrame({"id": ids}).select(id_text("id", ids.dtype, nulls=nulls))
+    assert found.to_series().to_list() == texts
 
 
 def test_texts_for_no_value_are_of_all_columns_or_of_one() -> None:
     assert nulls_of(["0", "user=-1"], "user") == ("", "0", "-1")
     assert nulls_of(["user=-1"], "item") == ("", *NULLS)
-    for ids in (pl.Series([0, 7]), pl.Series([0.0, 7.0]), pl.Series([0, 7], dtype=pl.UInt64)):
-        columns: Columns = {"user": ids, "item": ids, "time": [1, 2]}
-        log = _validate(columns, nulls=["user=0"])
-        assert _counts(log) == (1, {"null user": 1}, {})
 
 
 @pytest.mark.parametrize(
@@ -171,15 +138,13 @@ def test_ids_are_numbered_as_a_dictionary_would(
     assert [known[outside_id] for outside_id in made.ids.to_list()] == list(range(len(known)))
 
 
-Columns = Mapping[str, Sequence[object] | pl.Series]
+Columns = dict[str, Sequence[object] | pl.Series]
 
-EVENTS: Columns = {
-    "user": ["a", None, "b", "a", "", "c", "a", "b"],
-    "item": ["x", "x", None, "y", "x", "z", "y", "x"],
-    "time": ["1", "2", "3", "soon", "5", None, "7", "8"],
-    "stars": ["5", "5", "5", "5", "5", "5", "-2", "many"],
-    "event": ["buy", "view", "view", "buy", "buy", "buy", "buy", "buy"],
-}
+
+def _log(count: int, **columns: Sequence[object] | pl.Series) -> Columns:
+    """So many rows of one user, or these columns."""
+    numbers = [*range(1, count + 1)]
+    return {"user": [1] * count, "item": numbers, "time": numbers, **columns}
 
 
 def _table(columns: Columns, name: str = "log.csv") -> Table:
@@ -189,21 +154,20 @@ def _table(columns: Columns, name: str = "log.csv") -> Table:
 
 def _validate(
     columns: Columns,
-    filters: FilterSettings | None = None,
     catalog: list[str] | None = None,
     nulls: Sequence[str] = NULLS,
     kinds: KindTable = {},  # noqa: B006
     **settings: object,
 ) -> Log:
+    """`settings` are those of columns and of filters."""
+    filters = {name: settings.pop(name) for name in ("min_weight", "default_kind") if name in settings}
     chosen = ColumnSettings.model_validate(settings)
-    known = None if catalog is None else pl.Series(catalog)
-    table = _table(columns)
     return validate(
-        [(None, table)],
+        [(None, _table(columns))],
         choose_columns(chosen, list(columns), "log"),
         chosen,
-        filters or FilterSettings(),
-        known,
+        FilterSettings.model_validate(filters),
+        None if catalog is None else pl.Series(catalog),
         FormatSettings(nulls=tuple(nulls)),
         kinds,
     )
@@ -222,99 +186,100 @@ def _read(log: Log) -> tuple[Found, Events]:
         return Found(users, items, *log.dropped_rows(verdicts)), Events(**events.read(0, len(events)))
 
 
-def _counts(log: Log) -> tuple[int, dict[str, int], dict[str, int]]:
-    found, events = _read(log)
-    return len(events), {b.kind: b.count for b in found.bad_rows}, {r.filter: r.events for r in found.removed}
+EVENTS: Columns = {
+    "user": ["a", None, "b", "a", "", "c", "a", "b"],
+    "item": ["x", "x", None, "y", "x", "z", "y", "x"],
+    "time": ["1", "2", "3", "soon", "5", None, "7", "8"],
+    "stars": ["5", "5", "5", "5", "5", "5", "-2", "many"],
+}
+FIRST_REASONS = {
+    "null user": 2,
+    "null item": 1,
+    "unreadable time": 1,
+    "null time": 1,
+    "weight not above 0": 1,
+    "unreadable weight": 1,
+}
+CLOCKS = _log(42, time=[*range(1_700_000_000, 1_700_000_040), -2_000_000_000, 4_000_000_000])
+WITH_KINDS = _log(6, event=["buy ", "see", None, "", " ", "NULL"])
+BUY, BUY_AND_SEE = {"buy": Kind()}, {"buy": Kind(weight=2), "see": Kind(role="ignored")}
+LONG = _log(3, user=["é" * 512, "u" * 513, "u"], item=["x", "x", "i" * 513])
+RATED = _log(3, n=[-1, 6, 8])  # -1 stands for no rating in public logs
+HUGE, HUGE_USER = "item too large for a float to hold exactly", "user too large for a float to hold exactly"
 
 
-def test_every_row_has_one_verdict_and_the_first_reason_counts() -> None:
-    events, bad, removed = _counts(_validate(EVENTS, weight="stars", catalog=["x", "y"]))
-    assert (events, removed) == (1, {})
-    assert bad == {
-        "null user": 2,
-        "null item": 1,
-        "unreadable time": 1,
-        "null time": 1,
-        "weight not above 0": 1,
-        "unreadable weight": 1,
-    }
+@pytest.mark.parametrize(
+    ("columns", "settings", "bad", "removed"),
+    [
+        (EVENTS, {"weight": "stars", "catalog": ["x", "y"]}, FIRST_REASONS, {}),
+        (LONG, {}, {"id longer than 512 characters": 2}, {}),
+        (_log(3, user=[1e16, 5.0, None]), {}, {HUGE_USER: 1, "null user": 1}, {}),
+        (_log(2, item=["1e+17", "2.5e+18"]), {}, {HUGE: 2}, {}),
+        (CLOCKS, {}, {"time before 1990 or in the future": 2}, {}),
+        (CLOCKS, {"time_unit": "seconds"}, {}, {}),
+        *(
+            (_log(2, user=ids, item=ids), {"nulls": ["user=0"]}, {"null user": 1}, {})
+            for ids in (pl.Series([0, 7]), pl.Series([0.0, 7.0]), pl.Series([0, 7], dtype=pl.UInt64))
+        ),
+        *(
+            (WITH_KINDS, {"kinds": kinds, "kind": "event", "default_kind": default}, {}, removed)
+            for kinds in (BUY, BUY_AND_SEE)
+            for default, removed in (
+                (None, {"kinds": 1, "missing kind": 4}),
+                ("buy", {"kinds": 1}),
+                ("see", {"kinds": 5}),
+            )
+        ),
+        (RATED, {"weight": "n", "min_weight": 7}, {}, {"min_weight": 2}),
+        # No quantity is no return: in a log of views and purchases, views have none.
+        (_log(3, n=[2, 1.5, None]), {"quantity": "n"}, {}, {}),
+        (_log(3, n=[3, 0, -1]), {"quantity": "n"}, {"return (quantity not above 0)": 2}, {}),
+        (_log(3, n=["1", " ", "NULL"]), {"quantity": "n"}, {}, {}),
+        (_log(3, n=["1", "two", "-"]), {"quantity": "n"}, {"unreadable quantity": 1}, {}),
+    ],
+)
+def test_every_row_is_an_event_or_has_the_first_reason_why_it_is_none(
+    columns: Columns, settings: dict[str, Any], bad: dict[str, int], removed: dict[str, int]
+) -> None:
+    found, events = _read(_validate(columns, **settings))
+    assert {one.kind: one.count for one in found.bad_rows} == bad
+    assert {one.filter: one.events for one in found.removed} == removed
+    assert len(events) == len(columns["item"]) - sum(bad.values()) - sum(removed.values())
 
 
-def test_ids_that_the_service_would_not_take_are_bad() -> None:
-    columns: Columns = {"user": ["é" * 512, "u" * 513, "u"], "item": ["x", "x", "i" * 513], "time": [1, 2, 3]}
-    assert _counts(_validate(columns)) == (1, {"id longer than 512 characters": 2}, {})
+def test_examples_are_the_first_rows_by_their_numbers_and_the_sources_names() -> None:
+    times = ["1", "2", "3", "4", "no", "no"]
+    (bad,) = _read(_validate({"user_id": [1] * 6, "item": ["x"] * 6, "time": times}))[0].bad_rows
+    assert bad.examples == [{"row": row, "user_id": "1", "item": "x", "time": "no"} for row in (6, 7)]
+    (bad,) = _read(_validate(CLOCKS))[0].bad_rows
+    shown = ["-2000000000 (1906-08-16)", "4000000000 (2096-10-02)"]
+    assert [row["time"] for row in bad.examples] == shown
+
+
+def test_texts_that_all_print_as_floats_are_whole_numbers() -> None:
+    """As pandas writes integers beside missing values; other points belong to the id."""
+    found, _ = _read(
+        _validate(_log(4, user=["1000.0", "7", None, "1e+17"], item=["1.0", "07", "2.0", "3.0"]))
+    )
+    assert (found.users.to_list(), found.items.to_list()) == (["1000", "7"], ["1.0", "07"])
+    assert [bad.kind for bad in found.bad_rows] == ["null user", HUGE_USER]
 
 
 def test_decimal_numbers_are_numbers() -> None:
     """Databases export whole numbers as decimals."""
-    one, other = Decimal("7"), Decimal("8.50")
-    columns: Columns = {"user": [one], "item": [one], "time": [other], "n": [other], "count": [one]}
-    log = _validate(columns, weight="n", quantity="count")
-    found, events = _read(log)
+    one, other = [Decimal("7")], [Decimal("8.50")]
+    columns: Columns = {"user": one, "item": one, "time": other, "n": other, "count": one}
+    found, events = _read(_validate(columns, weight="n", quantity="count"))
     assert (found.users.to_list(), found.items.to_list()) == (["7"], ["7"])
-    assert _counts(log) == (1, {}, {})
     assert events.weights is not None
     assert (events.times.tolist(), events.weights.tolist()) == ([8.5], [8.5])
 
 
-def test_examples_are_the_first_rows_by_their_numbers_and_the_sources_names() -> None:
-    times: list[object] = ["1", "2", "3", "4", "no", "no"]
-    columns: Columns = {"user_id": [1] * 6, "item": ["x"] * 6, "time": times}
-    (bad,) = _read(_validate(columns))[0].bad_rows
-    assert bad.examples == [
-        {"row": 6, "user_id": "1", "item": "x", "time": "no"},
-        {"row": 7, "user_id": "1", "item": "x", "time": "no"},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("default", "events", "removed"),
-    [(None, 1, {"kinds": 1, "missing kind": 4}), ("buy", 5, {"kinds": 1}), ("see", 1, {"kinds": 5})],
-)
-@pytest.mark.parametrize("kinds", [{"buy": Kind()}, {"buy": Kind(weight=2), "see": Kind(role="ignored")}])
-def test_rows_without_a_kind_have_a_count_of_their_own_or_the_default(
-    default: str | None, events: int, removed: dict[str, int], kinds: KindTable
-) -> None:
-    values: list[object] = ["buy ", "see", None, "", " ", "NULL"]
-    columns: Columns = {"user": [1] * 6, "item": [1] * 6, "time": [*range(6)], "event": values}
-    log = _validate(columns, FilterSettings(default_kind=default), kinds=kinds, kind="event")
-    assert _counts(log) == (events, {}, removed)
-
-
-def test_a_weight_below_the_least_is_filtered_before_it_can_be_invalid() -> None:
-    """Ratings of -1 stand for no rating in public logs."""
-    columns: Columns = {"user": [1, 1, 1], "item": [1, 2, 3], "time": [1, 2, 3], "n": [-1, 6, 8]}
-    log = _validate(columns, FilterSettings(min_weight=7), weight="n")
-    assert _counts(log) == (1, {}, {"min_weight": 2})
-
-
-@pytest.mark.parametrize(
-    ("quantities", "bad"),
-    [
-        ([2, 1.5, None], {}),
-        ([3, 0, -1], {"return (quantity not above 0)": 2}),
-        (["1", " ", "NULL"], {}),
-        (["1", "two", "-"], {"unreadable quantity": 1}),
-    ],
-)
-def test_no_quantity_is_no_return(quantities: list[object], bad: dict[str, int]) -> None:
-    """In a log of views and purchases, views have none."""
-    columns: Columns = {"user": [1] * 3, "item": [1, 2, 3], "time": [1, 2, 3], "n": quantities}
-    assert _counts(_validate(columns, quantity="n")) == (3 - sum(bad.values()), bad, {})
-
-
 def test_kinds_and_columns_make_the_weight_and_light_events_go() -> None:
-    columns: Columns = {
-        "user": [1, 1, 1, 1],
-        "item": [1, 2, 3, 4],
-        "time": [1, 2, 3, 4],
-        "event": ["view", "buy", "buy", "other"],
-        "n": [1, 1, 2, 9],
-    }
+    columns = _log(4, event=["view", "buy", "buy", "other"], n=[1, 1, 2, 9])
     kinds = {"view": Kind(), "buy": Kind(weight=5)}
-    log = _validate(columns, FilterSettings(min_weight=5), kinds=kinds, kind="event", weight="n")
-    assert _counts(log) == (2, {}, {"kinds": 1, "min_weight": 1})
-    found, events = _read(log)
+    found, events = _read(_validate(columns, kinds=kinds, kind="event", weight="n", min_weight=5))
+    assert {one.filter: one.events for one in found.removed} == {"kinds": 1, "min_weight": 1}
     assert events.weights is not None
     assert (found.items.gather(events.items).to_list(), events.weights.tolist()) == ([2, 3], [5, 10])
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare, prepare_as
-from turret.data.errors import ConfigurationError, EmptyDataError
+from turret.data.errors import EmptyDataError
 from turret.data.events.event_arrays import Events
 from turret.data.histories.histories import Histories, distinct_events, k_core, write_histories
 from turret.data.histories.partition import by_time, last_out, time_cuts
@@ -92,13 +92,6 @@ def test_strongest_keeps_the_newest_event_of_the_largest_weight() -> None:
     rows = [(0, 0, 1), (0, 0, 2), (0, 0, 3), (0, 1, 4), (0, 1, 5), (1, 0, 1)]
     events = replace(_events(rows), weights=np.array([1, 5, 3, 2, 2, 9], dtype=np.float32))
     assert np.flatnonzero(distinct_events(events, "strongest")).tolist() == [1, 4, 5]
-
-
-def test_the_strongest_event_needs_weights(prepared: Prepare) -> None:
-    with pytest.raises(
-        ConfigurationError, match="compares weights and kinds; name the column of weights with --weight"
-    ):
-        prepared(EVENTS, {"filters.duplicates": "strongest"})
 
 
 @given(ROWS)
