@@ -48,36 +48,24 @@ class Lane:
     running: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class _Request:
     """A request: when its body `ends`, or its answer if it `has_place`, and the counted bytes of its body.
 
-    It is cancelled for an `error`, which is then its answer. `send` keeps back the end of a large answer.
+    It is cancelled for an `error`, which is then its answer.
     """
 
-    __slots__ = ("_send", "ends", "error", "has_answer", "has_place", "is_large", "size", "task")
-
-    def __init__(self, ends: float, send: Send) -> None:
-        self.task = asyncio.current_task()
-        self.ends = ends
-        self.has_place = self.has_answer = self.is_large = False
-        self.size = 0
-        self.error: RequestError | None = None
-        self._send = send
+    task: asyncio.Task[None]
+    ends: float
+    has_place: bool = False
+    size: int = 0
+    error: RequestError | None = None
 
     def fail(self, error: RequestError) -> None:
         """Cancel the request."""
-        if self.error is None and self.task is not None:
+        if self.error is None:
             self.error = error
             self.task.cancel()
-
-    def send(self, message: Message) -> Awaitable[None]:
-        """Send a part of the answer."""
-        if message["type"] == "http.response.start":
-            self.has_answer = True
-        elif len(message.get("body", b"")) > SMALL_ANSWER and not message.get("more_body"):
-            self.is_large = True
-            message = {**message, "more_body": True}
-        return self._send(message)
 
 
 class Admission:
@@ -119,12 +107,23 @@ class Admission:
             await self._app(scope, receive, send)
             return
         body_limit = BODY_LIMITS.get(name, self._body_limit)
-        loop = asyncio.get_running_loop()
-        request = _Request(loop.time() + BODY_SECONDS, send)
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        request = _Request(task, loop.time() + BODY_SECONDS)
         self._requests.add(request)
         if self._timer is None:
             self._timer = loop.call_later(1.0, self._end_late, loop)
         error: RequestError | None = None
+        has_answer = is_large = False
+
+        def sending(message: Message) -> Awaitable[None]:
+            nonlocal has_answer, is_large
+            has_answer = True
+            if len(message.get("body", b"")) > SMALL_ANSWER and not message.get("more_body"):
+                is_large = True
+                message = {**message, "more_body": True}
+            return send(message)
+
         try:
             _check_head(scope, body_limit)
             scope[BODY] = await self._read(request, receive, body_limit)
@@ -132,16 +131,16 @@ class Admission:
                 request.has_place = True
                 request.ends = loop.time() + lane.seconds
                 lane.running += 1
-                await self._app(scope, receive, request.send)
-                if request.is_large:  # uvicorn sends the end once the client has read all but its buffer
+                await self._app(scope, receive, sending)
+                if is_large:  # uvicorn sends the end once the client has read all but its buffer
                     request.ends = math.inf
                     await send(_END)
         except RequestError as caught:
             error = caught
         except asyncio.CancelledError:
-            if request.error is None or request.task is None or request.has_answer:
+            if request.error is None or has_answer:
                 raise
-            request.task.uncancel()
+            task.uncancel()
             error = request.error
             self._count("overload" if type(error) is NotReadyError else "time")
         finally:

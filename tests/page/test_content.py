@@ -1,17 +1,14 @@
 """Catalogs full of markup, and of pictures on other hosts."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from tests.page.conftest import OpenView, give_key, movies
 from tests.support.service_app import KEY
 from tests.support.service_process import Start
-from turret.service.keys.keys import add_key, new_key, record
 from turret.tower.bundle.publish import BundleContents, publish
 
 MARKUP = (
@@ -106,52 +103,3 @@ def test_scrapes_of_the_metrics_become_rates_shares_and_quantiles(service: Any, 
     view.page.locator("#tiles dd", has_text="working").first.wait_for()
     restarted = view.page.evaluate(SERIES, [LATER, EARLIER])
     assert restarted["requests"]["/v1/recommend"] == [100], "a counter that fell began again"
-
-
-DESCRIPTION = "A clockmaker's daughter inherits a lighthouse, two geese and a correspondence of forty years"
-MAIN = """metrics => import(new URL('../versions/metrics.js', document.querySelector('[type=module]').src))
-  .then(({ mainMetrics }) => mainMetrics([{ metrics: { test: { towers: metrics } } }]))"""
-
-
-@pytest.mark.process
-def test_a_phone_shows_the_key_field_long_texts_and_all_conditions(
-    tmp_path: Path, start: Start, open_view: OpenView
-) -> None:
-    """Each was unreadable or invisible at 360 pixels."""
-    made = movies(count=40)
-    title = "The extraordinarily long and winding title of a movie " * 4
-    fields = {"description": [DESCRIPTION] * 40, **made.fields, "title": [title] * 40}
-    publish(tmp_path / "films", replace(made, fields=fields))
-    key = new_key("shop")
-    add_key(tmp_path / "keys.json", record("shop", key, ("read",)))
-    service = start(tmp_path / "films", keys=str(tmp_path / "keys.json"))
-    filtering = quote(json.dumps({"genres": {"none_of": ["Western"]}}))
-    view = open_view(service, f"#try?history=m001&filter={filtering}", viewport={"width": 360, "height": 740})
-    view.allowed_statuses = {401}
-    box = view.page.locator("#key")
-    box.fill("not-the-right-key-at-all")
-    assert box.bounding_box()["width"] > 200
-    box.press("Enter")
-    view.wait_for("() => document.getElementById('key-message')?.textContent.includes('wrong')")
-    assert "Bearer" not in view.page.locator("body").inner_text(), "the words are for programs"
-    box.fill(key)
-    box.press("Enter")
-    view.wait_for_items()
-    first = view.page.locator("#results > li").first
-    names = first.locator(".detail-name").all_inner_texts()
-    assert names == ["genres", "year", "country", "subtitled"], "a description comes last, and not at all"
-    assert (
-        first.locator(".title").evaluate(
-            "h3 => h3.clientHeight / parseFloat(getComputedStyle(h3).lineHeight)"
-        )
-        <= 2.1
-    )
-    assert view.page.locator("#conditions").inner_text() == "filter genres", "with its editor folded"
-    view.page.locator("#controls > summary").click()
-    assert view.page.locator("#controls .chips").inner_text().startswith("Western")
-    view.page.get_by_role("combobox", name="Add an item").fill("lighthouse")
-    view.page.locator(".found .details").first.wait_for()
-    assert view.page.evaluate(MAIN, {"hr@10": 0.2, "recall@10": 0.2, "ndcg@100": 0.2, "ndcg@10": 0.1}) == [
-        "test ndcg@10",
-        "test recall@10",
-    ]

@@ -48,9 +48,9 @@ def the_address_of_a_store_shows_its_password(original: Function) -> Function:
     return Exception.__str__
 
 
-@planted("turret.service.http.admission:_Request.send", "service/test_http_admission.py")
+@planted("turret.service.http.admission:Admission.__call__", "service/test_http_admission.py")
 def an_unread_answer_keeps_no_place(original: Function) -> Function:
-    return lambda self, message: self._send(message)
+    return seeing(original, SMALL_ANSWER=1 << 40)
 
 
 @planted("turret.service.http.admission:Admission._forget", "service/test_http_admission.py")
