@@ -48,9 +48,7 @@ class Metrics:
             values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
             _Workers(self.registry, str(folder))  # type: ignore[no-untyped-call]
         own: dict[str, Any] = {"registry": self.registry if folder is None else None}
-        self._declare_requests(own)
-        self._declare_state(own)
-        self._declare_quality(own)
+        self._declare(own)
         self.running = 0
         self._version: str | None = None
         self._refreshers: list[Callable[[], object]] = []
@@ -58,8 +56,8 @@ class Metrics:
         self.workers.set(1)
         self.worker_starts.inc()
 
-    def _declare_requests(self, own: dict[str, Any]) -> None:
-        livesum = own | {"multiprocess_mode": "livesum"}
+    def _declare(self, own: dict[str, Any]) -> None:
+        livesum, livemax = (own | {"multiprocess_mode": mode} for mode in ("livesum", "livemax"))
         self.requests = Counter("turret_requests", "Answered requests", ["route", "status"], **own)
         self.seconds = Histogram(
             "turret_request_seconds", "Time until the response", ["route", "class"], buckets=_SECONDS, **own
@@ -81,8 +79,6 @@ class Metrics:
         _begin(self.answers, SOURCES)
         _begin(self.degraded, ("history", "events", "items", "engine"))
 
-    def _declare_state(self, own: dict[str, Any]) -> None:
-        livesum, livemax = (own | {"multiprocess_mode": mode} for mode in ("livesum", "livemax"))
         self.breaker_open = Gauge("turret_breaker_open", "Open circuits to the store", ["circuit"], **livesum)
         self.breaker_openings = Counter("turret_breaker_openings", "Openings of them", ["circuit"], **own)
         self.fresh_items = Gauge("turret_fresh_items", "Items newer than the live version", **livemax)
@@ -103,12 +99,10 @@ class Metrics:
         _begin(self.activations, ("activated", "refused"))
         _begin(self.reload_failures, REASONS)
 
-    def _declare_quality(self, own: dict[str, Any]) -> None:
         self.recall = Summary("turret_recall_at_k", "Recall against exact search", ["k"], **own)
         self.recall_samples = Counter("turret_recall_samples", "Exact searches", ["outcome"], **own)
         self.shadow_overlap = Summary("turret_shadow_overlap", "Share that the shadow gave too", **own)
         self.shadow_answers = Counter("turret_shadow_answers", "Answers of the shadow", ["outcome"], **own)
-        livemax = own | {"multiprocess_mode": "livemax"}
         self.drift = Gauge("turret_drift", "Divergence from recorded answers, 0 to 1", ["of"], **livemax)
         self.drift_noise = Gauge("turret_drift_noise", "The same without any drift", ["of"], **livemax)
         _begin(self.recall_samples, ("answered", "failed"))

@@ -1,4 +1,4 @@
-"""deploy/setup, and the scripts that start the containers with its secrets."""
+"""deploy/setup, and the script that reads its secrets."""
 
 import shutil
 import subprocess
@@ -34,42 +34,6 @@ def test_a_faulty_secret_is_a_sentence(tmp_path: Path, text: str | None, fault: 
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr.startswith(f"turret: the secret {tmp_path}/password {fault}. On the host it is in ")
     assert run.stderr.endswith("deploy/setup makes it\n" if text is None else "deploy/setup makes another\n")
-
-
-def run_script(name: str, folder: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    """Run a start script with its folders replaced, and programs that print their arguments."""
-    (folder / "redis").mkdir(exist_ok=True)
-    (folder / "redis" / "password").write_text(PASSWORD)
-    for program in ("turret", "setpriv", "chown"):
-        path = folder / program
-        path.write_text(
-            f'#!/bin/sh\necho {program} "$@" "${{TURRET_STORE:-}}"\n[ {program} != setpriv ] || cat\n'
-        )
-        path.chmod(0o755)
-    script = (SCRIPTS / name).read_text("utf-8").replace("/run/secrets/redis", str(folder / "redis"))
-    script = script.replace("/deploy", str(SCRIPTS))
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", **variables}
-    command = ["sh", "-c", script, name, *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-
-
-def test_the_service_gets_the_address_of_the_redis_with_its_password(
-    tmp_path: Path,
-) -> None:
-    run = run_script("service.sh", tmp_path, "serve", "--wait")
-    assert run.stdout == f"turret serve --wait redis://:{PASSWORD}@redis:6379/0\n"
-    run = run_script("service.sh", tmp_path, "--history", TURRET_COMMAND="retrain --url http://service:8001")
-    assert run.stdout.startswith("turret retrain --url http://service:8001 --history ")
-    run = run_script("nightly.sh", tmp_path, "daily")
-    assert run.returncode == 2
-    assert "TURRET_RETRAIN_SECONDS can't be 'daily'; give a number of seconds" in run.stderr
-
-
-def test_the_redis_reads_its_password_from_standard_input(tmp_path: Path) -> None:
-    run = run_script("redis.sh", tmp_path, "--appendonly", "yes")
-    assert PASSWORD not in run.stdout.replace(f"requirepass {PASSWORD}\n", "")
-    assert f"requirepass {PASSWORD}\n" in run.stdout
-    assert "redis-server - --bind 0.0.0.0 --appendonly yes" in run.stdout
 
 
 @pytest.fixture

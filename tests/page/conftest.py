@@ -104,22 +104,10 @@ class View:
             self.page.goto(f"{self.url}/{address}")
         return self
 
-    def titles(self) -> list[str]:
-        """The titles of the recommended items."""
-        texts: list[str] = self.page.locator("#results .title").all_inner_texts()
-        return texts
-
     def ids(self) -> list[str]:
         """The ids of the recommended items."""
         rows = self.page.locator("#results > li")
         ids: list[str] = rows.evaluate_all("rows => rows.map(row => row.dataset.id)")
-        return ids
-
-    def history(self) -> list[str]:
-        """The ids of the edited history."""
-        ids: list[str] = self.page.locator("#history > li").evaluate_all(
-            "rows => rows.map(row => row.dataset.id)"
-        )
         return ids
 
     def wait_for(self, condition: str, argument: object = None) -> None:

@@ -41,7 +41,7 @@ def test_an_item_is_found_while_typing_and_added_by_keyboard(service: Process, o
     view.page.keyboard.press("ArrowDown")
     view.page.keyboard.press("Enter")
     view.wait_for("() => document.querySelectorAll('#history > li').length === 1")
-    (added,) = view.history()
+    added = view.page.locator("#history > li").get_attribute("data-id")
     assert view.page.locator("#history .name").inner_text().startswith("Star Wars")
     view.wait_for("() => document.querySelector('#results .source.towers')")
     assert view.ids() == recommended(service, history=[added], k=10)

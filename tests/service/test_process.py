@@ -14,7 +14,7 @@ from tests.support.until import until
 from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
 from turret.service.process.server import connection_limit, reserve, share, url_of
-from turret.service.process.supervisor import SPARE_SECONDS, Order, Shutdown
+from turret.service.process.supervisor import Order, Shutdown
 from turret.service.settings import Settings
 
 
@@ -76,48 +76,29 @@ def test_a_client_that_reads_nothing_is_cut_off() -> None:
             )
 
 
-def orders_at(shutdown: Shutdown, clock: Clock, seconds: list[float]) -> list[Order]:
-    """The order at each of these seconds from now."""
-    begun, given = clock.now, list[Order]()
-    for second in seconds:
-        clock.now = begun + second
-        given.append(shutdown.advance())
-    return given
-
-
-@pytest.fixture
-def shutdown(clock: Clock) -> Shutdown:
-    """Of a service that waits 7 seconds for load balancers and 20 for requests."""
-    return Shutdown(Settings.model_validate({"drain_delay": 7, "drain_seconds": 20}), clock)
-
-
-def test_a_terminated_service_drains_finishes_and_is_killed_each_in_its_time(
-    shutdown: Shutdown, clock: Clock
-) -> None:
-    assert orders_at(shutdown, clock, [0, 1_000]) == [Order.SERVE] * 2
-    shutdown.take(signal.SIGTERM)
-    ends = 7 + 20 + SPARE_SECONDS
-    assert orders_at(shutdown, clock, [0, 6.9, 7, ends - 0.1, ends]) == [
-        *(Order.DRAIN, Order.DRAIN, Order.FINISH, Order.FINISH, Order.KILL)
-    ]
-
-
 @pytest.mark.parametrize(
     ("signals", "orders"),
     [
-        ((signal.SIGINT, signal.SIGTERM), (Order.FINISH, Order.KILL)),
-        ((signal.SIGTERM, signal.SIGINT), (Order.DRAIN, Order.FINISH)),
-        ((signal.SIGTERM,) * 4, (Order.DRAIN, Order.FINISH, Order.KILL, Order.KILL)),
+        ([], [Order.SERVE] * 6),
+        ([signal.SIGTERM], [*[Order.DRAIN] * 2, *[Order.FINISH] * 2, Order.KILL, Order.KILL]),
+        ([signal.SIGTERM, signal.SIGINT], [*[Order.FINISH] * 3, *[Order.KILL] * 3]),
+        ([signal.SIGINT], [*[Order.FINISH] * 3, *[Order.KILL] * 3]),
+        ([signal.SIGINT, signal.SIGTERM], [Order.KILL] * 6),
+        ([signal.SIGTERM] * 4, [Order.KILL] * 6),
     ],
 )
-def test_an_interrupt_and_each_further_signal_skip_a_wait(
-    shutdown: Shutdown, signals: tuple[int, ...], orders: tuple[Order, ...]
+def test_a_service_drains_finishes_and_is_killed_each_in_its_time_or_at_the_next_signal(
+    clock: Clock, signals: list[int], orders: list[Order]
 ) -> None:
-    seen: list[Order] = []
+    """It waits 7 seconds for load balancers and 20 for requests."""
+    shutdown, begun = Shutdown(Settings(drain_delay=7, drain_seconds=20), clock), clock.now
     for number in signals:
         shutdown.take(number)
-        seen.append(shutdown.advance())
-    assert tuple(seen) == orders
+    given: list[Order] = []
+    for second in (0, 6.9, 7, 31.9, 32, 1_000):
+        clock.now = begun + second
+        given.append(shutdown.advance())
+    assert given == orders
 
 
 # ---- What a worker does beside its requests
