@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
@@ -37,24 +35,6 @@ def test_what_is_opened_is_what_was_published(tmp_path: Path) -> None:
     assert bundle.catalog.of(3) == {"title": "Item d", "genres": ["drama"]}
     assert bundle.user_features == made.user_features
     assert made.card.model_dump().items() <= bundle.manifest.model_dump().items()
-
-
-LITTLE_MEMORY = """
-import resource, sys
-from pathlib import Path
-from turret.tower.bundle.golden import load
-status = Path("/proc/self/status").read_text()
-taken = int(status.split("VmSize:")[1].split()[0]) * 1024
-resource.setrlimit(resource.RLIMIT_AS, (taken + 512_000_000,) * 2)
-load(Path(sys.argv[1]), "v1")
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(sys.platform != "linux", reason="the system tells and limits this otherwise")
-def test_a_small_bundle_is_opened_where_little_memory_may_be_asked_for(bundles: Path) -> None:
-    """Under `ulimit -v`: what is asked for counts, also where it is never used."""
-    subprocess.run([sys.executable, "-c", LITTLE_MEMORY, bundles], check=True, timeout=60)
 
 
 @pytest.fixture(scope="module")
