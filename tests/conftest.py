@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
+from onnx import checker, numpy_helper, parser
 
 from tests.support.service_process import Process, Start
 from tests.support.tiers import Guard
@@ -73,63 +73,71 @@ def user_tower(
     With `times`, the sums of known gaps and clocks in hours also shift its first and its second coordinate;
     with `kinds`, the number of events of each known kind shifts that of its code.
     """
-    inputs = [
-        helper.make_tensor_value_info("history", TensorProto.FLOAT, ["B", "T", dimension]),
-        helper.make_tensor_value_info("length", TensorProto.INT64, ["B"]),
-    ]
+    inputs = [f"float[B,T,{dimension}] history", "int64[B] length"]
     constants: dict[str, NDArray[Any]] = {
         "one": np.array(1, np.int64),
         "axis1": np.array([1], np.int64),
+        "axis2": np.array([2], np.int64),
+        "codes": np.arange(dimension),
         "tiny": np.array(1e-9, np.float32),
     }
-    nodes = [
-        helper.make_node("ReduceSum", ["history", "axis1"], ["sum"], keepdims=0),
-        helper.make_node("Max", ["length", "one"], ["positive"]),
-        helper.make_node("Cast", ["positive"], ["float"], to=TensorProto.FLOAT),
-        helper.make_node("Unsqueeze", ["float", "axis1"], ["divisor"]),
-        helper.make_node("Div", ["sum", "divisor"], ["mean"]),
-    ]
+    nodes = """
+        sum = ReduceSum <keepdims=0> (history, axis1)
+        positive = Max (length, one)
+        count = Cast <to=1> (positive)
+        divisor = Unsqueeze (count, axis1)
+        mean = Div (sum, divisor)
+    """
+    shifts = []
     for place, name in enumerate(("gaps", "clocks") if times else ()):
-        inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["B", "T"]))
-        constants[f"{name}_shift"] = np.eye(1, dimension, place, dtype=np.float32) / 3600
-        nodes += [
-            helper.make_node("Relu", [name], [f"{name}_known"]),
-            helper.make_node("ReduceSum", [f"{name}_known", "axis1"], [f"{name}_sum"], keepdims=1),
-            helper.make_node("MatMul", [f"{name}_sum", f"{name}_shift"], [f"{name}_added"]),
-            helper.make_node("Add", [nodes[-1].output[0], f"{name}_added"], [f"{name}_state"]),
-        ]
+        inputs.append(f"float[B,T] {name}")
+        constants[f"{name}_hours"] = np.eye(1, dimension, place, dtype=np.float32) / 3600
+        nodes += f"""
+            {name}_known = Relu ({name})
+            {name}_sum = ReduceSum <keepdims=1> ({name}_known, axis1)
+            {name}_shift = MatMul ({name}_sum, {name}_hours)
+        """
+        shifts.append(f"{name}_shift")
     if kinds:
-        inputs.append(helper.make_tensor_value_info("kinds", TensorProto.INT64, ["B", "T"]))
-        constants |= {"codes": np.arange(dimension), "axis2": np.array([2], np.int64)}
-        nodes += [
-            helper.make_node("Unsqueeze", ["kinds", "axis2"], ["kind"]),
-            helper.make_node("Equal", ["kind", "codes"], ["of_kind"]),
-            helper.make_node("Cast", ["of_kind"], ["counted"], to=TensorProto.FLOAT),
-            helper.make_node("ReduceSum", ["counted", "axis1"], ["kind_sum"], keepdims=0),
-            helper.make_node("Add", [nodes[-1].output[0], "kind_sum"], ["kinds_state"]),
-        ]
-    nodes.append(helper.make_node("Identity", [nodes[-1].output[0]], ["state0"]))
+        inputs.append("int64[B,T] kinds")
+        nodes += """
+            kind = Unsqueeze (kinds, axis2)
+            of_kind = Equal (kind, codes)
+            counted = Cast <to=1> (of_kind)
+            kinds_shift = ReduceSum <keepdims=0> (counted, axis1)
+        """
+        shifts.append("kinds_shift")
     for number, feature in enumerate(features):
-        name = f"feature_{feature.name}"
-        width = ["B", "M"] if feature.kind in ("multi", "text") else ["B"]
-        kind = TensorProto.FLOAT if feature.kind == "number" else TensorProto.INT64
-        inputs.append(helper.make_tensor_value_info(name, kind, width))
-        constants[f"table{number}"] = feature_table(number, feature, dimension)
-        nodes += feature_nodes(number, feature, name)
-        nodes.append(helper.make_node("Add", [f"state{number}", f"shift{number}"], [f"state{number + 1}"]))
-    nodes += [
-        helper.make_node("ReduceL2", [f"state{len(features)}"], ["norm"], axes=[1], keepdims=1),
-        helper.make_node("Max", ["norm", "tiny"], ["safe"]),
-        helper.make_node("Div", [f"state{len(features)}", "safe"], ["user_vector"]),
-    ]
-    output = helper.make_tensor_value_info("user_vector", TensorProto.FLOAT, ["B", dimension])
-    tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "user_tower", inputs, [output], tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return serialised(model)
+        name, table, shift = f"feature_{feature.name}", f"table{number}", f"shift{number}"
+        constants[table] = feature_table(number, feature, dimension)
+        if feature.kind == "number":
+            column = f"column{number} = Unsqueeze ({name}, axis1)"
+            shape, added = "float[B]", f"{column} {shift} = MatMul (column{number}, {table})"
+        elif feature.kind == "category":
+            shape, added = "int64[B]", f"{shift} = Gather ({table}, {name})"
+        else:
+            rows = f"rows{number} = Gather ({table}, {name})"
+            shape, added = "int64[B,M]", f"{rows} {shift} = ReduceSum <keepdims=0> (rows{number}, axis1)"
+        inputs.append(f"{shape} {name}")
+        nodes += added
+        shifts.append(shift)
+    state = "mean"
+    for shift in shifts:
+        nodes += f" with_{shift} = Add ({state}, {shift}) "
+        state = f"with_{shift}"
+    nodes += f"""
+        norm = ReduceL2 <axes=[1], keepdims=1> ({state})
+        safe = Max (norm, tiny)
+        user_vector = Div ({state}, safe)
+    """
+    return onnx_model(inputs, nodes, f"float[B,{dimension}] user_vector", constants)
 
 
-def serialised(model: ModelProto) -> bytes:
+def onnx_model(inputs: Sequence[str], nodes: str, output: str, constants: dict[str, NDArray[Any]]) -> bytes:
+    """The model of this text, in the syntax of ONNX."""
+    head = f'<ir_version: 8, opset_import: ["": 17]> tower ({", ".join(inputs)}) => ({output})'
+    model = parser.parse_model(f"{head} {{ {nodes} }}")
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
     checker.check_model(model)
     written: bytes = model.SerializeToString()
     return written
@@ -142,17 +150,6 @@ def feature_table(number: int, feature: Feature, dimension: int) -> NDArray[np.f
     if feature.kind != "number":
         table[0] = 0
     return table
-
-
-def feature_nodes(number: int, feature: Feature, name: str) -> list[Any]:
-    table, shift = f"table{number}", f"shift{number}"
-    if feature.kind == "number":
-        column = helper.make_node("Unsqueeze", [name, "axis1"], [f"column{number}"])
-        return [column, helper.make_node("MatMul", [f"column{number}", table], [shift])]
-    if feature.kind == "category":
-        return [helper.make_node("Gather", [table, name], [shift])]
-    gathered = helper.make_node("Gather", [table, name], [f"rows{number}"])
-    return [gathered, helper.make_node("ReduceSum", [f"rows{number}", "axis1"], [shift], keepdims=0)]
 
 
 def plain_ranking(

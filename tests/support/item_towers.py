@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto, checker, helper, numpy_helper
 
+from tests.conftest import onnx_model
 from turret.data.features import Feature
 from turret.tower.bundle.golden import RecordedItem
 from turret.tower.bundle.publish import BundleContents
@@ -22,36 +22,31 @@ def item_features(dimension: int) -> tuple[Feature, ...]:
 
 def item_tower(dimension: int, turn: float = -1.0) -> bytes:
     """Unit vectors of the numbers, a little of the first coordinate added; `film` multiplies by `turn`."""
-    inputs = [
-        helper.make_tensor_value_info(f"feature_n{i}", TensorProto.FLOAT, ["B"]) for i in range(dimension)
-    ]
-    inputs.append(helper.make_tensor_value_info("feature_kind", TensorProto.INT64, ["B"]))
-    inputs.append(helper.make_tensor_value_info("feature_tags", TensorProto.INT64, ["B", "M"]))
+    numbers = range(dimension)
     constants: dict[str, NDArray[Any]] = {
         "axis1": np.array([1], np.int64),
         "base": np.eye(1, dimension, dtype=np.float32) * np.float32(1e-6),
         "signs": np.array([[1.0], [1.0], [turn]], np.float32),
         "nothing": np.zeros((3, 1), np.float32),
     }
-    nodes = [
-        *(helper.make_node("Unsqueeze", [f"feature_n{i}", "axis1"], [f"c{i}"]) for i in range(dimension)),
-        helper.make_node("Concat", [f"c{i}" for i in range(dimension)], ["numbers"], axis=1),
-        helper.make_node("Add", ["numbers", "base"], ["moved"]),
-        helper.make_node("Gather", ["signs", "feature_kind"], ["sign"]),
-        helper.make_node("Mul", ["moved", "sign"], ["turned"]),
-        helper.make_node("Gather", ["nothing", "feature_tags"], ["each"]),
-        helper.make_node("ReduceSum", ["each", "axis1"], ["none"], keepdims=0),
-        helper.make_node("Add", ["turned", "none"], ["state"]),
-        helper.make_node("ReduceL2", ["state"], ["norm"], axes=[1], keepdims=1),
-        helper.make_node("Div", ["state", "norm"], ["item_vector"]),
+    nodes = f"""
+        {" ".join(f"c{i} = Unsqueeze (feature_n{i}, axis1)" for i in numbers)}
+        numbers = Concat <axis=1> ({", ".join(f"c{i}" for i in numbers)})
+        moved = Add (numbers, base)
+        sign = Gather (signs, feature_kind)
+        turned = Mul (moved, sign)
+        each = Gather (nothing, feature_tags)
+        none = ReduceSum <keepdims=0> (each, axis1)
+        state = Add (turned, none)
+        norm = ReduceL2 <axes=[1], keepdims=1> (state)
+        item_vector = Div (state, norm)
+    """
+    inputs = [
+        *(f"float[B] feature_n{i}" for i in numbers),
+        "int64[B] feature_kind",
+        "int64[B,M] feature_tags",
     ]
-    output = helper.make_tensor_value_info("item_vector", TensorProto.FLOAT, ["B", dimension])
-    tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "item_tower", inputs, [output], tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    checker.check_model(model)
-    written: bytes = model.SerializeToString()
-    return written
+    return onnx_model(inputs, nodes, f"float[B,{dimension}] item_vector", constants)
 
 
 def placed(vector: NDArray[np.float32] | list[float]) -> dict[str, float]:
