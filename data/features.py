@@ -215,10 +215,6 @@ class Features:
             if len(column) != self.count:
                 raise DataError(f"feature {name!r} has {len(column)} rows instead of {self.count}")
 
-    def with_vector(self, feature: Feature, vectors: VectorRows) -> "Features":
-        """Return these features and one of vectors."""
-        return Features(self.count, (*self.features, feature), {**self.columns, feature.name: vectors})
-
     def raw(self, row: int) -> dict[str, Any]:
         """Decode the features of one row into the form of a request.
 

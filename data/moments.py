@@ -14,9 +14,15 @@ def parse_moment(moment: str | float) -> float | None:
     Returns milliseconds, or None for anything else; numbers are told apart as times between 1990 and 2100. A
     date may be without separators: 20240501.
     """
-    number = as_number(moment)
-    found = None if number is None else _milliseconds(number)
-    return _parse_date(str(moment).strip()) if found is None else found
+    if (number := as_number(moment)) is not None:
+        for scale in PER_SECOND.values():
+            if YEAR_1990 * scale <= number < YEAR_2100 * scale:
+                return number * 1000.0 / scale
+    try:
+        date = datetime.fromisoformat(str(moment).strip())
+    except ValueError:
+        return None
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000.0
 
 
 def as_number(text: str | float) -> float | None:
@@ -25,16 +31,3 @@ def as_number(text: str | float) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _parse_date(text: str) -> float | None:
-    try:
-        date = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000.0
-
-
-def _milliseconds(number: float) -> float | None:
-    scales = (scale for scale in PER_SECOND.values() if YEAR_1990 * scale <= number < YEAR_2100 * scale)
-    return next((number * 1000.0 / scale for scale in scales), None)

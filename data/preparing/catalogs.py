@@ -22,7 +22,7 @@ from turret.data.manifest import BadRows
 from turret.data.prepared import ColdItems
 from turret.data.preparing.encoding import element_type, encode, is_printable, numbers, truths
 from turret.data.preparing.feature_readings import CHANGING, Readings, read_features
-from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note, vector_feature
+from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note
 from turret.data.progress import counted
 from turret.data.reading.columns import Role, choose_id, require
 from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, PrepareConfig, nulls_of
@@ -183,10 +183,8 @@ class _Rows:
         """Encode and write the rows of `ids`, and write the others, into prepared data."""
         count = len(ids)
         own = {feature: values[:count] for feature, values in self.raw.items()}
-        features = encode(own, self.kinds, count, words, grams)
-        for feature, rows in self.vectors.items():
-            known = rows.part(slice(count))
-            features = features.with_vector(vector_feature(feature, known), known)
+        vectors = {feature: rows.part(slice(count)) for feature, rows in self.vectors.items()}
+        features = encode(own, self.kinds, vectors, count, words, grams)
         features.save(folder / f"{name}_features")
         ids.save(folder / f"{name}s.json")
         if self.cold:

@@ -12,7 +12,8 @@ import polars as pl
 
 from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
-from turret.data.features import Bag, Column, Feature, Features, grams, levels
+from turret.data.features import Bag, Column, Feature, Features, VectorRows, grams, levels
+from turret.data.preparing.vectors import vector_feature
 from turret.data.reading.schema import ColumnSettings
 from turret.data.reading.times import choose_reader
 
@@ -214,11 +215,12 @@ def element_type(dtype: pl.DataType) -> pl.DataType:
 def encode(
     raw: Mapping[str, Sequence[Any]],
     kinds: Mapping[str, FeatureKind],
+    vectors: Mapping[str, VectorRows],
     count: int,
     words: bool = False,
     vocabulary: tuple[str, ...] | None = None,
 ) -> Features:
-    """Encode features of `count` rows by their raw values, as `Feature.encode_one` takes them, and kinds.
+    """Encode features of `count` rows by their raw values, as `Feature.encode_one` takes them, or `vectors`.
 
     `words` reads texts as whole words beside their trigrams, and `vocabulary` is that of all texts; without
     one, each text feature has the grams of its values.
@@ -237,7 +239,8 @@ def encode(
             lists: list[list[int]] = codes  # type: ignore[assignment]
             offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
             columns[name] = Bag(np.array([*chain.from_iterable(lists)], dtype=np.int32), offsets)
-    return Features(count, tuple(features), columns)
+    features += [vector_feature(name, rows) for name, rows in vectors.items()]
+    return Features(count, tuple(features), {**columns, **vectors})
 
 
 def _feature(

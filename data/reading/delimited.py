@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import polars as pl
 
@@ -208,15 +208,12 @@ def _scan(path: Path, form: _Form, columns: list[str]) -> pl.LazyFrame:
 
 def _rewrite(content: Path, form: _Form, columns: list[str], work: Path) -> tuple[pl.LazyFrame, Malformed]:
     """Scan a copy of the records of a file as plain CSV with line numbers, and count the malformed ones."""
-    count, target = 0, new_file(work, "csv")
-    examples: list[dict[str, Any]] = []
+    malformed, target = Malformed(), new_file(work, "csv")
     with _open(content) as source, target.open("w", encoding="utf-8", newline="") as copy:
         writer = csv.writer(copy, lineterminator="\n")
         for number, record in form.records(source, len(columns)):
             if isinstance(record, str):
-                count += 1
-                examples = [*examples, {"row": number, "problem": record}][:EXAMPLES]
+                malformed = malformed.and_line(number, record)
             elif record:
                 writer.writerow([number, *record])
-    frame = _scan(target, _Form(",", '"', is_spaced=False, skipped=0), [ROW, *columns])
-    return frame, Malformed(count, tuple(examples))
+    return _scan(target, _Form(",", '"', is_spaced=False, skipped=0), [ROW, *columns]), malformed

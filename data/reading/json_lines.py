@@ -18,7 +18,7 @@ import polars as pl
 
 from turret.data.errors import SourceError
 from turret.data.reading.schema import FileFormat
-from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, readable
+from turret.data.reading.tables import ROW, Malformed, Table, readable
 from turret.data.reading.unpacking import new_file
 
 _CHUNK, _LONGEST = 1 << 20, 1 << 26  # characters read at a time; of one object
@@ -104,26 +104,23 @@ def _values(source: TextIO) -> Iterator[dict[str, Any]]:
 
 def _repair(content: Path, path: Path, repaired: Path) -> tuple[list[int], Malformed]:
     """Copy the objects; return the numbers of all other lines, and the broken lines."""
-    dropped: list[int] = []
-    problems: list[dict[str, Any]] = []
-    count = number = 0
+    dropped, malformed, number = list[int](), Malformed(), 0
     with content.open("rb") as source, repaired.open("w", encoding="utf-8") as copy:
         for number, line in enumerate(source, 1):
             line = line.removeprefix(codecs.BOM_UTF8).strip()
             value = _object(line) if line else None
             if isinstance(value, str):
-                count += 1
-                problems = [*problems, {"row": number, "problem": value}][:EXAMPLES]
+                malformed = malformed.and_line(number, value)
             if not isinstance(value, dict):
                 dropped.append(number)
             copy.write(_line(value if isinstance(value, dict) else {}))
     if len(dropped) == number:
-        first = "".join(f" (line {one['row']}: {one['problem']})" for one in problems[:1])
+        first = "".join(f" (line {one['row']}: {one['problem']})" for one in malformed.examples[:1])
         raise SourceError(
             f"{path} holds no JSON object{first}; one object a line or an array of objects can be read, "
             "another format with --format"
         )
-    return dropped, Malformed(count, tuple(problems))
+    return dropped, malformed
 
 
 def _object(line: bytes) -> dict[str, Any] | str:

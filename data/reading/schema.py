@@ -52,17 +52,11 @@ def milliseconds_of(pause: str) -> float:
     return found
 
 
-def _is_pause(pause: str) -> str:
-    milliseconds_of(pause)
-    return pause
-
-
-def _to_text(time: object) -> object:
-    return time.isoformat() if isinstance(time, date) else time
-
-
+Pause = Annotated[str, AfterValidator(lambda pause: milliseconds_of(pause) and pause)]
 # TOML has a type for dates and times, with and without an offset.
-EventTime = Annotated[str | float | None, BeforeValidator(_to_text)]
+EventTime = Annotated[
+    str | float | None, BeforeValidator(lambda time: time.isoformat() if isinstance(time, date) else time)
+]
 
 
 class _Settings(BaseModel, frozen=True, extra="forbid"):
@@ -177,7 +171,7 @@ class FilterSettings(_Settings):
     duplicates: Duplicates = _option(
         "Of a user and an item: keep (the default), exact, first, last or strongest.", default="keep"
     )
-    session_gap: Annotated[str, AfterValidator(_is_pause)] | None = _option(
+    session_gap: Pause | None = _option(
         "The pause that ends a session, as 90s, 30m, 12h or 1d: of strangers' --session ids, and of the "
         "events among which --duplicates strongest chooses.",
         "PAUSE",

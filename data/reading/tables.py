@@ -22,6 +22,10 @@ class Malformed:
     count: int = 0
     examples: tuple[dict[str, Any], ...] = ()
 
+    def and_line(self, row: int, problem: str) -> "Malformed":
+        """Return these and one more line."""
+        return Malformed(self.count + 1, (*self.examples, {"row": row, "problem": problem})[:EXAMPLES])
+
 
 @dataclass(frozen=True)
 class Table:

@@ -82,11 +82,6 @@ def choose_reader(frame: pl.LazyFrame, column: str, name: str, settings: ColumnS
     raise ColumnError(f"column {name!r} holds {dtype}, which does not order events; name another with --time")
 
 
-def likely_times() -> tuple[int, int]:
-    """The bounds of times of events, in milliseconds: from 1990 to tomorrow, as clocks of any zone may be."""
-    return YEAR_1990 * 1000, int((datetime.now(UTC).timestamp() + _DAY) * 1000)
-
-
 def parse_time(setting: str | float, time: TimeReader) -> float:
     """Parse a time of the configuration with the reader of the order column.
 
@@ -121,8 +116,8 @@ def _refuse_unit(settings: ColumnSettings, column: str, content: str) -> None:
 
 
 def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame) -> TimeReader:
-    """Set the bounds of likely times if most of `frame` are likely."""
-    bounds = likely_times()
+    """Set the bounds of likely times, from 1990 to tomorrow (of any zone), if most of `frame` are likely."""
+    bounds = YEAR_1990 * 1000, int((datetime.now(UTC).timestamp() + _DAY) * 1000)
     share = _value(frame, reader.value.is_between(*bounds).mean()) or 0.0
     return replace(reader, likely=bounds) if share >= _MIN_LIKELY else reader
 

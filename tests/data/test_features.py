@@ -128,7 +128,7 @@ def _read(
 def _encoded(readings: Readings) -> Features:
     kinds = {name: kind for kind, name in readings.chosen.by_kind()}
     raw = {name: values.to_list() for name, values in readings.values.items()}
-    return encode(raw, kinds, len(next(iter(raw.values()))))
+    return encode(raw, kinds, {}, len(next(iter(raw.values()))))
 
 
 def _lists(readings: Readings) -> dict[str, list[Any]]:
