@@ -33,16 +33,14 @@ def column_vectors(values: pl.Series, where: Path) -> VectorRows:
     if not isinstance(dtype, pl.List | pl.Array) or not dtype.inner.is_numeric():
         raise ColumnError(f"{column} holds {dtype}, and a vector is a list of numbers")
     lists = values.cast(pl.List(dtype.inner))
-    widths = lists.list.len()
-    known = lists.drop_nulls()
+    known, widths = lists.drop_nulls(), lists.list.len()
     if not len(known):
         raise ColumnError(f"{column} has no vector in any row")
     width = int(known.list.len().mode()[0])
-    if (known.list.len() != width).any():
-        row = int((widths.fill_null(width) != width).arg_true()[0])
+    if len(other := (widths != width).fill_null(False).arg_true()):
         raise ColumnError(
-            f"{column}: most vectors have {width} numbers, and row {row + 1} of it has {widths[row]}; "
-            "vectors of one feature have one length"
+            f"{column}: most vectors have {width} numbers, and row {other[0] + 1} of it has "
+            f"{widths[int(other[0])]}; vectors of one feature have one length"
         )
     numbers = known.explode().cast(pl.Float32, strict=False).to_numpy()
     rows = np.full(len(values), -1, dtype=np.int64)
@@ -111,12 +109,11 @@ def _checked(vectors: VectorRows, where: str) -> VectorRows:
     """Raise ColumnError for a vector with a number that is not finite."""
     first = 0
     for block in vectors.blocks():
-        is_known = vectors.rows[first : first + len(block)] >= 0
-        bad = np.flatnonzero(is_known & ~np.isfinite(block).all(axis=1))
+        rows = vectors.rows[first : first + len(block)]
+        bad = rows[(rows >= 0) & ~np.isfinite(block).all(axis=1)]
         if len(bad):
-            row = int(vectors.rows[first + bad[0]]) + 1
             raise ColumnError(
-                f"{where}: vector {row:,} has a number that is not finite; correct it, or leave it out"
+                f"{where}: vector {bad[0] + 1:,} has a number that is not finite; correct it, or leave it out"
             )
         first += len(block)
     return vectors
@@ -128,7 +125,7 @@ def _ids_beside(path: Path) -> tuple[list[str], Path]:
         if not where.exists():
             continue
         if ending == ".ids.npy":
-            return [str(one) for one in np.load(where, allow_pickle=False).tolist()], where
+            return [*map(str, np.load(where, allow_pickle=False).tolist())], where
         with readable(where):
             is_text = ending == ".ids.csv"
             table = pl.read_csv(where, infer_schema=False) if is_text else pl.read_parquet(where)
