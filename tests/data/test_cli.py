@@ -32,17 +32,7 @@ from turret.data.reading.schema import FilesSplit, PrepareConfig, TimeSplit
         ({"no_header": True}, {"format.has_header": False}),
         ({"null": ["x", "y"]}, {"format.nulls": ("x", "y")}),
         ({"kind_column": "a", "kind": ["buy"]}, {"columns.kind": "a", "kinds": {"buy": Kind()}}),
-        (
-            {"kind": ["buy=target:2.5:consume", "view=signal", "no=negative:1:consume=30", "x=ignored"]},
-            {
-                "kinds": {
-                    "buy": Kind(weight=2.5, consume=True),
-                    "view": Kind(role="signal"),
-                    "no": Kind(role="negative", consume=30),
-                    "x": Kind(role="ignored"),
-                }
-            },
-        ),
+        ({"kind": ["x=target:2:consume=30"]}, {"kinds": {"x": Kind(weight=2, consume=30)}}),
         ({"in_file_order": True}, {"columns.in_file_order": True}),
         ({"min_weight": 2.5}, {"filters.min_weight": 2.5}),
         ({"item_text": ["a", "b"]}, {"item_features.text": ("a", "b")}),

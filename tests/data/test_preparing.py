@@ -148,25 +148,20 @@ def test_a_folder_as_the_shop_writes_it_comes_with_features_and_fields(tmp_path:
     assert opened.user_features.columns["country"].tolist() == [1, 0]  # type: ignore[union-attr]
 
 
-def test_overwriting_spares_what_is_not_prepared_data(tmp_path: Path) -> None:
-    target = tmp_path / "home"
-    target.mkdir()
-    (target / "letter.txt").write_text("dear")
+def test_overwriting_replaces_prepared_data_and_empty_folders_alone(tmp_path: Path) -> None:
+    target, home = tmp_path / "new", tmp_path / "home"
+    for folder in (target, home):
+        folder.mkdir()
+    (home / "letter.txt").write_text("dear")
     with pytest.raises(DataError, match="home is not prepared data, so it is not overwritten"):
-        new_prepared_folder(target, overwrite=True)
-    with pytest.raises(DataError, match="--overwrite"), new_prepared_folder(target, overwrite=False):
+        new_prepared_folder(home, overwrite=True)
+    with pytest.raises(DataError, match="--overwrite"), new_prepared_folder(home, overwrite=False):
         pass
-    assert (target / "letter.txt").read_text() == "dear"
-
-
-def test_an_empty_folder_and_older_prepared_data_are_replaced(tmp_path: Path) -> None:
-    target = tmp_path / "new"
-    target.mkdir()
-    with new_prepared_folder(target, overwrite=False) as folder:
-        (folder / "manifest.json").write_text("1")
-    with new_prepared_folder(target, overwrite=True) as folder:
-        (folder / "manifest.json").write_text("2")
-    assert (target / "manifest.json").read_text() == "2"
+    assert (home / "letter.txt").read_text() == "dear"
+    for overwrite in (False, True):
+        with new_prepared_folder(target, overwrite) as folder:
+            (folder / "manifest.json").write_text(str(overwrite))
+    assert (target / "manifest.json").read_text() == "True"
 
 
 WITH_BAD_ROWS = "user_id,item_id,timestamp\na,x,1\n,x,2\na,q,3\nb,x\n"
