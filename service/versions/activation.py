@@ -43,17 +43,6 @@ class Swap(NamedTuple):
     warning: str | None = None
 
 
-class _Turn(NamedTuple):
-    """The record that a change begins with, as it is stored and parsed, and its live version.
-
-    None before the first version.
-    """
-
-    stored: bytes
-    record: Record | None
-    live: str | None
-
-
 class Activator:
     """Activates, rolls back and routes for all workers and replicas, from any worker.
 
@@ -85,12 +74,12 @@ class Activator:
         `force` accepts answers that overlap too little with those of the live version. Raises RefusedError,
         without any effect, if a check fails; BusyError if other calls hold the lock for too long.
         """
-        async with self._turn() as turn:
-            report = await self._check(turn, version, force, who)
+        async with self._turn() as before:
+            report = await self._check(before, version, force, who)
             failed = (report.reason,) if report.failed else ()
             line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
-            after = await self._make_live(turn, line, checks_rules=not force)
-        return await self._swapped(turn, after)
+            after = await self._make_live(before, line, checks_rules=not force)
+        return await self._swapped(before, after)
 
     async def roll_back(self, who: str = "admin") -> Swap:
         """Make the previous live version live again, also one from before a restart.
@@ -99,25 +88,24 @@ class Activator:
         a collection that its engine has lost is a warning.
         Raises BundleError if there is none or it can't be loaded, BusyError like `activate`.
         """
-        async with self._turn() as turn:
-            if turn.record is None or not turn.record.before:
+        async with self._turn() as before:
+            if before is None or not before.before:
                 raise BundleError("no other version was live before; activate one by its name", "missing")
-            before = turn.record.before[0]
-            line = new_activation(before.version, f"{who} (rollback)", manifest=before.manifest)
-            after = await self._make_live(turn, line)
-        return await self._swapped(turn, after)
+            last = before.before[0]
+            line = new_activation(last.version, f"{who} (rollback)", manifest=last.manifest)
+            after = await self._make_live(before, line)
+        return await self._swapped(before, after)
 
     async def route(self, change: Callable[[Routes], Routes]) -> Late:
         """Apply changed routes everywhere and store them; return who is late.
 
         Raises RefusedError if one of their versions fails the gate, BusyError like `activate`.
         """
-        async with self._turn() as turn:
-            if turn.record is None:
+        async with self._turn() as before:
+            if before is None:
                 raise BundleError("no version is live yet; activate one before its routes", "missing")
-            routes = await self._checked(turn, change(turn.record.routes))
-            after = turn.record.routed(routes)
-            await self._commit(turn, after)
+            after = before.routed(await self._checked(before, change(before.routes)))
+            await self._commit(before, after)
             await self._holder.take(after)
         return await self._late(after)
 
@@ -130,15 +118,15 @@ class Activator:
         return await self.route(lambda routes: routes.model_copy(update={"candidate": candidate}))
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[_Turn]:
-        """Hold all locks of activations, with one deadline for all of them."""
+    async def _turn(self) -> AsyncIterator[Record | None]:
+        """Hold all locks of activations, with one deadline for all of them, and give the record."""
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(self._settings.activation_seconds) as limit:
                     await stack.enter_async_context(self._one_at_a_time)
                     await stack.enter_async_context(activation_turn(self._root))
                     await stack.enter_async_context(self._lease())
-                    stored = await self._follower.look()
+                    await self._follower.look()
                     await stack.enter_async_context(self._holder.change_lock)
             except ReplicasUnavailableError as error:
                 raise ReplicasUnavailableError(f"{error}; so nothing is changed; retry") from None
@@ -147,8 +135,7 @@ class Activator:
                     raise
                 seconds = f"{self._settings.activation_seconds:g} seconds"
                 raise BusyError(f"another activation has been in progress for {seconds}; retry") from None
-            record = self._holder.record if stored else None
-            yield _Turn(stored, record, record.live.version if record else None)
+            yield self._holder.record
 
     @asynccontextmanager
     async def _lease(self) -> AsyncIterator[None]:
@@ -170,7 +157,7 @@ class Activator:
             with suppress(ReplicasUnavailableError):
                 await self._records.take_lease(holder, _LEASE_SECONDS)
 
-    async def _checked(self, turn: _Turn, routes: Routes) -> Routes:
+    async def _checked(self, before: Record | None, routes: Routes) -> Routes:
         """Check the versions of routes that are not loaded here, and pin the content of each."""
         pinned: dict[str, Route | None] = {}
         for kind, route in ((kind, getattr(routes, kind)) for kind in ("canary", "shadow", "candidate")):
@@ -182,15 +169,20 @@ class Activator:
                 manifest: str | None = loaded.bundle.digest
             else:
                 accepted = _WORTH_A_LOOK if kind == "candidate" else frozenset()
-                manifest = (await self._check(turn, route.version, True, "routes", accepted)).manifest
+                manifest = (await self._check(before, route.version, True, "routes", accepted)).manifest
                 if kind == "canary" and routes.rules.rules:
                     opened = await asyncio.to_thread(open_live, self._root, route.version, manifest)
-                    await self._check_rules(turn, opened, routes.rules, "routes")
+                    await self._check_rules(before, opened, routes.rules, "routes")
             pinned[kind] = route.model_copy(update={"manifest": manifest})
         return routes.model_copy(update=pinned)
 
     async def _check(
-        self, turn: _Turn, version: str, force: bool, who: str, accepted: frozenset[str] = frozenset()
+        self,
+        before: Record | None,
+        version: str,
+        force: bool,
+        who: str,
+        accepted: frozenset[str] = frozenset(),
     ) -> GateReport:
         """Raise RefusedError, and log it, unless a version passes the gate but for `accepted` checks."""
         settings = self._settings
@@ -198,7 +190,7 @@ class Activator:
             GateRequest(
                 root=self._root,
                 version=version,
-                live=turn.live,
+                live=before.live.version if before else None,
                 force=force,
                 overlap_minimum=settings.overlap_minimum,
                 recall_minimum=settings.recall_minimum,
@@ -206,68 +198,73 @@ class Activator:
         )
         if report.passed or report.reason in accepted:
             return report
-        return await self._refuse(turn, version, who, report.reason, report.refusal)
+        return await self._refuse(before, version, who, report.reason, report.refusal)
 
-    async def _check_rules(self, turn: _Turn, opened: LoadedModel, rules: RuleSet, who: str) -> None:
+    async def _check_rules(
+        self, before: Record | None, opened: LoadedModel, rules: RuleSet, who: str
+    ) -> None:
         """Raise RefusedError, and log it, where the catalog of a version can't apply a rule."""
         if fault := rules.fault(opened.bundle.catalog):
             name, error = fault
             message = f"{opened.version} can't apply the rule {name!r} ({error}); change the rule"
-            await self._refuse(turn, opened.version, who, "rules", message)
+            await self._refuse(before, opened.version, who, "rules", message)
 
-    async def _refuse(self, turn: _Turn, version: str, who: str, reason: str, words: str) -> NoReturn:
+    async def _refuse(
+        self, before: Record | None, version: str, who: str, reason: str, words: str
+    ) -> NoReturn:
         refused = Activation(
             time=now(),
             version=version,
             who=who,
             outcome="refused",
-            previous=turn.live,
+            previous=before.live.version if before else None,
             failed=(reason,),
             words=words[:1000],
         )
         await asyncio.to_thread(add_line, self._root, refused)
         raise RefusedError(words, reason)
 
-    async def _make_live(self, turn: _Turn, line: Activation, checks_rules: bool = False) -> Record:
+    async def _make_live(self, before: Record | None, line: Activation, checks_rules: bool = False) -> Record:
         """Open a version, and make it that of the record, of the folder, and of this worker.
 
         Raises RefusedError where its catalog can't apply a stored rule, if it `checks_rules`.
         """
         live = await asyncio.to_thread(open_live, self._root, line.version, line.manifest)
-        rules = turn.record.routes.rules if turn.record and checks_rules else RuleSet()
-        await self._check_rules(turn, live, rules, line.who)
+        rules = before.routes.rules if before and checks_rules else RuleSet()
+        await self._check_rules(before, live, rules, line.who)
         await self._holder.prepare(live.bundle)
         line = line.model_copy(update={"manifest": live.bundle.digest})
-        after = turn.record.activated(line) if turn.record else Record(live=line)
-        await self._commit(turn, after)
+        after = before.activated(line) if before else Record(live=line)
+        await self._commit(before, after)
         await self._holder.take(after, live)
         return after
 
-    async def _commit(self, turn: _Turn, after: Record) -> None:
+    async def _commit(self, before: Record | None, after: Record) -> None:
         """Replace the record within the lock: a cancellation takes effect after it."""
-        task = asyncio.create_task(self._replace(turn, after))
+        task = asyncio.create_task(self._replace(before, after))
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait([task])
             raise
 
-    async def _replace(self, turn: _Turn, after: Record) -> None:
+    async def _replace(self, before: Record | None, after: Record) -> None:
         """Replace the record, in the folder and for all members, and log; without effect if it raises."""
         try:
             await asyncio.to_thread(keep_record, self._root, after)
-            await self._follower.replace(turn.stored, after)
+            await self._follower.replace(before, after)
         except (BundleError, ServiceError):
-            if turn.record is not None:
+            if before is not None:
                 with suppress(BundleError, ServiceError):
-                    await asyncio.to_thread(keep_record, self._root, turn.record)
+                    await asyncio.to_thread(keep_record, self._root, before)
             raise
         await asyncio.to_thread(add_line, self._root, after.live)
 
-    async def _swapped(self, turn: _Turn, after: Record) -> Swap:
+    async def _swapped(self, before: Record | None, after: Record) -> Swap:
         """Wait for the others, and for the engine, without the lock: a late one loads the newest version."""
         warning = await asyncio.to_thread(missing_collection, self._holder.live.bundle.manifest)
-        return Swap(after.live.version, turn.live, await self._late(after), warning)
+        replaced = before.live.version if before else None
+        return Swap(after.live.version, replaced, await self._late(after), warning)
 
     async def _late(self, after: Record) -> Late:
         return await self._follower.late(

@@ -130,8 +130,8 @@ class Follower:
             await self.look()
         await self._open_new()
 
-    async def look(self) -> bytes:
-        """Read the numbers of the record, and the record if they have changed; return it.
+    async def look(self) -> None:
+        """Read the numbers of the record, and the record if they have changed.
 
         A record that is lost, or older than this worker's, is written again. Raises ReplicasUnavailableError.
         """
@@ -139,32 +139,34 @@ class Follower:
         stops = self._stops
         try:
             async with self._reading:
-                stored = await self._look()
+                await self._look()
             self._looked, self._holder.is_cut_off = self._clock(), False
-            return stored
         except ReplicasUnavailableError:
             self._holder.is_cut_off = self._clock() - self._looked > CUT_OFF_SECONDS
             raise
         finally:
             self._caught_up = max(self._caught_up, stops)
 
-    async def replace(self, before: bytes, record: Record) -> None:
-        """Replace the record `before`, that `look` has returned.
+    async def replace(self, before: Record | None, record: Record) -> None:
+        """Replace the record `before`, that this worker has read; None for none.
 
         Raises BusyError if another member was faster. After ReplicasUnavailableError it may be replaced: all
         members follow it then.
         """
         async with self._reading:
-            try:
-                after = await self._records.swap(before, record.encoded())
-            except ReplicasUnavailableError as error:
-                words = "the change is not confirmed: if the store has it, all replicas will make it"
-                raise ReplicasUnavailableError(f"{error}; {words}") from None
-            if after != record.encoded():
-                other = read_record(after)
-                version = other.live.version if other else "none"
-                raise BusyError(f"another replica has activated version {version} meanwhile; retry")
-            self._stored, self._holder.record = after, record
+            other = self._holder.record
+            if other is before:
+                try:
+                    stored = await self._records.swap(self._stored or b"", record.encoded())
+                except ReplicasUnavailableError as error:
+                    words = "the change is not confirmed: if the store has it, all replicas will make it"
+                    raise ReplicasUnavailableError(f"{error}; {words}") from None
+                if stored == record.encoded():
+                    self._stored, self._holder.record = stored, record
+                    return
+                other = read_record(stored)
+            version = other.live.version if other else "none"
+            raise BusyError(f"another replica has activated version {version} meanwhile; retry")
 
     async def late(self, has: Callable[[Report], bool], seconds: float) -> Late:
         """Wait until the reports of all members have something; return those that don't in time.
@@ -231,12 +233,12 @@ class Follower:
             self._kept = record
         await self._beat()
 
-    async def _look(self) -> bytes:
+    async def _look(self) -> None:
         revision = await self._records.poll()
         if revision.items >= 0:
             self._items.value = revision.items
         if self._stored is not None and revision.record == self._revision:
-            return self._stored
+            return
         is_first, self._stored = self._stored is None, await self._records.read()
         record, own = read_record(self._stored), self._holder.record
         if own is not None and (record is None or record.is_behind(own)):
@@ -244,7 +246,6 @@ class Follower:
         if record is not None:
             self._holder.record = record
         self._revision = revision.record
-        return self._stored
 
     async def _restore(self, own: Record, stored: Record | None, is_first: bool) -> Record | None:
         """Write this worker's record in place of none, or of one that is older."""
@@ -275,7 +276,7 @@ class Follower:
             holder.record = record.unconfirmed()
         else:
             with suppress(BusyError):  # another member was first
-                await self.replace(b"", record)
+                await self.replace(None, record)
 
     async def _open_new(self) -> None:
         with suppress(BundleError):  # tried again, and logged, by `follow`
@@ -304,9 +305,9 @@ class Follower:
         manifest = live.bundle.digest
         activation = new_activation(live.version, "fallback", manifest=manifest, words=words)
         with suppress(BusyError, ReplicasUnavailableError):  # another worker has done it
-            before, after = await self.look(), record.activated(activation)
-            if holder.record == record:
-                await self.replace(before, after)
+            await self.look()
+            if holder.record is record:
+                await self.replace(record, record.activated(activation))
             await holder.follow()
 
     async def _beat(self) -> None:

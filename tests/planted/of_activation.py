@@ -20,18 +20,14 @@ def a_line_is_written_behind_the_torn_line_of_a_crash(original: Function) -> Fun
     return seeing(original, os=SimpleNamespace(pread=lambda *_: b"\n", **names))
 
 
-@planted("turret.service.versions.activation:Activator._commit", "service/test_versions.py")
+@planted("turret.service.versions.activation:Activator._replace", "service/test_versions.py")
 def a_failed_activation_leaves_the_pointer_moved(original: Function) -> Function:
-    async def commit(self: Any, turn: Any, after: Any) -> None:
-        await original(self, turn._replace(record=None), after)
-
-    return commit
+    return seeing(original, BundleError=(), ServiceError=())
 
 
 @planted("turret.service.versions.follower:Follower.replace", "service/test_versions.py")
 def an_overtaken_activation_takes_itself_for_the_live_one(original: Function) -> Function:
-    async def replace(self: Any, before: bytes, record: Any) -> None:
-        await self._records.swap(before, record.encoded())
+    async def replace(self: Any, before: Any, record: Any) -> None:
         self._stored, self._holder.record = record.encoded(), record
 
     return replace

@@ -476,10 +476,10 @@ async def test_a_member_stopped_in_an_activation_can_not_overwrite_a_later_one(m
     """It has lost its lease meanwhile; the pointer stays that of the other."""
     one = await members.join()
     other = await members.join("b:8000/1", root=members.root / ".." / members.root.name)
-    record, before = record_of(members.root), members.stored
+    record = record_of(members.root)
     await other.activate("v3")
     with pytest.raises(BusyError, match="another replica has activated version v3 meanwhile; retry"):
-        await one.follower.replace(before, record.activated(line("v2")))
+        await one.follower.replace(one.holder.record, record.activated(line("v2")))
     await one.follow(1)
     assert state(one) == ("v3", "v3", 2)
 
@@ -539,7 +539,7 @@ async def test_without_the_store_nothing_is_changed(
     assert state(member) == UNCHANGED
     replace = member.follower.replace
 
-    async def dying(before: bytes, after: Record) -> None:
+    async def dying(before: Record | None, after: Record) -> None:
         with members.failing():
             await replace(before, after)
 
