@@ -114,19 +114,6 @@ async def test_a_check_ends_with_the_call_that_waits_for_it(
     assert not set(children(os.getpid())) - others
 
 
-async def test_the_outcome_of_a_check_that_was_given_up_passes_for_no_other(
-    instead: Instead, bundles: Path, tmp_path: Path
-) -> None:
-    """The first call is forced, and another one is under way when its outcome would come."""
-    go = tmp_path / "go"
-    instead(f"while not os.path.exists({str(go)!r}): time.sleep(.01)")
-    request = GateRequest(root=bundles, version="v1", force=True)
-    first = await run_gate_in_process(request, 0.5)
-    second = asyncio.create_task(run_gate_in_process(request.model_copy(update={"force": False}), PATIENCE))
-    go.touch()
-    assert (first.passed, (await second).forced) == (False, False)
-
-
 @pytest.fixture
 def access() -> Iterator[Access]:
     """An access to an engine, with credentials."""

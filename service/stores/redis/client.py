@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
+from pydantic_core import MultiHostUrl
 from redis import exceptions
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -102,16 +103,14 @@ def read_address(address: str) -> RedisAddress:
     scheme = address.partition(":")[0]
     is_cluster = scheme.endswith("+cluster")
     try:
-        url = urlsplit(address)
-        credentials, _, hosts = url.netloc.rpartition("@")
-        username, _, password = credentials.partition(":")
-        nodes = tuple(map(_node, hosts.split(",")))
-        database = int(url.path.removeprefix("/") or "0")
-        query = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
+        url = MultiHostUrl(address)
+        hosts, query = url.hosts(), dict(url.query_params())
+        nodes = tuple(Node((host["host"] or "").strip("[]"), host["port"] or 6379) for host in hosts)
+        database = int((url.path or "").removeprefix("/") or "0")
         prefix, replicas = query.pop("prefix", "turret:"), int(query.pop("replicas", "0"))
         if query or url.fragment or database < 0 or replicas < 0 or not _PREFIX.fullmatch(prefix):
             raise ValueError
-        if database if is_cluster else len(nodes) > 1:  # a cluster has no databases
+        if not nodes or (database if is_cluster else len(nodes) > 1):  # a cluster has no databases
             raise ValueError
     except ValueError:
         raise ServiceError(
@@ -121,17 +120,10 @@ def read_address(address: str) -> RedisAddress:
     options = {
         "db": database,
         "ssl": scheme.startswith("rediss"),
-        "username": unquote(username) or None,
-        "password": unquote(password) or None,
+        "username": unquote(hosts[0]["username"] or "") or None,
+        "password": unquote(hosts[0]["password"] or "") or None,
     }
     return RedisAddress(nodes, is_cluster, prefix, replicas, options)
-
-
-def _node(text: str) -> Node:
-    parts = urlsplit(f"//{text}")
-    if not parts.hostname or parts.netloc != text:
-        raise ValueError("no host")
-    return Node(parts.hostname, parts.port or 6379)
 
 
 class Failures(NamedTuple):
