@@ -44,6 +44,14 @@ SHARE = 0.5
 TIMES, SECONDS = 3.0, 60.0
 TIMED_STEPS = 10
 
+_ORDERS = {
+    "order": ("predicts the next item", "transformers are tried"),
+    "no_order": (
+        "tells nothing of the next item",
+        "no transformer is tried, and one candidate reads histories as sets",
+    ),
+    "unclear_order": ("tells little of the next item", "towers with and without order are tried"),
+}
 _FAILURES = (ConfigurationError, DivergenceError, TrainingError, TowerError, torch.OutOfMemoryError)
 
 Choice = dict[str, Any]
@@ -111,14 +119,32 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
         experiment: that of the first candidate.
         refused: the candidates that the overrides contradict, with the message.
     """
-    yield _order(facts)
+    order, ratio = facts.order, facts.order.ratio
+    known = ratio if ratio is not None else (UNORDERED + ORDERED) / 2
+    kind = "order" if known >= ORDERED else "no_order" if known < UNORDERED else "unclear_order"
+    told, so = _ORDERS[kind]
+    sentence = (
+        "Too few pairs of successive items recur to tell whether their order predicts the next one"
+        if ratio is None
+        else f"The order of the events {told} ({order.clause})"
+    )
+    yield finding(kind, f"{sentence}, so {so}.", ratio=ratio, **asdict(order))
     named = {"items": list(facts.item_features), "users": list(facts.user_features)}
     if facts.item_features or facts.user_features:
         parts = [f"{len(names)} of {kind} ({listing(names)})" for kind, names in named.items() if names]
         sentence = f"The data has features, {' and '.join(parts)}, so a candidate reads them."
         yield finding("features", sentence, **named)
-    if facts.item_tastes and (facts.order.ratio is None or facts.order.ratio < ORDERED):
-        yield _tastes(facts)
+    if facts.item_tastes and known < ORDERED:
+        ratios = sorted(facts.item_tastes.items(), key=lambda item: -item[1])
+        measured = ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios)
+        shared = f"two items of a user share a value so many times as often as two of the log: {measured}"
+        chosen = telling_categories(facts)
+        sentence = (
+            f"Users choose by {listing(chosen)} ({shared}), so a candidate reads little else."
+            if chosen
+            else f"Users do not choose by categories of items ({shared}), so no candidate reads these alone."
+        )
+        yield finding("tastes" if chosen else "no_tastes", sentence, ratios=dict(facts.item_tastes))
     if facts.ranks_repeats and not experiment.evaluation.exclude_seen:
         sentence = (
             "Used items are ranked too, but for those of kinds that consume."
@@ -128,12 +154,8 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
         )
         yield finding("repeats", sentence, share=facts.repeat_share, exclude_seen=False)
     if facts.items > (MOST_ENCODED if facts.item_features else MOST_SCORED):
-        scored = (
-            "a step of the candidates with features scores the items of its batch only"
-            if facts.items <= MOST_SCORED
-            else "a step scores a sample of the catalog"
-        )
-        sentence = f"The catalog has {facts.items:,} items, so {scored}, and not all of them."
+        scored = "a sample of the catalog" if facts.items > MOST_SCORED else "the items of its batch"
+        sentence = f"The catalog has {facts.items:,} items, so a step scores {scored} and not all of them."
         yield finding("large_catalog", sentence, items=facts.items)
     if facts.has_negatives:
         sentence = (
@@ -152,39 +174,6 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
     for name, message in refused.items():
         sentence = f"The candidate {name} does not fit the given settings: {message}."
         yield finding("refused", sentence, candidate=name, message=message)
-
-
-def _order(facts: Facts) -> Finding:
-    order, ratio = facts.order, facts.order.ratio
-    if ratio is None:
-        sentence = (
-            "Too few pairs of successive items recur to tell whether the order of the events predicts the "
-            "next item, so towers with and without order are tried."
-        )
-        return finding("unclear_order", sentence, ratio=None)
-    if ratio >= ORDERED:
-        kind, told, so = "order", "predicts the next item", "transformers are tried"
-    elif ratio < UNORDERED:
-        kind, told = "no_order", "tells nothing of the next item"
-        so = "no transformer is tried, and one candidate reads histories as sets"
-    else:
-        kind, told = "unclear_order", "tells little of the next item"
-        so = "towers with and without order are tried"
-    sentence = f"The order of the events {told} ({order.clause}), so {so}."
-    return finding(kind, sentence, ratio=ratio, **asdict(order))
-
-
-def _tastes(facts: Facts) -> Finding:
-    ratios = sorted(facts.item_tastes.items(), key=lambda item: -item[1])
-    measured = ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios)
-    shared = f"two items of a user share a value so many times as often as two of the log: {measured}"
-    chosen = telling_categories(facts)
-    sentence = (
-        f"Users choose by {listing(list(chosen))} ({shared}), so a candidate reads little else."
-        if chosen
-        else f"Users do not choose by the categories of items ({shared}), so no candidate reads these alone."
-    )
-    return finding("tastes" if chosen else "no_tastes", sentence, ratios=dict(facts.item_tastes))
 
 
 def obstacle(facts: Facts, count: int) -> str | None:

@@ -182,14 +182,15 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     return by_history(scores, data, until)
 
 
-def _ease_limits(data: PreparedData) -> str:
-    return f"the {MOST_ITEMS:,} most popular items" if len(data.item_ids) > MOST_ITEMS else ""
-
-
 ITEM_ITEMS = (
     Baseline("co_occurrence", "item co-occurrence", fit_co_occurrence, limits=_neighbour_limits),
     Baseline(
         "item_knn", "item-kNN", fit_item_knn, limits=lambda data: _neighbour_limits(data, KNN_NEIGHBOURS)
     ),
-    Baseline("ease", "EASE", fit_ease, limits=_ease_limits),
+    Baseline(
+        "ease",
+        "EASE",
+        fit_ease,
+        limits=lambda data: f"the {MOST_ITEMS:,} most popular items" * (len(data.item_ids) > MOST_ITEMS),
+    ),
 )

@@ -52,12 +52,6 @@ def fit_recent(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     return popularity_scores((recent << 31) + data.item_counts("train"))
 
 
-def _untimed(data: PreparedData) -> str | None:
-    if data.manifest.time.kind == "timestamp":
-        return None
-    return f"the events of {data.folder} have no timestamps"
-
-
 def fit_own_use(data: PreparedData, until: HistoryEnd, by_count: bool) -> ScoresOf:
     """Used items by their last use, or `by_count` by their number of uses and then by the last one."""
     behind = popularity_order(data.item_counts("train"))
@@ -86,13 +80,9 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def _item_texts(data: PreparedData) -> list[str]:
-    """The texts of each item, joined."""
-    names = [
-        one.name for one in data.item_features.features if one.kind == "text" and one.name in data.fields
-    ]
-    rows = zip(*(data.fields[name] for name in names), strict=True)
-    return [" ".join(str(value) for value in row if value is not None) for row in rows]
+def _texts(data: PreparedData) -> list[str]:
+    """The fields of items that are texts of their features."""
+    return [one.name for one in data.item_features.features if one.kind == "text" and one.name in data.fields]
 
 
 def fit_bm25(data: PreparedData, until: HistoryEnd) -> ScoresOf:
@@ -103,8 +93,10 @@ def fit_bm25(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     import bm25s
 
     index = bm25s.BM25(k1=K1, b=B)
+    rows = zip(*(data.fields[name] for name in _texts(data)), strict=True)
+    texts = [" ".join(str(value) for value in row if value is not None) for row in rows]
     # A text of no term is one of a term that no query has.
-    index.index([terms(text) or ["\0"] for text in _item_texts(data)], show_progress=False)
+    index.index([terms(text) or ["\0"] for text in texts], show_progress=False)
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
         queries = [terms(data.query_text(user)) for user in users.tolist()]
@@ -112,12 +104,6 @@ def fit_bm25(data: PreparedData, until: HistoryEnd) -> ScoresOf:
         return torch.from_numpy(np.array(scores, dtype=np.float32))
 
     return scores_of
-
-
-def _without_texts(data: PreparedData) -> str | None:
-    if not any(one.kind == "text" and one.name in data.fields for one in data.item_features.features):
-        return "its items have no text among the fields of answers"
-    return None
 
 
 ALL = "all"
@@ -128,11 +114,22 @@ BASELINES = {
     one.name: one
     for one in (
         POPULARITY,
-        Baseline("recent_popularity", "recent popularity", fit_recent, _untimed),
+        Baseline(
+            "recent_popularity",
+            "recent popularity",
+            fit_recent,
+            lambda data: None if data.manifest.time.kind == "timestamp" else "its events have no timestamps",
+        ),
         Baseline("last_used", "last used items", partial(fit_own_use, by_count=False), of_own_use=True),
         Baseline("most_used", "most used items", partial(fit_own_use, by_count=True), of_own_use=True),
         *ITEM_ITEMS,
-        Baseline("bm25", "BM25", fit_bm25, _without_texts, of_queries=True),
+        Baseline(
+            "bm25",
+            "BM25",
+            fit_bm25,
+            lambda data: None if _texts(data) else "its items have no text among the fields of answers",
+            of_queries=True,
+        ),
     )
 }
 

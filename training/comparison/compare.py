@@ -170,6 +170,12 @@ def compare(
         slices = {USED: used, NEW: ~used} if used.any() and not used.all() else {}
     elif any(len(members) != len(used) for members in slices.values()):
         raise TrainingError("The runs were evaluated on other users of this data; evaluate them all again.")
+    settings = [named_settings(runs[0].experiment) for runs in sides]
+    for folder, runs, named in zip(folders, sides, settings, strict=True):
+        if runs[0].folder != folder:
+            named["training.seed"] = _seeds(runs)
+    names = dict.fromkeys(name for named in settings for name in named)
+    columns = {name: [named.get(name) for named in settings] for name in names}
     return {
         "part": part,
         "users": len(used),
@@ -182,7 +188,7 @@ def compare(
             name: {"users": int(members.sum()), "runs": _measured(values, members, replicates)}
             for name, members in slices.items()
         },
-        "settings": _differing([_settings(*side) for side in zip(folders, sides, strict=True)]),
+        "settings": {name: column for name, column in columns.items() if column != column[:1] * len(column)},
     }
 
 
@@ -265,15 +271,3 @@ def _described(folder: Path, runs: Runs, part: EvaluatedPart) -> dict[str, Any]:
 
 def _seeds(runs: Runs) -> list[int]:
     return [run.experiment.training.seed for run in runs]
-
-
-def _settings(folder: Path, runs: Runs) -> dict[str, Any]:
-    """The settings by dotted names; of several seeds `training.seed` is their list."""
-    named = named_settings(runs[0].experiment)
-    return named if runs[0].folder == folder else {**named, "training.seed": _seeds(runs)}
-
-
-def _differing(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    names = dict.fromkeys(name for named in settings for name in named)
-    columns = {name: [named.get(name) for named in settings] for name in names}
-    return {name: column for name, column in columns.items() if any(value != column[0] for value in column)}

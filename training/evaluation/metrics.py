@@ -99,8 +99,9 @@ def slices(
     """
     groups = {}
     for low, high in zip(HISTORY_EDGES, [*HISTORY_EDGES[1:], None], strict=True):
+        end = "+" if high is None else "" if high == low + 1 else f"-{high - 1}"
         members = (history_lengths >= low) & (history_lengths < (np.inf if high is None else high))
-        groups[_history_name(low, high)] = members
+        groups[f"history {low}{end}"] = members
     kinds = popularity_kinds(popularity)[targets]
     for kind, name in enumerate(("head", "torso", "tail", "cold")):
         groups[f"target {name}"] = kinds == kind
@@ -118,9 +119,3 @@ def popularity_kinds(popularity: NDArray[np.int64]) -> NDArray[np.int64]:
     kinds[order] = np.searchsorted([HEAD_SHARE, TORSO_SHARE], share, side="right")
     kinds[popularity == 0] = 3
     return kinds
-
-
-def _history_name(low: int, high: int | None) -> str:
-    if high is None:
-        return f"history {low}+"
-    return f"history {low}" if high == low + 1 else f"history {low}-{high - 1}"

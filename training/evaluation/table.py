@@ -42,9 +42,15 @@ def metrics_table(report: Report) -> str:
             f"\n{report['relevant_masked']:,} of {report['relevant_items']:,} targets were used before "
             "and are masked, so they are no hits; evaluation.exclude_seen = false ranks them too"
         )
+
+    def cell(value: Any) -> str:
+        if not seeds:
+            return with_interval(value)
+        return figure(value) + (f" ± {figure(value['deviation'])}" if value["deviation"] else "")
+
     shown = distinct_metrics([report[ranker] for ranker in rankers])
     rows = [
-        (" = ".join([name, *equal]), *(_cell(report[ranker][name]) for ranker in rankers))
+        (" = ".join([name, *equal]), *(cell(report[ranker][name]) for ranker in rankers))
         for name, equal in shown.items()
     ]
     tables = [text_table(("metric", *rankers), rows, title, caption, width=max(WIDTH, 20 * len(rankers)))]
@@ -55,12 +61,6 @@ def metrics_table(report: Report) -> str:
     if "slices" in report and asked == "users":  # by histories, which queries don't have
         tables.append(_slices(report))
     return "\n".join(tables)
-
-
-def _cell(value: Any) -> str:
-    if not isinstance(value, Mapping) or "deviation" not in value:
-        return with_interval(value)
-    return figure(value) + (f" ± {figure(value['deviation'])}" if value["deviation"] else "")
 
 
 def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -144,7 +144,12 @@ def comparison_table(report: Report, metric: str) -> str:
         )
     ]
     for number, run in runs.items():
-        parts.append(f"{number}: {run['run']}{_seeds(run, metric)}")
+        seeds = ""
+        if run["seeds"] is not None:
+            deviation = run["deviation"][metric]
+            told = "" if deviation is None else f", standard deviation of {metric} {deviation:.4f}"
+            seeds = f" (mean of {len(run['seeds'])} seeds{told})"
+        parts.append(f"{number}: {run['run']}{seeds}")
         if run["baseline"]:
             parts.append(f"   {run['baseline']['sentence']}")
     if report["slices"]:
@@ -170,15 +175,6 @@ def comparison_table(report: Report, metric: str) -> str:
             "over the users that all evaluations have."
         )
     return "\n".join(parts)
-
-
-def _seeds(run: Report, metric: str) -> str:
-    """The number of seeds that a run is the mean of, and their deviation."""
-    if run["seeds"] is None:
-        return ""
-    deviation = run["deviation"][metric]
-    spread = "" if deviation is None else f", standard deviation of {metric} {deviation:.4f}"
-    return f" (mean of {len(run['seeds'])} seeds{spread})"
 
 
 def _with_difference(run: Report, metric: str) -> str:

@@ -88,7 +88,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     if encoded is None:
         cold = ColdItems()
     vectors = mapped_vectors(model, work / "item_vectors.npy", encoded)
-    items = torch.from_numpy(vectors)
+    items, rows = torch.from_numpy(vectors), range(len(data.item_ids))
     save_tensors(work / "model.safetensors", model.state_dict())
     term = run.repeats()
     queries = [
@@ -99,7 +99,8 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         card=_card(run, data, model, version),
         user_tower=user_tower_onnx(model),
         item_vectors=vectors,
-        vocabulary=data.item_ids if encoded is None else _with_cold(data, cold),
+        # Items without an event come last: no row of the data changes.
+        vocabulary=data.item_ids if encoded is None else Vocabulary([*data.item_ids.ids(rows), *cold.ids]),
         user_features=model.user.rows.layers.features if model.user.rows else (),
         fields={name: [*values, *cold.fields.get(name, [])] for name, values in data.fields.items()},
         popularity=np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)]),
@@ -135,11 +136,6 @@ def _card(run: Run, data: PreparedData, model: TwoTowers, version: str) -> Model
             **({"origin": run.origin.name} if run.origin else {}),
         },
     )
-
-
-def _with_cold(data: PreparedData, cold: ColdItems) -> Vocabulary:
-    """The ids of the data, and behind them those of items without an event: no row of the data changes."""
-    return Vocabulary([*data.item_ids.ids(range(len(data.item_ids))), *cold.ids])  # type: ignore[arg-type]
 
 
 def _some_users(data: PreparedData, most: int, purpose: str, longest: int | None = None) -> NDArray[np.int64]:

@@ -59,7 +59,11 @@ class ServedItemTower(nn.Module):
         self.scoring = model.config.scoring
         self.features: tuple[Feature, ...] = self.layers.features
         self.unknown_id: Tensor | None
-        self.register_buffer("unknown_id", _unknown_id(model))
+        unknown = None
+        if model.item.table is not None:
+            unknown = model.item.table.weight.detach().cpu().mean(dim=0, keepdim=True)
+            unknown = torch.zeros_like(unknown) if model.item.id_dropout else unknown
+        self.register_buffer("unknown_id", unknown)
 
     def forward(self, *features: Tensor) -> Tensor:
         """One input a feature, category and number [B], multi and text [B, M]: item vectors [B, D]."""
@@ -68,13 +72,6 @@ class ServedItemTower(nn.Module):
         if self.unknown_id is not None:
             inputs = torch.cat([self.unknown_id.expand(len(inputs), -1), inputs], dim=1)
         return scored_items(self.mlp(inputs), self.scoring)
-
-
-def _unknown_id(model: TwoTowers) -> Tensor | None:
-    if model.item.table is None:
-        return None
-    learnt = model.item.table.weight.detach().cpu()
-    return torch.zeros(1, learnt.shape[1]) if model.item.id_dropout else learnt.mean(dim=0, keepdim=True)
 
 
 def user_tower_onnx(model: TwoTowers) -> bytes:

@@ -76,16 +76,10 @@ def run_page(
         progress=run.progress(),
         rankers=rankers,
         best=rankers[1],
-        findings=[
-            one
-            for one in report["verdict"]
-            if one["kind"] != "baseline" or one["figures"]["baseline"] == rankers[1]
-        ],
         metrics=_titles(own, summaries),
         other_metrics=_titles([name for name in every if name not in own], summaries),
         figures=training_figures({"": [run]}),
         sliced=[name for name in SLICED if name in report],
-        slices={name: one for name, one in report["slices"].items() if metric in one[TOWERS]},
         item=item_namer(data),
         shares=share_figure({label: own["shares"] for label, own in recommended["spread"].items()}),
         **recommended,
@@ -123,10 +117,7 @@ def compare_page(
         evaluated_report(run, run.open_data(prepared.folder), part)
     report = compare(folders, part, user_groups(prepared, part, relevant_items(prepared, part)))
     k, metric, own = _metrics_at_k(report["runs"][0]["metrics"], first.experiment.training.metric, k)
-    names = [folder.name or str(folder) for folder in folders]
-    if len(set(names)) < len(names):
-        names = [str(folder) for folder in folders]
-    labels = [f"{number}: {name}" for number, name in enumerate(names, start=1)]
+    labels = [f"{number}: {folder.name or folder}" for number, folder in enumerate(folders, start=1)]
     return render(
         "compare.html.j2",
         title=f"Comparison of {len(labels)} runs",
@@ -231,7 +222,12 @@ def render(template: str, **values: Any) -> str:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     environment.filters |= {name: getattr(text, name) for name in _FORMATS}
     environment.filters |= {name: form.format_map for name, form in _INTERVALS.items()}
-    environment.filters |= {"ranker": _ranker_title, "code": _with_code}
+    titles = {name: one.title for name, one in BASELINES.items()} | {TOWERS: "this run"}
+    environment.filters |= {
+        "ranker": lambda name: titles.get(name, name),
+        # Words between backquotes.
+        "code": lambda sentence: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence)))),
+    }
     environment.globals |= {
         "style": Markup(style),
         # Nothing may be loaded or run but this stylesheet and the figures within the page.
@@ -241,10 +237,6 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(values)
 
 
-def _ranker_title(name: str) -> str:
-    return "this run" if name == TOWERS else BASELINES[name].title if name in BASELINES else name
-
-
 def _printable(value: Any) -> Any:
     """Text with a mark in place of characters that HTML or UTF-8 do not allow."""
     if not isinstance(value, str):
@@ -252,8 +244,3 @@ def _printable(value: Any) -> Any:
     plain = value.encode("utf-8", "replace").decode("utf-8")
     kept = "".join(letter if letter >= " " or letter in "\n\t" else "\ufffd" for letter in plain)
     return Markup(kept) if isinstance(value, Markup) else kept
-
-
-def _with_code(sentence: str) -> Markup:
-    """Words between backquotes as code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,6 @@ from turret.training.records.environment import record_environment
 from turret.training.records.loggers import LOGGERS, LOGGERS_FILE, Logger, stored_loggers
 
 HISTORY = "history.jsonl"
-
-
-def _is_before(line: str, step: int, epoch: int) -> bool:
-    """Whether a checkpoint includes the line; the end of a line may be missing after a crash."""
-    try:
-        entry = json.loads(line)
-        return bool(entry["step"] <= step and entry["epoch"] <= epoch)
-    except (ValueError, KeyError, TypeError):
-        return False
 
 
 def load_history(folder: Path) -> list[dict[str, Any]]:
@@ -69,8 +60,13 @@ class Recorder:
             return
         record_environment(folder, progress.step)
         if (path := folder / HISTORY).is_file():
-            lines = path.read_text(encoding="utf-8").splitlines()
-            kept = [line for line in lines if _is_before(line, progress.step, progress.epoch)]
+            kept = []
+            for line in path.read_text(encoding="utf-8").splitlines():
+                # The end of a line may be missing after a crash.
+                with suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    if entry["step"] <= progress.step and entry["epoch"] <= progress.epoch:
+                        kept.append(line)
             with new_file(path) as draft:
                 draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         stored = stored_loggers(folder) if progress.step else {}

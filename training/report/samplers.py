@@ -20,7 +20,7 @@ from turret.training.losses.loss import settings_of
 from turret.training.losses.sampled import sampled_softmax, sampled_softmax_corrected
 from turret.training.objectives.catalog import CatalogObjective
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective
-from turret.training.process import pick_device
+from turret.training.process import naming_lack_of_memory, pick_device
 from turret.training.randomness import stream
 from turret.training.report.measures import Queries, divergence, gradient_error, step_cost
 from turret.training.report.shown import plot_report, report_table
@@ -36,8 +36,8 @@ from turret.training.samplers.registry import SAMPLERS
 _MOST_SCORES, _DENSE_SCORES, _MOST_PROBABILITIES, _MOST_QUEUED_SCORES = 2**24, 2**30, 2**24, 2**25
 _FEWEST_QUERIES, _FEWEST_DRAWS = 8, 20
 _MOST_OTHERS, _ROWS_AT_ONCE, _USERS_AT_ONCE = 16_384, 65_536, 4096
-# The features of all items in memory, and B x K scores of a step.
-_MOST_FEATURE_BYTES, _MOST_STEP_SCORES = 2**30, 2**28
+# The features of all items in memory.
+_MOST_FEATURE_BYTES = 2**30
 _FORMATS = (".png", ".svg", ".pdf")
 
 # The settings that are compared with the default ones, by a suffix of their label.
@@ -182,15 +182,11 @@ class SamplerReport:
         return {
             "run": str(self.run.folder),
             "items": self.items,
-            "dimension": self.experiment.tower.dimension,
-            "scoring": self.scoring.model_dump(mode="json"),
             "batch_size": batch_size,
-            "loss": "sampled_softmax",
             "queries": len(self.queries),
             "queries_asked": request.queries,
             "draws": request.draws,
             "seed": request.seed,
-            "device": self.context.device.type,
             "full_softmax": full,
             "samplers": rows,
             "in_batch_losses": in_batch,
@@ -311,16 +307,11 @@ def report_samplers(
         TrainingError: the sizes exceed memory, the run can't be measured, or `output` has an unknown format.
     """
     run = Run.read(folder)
-    negatives, batch_size = max(request.negatives), run.experiment.training.batch_size
-    if negatives * batch_size > _MOST_STEP_SCORES:
-        raise TrainingError(
-            f"--negatives {negatives}: the scores of {batch_size} examples a step would not fit into memory; "
-            f"give at most {max(1, _MOST_STEP_SCORES // batch_size)}."
-        )
     picture = output or folder / SAMPLERS_PICTURE
     if picture.suffix.lower() not in _FORMATS:
         raise TrainingError(f"--output {picture}: the name must end in .png, .svg or .pdf.")
-    report = SamplerReport(run, run.open_data(data), request).measure()
+    with naming_lack_of_memory(f"{folder}: the report does not fit into memory; lower --negatives."):
+        report = SamplerReport(run, run.open_data(data), request).measure()
     text = replace_json(folder / REPORT, report)
     plot_report(report, picture)
     if as_json:

@@ -28,6 +28,7 @@ TELLING = 0.1
 FEWEST_USERS = 10
 # A share of targets that baselines can't find from which on it is told.
 MANY_COLD = 0.1
+_OPENINGS = {"better": "Better than", "worse": "Worse than", "unclear": "No clear difference from"}
 # Shares of events that repeat an item of their user: worth a sentence from MANY on, and below FEW.
 MANY, FEW = 0.05, 0.01
 # A rise of less than one per cent over the last quarter is no reason to train for longer.
@@ -91,11 +92,8 @@ def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
     """The findings about baselines; instead of them the reason if the evaluation can't tell anything."""
     users = _users(report, metric)
     if users < FEWEST_USERS:
-        return _untold(
-            metric,
-            users,
-            f"an interval over {counted(users, 'user')} says nothing; it needs at least {FEWEST_USERS}",
-        )
+        reason = f"an interval over {counted(users, 'user')} says nothing; it needs at least {FEWEST_USERS}"
+        return _untold(metric, users, reason)
     cold = cold_targets(report)
     if cold and not cold[0]["figures"]["compared"]:
         return cold
@@ -111,17 +109,11 @@ def baseline_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
     for name, differences in report["differences"].items():
         difference, towers, baseline = differences[metric], report[TOWERS][metric], report[name][metric]
         low, high = difference["low"], difference["high"]
-        result, opening = (
-            ("better", "Better than")
-            if low > 0
-            else ("worse", "Worse than")
-            if high < 0
-            else ("unclear", "No clear difference from")
-        )
+        result = "better" if low > 0 else "worse" if high < 0 else "unclear"
         share = f" ({difference['mean'] / baseline['mean']:+.0%})" if baseline["mean"] else ""
         yield finding(
             "baseline",
-            f"{opening} {BASELINES[name].title}: {metric} is {towers['mean']:.4f} against "
+            f"{_OPENINGS[result]} {BASELINES[name].title}: {metric} is {towers['mean']:.4f} against "
             f"{baseline['mean']:.4f}, a difference of {difference['mean']:+.4f}{share}, 95 % interval over "
             f"paired users [{low:+.4f}, {high:+.4f}].",
             baseline=name,
