@@ -104,6 +104,8 @@ def _tables(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict
 
 def _dimension(name: str, table: dict[str, Any], experiment: ExperimentConfig) -> Dimension:
     """One line of a space; a range has whole numbers where the setting is one."""
+    if unknown := table.keys() - {"low", "high", "log", "choices"}:
+        raise ValueError(f"a range has no {min(unknown)!r}")
     for value in table.get("choices", [table[end] for end in ("low", "high") if end in table]):
         with_settings(experiment, {name: value})  # raises for an unknown setting, too
     if "choices" in table:
