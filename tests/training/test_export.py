@@ -94,7 +94,7 @@ def test_the_bundle_answers_what_the_evaluator_ranks(exported: Exported) -> None
     (block,) = rank(scores_of, data, users, "test", 10, True)
     histories = [data.history(user, "test") for user in users.tolist()]
     features = [
-        export_module._recorded(data, model, user, np.arange(0), np.zeros(0, np.float32)).features
+        export_module._recorded(data, model, user, [], np.zeros(0, np.float32)).features
         for user in users.tolist()
     ]
     times = [times_before_the_test(data, user) for user in users.tolist()]

@@ -88,19 +88,23 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     if encoded is None:
         cold = ColdItems()
     vectors = mapped_vectors(model, work / "item_vectors.npy", encoded)
-    items, rows = torch.from_numpy(vectors), range(len(data.item_ids))
+    items, vocabulary = torch.from_numpy(vectors), data.item_ids
+    if cold.ids:  # they come last: no row of the data changes
+        ids = [*vocabulary.ids(range(len(vocabulary))), *cold.ids]
+        vocabulary = Vocabulary(ids)  # type: ignore[arg-type]
     save_tensors(work / "model.safetensors", model.state_dict())
     term = run.repeats()
     queries = [
-        _recorded(data, model, user, *answer, term)
-        for user, answer in zip(users.tolist(), _expected(data, model, items, users, term), strict=True)
+        _recorded(data, model, user, vocabulary.ids(rows), scores, term)
+        for user, (rows, scores) in zip(
+            users.tolist(), _expected(data, model, items, users, term), strict=True
+        )
     ]
     return BundleContents(
         card=_card(run, data, model, version),
         user_tower=user_tower_onnx(model),
         item_vectors=vectors,
-        # Items without an event come last: no row of the data changes.
-        vocabulary=data.item_ids if encoded is None else Vocabulary([*data.item_ids.ids(rows), *cold.ids]),
+        vocabulary=vocabulary,
         user_features=model.user.rows.layers.features if model.user.rows else (),
         fields={name: [*values, *cold.fields.get(name, [])] for name, values in data.fields.items()},
         popularity=np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)]),
@@ -164,11 +168,11 @@ def _recorded(
     data: PreparedData,
     model: TwoTowers,
     user: int,
-    rows: NDArray[np.int64],
+    items: Sequence[int | str],
     scores: NDArray[np.float32],
     term: RepeatTerm | None = None,
 ) -> GoldenQuery:
-    """The user's history and features as a request, and its best rows with their scores.
+    """The user's history and features as a request, and its best items with their scores.
 
     With times, it is at the moment that evaluation assumes.
     """
@@ -177,7 +181,7 @@ def _recorded(
     recorded: dict[str, Any] = {
         "history": data.item_ids.ids(data.history(user, "end")),
         "features": {feature.name: raw[feature.name] for feature in features if feature.name in raw},
-        "items": data.item_ids.ids(rows),
+        "items": items,
         "scores": scores.tolist(),
     }
     first, end = data.offsets[user : user + 2].tolist()
