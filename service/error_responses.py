@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from fastapi import FastAPI, Request, Response
+from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -23,18 +23,6 @@ _SAFE_INTEGER = 2**53
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _RETRY_SECONDS = 2  # of bundles, which know no HTTP
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
-_ANSWERED = (RequestError, EncodingError, BundleError, RequestValidationError, HTTPException)
-
-
-def install(app: FastAPI) -> None:
-    """Install the handler of all errors."""
-
-    async def answer(request: Request, error: Exception) -> Response:
-        bundles = app.state.components.settings.bundles
-        return response_to(error, request.scope, bundles) or unexpected(request.scope)
-
-    for kind in (*_ANSWERED, Exception):
-        app.add_exception_handler(kind, answer)
 
 
 def write_error(
@@ -69,7 +57,7 @@ def unexpected(scope: Scope) -> Response:
     return write_error(500, "path", scope["path"], message)
 
 
-def response_to(error: Exception, scope: Scope, bundles: Path) -> Response | None:
+def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> Response | None:
     """Write the response to an error of a request; None for one that is a fault of the service.
 
     Paths in the message are made relative to the folder `bundles`: clients don't learn where it lies.
@@ -88,7 +76,9 @@ def response_to(error: Exception, scope: Scope, bundles: Path) -> Response | Non
             refused = NotReadyError("bundles", None, str(error), _RETRY_SECONDS)
         case _:
             return None
-    field, message = refused.field, without_folder(str(refused), bundles)
+    field, message = refused.field, str(refused)
+    if bundles is not None:
+        message = without_folder(message, bundles)
     if refused.position is not None and scope["path"].endswith("/batch"):
         field = f"requests.{refused.position}.{field}"
     if field == "store":

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service.calls import call_of, has_admin_calls
-from turret.service.error_responses import refusal
-from turret.service.errors import AccessError, NotFoundError, RequestError
+from turret.service.errors import AccessError, NotFoundError
 from turret.service.keys.keys import Key, Keyring
 
 
@@ -38,12 +37,8 @@ class Authentication:
         self._next: dict[tuple[str, float], float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with its key in `scope["turret"]["key"]`, or refuse it."""
-        try:
-            key = self._admit(scope)
-        except RequestError as error:
-            await refusal(error)(scope, receive, send)
-            return
+        """Pass a request on with its key in `scope["turret"]["key"]`. Raises RequestError."""
+        key = self._admit(scope)
         if key is not None:
             scope.setdefault("turret", {})["key"] = key
         await self._app(scope, receive, send)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
-from turret.service.error_responses import refusal, write_error
+from turret.service.error_responses import write_error
 from turret.service.errors import BodyError, NotReadyError, RequestError, TimedOutError
 from turret.service.observing.metrics import Metrics
 from turret.service.schemas.bodies import BODY
@@ -100,7 +100,7 @@ class Admission:
             metrics.under_way.labels(name).set(lane.running)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request through the application, or refuse it."""
+        """Answer a request through the application, or refuse it. Raises RequestError."""
         name = call_of(scope["method"], scope["path"]).lane
         lane = self.lanes.get(name)
         if lane is None:
@@ -113,7 +113,6 @@ class Admission:
         self._requests.add(request)
         if self._timer is None:
             self._timer = loop.call_later(1.0, self._end_late, loop)
-        error: RequestError | None = None
         has_answer = is_large = False
 
         def sending(message: Message) -> Awaitable[None]:
@@ -135,20 +134,16 @@ class Admission:
                 if is_large:  # uvicorn sends the end once the client has read all but its buffer
                     request.ends = math.inf
                     await send(_END)
-        except RequestError as caught:
-            error = caught
         except asyncio.CancelledError:
             if request.error is None or has_answer:
                 raise
             task.uncancel()
-            error = request.error
-            self._count("overload" if type(error) is NotReadyError else "time")
+            self._count("overload" if type(request.error) is NotReadyError else "time")
+            raise request.error from None
         finally:
             lane.running -= request.has_place
             self._forget(request)
-        if error is not None:
-            await refusal(error)(scope, receive, send)
-        elif not request.has_place:
+        if not request.has_place:
             await self._refuse(send)
 
     def _forget(self, request: _Request) -> None:

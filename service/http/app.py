@@ -7,9 +7,9 @@ from functools import partial
 from importlib.metadata import version
 
 from fastapi import APIRouter, Depends, FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turret.service import error_responses
 from turret.service.components import Components, WorkerContext
 from turret.service.http.access import Authentication
 from turret.service.http.admission import Admission
@@ -34,13 +34,13 @@ _log = logging.getLogger("turret.store")
 
 
 class Application(FastAPI):
-    """FastAPI inside of `layers` of our own.
-
-    As FastAPI middleware they would stand behind its own layers. Those cost each request as much as all of
-    ours, and responses that are made in front of the routes need none of them.
-    """
+    """FastAPI inside of `layers` of our own, and without its own, which cost as much as all of these."""
 
     layers: ASGIApp
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Routes alone: `Edge` answers errors."""
+        return AsyncExitStackMiddleware(self.router)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer through all layers; the start and the end of the server pass by them."""
@@ -84,7 +84,6 @@ def create_app(
         # scrapers to those of probes and metrics.
         is_lenient = router in (page.router, probes.router)
         app.include_router(router, dependencies=() if is_lenient else (Depends(check_parameters),))
-    error_responses.install(app)
     app.layers = _layers(app, components)
     return app
 
@@ -101,7 +100,8 @@ def _layers(app: Application, components: Components) -> ASGIApp:
     )
     traces, logs = components.observation.traces, components.observation.logs
     trace, log = traces.record if traces else None, logs.answered if settings.access_log else None
-    return Edge(layers, metrics, settings.page_pictures, lambda: context.is_draining, trace, log)
+    pictures, is_draining = settings.page_pictures, lambda: context.is_draining
+    return Edge(layers, metrics, settings.bundles, pictures, is_draining, trace, log)
 
 
 async def _start(components: Components) -> None:

@@ -6,13 +6,14 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
+from pathlib import Path
 from random import getrandbits
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
-from turret.service.error_responses import refusal, unexpected
+from turret.service.error_responses import refusal, response_to, unexpected
 from turret.service.errors import TimedOutError
 from turret.service.observing.logs import Fields, trace_of
 from turret.service.observing.metrics import Metrics
@@ -68,17 +69,19 @@ class Edge:
     """Wraps an application and all its other layers.
 
     `scope["turret"]` is a dict with `request_id` and `stages` (name -> seconds), which inner layers fill.
-    They may also set `version`, `key` (with a `name`) and `degraded` (names). An unhandled exception is
-    logged once and answered with 500, a request that a server cancels as it ends with 503. The page may load
-    pictures from the origins `pictures`. While the service `is_draining`, an answer is the last of its
-    connection. `trace` receives the scope, route, status and seconds of each request but probes, and `log`
-    the level and the fields of its line, also for probes that fail.
+    They may also set `version`, `key` (with a `name`) and `degraded` (names). All errors are answered here,
+    with paths relative to the folder `bundles`; an unexpected one is logged once and answered with 500, a
+    request that a server cancels as it ends with 503. The page may load pictures from the origins `pictures`.
+    While the service `is_draining`, an answer is the last of its connection. `trace` receives the scope,
+    route, status and seconds of each request but probes, and `log` the level and the fields of its line, also
+    for probes that fail.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         metrics: Metrics,
+        bundles: Path | None = None,
         pictures: Sequence[str] = (),
         is_draining: Callable[[], bool] = lambda: False,
         trace: Callable[[Scope, str, int, float], None] | None = None,
@@ -88,6 +91,7 @@ class Edge:
         self._trace = trace
         self._log = log
         self._metrics = metrics
+        self._bundles = bundles
         self._page = _page_headers(pictures)
         self._is_draining = is_draining
         # Looking up labels takes longer than counting.
@@ -122,11 +126,15 @@ class Edge:
         try:
             await self._app(scope, receive, sending)
         except Exception as error:
-            name, fields = type(error).__name__, {"fields": {"request_id": identifier}}
-            _log.error("unhandled exception in a request: %s", name, exc_info=error, extra=fields)
-            if not status:
-                await unexpected(scope)(scope, receive, sending)
-            status = 500
+            response = response_to(error, scope, self._bundles)
+            if response is None or status:
+                name, fields = type(error).__name__, {"fields": {"request_id": identifier}}
+                _log.error("unhandled exception in a request: %s", name, exc_info=error, extra=fields)
+                response = unexpected(scope)
+            if status:
+                status = 500
+            else:
+                await response(scope, receive, sending)
         except asyncio.CancelledError:
             if status:
                 raise

@@ -15,7 +15,9 @@ import uvicorn
 
 from tests.support.until import eventually
 from turret.service.http.admission import BODY_BYTES, Admission
+from turret.service.http.edge import Edge
 from turret.service.http.guard import guarded
+from turret.service.observing.metrics import Metrics
 from turret.service.schemas.bodies import BODY
 from turret.service.settings import Settings
 
@@ -172,7 +174,7 @@ async def running(
         await (app if scope["path"] == "/closed" else admission)(scope, receive, send)
 
     config = uvicorn.Config(
-        outer,
+        Edge(outer, Metrics()),
         http=guarded(most, count),
         ws="none",
         lifespan="off",

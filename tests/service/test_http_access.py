@@ -11,7 +11,9 @@ from tests.support.clock import Clock
 from turret.service.error_responses import write_error
 from turret.service.http.access import Authentication
 from turret.service.http.app import create_app
+from turret.service.http.edge import Edge
 from turret.service.keys.keys import Keyring, add_key, new_key, record
+from turret.service.observing.metrics import Metrics
 from turret.service.settings import Settings
 
 ADMIN_KEY = "the-admin-key-of-32-characters-x"
@@ -39,7 +41,8 @@ class Keyed:
 
     def client(self, **given: object) -> TestClient:
         keyring = Keyring(self.path, ADMIN_KEY)
-        return TestClient(Authentication(answering, keyring, **given))  # type: ignore[arg-type]
+        layer = Authentication(answering, keyring, **given)  # type: ignore[arg-type]
+        return TestClient(Edge(layer, Metrics()))
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service.components import Components
-from turret.service.error_responses import response_to
 from turret.service.http.routes.dependencies import Parts, Reads, json_response
 from turret.service.schemas.bodies import read_body
 from turret.service.schemas.requests import BatchRequest, RecommendRequest, SearchRequest
@@ -40,17 +39,10 @@ class Innermost:
             await self._app(scope, receive, send)
             return
         facts = scope.setdefault("turret", {})
-        try:
-            begun = perf_counter()
-            request = (await read_body(scope, schema)).as_recommendation()
-            facts.setdefault("stages", {})["parse"] = perf_counter() - begun
-            answer = await self._components.recommender.recommend_one(request, facts)
-        except Exception as error:
-            response = response_to(error, scope, self._components.settings.bundles)
-            if response is None:
-                raise
-            await response(scope, receive, send)
-            return
+        begun = perf_counter()
+        request = (await read_body(scope, schema)).as_recommendation()
+        facts.setdefault("stages", {})["parse"] = perf_counter() - begun
+        answer = await self._components.recommender.recommend_one(request, facts)
         length = (b"content-length", b"%d" % len(answer))
         await send({"type": "http.response.start", "status": 200, "headers": [_TYPE, length]})
         await send({"type": "http.response.body", "body": answer})
