@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
-from turret.data.errors import ConfigurationError, TurretError
+from turret.data.errors import TurretError
 
 # The modules that each extra installs, by the names that are imported.
 _MODULES = {
@@ -55,56 +55,40 @@ Entry = TypeVar("Entry")
 
 
 def registry(
-    ours: Iterable[Entry],
-    group: str,
-    base: type,
-    error: type[TurretError],
-    name: Callable[[Entry], str] = attrgetter("name"),
-    are_classes: bool = False,
+    ours: Iterable[Entry], group: str, base: type, error: type[TurretError], name: Callable[[Entry], str]
 ) -> dict[str, Entry]:
     """Return our entries and those of the entry points of `group`, by name.
 
-    All are instances of `base`, or subclasses of it if they `are_classes`. Raises `error` as `load` does, and
-    when an entry has the name of another.
+    Raises `error` as `load` does, and when an entry has the name of another.
     """
     entries = {name(entry): entry for entry in ours}
-    for point in sorted(entry_points(group=group), key=lambda point: point.name):
-        entry = load(point, base, error, are_classes)
+    for point in sorted(entry_points(group=group), key=attrgetter("name")):
+        entry = load(point, base, error)
         if (key := name(entry)) in entries:
             raise error(
-                f"two entries of {group} are named {key!r}; uninstall the package of {describe(point)}"
+                f"two entries of {group} are named {key!r}; uninstall the package of {_described(point)}"
             )
         entries[key] = entry
     return entries
 
 
-def load(point: EntryPoint, base: type, error: type[TurretError], is_class: bool = False) -> Any:
-    """Import the object of an entry point: an instance of `base`, or a subclass of it if it `is_class`.
+def load(point: EntryPoint, base: type, error: type[TurretError]) -> Any:
+    """Import the object of an entry point: an instance or a subclass of `base`.
 
     Raises `error`, naming the entry point and its package, for another object.
     """
     loaded = point.load()
-    if not (isinstance(loaded, type) and issubclass(loaded, base) if is_class else isinstance(loaded, base)):
-        expected = f"a subclass of {base.__name__}" if is_class else f"of the type {base.__name__}"
-        raise error(f"{describe(point)} is {loaded!r}, not {expected}; update or uninstall its package")
+    if not isinstance(loaded, base) and not (isinstance(loaded, type) and issubclass(loaded, base)):
+        raise error(f"{_described(point)} is {loaded!r}, no {base.__name__}; update or uninstall its package")
     return loaded
 
 
 def kind_of(settings: type[BaseModel]) -> str:
-    """The name of these settings: the only value of their `kind`.
-
-    Raises ConfigurationError where `kind` is not a literal of one name.
-    """
-    annotation = settings.model_fields["kind"].annotation
-    names = get_args(annotation)
-    if get_origin(annotation) is not Literal or len(names) != 1:
-        raise ConfigurationError(
-            f"{settings.__name__} needs a name, as in kind: Literal['my_kind'] = 'my_kind'"
-        )
-    return str(names[0])
+    """The name of these settings: the only value of their `kind`, a literal."""
+    (name,) = get_args(settings.model_fields["kind"].annotation)
+    return str(name)
 
 
-def describe(point: EntryPoint) -> str:
-    """Name an entry point, its object, its group and its package."""
+def _described(point: EntryPoint) -> str:
     package = f" of the package {point.dist.name}" if point.dist else ""
     return f"entry point {point.name!r} ({point.value}) of {point.group}{package}"

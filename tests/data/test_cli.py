@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Sized
 from importlib.metadata import EntryPoint, packages_distributions
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -214,10 +215,8 @@ def test_an_entry_point_that_does_not_fit_is_named(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     install(tmp_path, f"faulty_{name}", source, {})
-    with pytest.raises(
-        ConfigurationError, match=rf"'e' \(faulty_{name}:Entry\) of group .*, not a subclass of Sized"
-    ):
-        load(EntryPoint("e", f"faulty_{name}:Entry", "group"), Sized, ConfigurationError, True)
+    with pytest.raises(ConfigurationError, match=rf"'e' \(faulty_{name}:Entry\) of group .*, no Sized"):
+        load(EntryPoint("e", f"faulty_{name}:Entry", "group"), Sized, ConfigurationError)
 
 
 def test_packages_add_entries_with_names_of_their_own(
@@ -226,9 +225,9 @@ def test_packages_add_entries_with_names_of_their_own(
     monkeypatch.syspath_prepend(tmp_path)
     named = "from types import SimpleNamespace\nA = SimpleNamespace(name='a')\n"
     install(tmp_path, "entries_of_another", named, {"a.group": "a = entries_of_another:A"})
-    ours = SimpleNamespace(name="ours")
-    assert list(registry([ours], "a.group", SimpleNamespace, ConfigurationError)) == ["ours", "a"]
+    ours, name = SimpleNamespace(name="ours"), attrgetter("name")
+    assert list(registry([ours], "a.group", SimpleNamespace, ConfigurationError, name)) == ["ours", "a"]
     with pytest.raises(
         ConfigurationError, match=r"two entries of a\.group are named 'a'.*entries_of_another"
     ):
-        registry([SimpleNamespace(name="a")], "a.group", SimpleNamespace, ConfigurationError)
+        registry([SimpleNamespace(name="a")], "a.group", SimpleNamespace, ConfigurationError, name)

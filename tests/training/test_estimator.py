@@ -310,7 +310,7 @@ def test_its_loss_and_its_sampler_train(shop: PreparedData, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("point", "sentence"),
     [
-        ("even = dwarves:EvenConfig", r"\(dwarves:EvenConfig\) of .*, not a subclass of LossSettings"),
+        ("even = dwarves:EvenConfig", r"\(dwarves:EvenConfig\) of .*, no LossSettings"),
         (
             "tree = turret.training.losses.hierarchical:HierarchicalSoftmaxConfig",
             "two entries of turret.losses are named 'hierarchical_softmax'",

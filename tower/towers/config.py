@@ -25,9 +25,7 @@ OURS: tuple[type[UserTower], ...] = (
     TransformerUserTower,
     QueryTower,
 )
-USER_TOWERS = registry(
-    OURS, GROUP, UserTower, TowerError, lambda tower: kind_of(tower.settings), are_classes=True
-)
+USER_TOWERS = registry(OURS, GROUP, UserTower, TowerError, lambda tower: kind_of(tower.settings))
 
 
 def _with_kind(table: Any) -> Any:

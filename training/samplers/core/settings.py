@@ -143,7 +143,7 @@ def by_kind(shipped: Iterable[type[Kind]], group: str, base: type) -> dict[str, 
     Raises:
         TrainingError: an entry point can't be imported, isn't a `base` with a kind, or its kind is taken.
     """
-    return registry(shipped, group, base, TrainingError, kind_of, are_classes=True)
+    return registry(shipped, group, base, TrainingError, kind_of)
 
 
 def one_of(settings: Iterable[type[Settings]]) -> Any:
