@@ -47,11 +47,6 @@ class CheckedRows:
         """The number of rows that are not valid."""
         return sum(bad.count for bad in self.bad_rows)
 
-    @property
-    def are_mostly_bad(self) -> bool:
-        """Whether more rows than the valid ones are bad or doubtful."""
-        return self.bad + self.doubtful > self.valid - self.doubtful
-
 
 def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = "") -> None:
     """Raise BadRowsError with files, kinds, counts and examples of bad rows that are not to be dropped.
@@ -59,7 +54,7 @@ def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = ""
     "drop" drops at most half of a table: more is rather a column or a file that was named by mistake. `note`
     is a line behind the examples.
     """
-    most = [table for table in tables if table.are_mostly_bad]
+    most = [table for table in tables if table.bad + table.doubtful > table.valid - table.doubtful]
     refused = {"error": [table for table in tables if table.bad], "drop": most, "drop=any": []}[on_bad]
     if refused:
         bad_rows = [bad for table in refused for bad in table.bad_rows]
