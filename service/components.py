@@ -30,7 +30,7 @@ from turret.service.versions.gate_process import run_gate_in_process
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber, Record
 from turret.service.versions.start import open_records
-from turret.tower.engines.access import Access, set_access
+from turret.tower.engines.access import set_access
 from turret.tower.errors import BundleError
 
 RESTART_SECONDS = 2.0  # from the failure of a background task to its next start
@@ -107,7 +107,7 @@ class Components:
         self.background = BackgroundTasks()
         self.context = context = context or WorkerContext()
         self.admin_port = context.admin_port or settings.admin_port
-        set_access(Access(settings.engine, settings.engine_seconds))
+        set_access(settings.engine, settings.engine_seconds)
         self.model_holder = holder = ModelHolder(settings.bundles)
         self._open_first()
         self.keyring = context.keyring or Keyring(settings.keys, admin_key(settings), settings.require_keys)

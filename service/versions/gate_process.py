@@ -19,7 +19,7 @@ from turret.service.versions.gate import GateReport, GateRequest, crashed, run_g
 from turret.service.versions.memory import data_bytes, few_arenas
 from turret.service.versions.record import Stored
 from turret.tower.config import MEMORY_FACTOR
-from turret.tower.engines.access import Access, current_access, set_access
+from turret.tower.engines.access import inherited_access
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import read_manifest
@@ -31,25 +31,24 @@ _PROGRAM = f"import os; os.nice(19); from {__name__} import main; main()"
 
 
 class _Call(Stored):
-    """A request, and what else the process needs: its time, its access to engines, the pid of its caller."""
+    """A request, and what else the process needs: its time, and the pid of its caller."""
 
     request: GateRequest
     seconds: float
-    access: Access
     parent: int
 
 
 async def run_gate_in_process(request: GateRequest, seconds: float) -> GateReport:
     """Check a version in a process that is killed after `seconds`, or when this call is cancelled.
 
-    The environment goes along, and no descriptor. A process that can't be started, crashes or is killed is a
-    failed check, `crashed`.
+    The environment goes along, with the address of the engine, and no descriptor. A process that can't be
+    started, crashes or is killed is a failed check, `crashed`.
     """
     try:
         version_folder(request.root, request.version)
     except BundleError:  # the first check, which opens nothing, will refuse it
         return await asyncio.to_thread(run_gate, request)
-    call = _Call(request=request, seconds=seconds, access=current_access(), parent=os.getpid())
+    call = _Call(request=request, seconds=seconds, parent=os.getpid())
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -58,7 +57,7 @@ async def run_gate_in_process(request: GateRequest, seconds: float) -> GateRepor
             _PROGRAM,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, **inherited_access(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
     except OSError as error:
         return crashed(request, f"before its start ({error.strerror})")
@@ -89,7 +88,6 @@ def main() -> None:
     call = _Call.model_validate_json(sys.stdin.buffer.read())
     end_with_parent(call.parent)
     few_arenas()
-    set_access(call.access)
     _limit(call.request, call.seconds)
     try:
         report = run_gate(call.request)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -15,7 +15,6 @@ from tests.support.service_calls import children
 from tests.support.until import PATIENCE, eventually
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.gate_process import run_gate_in_process
-from turret.tower.engines.access import Access, current_access, set_access
 
 pytestmark = pytest.mark.process
 
@@ -114,24 +113,14 @@ async def test_a_check_ends_with_the_call_that_waits_for_it(
     assert not set(children(os.getpid())) - others
 
 
-@pytest.fixture
-def access() -> Iterator[Access]:
-    """An access to an engine, with credentials."""
-    before, access = current_access(), Access("milvus://me:a-secret@nowhere:1", 3.5)
-    set_access(access)
-    yield access
-    set_access(before)
-
-
 TELL = """
-from turret.tower.engines.access import current_access
+from turret.tower.engines.access import engine_url
 from turret.service.versions.memory import data_bytes
-import dataclasses
 names = ("RLIMIT_DATA", "RLIMIT_CPU", "RLIMIT_CORE")
 told = {{name: resource.getrlimit(getattr(resource, name))[0] for name in names}}
 told["data"] = data_bytes()
 told["descriptors"] = [os.path.realpath(f"/dev/fd/{{name}}") for name in os.listdir("/dev/fd")]
-told["access"] = dataclasses.asdict(current_access())
+told["engine"] = engine_url("milvus://one")
 told["nice"] = os.getpriority(os.PRIO_PROCESS, 0)
 told["oom"] = int(open("/proc/self/oom_score_adj").read())
 told["command"] = open("/proc/self/cmdline").read()
@@ -144,9 +133,10 @@ json.dump(told, open({path!r}, "w"))
 
 @pytest.mark.fault(63)
 def test_a_check_has_limits_and_nothing_of_its_caller_but_the_environment_and_the_access_to_engines(
-    instead: Instead, access: Access, bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    instead: Instead, bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("turret.tower.engines.access._url", "milvus://me:a-secret@nowhere:1")
     instead(TELL.format(path=str(tmp_path / "told")))
     with open(tmp_path / "kept", "w") as kept:
         os.set_inheritable(kept.fileno(), True)
@@ -158,7 +148,7 @@ def test_a_check_has_limits_and_nothing_of_its_caller_but_the_environment_and_th
     assert told["RLIMIT_DATA"] != resource.RLIM_INFINITY
     assert (told["nice"], told["oom"], told["threads"], told["ignored"]) == (19, 1000, "1", [True, True])
     assert not any("kept" in name or "socket" in name for name in told["descriptors"])
-    assert Access(**told["access"]) == access
+    assert told["engine"] == "milvus://me:a-secret@nowhere:1"
     assert "a-secret" not in told["command"]
     assert told["modules"] == []
 

@@ -144,8 +144,8 @@ def test_a_collection_is_replaced_and_its_filters_allow_what_they_say(engine: En
 
 
 def test_bounds_are_exact_to_the_last_digit(engine: Engine) -> None:
-    """Numbers of every size and infinity, as values and as bounds, on either side of each."""
-    numbers = [0.1 + 0.2, 0.3, -1e-7, 5e-324, 0.0, 1e16, 2.0**53 + 2, 1 / 3, -1.7e308, 1e300, np.inf, -np.inf]
+    """Numbers of every size, as values and as bounds, on either side of each; a catalog has no infinity."""
+    numbers = [0.1 + 0.2, 0.3, -1e-7, 5e-324, 0.0, 1e16, 2.0**53 + 2, 1 / 3, -1.7e308, 1e300]
     field = EngineField(np.array([*numbers, np.nan]))
     items = EngineItems(FEW.vectors[: len(numbers) + 1], (field,))
     engine.load("turret_numbers", items)

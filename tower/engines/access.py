@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import cache
 from threading import Lock
 
@@ -20,40 +19,29 @@ from turret.tower.format.manifest import Manifest
 
 URL_VARIABLE = "TURRET_ENGINE"
 _log = logging.getLogger("turret.engine")
+_url: str | None = None
+_seconds = 1.0
 
 
-@dataclass(frozen=True)
-class Access:
-    """The settings of a process for engines.
+def set_access(url: str | None, seconds: float = 1.0) -> None:
+    """Set the address of this process's engine, in place of the manifest's, and the time limit of a search.
 
-    Attributes:
-        url: the address in place of the manifest's, perhaps with credentials.
-        seconds: the time limit of a search.
+    To be called before it opens bundles. Raises EngineError for a URL of no engine.
     """
-
-    url: str | None = field(default=None, repr=False)
-    seconds: float = 1.0
-
-
-_current = Access()
+    global _url, _seconds
+    if url:
+        engine_name(url)
+    _url, _seconds = url, seconds
 
 
-def set_access(access: Access) -> None:
-    """Set the access of this process, before it opens bundles. Raises EngineError for a URL of no engine."""
-    global _current
-    if access.url:
-        engine_name(access.url)
-    _current = access
-
-
-def current_access() -> Access:
-    """The access of this process."""
-    return _current
+def inherited_access() -> dict[str, str]:
+    """The environment variables by which a child process has the address of this one."""
+    return {URL_VARIABLE: _url} if _url else {}
 
 
 def engine_url(url: str) -> str:
     """The address of the engine that a manifest knows as `url`; one of another product isn't taken."""
-    other = _current.url or os.environ.get(URL_VARIABLE)
+    other = _url or os.environ.get(URL_VARIABLE)
     return other if other and engine_name(other) == engine_name(url) else url
 
 
@@ -65,7 +53,7 @@ class Connection:
     """
 
     def __init__(
-        self, url: str, seconds: float, circuit: Circuit | None = None, engine: Engine | None = None
+        self, url: str, seconds: float = 1.0, circuit: Circuit | None = None, engine: Engine | None = None
     ) -> None:
         self._url = url
         self.address = without_credentials(url)
@@ -141,7 +129,7 @@ def _shared(url: str, seconds: float) -> Connection:
 
 def connection(url: str) -> Connection:
     """The connection of this process to the engine that a manifest knows as `url`; versions share it."""
-    return _shared(engine_url(url), _current.seconds)
+    return _shared(engine_url(url), _seconds)
 
 
 # The lock of activations is held meanwhile.

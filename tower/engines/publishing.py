@@ -17,7 +17,7 @@ from turret.tower.bundle.golden import check_golden
 from turret.tower.bundle.publish import derived_version, new_target, publish_chosen, query_vectors
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
-from turret.tower.engines.access import Connection, current_access
+from turret.tower.engines.access import Connection
 from turret.tower.engines.engine import Engine, EngineItems, Limits, engine_name, open_engine
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
@@ -178,7 +178,7 @@ class _Tuner:
             efforts=tuple(every),
             subset_rows=subset_rows,
         )
-        opened = Connection(self.url, current_access().seconds, engine=self._engine)
+        opened = Connection(self.url, engine=self._engine)
         return EngineIndex(self.task.vectors, settings, opened), words
 
     def _effort(self, truth: Truth, k: int, target: float) -> EngineEffort:

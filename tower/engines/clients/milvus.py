@@ -1,8 +1,6 @@
 """Milvus as an engine, standalone or as a cluster."""
 
 import logging
-import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,8 +13,7 @@ from turret.tower.catalog.conditions import Among, Condition, Every, Not, Presen
 from turret.tower.engines.engine import Engine, EngineItems, Limits, Rows, Vector, is_done
 from turret.tower.errors import EngineError
 
-# No item has such a row, and each has such a one.
-_NOTHING, _ALL = "row < 0", "row >= 0"
+_NOTHING = "row < 0"  # which no item has
 
 
 def printed(where: Condition | None) -> str:
@@ -29,8 +26,8 @@ def _printed(where: Condition) -> str:
         case Among(field, codes):
             return f"array_contains_any(f{field}, {list(codes)})" if codes else _NOTHING
         case Within(field, (low, high, low_open, high_open)):
-            above = [] if low is None else [_compared(field, ">", low_open, low)]
-            below = [] if high is None else [_compared(field, "<", high_open, high)]
+            above = [] if low is None else [f"f{field} >{'=' * (not low_open)} {low!r}"]
+            below = [] if high is None else [f"f{field} <{'=' * (not high_open)} {high!r}"]
             return f"({' and '.join([f'p{field} == true', *above, *below])})"
         case Present(field):
             return f"p{field} == true"
@@ -41,16 +38,6 @@ def _printed(where: Condition) -> str:
         case Some(inner):
             return f"({' or '.join(map(_printed, inner))})"
     raise TypeError(f"{where!r} has no form in an engine")
-
-
-def _compared(field: str, sign: str, is_open: bool, bound: float) -> str:
-    """The comparison with a bound; in Milvus, which knows no infinity, with the largest number before it."""
-    if math.isfinite(bound):
-        return f"f{field} {sign}{'=' * (not is_open)} {bound!r}"
-    largest = math.copysign(sys.float_info.max, bound)
-    if (bound > 0) == (sign == ">"):
-        return _NOTHING if is_open else f"f{field} {sign} {largest!r}"
-    return f"f{field} {sign}= {largest!r}" if is_open else _ALL
 
 
 _GRAPH = {"M": 16, "efConstruction": 200}
