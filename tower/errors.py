@@ -10,13 +10,12 @@ class TowerError(TurretError):
 class BundleError(TowerError):
     """A bundle, or a folder of bundles, that can't be published, opened or trusted as it is.
 
-    `reason` is the label of metrics: "checksum" (a file is not the one that was published),
-    "missing" (there is no such file or version), "format" (this release can't read it), "parts" (files of
-    different models), "vectors" (numbers that can't be ranked by), "answers" (other answers than the
-    recorded ones), or "other".
+    `reason` is the label of metrics, the check of a gate that this fails: "unknown" (there is no such file or
+    version), "checksum" (a file is not the one that was published), "golden" (other answers than the recorded
+    ones), or else "soundness".
     """
 
-    def __init__(self, message: str, reason: str = "other") -> None:
+    def __init__(self, message: str, reason: str = "soundness") -> None:
         super().__init__(message)
         self.reason = reason
 

@@ -23,7 +23,7 @@ from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_qu
 from turret.service.schemas.fields import show_time
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.stores.contract import HistoryStore
-from turret.service.versions.activation import Activator, reason_of
+from turret.service.versions.activation import Activator
 from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import LoadedModel, ModelHolder
 from turret.tower.bundle.bundle import Bundle
@@ -189,7 +189,7 @@ class Comparison:
         try:
             await self._activator.compare(version)
         except BundleError as error:
-            refused = NotFoundError if reason_of(error) == "unknown" else ConflictError
+            refused = NotFoundError if error.reason == "unknown" else ConflictError
             raise refused("version", version, str(error)) from None
 
     async def _run(self, call: Callable[..., Result], *args: Any) -> Result:

@@ -12,7 +12,6 @@ from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import Column, Interval, Mask, summary_of
-from turret.tower.format.item_map import ItemMap, open_item_map
 
 MOST_VALUES = 100
 # Values are listed if items share them: fewer distinct values than this share of the items.
@@ -84,9 +83,9 @@ def _sample(catalog: Catalog, name: str) -> Sequence[str]:
     return [str(value) for value, _ in summary_of(catalog.column(name), _SAMPLE).frequent]
 
 
-def map_of(bundle: Bundle) -> ItemMap:
+def map_of(bundle: Bundle) -> NDArray[np.uint16]:
     """Open the map of a version. Raises NotFoundError if it has none, BundleError if it is damaged."""
-    found = open_item_map(bundle.folder, bundle.manifest)
+    found = bundle.item_map()
     if found is None:
         version = bundle.manifest.version
         message = f"version {version} has no map of its items; export the run again with `turret export`"

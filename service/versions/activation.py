@@ -285,10 +285,3 @@ def missing_collection(live: Manifest) -> str | None:
         _log.warning("%s", warning)
         return warning
     return None
-
-
-def reason_of(error: BundleError) -> str:
-    """Name the failed check of the gate."""
-    if isinstance(error, RefusedError):
-        return error.reason
-    return {"missing": "unknown", "checksum": "checksum", "answers": "golden"}.get(error.reason, "soundness")

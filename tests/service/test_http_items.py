@@ -17,11 +17,10 @@ from tests.support.item_towers import placed, with_item_tower
 from tests.support.service_app import activate, ids, recommended, serving
 from turret.service.errors import ItemsUnavailableError
 from turret.tower.bundle.publish import publish
-from turret.tower.format.item_map import quantised
 
 Put = Callable[..., httpx2.Response]
 HERE = contents().item_vectors[0]  # where item 100 is
-POINTS = quantised(np.random.default_rng(0).standard_normal((60, 2)))
+POINTS = np.random.default_rng(0).integers(0, 65_536, (60, 2)).astype(np.uint16)
 
 
 # ---- Items of the version

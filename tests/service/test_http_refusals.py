@@ -14,7 +14,6 @@ from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, serving
 from turret.service.http.routes.probes import STATIC
 from turret.tower.bundle.publish import publish
-from turret.tower.format.item_map import quantised
 
 JSON = {"Content-Type": "application/json"}
 
@@ -22,7 +21,7 @@ JSON = {"Content-Type": "application/json"}
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A service whose version has all that a request may ask for: an item tower and a map."""
-    points = quantised(np.random.default_rng(0).standard_normal((60, 2)))
+    points = np.random.default_rng(0).integers(0, 65_536, (60, 2)).astype(np.uint16)
     root = tmp_path_factory.mktemp("whole")
     publish(root, with_item_tower(replace(contents(), item_map=points)))
     with serving(root) as client:

@@ -37,6 +37,18 @@ def test_what_is_opened_is_what_was_published(tmp_path: Path) -> None:
     assert made.card.model_dump().items() <= bundle.manifest.model_dump().items()
 
 
+def test_a_bundle_may_have_a_map_of_its_items(tmp_path: Path) -> None:
+    points = np.random.default_rng(0).integers(0, 65_536, (60, 2)).astype(np.uint16)
+    bundle = Bundle.open(publish(tmp_path, replace(contents(), item_map=points)))
+    mapped = bundle.item_map()
+    assert mapped is not None
+    assert mapped.tolist() == points.tolist()
+    assert Bundle.open(publish(tmp_path, contents("v2"))).item_map() is None
+    other = Bundle.open(publish(tmp_path, replace(contents("v3"), item_map=points[1:])))
+    with pytest.raises(BundleError, match="of different models"):
+        other.item_map()
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """v1 and v2 of one shape, with item towers that differ, and v3 of other items and users."""

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,10 @@ import pytest
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tests.conftest import contents
 from tests.support.bundle_damage import change_manifest
 from tests.support.bundle_damage import replace as put
-from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings
-from turret.tower.format.item_map import open_item_map, quantised
 from turret.tower.format.listing import current, is_version, point
 from turret.tower.format.manifest import DIGEST, MANIFEST, digest_line, read_manifest
 from turret.tower.format.safe_open import open_regular, size_of
@@ -181,19 +176,6 @@ def test_a_file_of_another_length_is_refused_without_an_allocation(
     put(path, change(path.read_bytes()))
     with pytest.raises(BundleError, match=words):
         map_array(path, "float32", (2, 3))
-
-
-def test_a_map_spans_a_square_around_the_middle_of_its_range(tmp_path: Path) -> None:
-    """A bundle keeps it; one of other items is refused."""
-    points = quantised(np.array([[-1.0, 2.0], [3.0, 2.0], [1.0, 3.0]]))
-    assert points.tolist() == [[0, 24576], [65535, 24576], [32768, 40959]]
-    item_map = quantised(np.random.default_rng(0).standard_normal((60, 2)))
-    bundle = Bundle.open(publish(tmp_path, replace(contents(), item_map=item_map)))
-    opened = open_item_map(bundle.folder, bundle.manifest)
-    assert opened is not None
-    assert opened.tolist() == item_map.tolist()
-    with pytest.raises(BundleError, match="of different models"):
-        open_item_map(bundle.folder, bundle.manifest.model_copy(update={"item_count": 59}))
 
 
 # A graph that needs more effort for fewer rows, fails at 100, and scores all of 10.

@@ -225,6 +225,11 @@ def test_the_plane_is_that_of_the_largest_variance(block: int, monkeypatch: pyte
     np.testing.assert_allclose(points, expected * signs, atol=1e-9)
 
 
+def test_a_map_spans_a_square_around_the_middle_of_its_range() -> None:
+    points = export_module.quantised(np.array([[-1.0, 2.0], [3.0, 2.0], [1.0, 3.0]]))
+    assert points.tolist() == [[0, 24576], [65535, 24576], [32768, 40959]]
+
+
 def test_the_map_is_the_same_each_time_and_leaves_out_a_bias() -> None:
     vectors = np.random.default_rng(1).standard_normal((80, 5)).astype(np.float32)
     with_bias = np.hstack([vectors, np.full((80, 1), 100.0, np.float32) * np.arange(80)[:, None]])

@@ -14,6 +14,7 @@ from turret.tower.format.checksums import check_files, check_parts
 from turret.tower.format.manifest import (
     INDEX,
     ITEM_FEATURES,
+    ITEM_MAP,
     ITEM_TOWER,
     Manifest,
     manifest_digest,
@@ -86,6 +87,15 @@ class Bundle:
             reason = str(error) or "the memory is full"
             raise BundleError(f"the bundle {folder} can't be opened: {reason}") from None
 
+    def item_map(self) -> NDArray[np.uint16] | None:
+        """Map the item vectors in the plane, [N, 2]: 0 .. 65535 span the sides of a square.
+
+        None for a bundle without them. Raises BundleError.
+        """
+        if ITEM_MAP not in self.manifest.files:
+            return None
+        return map_array(self.folder / ITEM_MAP, "uint16", (self.manifest.item_count, 2))
+
     def check_unchanged(self) -> None:
         """Raise BundleError when another version has taken the folder's place since `open` began."""
         if manifest_digest(self.folder) != self.digest:
@@ -100,5 +110,5 @@ def _vocabulary(folder: Path, manifest: Manifest) -> Vocabulary:
     path = folder / "vocabulary.json"
     # Each character takes at most six bytes of JSON, and an id has quotes and a comma.
     if size_of(path) > 100 + manifest.item_count * (6 * ID_LENGTH + 4):
-        raise BundleError(f"{path} is too large for {manifest.item_count} ids; copy it again", "parts")
+        raise BundleError(f"{path} is too large for {manifest.item_count} ids; copy it again")
     return Vocabulary.load(path)

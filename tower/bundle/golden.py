@@ -92,7 +92,7 @@ def load_golden(folder: Path) -> Golden:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise BundleError(f"{path} holds no recorded queries ({where}: {first['msg']})", "parts") from None
+        raise BundleError(f"{path} holds no recorded queries ({where}: {first['msg']})") from None
 
 
 def replay(bundle: Bundle, golden: Golden) -> list[Ranking]:
@@ -108,7 +108,7 @@ def replay(bundle: Bundle, golden: Golden) -> list[Ranking]:
         rows, unknown = bundle.vocabulary.known_rows(query.history)
         if unknown:
             raise BundleError(
-                f"recorded query {i}: the items {unknown[:5]} are not in the vocabulary", "answers"
+                f"recorded query {i}: the items {unknown[:5]} are not in the vocabulary", "golden"
             )
         asked = [rows], [query.features], golden.k
         out = rows if bundle.manifest.repeats is None else rows[:0]
@@ -116,7 +116,7 @@ def replay(bundle: Bundle, golden: Golden) -> list[Ranking]:
             kinds = query.kinds(bundle.manifest)
             answers += retriever.recommend(*asked, [out], [query.times], kinds=[kinds])
         except EncodingError as error:
-            raise BundleError(f"recorded query {i}: {error.field}: {error}", "answers") from None
+            raise BundleError(f"recorded query {i}: {error.field}: {error}", "golden") from None
     return answers
 
 
@@ -131,7 +131,7 @@ def check_golden(bundle: Bundle) -> None:
             raise BundleError(
                 f"bundle {bundle.manifest.version}, recorded {what}: {fault}; its files are of different "
                 "models, export it again",
-                "answers",
+                "golden",
             )
 
 
@@ -150,7 +150,7 @@ def _item_faults(bundle: Bundle, items: Sequence[RecordedItem]) -> Iterator[tupl
     try:
         vectors = bundle.item_encoder.encode([item.features for item in items])
     except EncodingError as error:
-        raise BundleError(f"recorded item {error.position}: {error.field}: {error}", "answers") from None
+        raise BundleError(f"recorded item {error.position}: {error.field}: {error}", "golden") from None
     for item, vector in zip(items, vectors, strict=True):
         expected = np.array(item.vector, dtype=np.float32)
         if expected.shape != vector.shape:
@@ -192,7 +192,7 @@ def load(root: Path, version: str, content: str | None = None) -> Bundle:
     folder = version_folder(root, version)
     bundle = Bundle.open(folder, content=content)
     if bundle.manifest.version != version:
-        raise BundleError(f"{folder} holds version {bundle.manifest.version!r}; rename it to that", "parts")
+        raise BundleError(f"{folder} holds version {bundle.manifest.version!r}; rename it to that")
     check_golden(bundle)
     bundle.check_unchanged()
     return bundle

@@ -19,13 +19,13 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import Golden, check_golden, load_golden, replay
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.errors import BundleError
-from turret.tower.format.item_map import MAP_FILE, ItemMap
 from turret.tower.format.listing import atomic_folder, check_version, current, point
 from turret.tower.format.manifest import (
     EXPERIMENT,
     GOLDEN,
     INDEX,
     ITEM_FEATURES,
+    ITEM_MAP,
     ITEM_TOWER,
     QUERY_VECTORS,
     Manifest,
@@ -64,7 +64,7 @@ class BundleContents:
     item_features: tuple[Feature, ...] = ()
     item_tower: bytes | None = None
     experiment: dict[str, Any] = field(default_factory=dict)
-    item_map: ItemMap | None = None
+    item_map: NDArray[np.uint16] | None = None
 
 
 def publish(root: Path, contents: BundleContents) -> Path:
@@ -102,7 +102,7 @@ def _write(folder: Path, contents: BundleContents) -> None:
     if contents.item_tower:
         (folder / ITEM_TOWER).write_bytes(contents.item_tower)
     if contents.item_map is not None:
-        save_array(folder / MAP_FILE, contents.item_map)
+        save_array(folder / ITEM_MAP, contents.item_map)
     count, dimension = vectors.shape
     scoring = contents.card.scoring
     planner = Planner(ExactIndex(vectors), scoring)

@@ -66,7 +66,7 @@ class Catalog:
         for name, values in fields.items():
             if len(values) != len(ids):
                 raise BundleError(
-                    f"field {name!r} of the catalog has {len(values)} values for {len(ids)} items", "parts"
+                    f"field {name!r} of the catalog has {len(values)} values for {len(ids)} items"
                 )
         try:
             arrays = _item_arrays(ids, fields)
@@ -89,7 +89,7 @@ class Catalog:
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise BundleError(
-                f"{folder / HEAD} is not the head of a catalog ({reason}); export the bundle again", "parts"
+                f"{folder / HEAD} is not the head of a catalog ({reason}); export the bundle again"
             ) from None
         return cls(head, Sections(head.sections, map_file(folder / BODY), str(folder / BODY)), count)
 

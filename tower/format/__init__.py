@@ -3,7 +3,6 @@
 __all__ = [
     "checksums",
     "index_settings",
-    "item_map",
     "listing",
     "manifest",
     "safe_open",

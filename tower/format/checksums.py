@@ -23,9 +23,7 @@ def check_files(folder: Path, manifest: Manifest) -> None:
     """
     missing = manifest.required_files - set(manifest.files)
     if missing:
-        raise BundleError(
-            f"the manifest of {folder} lists no {sorted(missing)}; export the bundle again", "format"
-        )
+        raise BundleError(f"the manifest of {folder} lists no {sorted(missing)}; export the bundle again")
     for name, expected in manifest.files.items():
         if (size := size_of(folder / name)) != expected.bytes:
             raise _changed(folder / name, f"{size} bytes where {expected.bytes} were")
@@ -58,24 +56,22 @@ def check_parts(
     if vocabulary_length != manifest.item_count:
         raise BundleError(
             f"vocabulary.json has {vocabulary_length} ids where the manifest says {manifest.item_count} "
-            "items; the files are of different models",
-            "parts",
+            "items; the files are of different models"
         )
     if (popularity < 0).any():
-        raise BundleError("popularity.npy holds a negative count; export the bundle again", "parts")
+        raise BundleError("popularity.npy holds a negative count; export the bundle again")
     lengths = lengths_of(vectors)
     if not (np.isfinite(lengths).all() and lengths.any()):
         row = int(np.argmin(np.isfinite(lengths)))
         fault = "holds nothing but zeros" if np.isfinite(lengths[row]) else f"is not finite in row {row}"
-        raise BundleError(f"item_vectors.npy {fault}; the training went wrong, train again", "vectors")
+        raise BundleError(f"item_vectors.npy {fault}; the training went wrong, train again")
     if manifest.scoring.kind == "cosine":
         off = np.abs((lengths_of(vectors[:, :-1]) if manifest.scoring.item_bias else lengths) - 1)
         if off.max() > _UNIT_TOLERANCE:
             row = int(np.argmax(off))
             raise BundleError(
                 f"the scoring is cosine, but the length of the item vector in row {row} is {off[row]:.4g} "
-                "away from 1; the training went wrong, train again",
-                "vectors",
+                "away from 1; the training went wrong, train again"
             )
 
 

@@ -131,7 +131,7 @@ def version_folder(root: Path, version: str) -> Path:
     folder = root / version
     if not folder.is_dir():
         known = ", ".join(summary.version for summary in versions(root)[-10:]) or "none"
-        raise BundleError(f"there is no version {version!r} in {root}; there are: {known}", "missing")
+        raise BundleError(f"there is no version {version!r} in {root}; there are: {known}", "unknown")
     check_folder(folder)
     return folder
 

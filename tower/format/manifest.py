@@ -18,6 +18,7 @@ FORMAT_VERSION: Literal[2] = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 MANIFEST_BYTES = 4_000_000
 GOLDEN, QUERY_VECTORS = "golden.json", "query_vectors.npy"
+ITEM_MAP = "item_map.npy"  # the item vectors in the plane, where they were projected
 # Read by warm starts, beside the model; serving needs neither.
 EXPERIMENT, ITEM_FEATURES = "experiment.json", "item_features.json"
 ITEM_TOWER = "item_tower.onnx"  # where it reads features
@@ -136,7 +137,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
-        raise BundleError(f"{path}: {_reason(error)}", "format") from None
+        raise BundleError(f"{path}: {_reason(error)}") from None
     if read_regular(folder / DIGEST, 1000) != digest_line(text):
         raise BundleError(
             f"{path} is not the file that was published: {DIGEST} says otherwise; copy the bundle again",

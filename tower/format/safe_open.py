@@ -16,7 +16,7 @@ def size_of(path: Path) -> int:
     try:
         status = os.lstat(path)
     except OSError as error:
-        raise BundleError(f"{path} can't be read: {error.strerror}; copy it again", "missing") from None
+        raise BundleError(f"{path} can't be read: {error.strerror}; copy it again", "unknown") from None
     if not stat.S_ISREG(status.st_mode):
         raise BundleError(
             f"{path} is no regular file; a bundle holds neither links nor anything else: copy it again",
@@ -30,9 +30,9 @@ def check_folder(path: Path) -> None:
     try:
         status = os.lstat(path)
     except OSError as error:
-        raise BundleError(f"{path} can't be read: {error.strerror}", "missing") from None
+        raise BundleError(f"{path} can't be read: {error.strerror}", "unknown") from None
     if not stat.S_ISDIR(status.st_mode):
-        raise BundleError(f"{path} is no folder but a link or a file; copy the folder there", "parts")
+        raise BundleError(f"{path} is no folder but a link or a file; copy the folder there")
 
 
 def no_link(path: str, flags: int) -> int:
@@ -46,7 +46,7 @@ def open_regular(path: Path) -> BufferedReader:
     try:
         return open(path, "rb", opener=no_link)
     except OSError as error:
-        raise BundleError(f"{path} can't be read: {error.strerror}; copy it again", "missing") from None
+        raise BundleError(f"{path} can't be read: {error.strerror}; copy it again", "unknown") from None
 
 
 def read_regular(path: Path, limit: int) -> bytes:
@@ -56,5 +56,5 @@ def read_regular(path: Path, limit: int) -> bytes:
         # A read allocates its argument, so the limit itself must not be the argument.
         content = stream.read(size + 1) if size <= limit else b""
     if size > limit or len(content) > limit:
-        raise BundleError(f"{path} is larger than the limit of {limit} bytes; copy it again", "parts")
+        raise BundleError(f"{path} is larger than the limit of {limit} bytes; copy it again")
     return content

@@ -28,8 +28,7 @@ def map_array(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     if not fits or found.shape != shape:
         raise BundleError(
             f"{path.name} has shape {found.shape} of {found.dtype} where the manifest says {shape} of "
-            f"{dtype}; the files are of different models",
-            "parts",
+            f"{dtype}; the files are of different models"
         )
     if size != found.offset + found.nbytes:
         raise BundleError(f"{path} is longer than its array; copy the bundle again", "checksum")
@@ -64,8 +63,7 @@ class Sections:
         for name, section in sections.items():
             if section.offset % ALIGNMENT or section.end > len(buffer):
                 raise BundleError(
-                    f"{source}: section {name!r} lies outside its {len(buffer)} bytes; copy the bundle again",
-                    "parts",
+                    f"{source}: section {name!r} lies outside its {len(buffer)} bytes; copy the bundle again"
                 )
         self.buffer = buffer
         self._sections = sections
@@ -77,8 +75,7 @@ class Sections:
         if section is None or section.dtype != dtype or length not in (None, section.length):
             raise BundleError(
                 f"{self._source}: there is no section {name!r} of {length or 'any number of'} {dtype}; "
-                "export the bundle again",
-                "parts",
+                "export the bundle again"
             )
         return np.frombuffer(self.buffer, dtype=dtype, count=section.length, offset=section.offset)
 
@@ -102,4 +99,4 @@ def map_file(path: Path) -> mmap.mmap:
         try:
             return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
-            raise BundleError(f"{path} can't be mapped ({error}); copy the bundle again", "missing") from None
+            raise BundleError(f"{path} can't be mapped ({error}); copy the bundle again", "unknown") from None

@@ -54,7 +54,7 @@ def read_faiss(path: Path) -> Any:
     if size:
         with map_file(path) as content:
             if names_a_file(content):
-                raise BundleError(f"{path} keeps its lists in another file; export the bundle again", "parts")
+                raise BundleError(f"{path} keeps its lists in another file; export the bundle again")
     try:
         with _LIMITED:
             # A crafted header could otherwise ask for terabytes; no vector in a file is larger than the file.

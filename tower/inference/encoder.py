@@ -50,11 +50,9 @@ class Session:
         self._outputs = [output]
         self.shapes: dict[str, list[Any]] = {entry.name: entry.shape for entry in session.get_inputs()}
         if set(self.shapes) != inputs:
-            raise BundleError(
-                f"{name} reads {sorted(self.shapes)}, but its bundle gives {sorted(inputs)}", "parts"
-            )
+            raise BundleError(f"{name} reads {sorted(self.shapes)}, but its bundle gives {sorted(inputs)}")
         if output not in {entry.name for entry in session.get_outputs()}:
-            raise BundleError(f"{name} has no output {output!r}; export the bundle again", "parts")
+            raise BundleError(f"{name} has no output {output!r}; export the bundle again")
 
     def run(self, inputs: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float32]:
         """Return the tower's vectors.
@@ -279,9 +277,7 @@ class ItemEncoder:
         self.features = self._inputs.features
         self.readable = self._inputs.readable  # for items that were sent to another version
         if not features:
-            raise BundleError(
-                "item_tower.onnx is in a bundle without item features; export the bundle again", "parts"
-            )
+            raise BundleError("item_tower.onnx is in a bundle without item features; export the bundle again")
         self._session = Session(model, "item_tower.onnx", "item_vector", self._inputs.input_names)
 
     def encode(self, items: Sequence[Mapping[str, object]]) -> Vectors:

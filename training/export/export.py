@@ -19,7 +19,6 @@ from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.golden import GOLDEN_K, Golden, GoldenQuery, RecordedItem
 from turret.tower.bundle.publish import BundleContents, new_target, publish
 from turret.tower.config import ScoringConfig
-from turret.tower.format.item_map import ItemMap, quantised
 from turret.tower.format.listing import draft_folder
 from turret.tower.format.manifest import ModelCard
 from turret.tower.inference.feature_inputs import FeatureInputs
@@ -314,9 +313,18 @@ def encoded_by_features(
     return read, vectors.numpy()
 
 
-def project_items(vectors: NDArray[np.float32], scoring: ScoringConfig) -> ItemMap:
+def project_items(vectors: NDArray[np.float32], scoring: ScoringConfig) -> NDArray[np.uint16]:
     """Project item vectors [N, D] to the plane; a bias in the last column is left out."""
     return quantised(principal_components(vectors[:, :-1] if scoring.item_bias else vectors))
+
+
+def quantised(points: NDArray[np.floating]) -> NDArray[np.uint16]:
+    """Scale points [N, 2] to 0 .. 65535, both axes alike and the middle of their range in the centre."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    side = float((high - low).max()) or 1.0
+    scaled = 0.5 + (points - (low + high) / 2) / side
+    square: NDArray[np.uint16] = np.rint(scaled * np.iinfo(np.uint16).max).astype(np.uint16)
+    return square
 
 
 def principal_components(vectors: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from turret.service.schemas.requests import (
     RoutesRequest,
     RulesRequest,
 )
-from turret.service.versions.activation import Swap, reason_of
+from turret.service.versions.activation import Swap
 from turret.service.versions.folder import latest_lines
 from turret.service.versions.follower import Late
 from turret.service.versions.gate import checked_versions
@@ -232,7 +232,7 @@ def _refusals(field: str, parts: Components) -> Iterator[None]:
     try:
         yield
     except BundleError as error:
-        parts.metrics.reload_failures.labels(reason_of(error)).inc()
+        parts.metrics.reload_failures.labels(error.reason).inc()
         unchanged = "the routes are unchanged"
         if field == "version":
             parts.metrics.activations.labels("refused").inc()
