@@ -18,8 +18,7 @@ from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.errors import TrainingError
 from turret.training.losses.pairwise import positive_labels
 from turret.training.objectives.contract import Examples, LossSettings, SeenItems, StepLoss, weighted_mean
-from turret.training.objectives.sampled import described
-from turret.training.objectives.several_positives import one_for_each_positive
+from turret.training.objectives.sampled import described, one_for_each_positive
 from turret.training.randomness import purpose_of_process, stream
 from turret.training.samplers.core.settings import BuildContext, Counts, SamplerSettings
 from turret.training.samplers.from_batch.in_batch import GivenSampler

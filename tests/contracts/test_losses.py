@@ -13,8 +13,8 @@ from tests.contracts.samplers import Catalog
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores, paired_scores, scored_items, scored_users
 from turret.training import losses
+from turret.training.losses.catalog import CatalogLossSettings
 from turret.training.losses.registry import LOSSES
-from turret.training.objectives.catalog import CatalogLossSettings
 from turret.training.objectives.contract import (
     CatalogLoss,
     Examples,

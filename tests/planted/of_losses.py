@@ -8,12 +8,12 @@ import torch
 from tests.planted.fault import Function, planted, seeing
 
 
-@planted("turret.training.losses.terms:minus_log_count", "training/test_losses.py")
+@planted("turret.training.losses.loss:minus_log_count", "training/test_losses.py")
 def the_log_q_correction_has_the_wrong_sign(original: Function) -> Function:
     return lambda drawn, draw: drawn + draw.log_count
 
 
-@planted("turret.training.losses.terms:mean_of_valid", "training/test_losses.py")
+@planted("turret.training.losses.loss:mean_of_valid", "training/test_losses.py")
 def a_mean_counts_masked_candidates(original: Function) -> Function:
     return lambda terms, draw: terms.mean(dim=1)
 
@@ -88,7 +88,7 @@ def log_counts_are_rounded_to_bfloat16(original: Function) -> Function:
     return tensor_masses
 
 
-@planted("turret.training.objectives.catalog:CatalogObjective._blocked", "training/test_blocked_softmax.py")
+@planted("turret.training.losses.catalog:CatalogObjective._blocked", "training/test_blocked_softmax.py")
 def examples_of_one_user_vector_share_the_positive_of_the_last(original: Function) -> Function:
     def blocked(self: Any, examples: Any, items: Any) -> Any:
         if examples.groups is not None:
@@ -106,9 +106,7 @@ def weighted_losses_are_divided_by_the_number_of_examples(original: Function) ->
     return lambda losses, weights: (losses * weights).mean()
 
 
-@planted(
-    "turret.training.objectives.several_positives:with_other_positives", "training/test_several_positives.py"
-)
+@planted("turret.training.objectives.sampled:with_other_positives", "training/test_several_positives.py")
 def other_positives_are_never_corrected(original: Function) -> Function:
     def with_other_positives(positive: Any, drawn: Any, draw: Any, examples: Any, corrected: bool) -> Any:
         return original(positive, drawn, draw, examples, False)

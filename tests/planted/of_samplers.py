@@ -83,7 +83,7 @@ def candidates_of_the_batch_are_expected_once(original: Function) -> Function:
     return lambda self, query, positives, ids: self.frequency.log_share(ids)
 
 
-@planted("turret.training.samplers.union:MixedSampler.draw", "contracts/test_samplers.py")
+@planted("turret.training.samplers.registry:MixedSampler.draw", "contracts/test_samplers.py")
 def each_part_of_a_union_counts_for_itself(original: Function) -> Function:
     def kept(one: Any, **changes: Any) -> Any:
         return one if "log_count" in changes else replace(one, **changes)

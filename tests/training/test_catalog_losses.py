@@ -23,7 +23,13 @@ from turret.training.batches.batches import Batch
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import evaluate
-from turret.training.losses.catalog import BucketedObjective, ScalableCrossEntropyConfig, full_softmax
+from turret.training.losses.catalog import (
+    BucketedObjective,
+    CatalogLossSettings,
+    CatalogObjective,
+    ScalableCrossEntropyConfig,
+    full_softmax,
+)
 from turret.training.losses.hierarchical import (
     HierarchicalObjective,
     HierarchicalSoftmaxConfig,
@@ -35,7 +41,6 @@ from turret.training.losses.hierarchical import (
 )
 from turret.training.losses.loss import settings_of
 from turret.training.model_loss import build_objective, model_loss
-from turret.training.objectives.catalog import CatalogLossSettings, CatalogObjective
 from turret.training.objectives.contract import Objective
 from turret.training.randomness import stream
 from turret.training.run import MODEL, Run, build_model

@@ -225,7 +225,7 @@ from typing import Literal
 import torch
 
 from turret.training.losses.loss import loss, settings_of
-from turret.training.losses.terms import masked, mean_of_valid
+from turret.training.losses.loss import masked, mean_of_valid
 from turret.training.samplers.core.contract import Sampler, drawn_with_replacement
 from turret.training.samplers.core.settings import SamplerSettings
 

@@ -17,7 +17,7 @@ from turret.training.samplers.core.contract import CountingSampler, Draw, DrawCo
 from turret.training.samplers.fixed.popularity import PopularitySampler
 from turret.training.samplers.from_batch.frequency import KnownFrequency
 from turret.training.samplers.from_batch.in_batch import CrossBatchSampler, InBatchSampler
-from turret.training.samplers.union import MixedSampler
+from turret.training.samplers.registry import MixedSampler
 
 # A catalog of five: nobody's target is item 4, and item 3 is never drawn by the proposal.
 COUNTS = np.array([8, 4, 3, 1, 0])

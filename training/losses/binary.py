@@ -6,9 +6,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from turret.training.losses.loss import loss
+from turret.training.losses.loss import loss, masked, mean_of_valid, minus_log_count, valid_count
 from turret.training.losses.pairwise import binary_cross_entropy_of_pairs
-from turret.training.losses.terms import masked, mean_of_valid, minus_log_count, valid_count
 from turret.training.objectives.sampled import HitSettings
 from turret.training.samplers.core.contract import Draw
 

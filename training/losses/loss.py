@@ -1,15 +1,18 @@
-"""The decorator `loss`: a function of scores becomes a loss that an experiment can choose."""
+"""The decorator `loss`, by which a function of scores is a loss of an experiment, and the terms of losses."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any, Literal, TypeVar, get_type_hints
 
+import torch
 from pydantic import create_model
 from torch import Tensor
 
 from turret.training.objectives.contract import LossSettings
 from turret.training.objectives.sampled import DrawLossSettings
+from turret.training.samplers.core.contract import Draw
 
 Function = TypeVar("Function", bound=Callable[..., Tensor])
 _SETTINGS: dict[Callable[..., Tensor], type[LossSettings]] = {}
@@ -79,3 +82,45 @@ def settings_of(function: Callable[..., Tensor]) -> type[Any]:
 def decorated() -> tuple[type[LossSettings], ...]:
     """The settings classes of all functions that were named so far."""
     return tuple(_SETTINGS.values())
+
+
+def minus_log_count(drawn: Tensor, draw: Draw) -> Tensor:
+    """The logQ correction: tempered scores [B, K] less the log of each candidate's expected count."""
+    return drawn - draw.log_count
+
+
+def masked(corrected: Tensor, draw: Draw) -> Tensor:
+    """Scores [B, K] with minus infinity in place of masked candidates.
+
+    That is no softmax mass, a sigmoid or hinge loss of zero, and a gradient of exactly zero for any
+    score.
+    """
+    return torch.where(draw.valid, corrected, float("-inf"))
+
+
+def log_sum_exp(scores: Tensor) -> Tensor:
+    """log sum_j exp s_j over masked scores [B, K]: [B], minus infinity where no candidate is left.
+
+    Such an example gets a gradient of zero instead of the nan of `torch.logsumexp`. The exponentials
+    are stored for the gradient, which makes it faster too.
+    """
+    if not scores.shape[1]:
+        return scores.sum(dim=1) - math.inf
+    highest = scores.detach().amax(dim=1)
+    empty = highest == -math.inf
+    total = (scores - highest.masked_fill(empty, 0.0).unsqueeze(1)).exp().sum(dim=1)
+    return (total + empty).log() + highest
+
+
+def mean_of_valid(terms: Tensor, draw: Draw) -> Tensor:
+    """The mean of terms [B, K] over each example's valid candidates: [B], zero where there are none.
+
+    The terms of masked candidates must be zero, as those of scores that went through `masked` are.
+    """
+    return terms.sum(dim=1) / valid_count(draw).clamp(min=1)
+
+
+def valid_count(draw: Draw) -> Tensor:
+    """How many candidates of each example are valid: int32 [B]."""
+    # Into int32 torch sums booleans four times as fast as into its default.
+    return draw.valid.sum(dim=1, dtype=torch.int32)

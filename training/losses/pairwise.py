@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from turret.training.errors import TrainingError
-from turret.training.losses.loss import loss
-from turret.training.losses.terms import masked, mean_of_valid
+from turret.training.losses.loss import loss, masked, mean_of_valid
 from turret.training.samplers.core.contract import Draw
 
 _DELTA = Field(ge=-1e6, le=1e6)

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from turret.training.losses.loss import loss
-from turret.training.losses.terms import log_sum_exp, masked, minus_log_count
+from turret.training.losses.loss import log_sum_exp, loss, masked, minus_log_count
 from turret.training.objectives.sampled import HitSettings
 from turret.training.samplers.core.contract import Draw
 

@@ -1,3 +1,3 @@
 """From user vectors and draws to the loss of a step."""
 
-__all__ = ["blocked", "catalog", "contract", "sampled", "several_positives"]
+__all__ = ["blocked", "contract", "sampled"]

@@ -15,10 +15,9 @@ from turret.data.progress import progress
 from turret.training.batches.batches import PreparedStatistics, TrainingBatches
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.errors import TrainingError
-from turret.training.losses.catalog import full_softmax
+from turret.training.losses.catalog import CatalogObjective, full_softmax
 from turret.training.losses.loss import settings_of
 from turret.training.losses.sampled import sampled_softmax, sampled_softmax_corrected
-from turret.training.objectives.catalog import CatalogObjective
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective
 from turret.training.process import naming_lack_of_memory, pick_device
 from turret.training.randomness import stream

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from turret.training.samplers.core.settings import SamplerSettings
 
-__all__ = ["registry", "union"]
+__all__ = ["registry"]
 
 
 def __getattr__(kind: str) -> "Callable[..., SamplerSettings]":

@@ -1,13 +1,26 @@
 """Every sampler by kind: those of Turret, the entry points `turret.samplers`, and mixed draws of them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
+import torch
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from turret.training.samplers.adaptive.dense import MinedConfig, QuarticConfig, SoftmaxConfig, TwoPassConfig
 from turret.training.samplers.adaptive.features import FourierFeaturesConfig, PositiveFeaturesConfig
 from turret.training.samplers.adaptive.ngram import AdaptiveNgramConfig, BigramConfig
-from turret.training.samplers.core.contract import CountingSampler, Sampler
+from turret.training.samplers.core.contract import (
+    CountingSampler,
+    Draw,
+    DrawContext,
+    Encode,
+    Sampler,
+    State,
+    part_of,
+)
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings, by_kind, one_of
 from turret.training.samplers.fixed.popularity import (
     BernoulliConfig,
@@ -18,7 +31,6 @@ from turret.training.samplers.fixed.popularity import (
 )
 from turret.training.samplers.from_batch.in_batch import CrossBatchConfig, InBatchConfig
 from turret.training.samplers.kernel.quadratic import QuadraticConfig
-from turret.training.samplers.union import MixedSampler
 
 _SINGLE: dict[str, type[SamplerSettings]] = by_kind(
     (
@@ -48,6 +60,119 @@ if TYPE_CHECKING:
     PartConfig = SamplerSettings
 else:
     PartConfig = one_of(settings for settings in _SINGLE.values() if settings.mixable)
+
+
+# The order of candidates in a union: shared ones, those with stored vectors, those of single examples.
+SHARED, STORED, OWN = 0, 1, 2
+
+
+class MixedSampler(CountingSampler):
+    """A union of draws: every candidate of every part, expected as often as by all parts together.
+
+    The expected count of an item does not depend on the part that drew it: with B positives and K uniform
+    candidates it is B p_i + K / N for both. Corrected by its own part's count instead, an item
+    that n parts reach would weigh n times what it should. An item that one part can never draw (no known
+    frequency, not among the mined) has the counts of the others.
+
+    Each part draws from a random stream of its own, so that none depends on how much the others draw.
+    """
+
+    def __init__(self, parts: Sequence[CountingSampler]) -> None:
+        self.parts = parts
+        # The candidates of each part in the last draw; before that, parts have equal shares.
+        self._sizes = [1] * len(parts)
+        self.draws_batch = any(part.draws_batch for part in parts)
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """Draw from all parts: [K] ids where all are shared, [B, K] as soon as a part draws by example."""
+        streams = context.random.spawn(len(self.parts))
+        draws = [
+            part.draw(query, positives, replace(context, random=random))
+            for part, random in zip(self.parts, streams, strict=True)
+        ]
+        self._sizes = [draw.ids.shape[-1] for draw in draws]
+        counted = [replace(draw, log_count=self.log_expected(query, positives, draw.ids)) for draw in draws]
+        of_positives = self.log_expected(query, positives, positives.unsqueeze(1))[:, 0]
+        return union(counted, of_positives)
+
+    @property
+    def holds_vectors(self) -> bool:
+        return any(part.holds_vectors for part in self.parts)
+
+    @property
+    def merges(self) -> bool:
+        return all(part.merges for part in self.parts)
+
+    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
+        """The log of the parts' added counts of `ids`."""
+        return reduce(torch.logaddexp, (part.log_expected(query, positives, ids) for part in self.parts))
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """The parts' proposals, weighted by how many candidates each had in the last draw: [B, N]."""
+        shares = [size / max(sum(self._sizes), 1) for size in self._sizes]
+        weighted = (
+            share * part.probability(query, context) for share, part in zip(shares, self.parts, strict=True)
+        )
+        return reduce(torch.add, weighted)
+
+    def refresh(self, item_vectors: Tensor) -> None:
+        for part in self.parts:
+            part.refresh(item_vectors)
+
+    def update(self, encode: Encode) -> None:
+        for part in self.parts:
+            part.update(encode)
+
+    def state(self) -> State:
+        """The parts' states; each name begins with the number of its part."""
+        return {
+            f"{number}.{name}": tensor
+            for number, part in enumerate(self.parts)
+            for name, tensor in part.state().items()
+        }
+
+    def restore(self, state: State) -> None:
+        for number, part in enumerate(self.parts):
+            part.restore(part_of(state, str(number)))
+
+
+def union(draws: Sequence[Draw], positive_log_count: Tensor) -> Draw:
+    """All candidates of `draws` as one draw, with the counts that they bring: [K], or [B, K] by example.
+
+    Shared candidates come before those of single examples, and among the shared those with stored vectors
+    come last.
+    """
+    ranks, held, first = [], [], 0
+    for draw in draws:
+        size = draw.ids.shape[-1]
+        rank = torch.full((size,), SHARED if draw.ids.dim() == 1 else OWN, device=draw.ids.device)
+        if draw.stored is not None:
+            rank[size - len(draw.stored) :] = STORED
+        if draw.held is not None:
+            held.append(torch.stack([draw.held[0], draw.held[1] + first]))
+        ranks.append(rank)
+        first += size
+    order = torch.cat(ranks).argsort(stable=True)
+    shared = sum(int((rank < OWN).sum()) for rank in ranks)
+    examples, columns = torch.cat(held, dim=1) if held else (None, None)
+    stored = [draw.stored for draw in draws if draw.stored is not None]
+    return Draw(
+        ids=_side_by_side([draw.ids for draw in draws])[..., order],
+        log_count=_side_by_side([draw.log_count for draw in draws])[..., order],
+        positive_log_count=positive_log_count,
+        valid=torch.cat([draw.valid for draw in draws], dim=1)[:, order],
+        held=None if examples is None else (examples, order.argsort()[columns]),
+        stored=torch.cat(stored) if stored else None,
+        shared=shared if shared < len(order) else 0,
+    )
+
+
+def _side_by_side(columns: Sequence[Tensor]) -> Tensor:
+    """[K] and [B, K] of several draws as one: [K] where all are shared."""
+    if all(column.dim() == 1 for column in columns):
+        return torch.cat(list(columns))
+    rows = max(len(column) for column in columns if column.dim() == 2)
+    return torch.cat([column.expand(rows, -1) for column in columns], dim=1)
 
 
 class MixedConfig(SamplerSettings):
