@@ -36,13 +36,6 @@ _BY_PATH = {
     **_calls(None, "probe", "/livez", "/readyz"),
     **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/settings.json"),
 }
-_RULES, _ITEMS, _ITEM, _SIMILAR = (
-    "/v1/rules",
-    "/v1/items",
-    "/v1/items/{item_id}",
-    "/v1/items/{item_id}/similar",
-)
-_USER, _FILE, _UNKNOWN = "/v1/users/{user_id}", "/page/{path}", "unknown"
 
 
 def call_of(method: str, path: str) -> Call:
@@ -52,24 +45,25 @@ def call_of(method: str, path: str) -> Call:
     its method. Its name is `unknown`, as clients choose it.
     """
     is_read = method in _READING
-    if path == _ITEMS and not is_read:
-        return Call("write", "bulk", _ITEMS)
-    if path == _RULES and is_read:
-        return Call("read", "read", _RULES)
+    if path == "/v1/items" and not is_read:
+        return Call("write", "bulk", path)
+    if path == "/v1/rules" and is_read:
+        return Call("read", "read", path)
     call = _BY_PATH.get(path)
     if call is not None:
         return call
     if path.startswith("/v1/items/"):
         if path.endswith("/similar") and (is_read or method == "POST"):
-            return Call("read", "recommend", _SIMILAR)
-        return Call("read", "read", _ITEM) if is_read else Call("write", "store", _ITEM)
+            return Call("read", "recommend", "/v1/items/{item_id}/similar")
+        name = "/v1/items/{item_id}"
+        return Call("read", "read", name) if is_read else Call("write", "store", name)
     if path.startswith("/v1/users/"):  # reading needs the scope write too
-        return Call("write", "store", _USER)
+        return Call("write", "store", "/v1/users/{user_id}")
     if path.startswith("/page/"):
-        return Call(None, "open", _FILE)
+        return Call(None, "open", "/page/{path}")
     if path == "/admin" or path.startswith("/admin/"):
-        return Call("admin", "operator", _UNKNOWN)
-    return Call("read" if is_read else "write", "read", _UNKNOWN)
+        return Call("admin", "operator", "unknown")
+    return Call("read" if is_read else "write", "read", "unknown")
 
 
 def has_admin_calls(address: tuple[str, int | None] | None, admin_port: int | None) -> bool:

@@ -43,30 +43,17 @@ def _described(field: str, value: object, message: str) -> dict[str, Any]:
     return {"error": {"field": _cut(field), "value": _shown(value), "message": _cut(message, 1000)}}
 
 
-def refusal(error: RequestError, field: str | None = None, message: str | None = None) -> Response:
-    """Write the response to a refused request; `field` and `message` replace those of the error."""
-    wait = error.retry_after
-    headers = _HEADERS.get(error.status, {}) | ({} if wait is None else {"Retry-After": str(math.ceil(wait))})
-    return write_error(error.status, field or error.field, error.value, message or str(error), headers)
-
-
-def unexpected(scope: Scope) -> Response:
-    """Write the response to an unexpected exception; the log has the details."""
-    request_id = scope.get("turret", {}).get("request_id", "-")
-    message = f"internal error; the log of the service has details under request id {request_id}"
-    return write_error(500, "path", scope["path"], message)
-
-
 def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> Response | None:
     """Write the response to an error of a request; None for one that is a fault of the service.
 
     Paths in the message are made relative to the folder `bundles`: clients don't learn where it lies.
     """
+    refused: RequestError
     match error:
         case HTTPException():
             return _not_routed(error, scope)
         case RequestValidationError():
-            return _invalid_parameter(error)
+            refused = _invalid_parameter(error)
         case RequestError():
             refused = error
         case EncodingError():
@@ -83,7 +70,10 @@ def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> 
         field = f"requests.{refused.position}.{field}"
     if field == "store":
         message += "; retry"
-    return refusal(refused, field, message)
+    headers, wait = _HEADERS.get(refused.status, {}), refused.retry_after
+    if wait is not None:
+        headers = headers | {"Retry-After": str(math.ceil(wait))}
+    return write_error(refused.status, field, refused.value, message, headers)
 
 
 def _not_routed(error: HTTPException, scope: Scope) -> Response:
@@ -101,12 +91,12 @@ def _is_routed(scope: Scope) -> bool:
     return any(route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
 
 
-def _invalid_parameter(error: RequestValidationError) -> Response:
+def _invalid_parameter(error: RequestValidationError) -> InvalidFieldError:
     found = error.errors()[0]
     name = str(found["loc"][1])
     if found["type"] == "missing":
-        return write_error(422, name, None, f"this call needs the parameter {name}; /docs describes it")
-    return refusal(field_error(found, name))
+        return InvalidFieldError(name, None, f"this call needs the parameter {name}; /docs describes it")
+    return field_error(found, name)
 
 
 def _shown(value: object) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
-from turret.service.error_responses import refusal, response_to, unexpected
+from turret.service.error_responses import response_to, write_error
 from turret.service.errors import TimedOutError
 from turret.service.observing.logs import Fields, trace_of
 from turret.service.observing.metrics import Metrics
@@ -125,24 +125,24 @@ class Edge:
         self._metrics.running += 1
         try:
             await self._app(scope, receive, sending)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as raised:
+            error = raised if isinstance(raised, Exception) else TimedOutError()
+            if error is not raised:  # it was cancelled, and counts as an error
+                task = asyncio.current_task()
+                if status or task is None:
+                    raise
+                task.uncancel()
+                self._metrics.count_refusal("time")
             response = response_to(error, scope, self._bundles)
             if response is None or status:
                 name, fields = type(error).__name__, {"fields": {"request_id": identifier}}
                 _log.error("unhandled exception in a request: %s", name, exc_info=error, extra=fields)
-                response = unexpected(scope)
+                message = f"internal error; the log of the service has details under request id {identifier}"
+                response = write_error(500, "path", scope["path"], message)
             if status:
                 status = 500
             else:
                 await response(scope, receive, sending)
-        except asyncio.CancelledError:
-            if status:
-                raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()  # it is answered, and counts as an error
-            self._metrics.count_refusal("time")
-            await refusal(TimedOutError())(scope, receive, sending)
         finally:
             self._metrics.running -= 1
             seconds = (began or time.perf_counter()) - start
