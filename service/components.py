@@ -22,6 +22,7 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores, store_kind
+from turret.service.stores.sqlite.shared import open_records
 from turret.service.versions.activation import Activator
 from turret.service.versions.folder import make_folder, record_of
 from turret.service.versions.follower import Follower
@@ -29,7 +30,6 @@ from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.gate_process import run_gate_in_process
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber, Record
-from turret.service.versions.start import open_records
 from turret.tower.engines.access import set_access
 from turret.tower.errors import BundleError
 

@@ -22,8 +22,9 @@ from turret.service.errors import ServiceError
 from turret.service.http.app import Application, create_app
 from turret.service.http.guard import guarded
 from turret.service.settings import Settings
+from turret.service.stores.sqlite.shared import open_records
+from turret.service.versions.folder import first_record
 from turret.service.versions.gate_process import end_with_parent
-from turret.service.versions.start import first_record, open_records
 
 # The supervisor's orders: answer at /readyz that no more requests should come; and finish those under way.
 DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2

@@ -26,9 +26,9 @@ from turret.service.observing.logs import Logs
 from turret.service.process.server import DRAIN, FINISH, connection_limit, reserve, url_of, work
 from turret.service.settings import Settings
 from turret.service.stores.registry import store_kind
-from turret.service.versions.folder import make_folder
+from turret.service.stores.sqlite.shared import open_records
+from turret.service.versions.folder import first_record, make_folder
 from turret.service.versions.gate_process import describe_exit
-from turret.service.versions.start import first_record, open_records
 from turret.tower.format.listing import remove_stale_dirs
 
 SPARE_SECONDS = 5.0  # after the drain time, until workers that still run are killed

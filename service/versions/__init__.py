@@ -10,5 +10,4 @@ __all__ = [
     "holder",
     "memory",
     "record",
-    "start",
 ]

@@ -1,6 +1,6 @@
-"""The state in the folder of bundles: the pointer, the record for the next start, the log, and their lock.
+"""The state in the folder of bundles, with which a service begins: pointer, record, log, and their lock.
 
-A service on a local store begins with it. Where replicas share a record, that counts, and the folder follows.
+Where replicas share a record, that counts, and the folder follows.
 """
 
 import asyncio
@@ -12,16 +12,20 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from turret.data.files import new_file, sync, try_lock
-from turret.service.errors import BusyError, ServiceError
-from turret.service.versions.record import Activation, Record, fault_of, new_activation
+from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
+from turret.service.versions.record import Activation, Record, fault_of, new_activation, read_record
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current, point, versions
 from turret.tower.format.manifest import manifest_digest
 from turret.tower.format.safe_open import no_link
+
+if TYPE_CHECKING:  # a trainer activates versions too, and its image lacks pydantic-settings
+    from turret.service.stores.contract import RecordStore
 
 RECORD, LOG = "record.json", "activations.jsonl"
 _RECORD_BYTES = 1_000_000
@@ -29,6 +33,7 @@ _LOG_BYTES = 1_000_000  # that are read: some thousand activations
 _LONGEST_LINE = 64_000  # bytes; a line has some hundreds
 _PATIENCE = 60.0
 _LOOK_SECONDS = 0.01
+_START_SECONDS, _START_PAUSE = 3.0, 0.2  # in which a Redis that is just starting has to answer
 _log = logging.getLogger("turret.activation")
 
 
@@ -91,6 +96,54 @@ def make_folder(root: Path) -> None:
     except OSError as error:
         words = f"{root} can't be made: {error.strerror}; name another with --bundles"
         raise ServiceError(f"the folder of bundles {words}") from None
+
+
+async def first_record(root: Path, records: "RecordStore", waits: bool = False) -> Record | None:
+    """Read the record of a service, or make it from the folder; closes `records`.
+
+    None if there is none yet, and the service `waits` for a version; the folder's version, unconfirmed, while
+    the record can't be read. Raises ServiceError without a version.
+    """
+    try:
+        stored = await _read_patiently(records)
+        if (record := read_record(stored)) is not None:
+            _tell_pointer(root, record)
+            return record
+        if waits:  # a worker looks for a version that can be loaded
+            return None
+        record = record_of(root)
+        record = read_record(await records.swap(stored, record.encoded())) or record
+        keep(root, record)
+        return record
+    except ReplicasUnavailableError as error:
+        message = "%s; serving the current version of the folder until the replicas' record is read"
+        _log.warning(message, error)
+        return None if waits else record_of(root).unconfirmed()
+    finally:
+        await records.close()
+
+
+async def _read_patiently(records: "RecordStore") -> bytes:
+    end = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            return await records.read()
+        except ReplicasUnavailableError:
+            if time.monotonic() >= end:
+                raise
+        await asyncio.sleep(_START_PAUSE)
+
+
+def _tell_pointer(root: Path, record: Record) -> None:
+    with suppress(BundleError):
+        if (pointed := current(root)) not in (None, record.live.version):
+            _log.warning(
+                "%s names version %s, but the live version of all replicas is %s; activate %s to serve it",
+                root / "current",
+                pointed,
+                record.live.version,
+                pointed,
+            )
 
 
 def record_of(root: Path) -> Record:

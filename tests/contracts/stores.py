@@ -1,6 +1,5 @@
 """An empty place for each kind of store: the shipped ones, and one that another package adds."""
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,9 +9,8 @@ import pytest
 
 from tests.support.redis_cluster import place_in_cluster
 from tests.support.redis_server import place_in_redis
-from turret.service.settings import Settings
-from turret.service.stores.contract import HistoryStore, ItemStore, StoreKind
-from turret.service.stores.registry import open_stores, store_kind
+from turret.service.stores.contract import StoreKind
+from turret.service.stores.registry import store_kind
 
 # As pip would have installed it.
 THIRD_PARTY = Path(__file__).parents[1] / "fixtures" / "journal_store"
@@ -36,27 +34,3 @@ def marked(names: Iterable[str]) -> list[Any]:
 
 
 SHARED = [name for name, kind in STORE_KINDS.items() if kind.is_shared]
-
-
-class Opening:
-    """Opens the stores of a test, and closes those at the end that the test is not about."""
-
-    def __init__(self) -> None:
-        self._others: list[HistoryStore | ItemStore] = []
-
-    def histories(self, address: str, **settings: Any) -> HistoryStore:
-        """Open the histories of an address; `settings` are those of the service."""
-        stores = open_stores(Settings.model_validate({"store": address, **settings}))
-        self._others.append(stores.items)
-        return stores.histories
-
-    def items(self, address: str) -> ItemStore:
-        """Open the items of an address."""
-        stores = open_stores(Settings(store=address))
-        self._others.append(stores.histories)
-        return stores.items
-
-    def close(self) -> None:
-        """Close the others."""
-        for store in self._others:
-            asyncio.run(store.close())

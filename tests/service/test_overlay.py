@@ -5,7 +5,7 @@ import gc
 import json
 import weakref
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterator
+from collections.abc import Callable, Container, Hashable
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.conftest import contents
-from tests.contracts.stores import ADDRESSES, Opening
 from tests.oracles.filtering import holds
 from tests.support.item_towers import placed, with_item_tower
 from turret.data.vocabulary import Vocabulary
@@ -347,12 +346,11 @@ def edit(item: str, **fields: object) -> ItemEdit:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[ItemStore]]:
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> list[ItemStore]:
     """One store, opened by three workers; one of memory can't be, and is theirs together."""
-    opening = Opening()
-    opened = [opening.items(ADDRESSES[request.param](tmp_path)) for _ in range(3)]
-    yield opened[:1] * 3 if request.param == "memory" else opened
-    opening.close()
+    if request.param == "memory":
+        return [SqliteItems()] * 3
+    return [SqliteItems(tmp_path / "items.sqlite") for _ in range(3)]
 
 
 async def nobody_is_late(number: int, seconds: float) -> list[str]:

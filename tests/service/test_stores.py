@@ -26,8 +26,7 @@ from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.shared import RedisRecords
 from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
-from turret.service.stores.sqlite.shared import SqliteRecords
-from turret.service.versions.start import open_records
+from turret.service.stores.sqlite.shared import SqliteRecords, open_records
 from turret.tower.engines.circuit import Circuit
 
 EVENT = Event("e", "u", 1, 0)

@@ -24,7 +24,7 @@ from turret.service.http.app import create_app
 from turret.service.observing.metrics import Metrics
 from turret.service.ranking.recommender import Shadow
 from turret.service.versions import activation as activation_module
-from turret.service.versions import start
+from turret.service.versions import folder
 from turret.service.versions.activation import RefusedError
 from turret.service.versions.folder import (
     LOG,
@@ -264,7 +264,7 @@ async def test_without_a_record_that_can_be_read_it_begins_with_the_pointer_unco
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(start, "_START_SECONDS", 0.0)
+    monkeypatch.setattr(folder, "_START_SECONDS", 0.0)
     members.write(b"something else")
     record = await members.first()
     assert record is not None

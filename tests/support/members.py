@@ -14,12 +14,11 @@ from turret.service.observing.metrics import Metrics
 from turret.service.settings import Settings
 from turret.service.stores.sqlite.shared import SqliteRecords
 from turret.service.versions.activation import Activator, Swap
-from turret.service.versions.folder import keep_record, record_of
+from turret.service.versions.folder import first_record, keep_record, record_of
 from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber, Record, Routes, read_record
-from turret.service.versions.start import first_record
 
 
 class Members:

@@ -6,7 +6,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from turret.service.errors import ItemsUnavailableError, ReplicasUnavailableError
-from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, Member, NewChange, Revision
+from turret.service.settings import Settings
+from turret.service.stores.contract import (
+    CHANGES_PAGE,
+    Change,
+    Changes,
+    Member,
+    NewChange,
+    RecordStore,
+    Revision,
+)
+from turret.service.stores.registry import store_kind
 from turret.service.stores.sqlite.file import Database, open_file, transaction
 
 # `state` has one row. The record is its last column: `poll` need not read its pages.
@@ -29,6 +39,15 @@ _TAKE = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? OR lease_en
 _REPORT = "INSERT OR REPLACE INTO members (name, time, report) VALUES (?, ?, ?)"
 _RECORD_LOCK_SECONDS = 0.3  # to wait for another member's lock, which lasts microseconds
 _REMEDY = "its folder has to be writable, on a local disk with some free space"
+
+
+def open_records(settings: Settings, folder: Path) -> RecordStore:
+    """Open the record that all members share: in their store, or else in a file of `folder`, for one machine.
+
+    Raises ServiceError for a faulty address, and for a file that can't be opened.
+    """
+    opener = store_kind(settings.store).open_records
+    return opener(settings) if opener else SqliteRecords(folder / "record.sqlite")
 
 
 class SqliteRecords:
