@@ -9,9 +9,10 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import polars as pl
 
@@ -20,8 +21,12 @@ from turret.data.reading.schema import FileFormat
 from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, encoding_sentence, readable
 from turret.data.reading.unpacking import new_file
 
+if TYPE_CHECKING:
+    import _csv
+
 _DELIMITERS = (",", "\t", ";", "|")
 _WAY_OUT = "--quote '' takes quotes as text"
+_UNIT = "\x1f"  # in place of a delimiter of several characters, as csv takes those of one only
 _LONGEST = 1 << 17  # characters of a record whose quotes enclose several lines
 
 
@@ -52,7 +57,7 @@ class _Form:
                 taken.append(line)
                 if len(taken) == 1 or self.quote in line:  # another line can't close the field
                     record, is_open = self._parse(taken, width)
-                    is_open &= sum(map(len, taken)) < _LONGEST
+                    is_open = is_open and sum(map(len, taken)) < _LONGEST
             if not taken:
                 return
             if isinstance(record, str):
@@ -61,27 +66,32 @@ class _Form:
             number += len(taken)
             yield number, record
 
+    @cached_property
+    def _dialect(self) -> "_csv.Dialect":
+        return csv.reader(
+            [],
+            delimiter=self.delimiter if len(self.delimiter) == 1 else _UNIT,
+            quotechar=self.quote or None,
+            quoting=csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
+            skipinitialspace=self.is_spaced,
+            strict=True,
+        ).dialect
+
     def _parse(self, lines: Sequence[str], width: int | None) -> tuple[list[str] | str, bool]:
         """Parse one record; return it, or its problem, and whether further lines may complete it.
 
         A quote in a field is doubled, or stands behind a backslash.
         """
-        problem, is_open, delimiter = "", False, self.delimiter
-        if len(delimiter) > 1:  # csv takes one-character delimiters only
-            lines, delimiter = [line.replace(delimiter, "\x1f") for line in lines], "\x1f"
-        for escape in ("", f"\\{self.quote}") if self.quote else ("",):
-            if escape and not any(escape in line for line in lines):
-                continue
-            reader = csv.reader(
-                [line.replace(escape, 2 * self.quote) for line in lines] if escape else lines,
-                delimiter=delimiter,
-                quotechar=self.quote or None,
-                quoting=csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
-                skipinitialspace=self.is_spaced,
-                strict=True,
-            )
+        if len(self.delimiter) > 1:
+            lines = [line.replace(self.delimiter, _UNIT) for line in lines]
+        problem, is_open, escape = "", False, f"\\{self.quote}"
+        for is_escaped in (False, True):
+            if is_escaped:
+                if not self.quote or not any(escape in line for line in lines):
+                    break
+                lines = [line.replace(escape, 2 * self.quote) for line in lines]
             try:
-                record = next(reader, [])
+                record = next(csv.reader(lines, self._dialect), [])
             except csv.Error as error:
                 is_open |= "unexpected end" in str(error)
                 is_unclosed = re.search("unexpected end|limit", str(error))
