@@ -20,7 +20,7 @@ from turret.data.features import QUERY, Features, VectorRows, grams, text_of
 from turret.data.histories.histories import Histories
 from turret.data.manifest import BadRows
 from turret.data.prepared import ColdItems
-from turret.data.preparing.encoding import element_type, encode, is_printable, numbers, truths
+from turret.data.preparing.encoding import element_type, encode, is_printable, truths
 from turret.data.preparing.feature_readings import CHANGING, Readings, read_features
 from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note
 from turret.data.progress import counted
@@ -30,6 +30,7 @@ from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
 from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_integer
 
 _ID = "__id"
+_PLAIN = r"^(?:-?(?:0|[1-9]\d{0,14})(?:\.\d+)?)?$"  # a number without zeros in front, or no value
 MOST_GRAMS = 100_000
 """The size of the vocabulary of queries, by which tables and the state of their optimiser grow."""
 
@@ -114,8 +115,8 @@ def fields(
         if values.dtype == pl.String and name in (*chosen.multi, *chosen.number):
             values = readings.values[name]
         elif values.dtype == pl.String and name not in readings.values and CHANGING.search(name):
-            found = numbers(values)
-            values = found if found.null_count() == values.null_count() else values
+            plain = values.str.strip_chars()
+            values = plain.cast(pl.Float64, strict=False) if plain.str.contains(_PLAIN).all() else values
         if is_printable(element_type(values.dtype)):
             columns[name] = _json_values(values, entries.is_text)
         elif names is not None:

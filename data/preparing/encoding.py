@@ -14,6 +14,7 @@ from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
 from turret.data.features import Bag, Column, Feature, Features, VectorRows, grams, levels
 from turret.data.preparing.vectors import vector_feature
+from turret.data.reading.columns import Role
 from turret.data.reading.schema import ColumnSettings
 from turret.data.reading.times import choose_reader
 
@@ -156,7 +157,7 @@ def _json_list(text: str) -> list[str] | None:
     return [str(value) for value in values if value is not None] if isinstance(values, list) else None
 
 
-def as_numbers(values: pl.Series, decimal: str, where: str) -> pl.Series:
+def as_numbers(values: pl.Series, decimal: str, where: str, role: Role) -> pl.Series:
     """Return finite floats, null for missing values; dates are days since 1970.
 
     Raises ColumnError for texts that are not numbers, and for other types.
@@ -172,8 +173,9 @@ def as_numbers(values: pl.Series, decimal: str, where: str) -> pl.Series:
     unreadable = values.filter(values.is_not_null() & found.is_null())
     if len(unreadable):
         raise ColumnError(
-            f"{where}: column {values.name!r} holds {unreadable[0]!r}, which is not a number; name it as a "
-            "category, the text as one for no value with --null, or the decimal mark with --decimal"
+            f"{where}: column {values.name!r} holds {unreadable[0]!r}, which is not a number; name the "
+            f"column with --{role}-category, the text as one for no value with --null, or the decimal mark "
+            "with --decimal"
         )
     return evaluated(pl.when(found.is_finite()).then(found), values.name)
 

@@ -81,7 +81,7 @@ def read_features(
     features: dict[str, pl.Series] = {}
     for kind, name in chosen.by_kind():
         require(name, frame.columns, str(where), f"{kind} feature")
-        features[name] = _typed(kind, read(name), where, settings)
+        features[name] = _typed(kind, read(name), where, role, settings)
     if EVERY in chosen.ignore:
         return Readings(chosen, features, None)
     named = {name for _, name in chosen.by_kind()} | set(chosen.ignore)
@@ -93,7 +93,7 @@ def read_features(
             continue
         guess = _guess(truths(read(name)), role, settings)
         reason, found = (guess, []) if isinstance(guess, str) else ("one value only", guess)
-        typed = [(kind, _typed(kind, one, where, settings)) for kind, one in found]
+        typed = [(kind, _typed(kind, one, where, role, settings)) for kind, one in found]
         typed = [(kind, one) for kind, one in typed if _varies(kind, one)]
         if not typed:
             left_out.append(f"{name} ({reason})")
@@ -106,15 +106,17 @@ def read_features(
     return Readings(chosen, ordered, _note(guessed, left_out, where, role))
 
 
-def _typed(kind: FeatureKind, values: pl.Series, where: Path, settings: FormatSettings) -> pl.Series:
+def _typed(
+    kind: FeatureKind, values: pl.Series, where: Path, role: Role, settings: FormatSettings
+) -> pl.Series:
     """Read the values of a feature: floats, lists of texts, or texts; a vector is read later."""
     if kind == "vector":
         return values
     if kind == "number":
-        return as_numbers(values, settings.decimal, str(where))
+        return as_numbers(values, settings.decimal, str(where), role)
     if kind == "multi":
         return as_lists(values, settings.list_separator)
-    if values.dtype.is_nested():
+    if isinstance(values.dtype, pl.List) and is_printable(element_type(values.dtype)):
         raise ColumnError(f"column {values.name!r} holds {values.dtype}; name it as a multi feature")
     return as_texts(truths(values) if kind == "category" else values)
 
@@ -154,7 +156,7 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
     if (dates := days(values)) is not None:
         return _date_features(dates)
     if dtype.is_numeric():
-        return _guess_number(as_numbers(values, settings.decimal, name), values)
+        return _guess_number(as_numbers(values, settings.decimal, name, role), values)
     texts, known = values.cast(pl.String), known.cast(pl.String)
     found = numbers(texts, settings.decimal)
     has_zeros_in_front = known.str.contains(r"^0\d+$").any()

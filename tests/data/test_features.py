@@ -311,7 +311,9 @@ def test_columns_that_can_not_be_features_are_refused() -> None:
         ColumnError, match=r"items\.csv has no column 'nope' for the text feature; .*title, genre"
     ):
         _read(FRAME, FeatureColumns(text=("nope",)))
-    with pytest.raises(ColumnError, match="'genre' holds 'b', which is not a number; name it as a category"):
+    with pytest.raises(
+        ColumnError, match="'genre' holds 'b', which is not a number; name the column with --item-category"
+    ):
         _encode(number=("genre",))
     with pytest.raises(ColumnError, match="name it as a multi feature"):
         _encode(pl.DataFrame({"tags": [["a"]]}), category=("tags",))
