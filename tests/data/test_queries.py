@@ -157,9 +157,10 @@ def test_a_question_of_several_answers_is_stored_with_each(pairs: Prepare) -> No
 
 def test_long_texts_have_a_digest_for_an_id(pairs: Prepare) -> None:
     long = "word " * 200
-    data = pairs({"question": ["a b", "c d"], "answer": [long, "short"], "split": ["train", "train"]})
-    assert sorted(map(len, map(str, data.item_ids.ids(range(2))))) == [5, 16]
-    assert long in data.fields["answer"]
+    for column, field in (("answer", "answer"), ("item_id", "text")):
+        data = pairs({"question": ["a b", "c d"], column: [long, "short"], "split": ["train", "train"]})
+        assert sorted(map(len, map(str, data.item_ids.ids(range(2))))) == [5, 16]
+        assert long in data.fields[field]
 
 
 PAIR: dict[str, list[object]] = {"query": ["a"], "item": ["b"]}

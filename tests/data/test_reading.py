@@ -278,6 +278,7 @@ def test_other_shapes_of_files_are_read(tmp_path: Path) -> None:
     assert _rows(_scan_text(tmp_path / "t.csv", "a,b\r\n1,2\r\n\r\n3,4")) == [(2, "1", "2"), (4, "3", "4")]
     assert _rows(_scan_text(tmp_path / "t.csv", "a,b\r1,2\r3,4")) == [(2, "1", "2"), (3, "3", "4")]
     assert _rows(_scan_text(tmp_path / "t.csv", "sep=;\r\na;b\r\n1,5;2\r\n")) == [(3, "1,5", "2")]
+    assert _rows(_scan_text(tmp_path / "t.csv", '"a\nb",c\n1\n2,3\n')) == [(4, "2", "3")]
 
 
 def test_blanks_around_names_and_behind_delimiters_belong_to_no_value(tmp_path: Path) -> None:
