@@ -50,6 +50,7 @@ PART, VERDICT = "__part", "__verdict"
 WEIGHT_FILTER = "min_weight"
 _FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
 _IDS = {"raw_user": "user", "raw_item": "item"}
+_COLUMNS = ("times", "weights", "parts", "labels", "kinds")
 
 
 @dataclass(frozen=True)
@@ -87,18 +88,9 @@ class Log:
 
     def columns(self) -> dict[str, DTypeLike]:
         """Return the types of this log's columns of `data.events.event_arrays.Events`."""
-        is_whole = self.frame.collect_schema()["time"] == pl.Int64
-        columns: dict[str, DTypeLike] = {"users": np.int32, "items": np.int32}
-        columns["times"] = np.int64 if is_whole else np.float64
-        if self.has_weights:
-            columns["weights"] = np.float32
-        if self.has_parts:
-            columns["parts"] = np.int8
-        if self.has_labels:
-            columns["labels"] = np.int8
-        if self.kinds:
-            columns["kinds"] = np.int8
-        return columns
+        rows = pl.DataFrame(schema=self.rows().collect_schema())
+        users_and_items: dict[str, DTypeLike] = {"users": np.int32, "items": np.int32}
+        return users_and_items | {name: rows[name].to_numpy().dtype for name in _COLUMNS if name in rows}
 
     def pieces(self) -> Iterator[pl.DataFrame]:
         """Yield `rows`, some at a time."""
@@ -106,28 +98,23 @@ class Log:
             yield from self.rows().collect_batches(chunk_size=PIECE, engine="streaming")
 
     def rows(self) -> pl.LazyFrame:
-        """Return the columns of events, and VERDICT, of all rows in order."""
-        existing = self.frame.collect_schema()
-        optional = [name for name in ("weight", LABEL, KIND) if name in existing]
-        return self.frame.select("user", "item", "time", PART, *optional, VERDICT)
+        """Return all rows in order: ids as keys, the other columns of `Events`, VERDICT, and LABEL if any."""
+        label = pl.col(KIND) != NEGATIVE if self.kinds else pl.lit(True)
+        has_column = LABEL in self.frame.collect_schema()
+        columns = {"times": pl.col("time")}
+        if self.has_weights:
+            columns["weights"] = pl.col("weight")
+        if self.has_parts:
+            columns["parts"] = pl.col(PART)
+        if self.has_labels:
+            columns["labels"] = (label & (pl.col(LABEL) == 1) if has_column else label).cast(pl.Int8)
+        if self.kinds:
+            columns["kinds"] = pl.col(KIND)
+        return self.frame.select("user", "item", VERDICT, *[LABEL] * has_column, **columns)
 
     def events(self, rows: pl.DataFrame, users: NDArray[np.int32], items: NDArray[np.int32]) -> Events:
         """Return some of `rows`, all of them events, with the numbers of their users and items."""
-        return Events(
-            users,
-            items,
-            times=rows["time"].to_numpy(),
-            weights=rows["weight"].to_numpy() if self.has_weights else None,
-            parts=rows[PART].to_numpy() if self.has_parts else None,
-            labels=self._labels(rows).cast(pl.Int8).to_numpy() if self.has_labels else None,
-            kinds=rows[KIND].to_numpy() if self.kinds else None,
-        )
-
-    def _labels(self, rows: pl.DataFrame) -> pl.Series:
-        """Whether each row is an event, and no negative by its label or by its kind."""
-        if LABEL not in rows.columns:
-            return rows[KIND] != NEGATIVE
-        return (rows[LABEL] == 1) & (rows[KIND] != NEGATIVE) if self.kinds else rows[LABEL] == 1
+        return Events(users, items, **{name: rows[name].to_numpy() for name in _COLUMNS if name in rows})
 
     def dropped_rows(self, counts: Mapping[str, int]) -> tuple[list[BadRows], list[Removed]]:
         """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict."""

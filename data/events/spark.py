@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from turret.data.errors import DataError
 from turret.data.events.event_arrays import PIECE, Change, Events
-from turret.data.events.events import PART, VERDICT, Log
+from turret.data.events.events import VERDICT, Log
 from turret.data.events.labels import LABEL
 from turret.data.ranges import groups
 from turret.data.reading.tables import readable
@@ -169,7 +169,7 @@ class SparkEvents:
         for name, rows in (("users", user_rows), ("items", item_rows)):
             # Spark's own `createDataFrame` starts Python on the workers.
             rows.write_parquet(work / f"{name}.parquet")
-        sort = [_BUCKET, _USER, *([PART] if self.log.has_parts else []), "time", ORDER]
+        sort = [_BUCKET, _USER, *(["parts"] if self.log.has_parts else []), "times", ORDER]
         (
             _read(self.session, work / "events.parquet")
             .where(F.col(VERDICT).isNull())
