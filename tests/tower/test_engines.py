@@ -3,7 +3,6 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.conditions import Within
-from turret.tower.catalog.filters import Filter, compile_filter
+from turret.tower.catalog.filters import compile_filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines import access, publishing
 from turret.tower.engines.access import (
@@ -44,7 +43,7 @@ from turret.tower.engines.access import (
 from turret.tower.engines.circuit import Circuit
 from turret.tower.engines.engine import Engine, EngineItems, Limits, open_engine
 from turret.tower.engines.engine_index import EngineIndex
-from turret.tower.engines.fields import Drawn, engine_fields, where_of
+from turret.tower.engines.fields import engine_fields, where_of
 from turret.tower.engines.publishing import (
     NAMESPACE_FILE,
     collection_name,
@@ -508,17 +507,6 @@ def test_a_range_of_very_many_texts_is_not_sent() -> None:
     assert where_of(compile_filter({"any": [few, many]}, catalog).condition, catalog) is None
 
 
-def test_draws_are_nested_samples_that_the_engine_can_filter_by(catalog: Catalog) -> None:
-    items = EngineItems(np.zeros((5, 2), dtype=np.float32), engine_fields(catalog))
-    masks = [Filter(Drawn(count), catalog).allowed() for count in range(6)]
-    assert [mask.count for mask in masks] == list(range(6))
-    for small, large in pairwise(masks):
-        assert not (small.mask & ~large.mask).any()
-        where = where_of(Drawn(small.count), catalog)
-        assert where is not None
-        assert met(where, items).tolist() == small.mask.tolist()
-
-
 # --- Searches
 
 
@@ -536,15 +524,11 @@ def bundle(on_engine: tuple[Bundle, Server], server: Server) -> Bundle:
     """Published on the engine; only single rows are searched exactly."""
     bundle, published = on_engine
     server.items = dict(published.items)
-    return searched_by(bundle, connection(URL), server)
-
-
-def searched_by(bundle: Bundle, by: Connection, server: Server) -> Bundle:
     settings = bundle.manifest.index
     assert isinstance(settings, EngineSettings)
     efforts = tuple(EngineEffort(rows=rows, k=100, breadth=900, recall=1.0) for rows in (ITEMS, 120, 12))
     settings = settings.model_copy(update={"subset_rows": 1, "efforts": efforts})
-    bundle.index = EngineIndex(bundle.vectors, settings, by)
+    bundle.index = EngineIndex(bundle.vectors, settings, connection(URL))
     server.searches.clear()
     return bundle
 
@@ -627,20 +611,3 @@ def test_short_and_wrong_answers_are_replaced_and_open_the_circuit(
             server.searches.clear()
     assert len(server.searches) == 5, "as many failures open the circuit"
     assert planner.nearest(QUERIES[0], 10).plan.kind == "fallback"
-
-
-def test_an_engine_that_is_down_is_replaced_until_it_is_back(
-    bundle: Bundle, server: Server, clock: Clock
-) -> None:
-    searched_by(bundle, Connection(URL, 1.0, Circuit(3, 10.0, clock)), server)
-    planner = Planner(bundle.index, bundle.manifest.scoring)
-    server.fault = "down"
-    plans = [planner.nearest(query, 10) for query in QUERIES]
-    assert [plan.plan.kind for plan in plans] == ["fallback"] * 5
-    assert [plan.rows.tolist() for plan in plans] == found(bundle.index.exact, 10)
-    server.fault = None
-    assert planner.nearest(QUERIES[0], 10).plan.kind == "fallback", "the circuit is open"
-    assert server.searches == []
-    clock.now += 10
-    assert planner.nearest(QUERIES[0], 10).plan.kind == "index"
-    assert len(server.searches) == 1

@@ -8,22 +8,12 @@ from turret.tower.kernels.elementwise import normalized
 
 
 def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
-    """Item vectors whose inner product with `scored_users` is scored.
+    """Item vectors [..., D] whose inner product with `scored_users` is scored.
 
     Unit rows for the cosine, themselves for the dot product. With `item_bias` the last column is the bias,
     times the temperature that a score will be divided by, and the cosine is of the others.
-
-    Args:
-        vectors: [..., D], as a tower's last layer gives them.
-        scoring: the kind of score.
-
-    Returns:
-        [..., D].
     """
-    if not scoring.item_bias:
-        return _directed(vectors, scoring)
-    directions = _directed(vectors[..., :-1], scoring)
-    return torch.cat([directions, vectors[..., -1:] * scoring.temperature], dim=-1)
+    return _scored(vectors, vectors[..., -1:] * scoring.temperature if scoring.item_bias else None, scoring)
 
 
 def scored_users(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
@@ -32,14 +22,14 @@ def scored_users(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     Unit rows for the cosine, themselves for the dot product. With `item_bias` the last column is 1, whatever
     a tower gives there: an item's bias counts once.
     """
-    if not scoring.item_bias:
-        return _directed(vectors, scoring)
-    directions = _directed(vectors[..., :-1], scoring)
-    return torch.cat([directions, torch.ones_like(vectors[..., -1:])], dim=-1)
+    return _scored(vectors, torch.ones_like(vectors[..., -1:]) if scoring.item_bias else None, scoring)
 
 
-def _directed(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
-    return normalized(vectors) if scoring.kind == "cosine" else vectors
+def _scored(vectors: Tensor, last: Tensor | None, scoring: ScoringConfig) -> Tensor:
+    """With the column `last`, if there is one, in place of the last."""
+    directions = vectors if last is None else vectors[..., :-1]
+    directions = normalized(directions) if scoring.kind == "cosine" else directions
+    return directions if last is None else torch.cat([directions, last], dim=-1)
 
 
 def paired_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
