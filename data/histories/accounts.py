@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -51,6 +52,7 @@ class Accounts:
     events: int = 0
     others: int = 1
     fast: dict[int | str, int] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     def people(self, events: Events) -> Events:
         """Count sorted events, with all of a user, and return those of the users who stay.
@@ -66,11 +68,13 @@ class Accounts:
         for user in np.flatnonzero(is_kept & (counts >= FAST)).tolist() if self.has_times else ():
             times = np.sort(events.times[starts[user] : starts[user] + sizes[user]])
             is_fast[user] = (times[FAST - 1 :] - times[: 1 - FAST]).min() < _DAY
-        self.fast |= zip(self.users.ids(rows[is_fast]), counts[is_fast].tolist(), strict=True)
-        self.others = max(self.others, int(counts[is_kept & ~is_fast].max(initial=1)))
-        self.events += int(counts[is_kept].sum())
-        if is_kept.all():
-            return events
-        self.left_out += map(str, self.users.ids(rows[~is_kept]))
-        self.removed += int(sizes[~is_kept].sum())
-        return events.take(np.repeat(is_kept, sizes))
+        people = events if is_kept.all() else events.take(np.repeat(is_kept, sizes))
+        fast = dict(zip(self.users.ids(rows[is_fast]), counts[is_fast].tolist(), strict=True))
+        left_out = map(str, self.users.ids(rows[~is_kept]))
+        with self._lock:
+            self.fast |= fast
+            self.others = max(self.others, int(counts[is_kept & ~is_fast].max(initial=1)))
+            self.events += int(counts[is_kept].sum())
+            self.left_out += left_out
+            self.removed += len(events) - len(people)
+        return people
