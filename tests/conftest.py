@@ -153,19 +153,11 @@ def feature_table(number: int, feature: Feature, dimension: int) -> NDArray[np.f
 
 
 def plain_ranking(
-    vectors: NDArray[np.float32],
-    history: Sequence[int],
-    temperature: float,
-    k: int = 20,
-    absolute: bool = False,
+    vectors: NDArray[np.float32], history: Sequence[int], temperature: float, k: int = 20
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Rank every row but those of the history by cosine with the history's mean, in float64, by sorting.
-
-    `absolute` ranks by the cosine without its sign.
-    """
+    """Rank every row but those of the history by cosine with the history's mean, in float64, by sorting."""
     mean = vectors[list(history)].astype(np.float64).mean(axis=0)
     scores = vectors.astype(np.float64) @ (mean / np.linalg.norm(mean)) / temperature
-    scores = np.abs(scores) if absolute else scores
     scores[list(history)] = -np.inf
     order = np.lexsort((np.arange(len(scores)), -scores))[: min(k, len(scores) - len(set(history)))]
     return order, scores[order].astype(np.float32)
@@ -178,7 +170,6 @@ def contents(
     features: tuple[Feature, ...] = (),
     seed: int = 0,
     temperature: float = 0.5,
-    absolute: bool = False,
     times: bool = False,
     kinds: KindTable | None = None,
     **card: Any,
@@ -189,7 +180,7 @@ def contents(
     vocabulary = Vocabulary(ids)
     usual: dict[str, Any] = {
         "version": version,
-        "scoring": ScoringConfig(kind="cosine", temperature=temperature, absolute=absolute),
+        "scoring": ScoringConfig(kind="cosine", temperature=temperature),
         "history_length": 5,
         "reads_times": times,
         "reads_kinds": kinds is not None,
@@ -206,9 +197,7 @@ def contents(
         fields={"title": [f"Item {one}" for one in ids], "genres": [["drama"]] * len(ids)},
         popularity=np.arange(len(ids), 0, -1, dtype=np.int64),
         model=b"safetensors",
-        golden=golden_of(
-            vocabulary, lambda rows: plain_ranking(vectors, rows, temperature, absolute=absolute)
-        ),
+        golden=golden_of(vocabulary, lambda rows: plain_ranking(vectors, rows, temperature)),
         query_vectors=vectors[::3].copy(),
     )
 

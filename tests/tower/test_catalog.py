@@ -10,17 +10,9 @@ from hypothesis import strategies as st
 
 from tests.oracles.filtering import holds
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import (
-    Column,
-    ItemColumns,
-    column_arrays,
-    kind_of,
-    open_column,
-    typed_values,
-)
+from turret.tower.catalog.columns import ItemColumns
 from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, compile_filter
 from turret.tower.errors import BundleError, FilterError
-from turret.tower.format.sections import Sections, pack
 
 STORED: dict[str, list[Any]] = {"title": ["É", None], "genres": [["a"], []], "year": [float("nan"), 3]}
 
@@ -44,13 +36,6 @@ def test_a_text_that_is_no_unicode_is_refused() -> None:
         Catalog.build([1], {"title": ["\ud800"]})
 
 
-def column(values: list[Any]) -> Column:
-    places, body = pack(
-        {f"c.{name}": array for name, array in column_arrays(kind_of(values), values).items()}
-    )
-    return open_column(kind_of(values), "c", Sections(places, body, "here"), len(values))
-
-
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
@@ -68,8 +53,10 @@ def column(values: list[Any]) -> Column:
     ],
 )
 def test_the_kind_of_a_field_is_that_of_all_its_values(values: list[Any], kind: str) -> None:
-    assert kind_of(values) == kind
-    assert column(values).present().tolist() == [any(True for _ in typed_values(value)) for value in values]
+    catalog = Catalog.build(range(len(values)), {"field": values})
+    assert catalog.kinds == {"field": kind}
+    present = [one not in (None, [], float("inf")) and one == one for one in values]
+    assert catalog.column("field").present().tolist() == present
 
 
 COUNTRIES, TAGS, NUMBERS = ["nl", "de", "É", ""], ["a", "a > b", "b/c"], [-1, 0, 0.5, 2, 1e300]
