@@ -190,32 +190,31 @@ TASTES = {"colour": 1.0, "genre": 23.74, "shelf": 4.9, "tag": 4.8}
 FEATURES: dict[str, Any] = {"item_features": ("genre", "price"), "user_features": ("age",)}
 
 
+BOTH = "transformer transformer_short"
+
+
 @pytest.mark.parametrize(
     ("others", "reasons", "tried"),
     [
-        ({}, "order", "transformer transformer_short pooled"),
+        ({}, "order", f"{BOTH} pooled"),
         ({"order": Order(1.0)}, "no_order", "set pooled"),
-        ({"order": Order(1.3)}, "unclear_order", "transformer transformer_short set pooled"),
-        ({"order": Order(None)}, "unclear_order", "transformer transformer_short set pooled"),
+        ({"order": Order(1.3)}, "unclear_order", f"{BOTH} set pooled"),
+        ({"order": Order(None)}, "unclear_order", f"{BOTH} set pooled"),
         ({"examples": 199_999}, "order", "transformer_short transformer pooled"),
-        ({"in_file_order": True}, "order", "set transformer transformer_short pooled"),
-        (FEATURES, "order features", "transformer transformer_short features"),
+        ({"in_file_order": True}, "order", f"set {BOTH} pooled"),
+        (FEATURES, "order features", f"{BOTH} features"),
         ({"order": Order(1.0), **FEATURES}, "no_order features", "set features"),
-        ({"repeat_share": 0.04}, "order", "transformer transformer_short pooled"),
-        ({"repeat_share": 0.33}, "order repeats", "transformer transformer_short pooled"),
-        (
-            {"items": 30_000, **FEATURES},
-            "order features large_catalog",
-            "transformer transformer_short features",
-        ),
-        ({"items": 200_000}, "order large_catalog", "transformer transformer_short pooled"),
-        ({"has_negatives": True}, "order unread_labels", "transformer transformer_short pooled"),
+        ({"repeat_share": 0.04}, "order", f"{BOTH} pooled"),
+        ({"repeat_share": 0.33}, "order repeats", f"{BOTH} pooled"),
+        ({"items": 30_000, **FEATURES}, "order features large_catalog", f"{BOTH} features"),
+        ({"items": 200_000}, "order large_catalog", f"{BOTH} pooled"),
+        ({"has_negatives": True}, "order unread_labels", f"{BOTH} pooled"),
+        ({**FEATURES, "item_tastes": TASTES}, "order features", f"{BOTH} features"),
         (
             {"order": Order(1.0), **FEATURES, "item_tastes": TASTES},
             "no_order features tastes",
             "set categories features",
         ),
-        ({**FEATURES, "item_tastes": TASTES}, "order features", "transformer transformer_short features"),
         (
             {"order": Order(1.0), **FEATURES, "item_tastes": {"genre": 1.0}},
             "no_order features no_tastes",

@@ -224,53 +224,34 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     The first is the favourite: its training time bounds the trials of the others. A log in the order of its
     file may have been sorted by anything, so its favourite is one without order.
     """
+    sampled: Settings = {"objective": _SAMPLED} if facts.items > MOST_SCORED else {}
+    read, hidden, as_set = sampled, Settings(), sampled
+    if facts.item_features:
+        in_batch: Settings = {"objective": _IN_BATCH} if facts.items > MOST_ENCODED else {}
+        read, hidden = {"tower.item.features": "all", **in_batch}, {"tower.item.hidden": [128]}
+        # A history without order: features would tell the item to predict by itself. Ids beside them are
+        # hidden half of the time: where features tell the taste, ids learn noise.
+        as_set = {**read, "tower.user.leave_out": True, "tower.item.id_dropout": 0.5}
     ordered: dict[str, tuple[str, Settings]] = {}
     ratio = facts.order.ratio
     if ratio is None or ratio >= UNORDERED:
         names = ["transformer", "transformer_short"]
         for name in reversed(names) if facts.examples < SMALL_LOG else names:
-            ordered[name] = (name, _objective(facts))
+            ordered[name] = (name, sampled)
     unordered: dict[str, tuple[str, Settings]] = {}
     if ratio is None or ratio < ORDERED or facts.in_file_order:
-        unordered["set"] = ("ids", _set(facts))
-        if telling_categories(facts):
-            unordered["categories"] = ("ids", _categories(facts))
+        unordered["set"] = ("ids", as_set)
+        if telling := list(telling_categories(facts)):
+            # Texts and numbers tell items apart as ids do. Where users choose within categories by popularity
+            # alone, both learn noise, and so do categories that say nothing.
+            own = {**as_set, "tower.item.features": telling, "tower.item.id_dropout": 0.9}
+            unordered["categories"] = ("ids", own)
     kinds = {**unordered, **ordered} if facts.in_file_order else {**ordered, **unordered}
     if facts.item_features or facts.user_features:
-        hidden: Settings = {"tower.item.hidden": [128]} if facts.item_features else {}
-        kinds["features"] = ("full_softmax", {**_features(facts), **hidden, "tower.user.features": "all"})
+        kinds["features"] = ("full_softmax", {**read, **hidden, "tower.user.features": "all"})
     else:
-        kinds["pooled"] = ("full_softmax", _objective(facts))
+        kinds["pooled"] = ("full_softmax", sampled)
     if facts.kinds > 1:
-        favourite, (base, own) = next(iter(kinds.items()))
-        kinds[f"{favourite}_without_kinds"] = (base, {**own, "tower.user.kinds": False})
+        favourite, (base, settings) = next(iter(kinds.items()))
+        kinds[f"{favourite}_without_kinds"] = (base, {**settings, "tower.user.kinds": False})
     return kinds
-
-
-def _objective(facts: Facts) -> Settings:
-    return {"objective": _SAMPLED} if facts.items > MOST_SCORED else {}
-
-
-def _features(facts: Facts) -> Settings:
-    if not facts.item_features:
-        return _objective(facts)
-    return {"tower.item.features": "all", **({"objective": _IN_BATCH} if facts.items > MOST_ENCODED else {})}
-
-
-def _set(facts: Facts) -> Settings:
-    """A history without order. Features need `leave_out`: they would tell the item to predict by itself.
-
-    Ids beside features are hidden half of the time: where features tell the taste, ids learn noise.
-    """
-    own: Settings = {"tower.user.leave_out": True, "tower.item.id_dropout": 0.5}
-    return {**_features(facts), **(own if facts.item_features else {})}
-
-
-def _categories(facts: Facts) -> Settings:
-    """A history without order, of the categories that users choose by and little else.
-
-    Texts and numbers tell items apart as ids do. Where users choose within categories by popularity alone,
-    both learn noise, and so do categories that say nothing.
-    """
-    own: Settings = {"tower.item.features": list(telling_categories(facts)), "tower.item.id_dropout": 0.9}
-    return {**_set(facts), **own}

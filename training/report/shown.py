@@ -31,10 +31,22 @@ def report_table(report: dict[str, Any], show_all: bool = False) -> str:
     rows = report["samplers"] if show_all else best_rows(report["samplers"], _BEST)
     left_out = len(report["samplers"]) - len(rows)
     full = ("full softmax", "", "", "", "0", "0", f"{report['full_softmax']['milliseconds']:,.1f}")
+    shown = [
+        (
+            row["sampler"],
+            f"{round(row['candidates']):,}",
+            "∞" if row["kl"] is None else f"{row['kl']:.3f}",
+            f"{row['effective_share']:.1%}",
+            _shown_bias(row),
+            f"{row['variance']:.3g}",
+            f"{row['milliseconds']:,.1f}",
+        )
+        for row in rows
+    ]
     tables = [
         text_table(
             ("sampler", "K", "KL", "ESS", "bias", "variance", "ms a step"),
-            [*((*_shown(row), f"{row['milliseconds']:,.1f}") for row in rows), full],
+            [*shown, full],
             f"sampled softmax on {report['queries']} queries, {report['items']:,} items",
             f"the best by bias and cost; --all shows {left_out} more" if left_out else None,
         ),
@@ -50,17 +62,6 @@ def report_table(report: dict[str, Any], show_all: bool = False) -> str:
     return "\n".join([*tables, *map(paragraph, [*_notes(report), recommendation(report)])])
 
 
-def _shown(row: Row) -> tuple[str, ...]:
-    return (
-        row["sampler"],
-        f"{round(row['candidates']):,}",
-        "∞" if row["kl"] is None else f"{row['kl']:.3f}",
-        f"{row['effective_share']:.1%}",
-        _shown_bias(row),
-        f"{row['variance']:.3g}",
-    )
-
-
 def known_bias(row: Row) -> float:
     """The bias, or its upper bound where it is within its error of zero."""
     return float(row["bias"] if row["bias_low"] > 0.0 else row["bias_high"])
@@ -72,17 +73,8 @@ def _shown_bias(row: Row) -> str:
 
 def _notes(report: dict[str, Any]) -> Iterator[str]:
     yield (
-        "KL: divergence of the softmax from the proposal in nats, both without the positive; ∞ where the "
-        "proposal never draws an item of the softmax."
-    )
-    yield "ESS: effective sample size of the weights exp(s - l), as a share of the candidates."
-    yield (
-        "bias, variance: of the gradient with respect to the user vectors, relative to the full softmax's, "
-        f"from up to {report['draws']} draws; < is an upper bound where zero is within the error."
-    )
-    yield (
-        f"ms a step: towers, draw, scores, loss, backward and the sampler's update, without the optimiser, "
-        f"for {report['batch_size']:,} examples."
+        f"Figures of up to {report['draws']} draws, and of steps of {report['batch_size']:,} examples "
+        "without the optimiser; < is an upper bound where zero is within the error (docs/estimators.md)."
     )
     if report["queries"] < report["queries_asked"]:
         yield (
