@@ -83,15 +83,6 @@ class ParentBundle:
         settings = {**self.settings, "training": {**self.settings.get("training", {}), "since": None}}
         return override(ExperimentConfig, settings, values, self.folder / EXPERIMENT)
 
-    def parameters(self) -> dict[str, Tensor]:
-        """The model's parameters by name, after a check of the bundle's checksums.
-
-        Raises:
-            BundleError: a file is missing or changed.
-        """
-        check_files(self.folder, read_manifest(self.folder))
-        return load_file(self.folder / "model.safetensors")
-
     def check(self, towers: TowerConfig, item: Sequence[Feature], user: Sequence[Feature]) -> None:
         """Compare the bundle's towers with `towers`, which read the features `item` and `user`.
 
@@ -137,10 +128,12 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
 
     Raises:
         TrainingError: the towers or the features differ, or no item is in both.
+        BundleError: a file of the bundle is missing or changed.
     """
     item, user = (tower.rows.layers.features if tower.rows else () for tower in (model.item, model.user))
     parent.check(model.config, item, user)
-    learnt = parent.parameters()
+    check_files(parent.folder, read_manifest(parent.folder))
+    learnt = load_file(parent.folder / "model.safetensors")
     found = (parent.items.row(one) for one in data.item_ids.ids(range(len(data.item_ids))))
     rows = torch.tensor([-1 if row is None else row for row in found])
     # The id table has no row of an item that had no event when the parent was trained.

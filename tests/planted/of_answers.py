@@ -95,6 +95,6 @@ def the_first_use_of_an_item_counts_as_its_last(original: Function) -> Function:
     return used_items
 
 
-@planted("turret.training.evaluation.repeats:events_of", "training/test_repeats.py")
+@planted("turret.training.evaluation.repeats:events_of", "training/test_evaluation.py")
 def the_evaluation_of_repeats_reads_no_times(original: Function) -> Function:
     return lambda *given: original(*given)._replace(times=None, asked=None)

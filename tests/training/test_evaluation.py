@@ -1,4 +1,4 @@
-"""Rankings, metrics and their intervals, against plain loops; what of them is stored and shown."""
+"""Rankings, metrics, intervals and the repeat term against plain loops; how they are stored and served."""
 
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,11 @@ from torch import Tensor
 
 from tests.oracles import ranking as oracle
 from tests.support.snapshots import check_snapshot
-from tests.training.conftest import prepared, trained
+from tests.training.conftest import QUICK, prepared, trained
 from turret.data.prepared import PreparedData
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.retrieval import Retriever
+from turret.tower.times import Times
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import Relevant, evaluate, measure, relevant_items, validated_items
@@ -29,7 +32,8 @@ from turret.training.evaluation.ranking import (
 )
 from turret.training.evaluation.seen import left_out_pairs, mask
 from turret.training.evaluation.table import metrics_table
-from turret.training.run import PER_USER, build_model
+from turret.training.export.export import export
+from turret.training.run import PER_USER, Run, build_model
 
 CONFIG = EvaluationConfig(k=(2, 5), bootstrap=100)
 
@@ -243,3 +247,69 @@ def test_the_tables_of_an_evaluation_are_what_they_were() -> None:
     differences = {"popularity": {"ndcg@5": interval(0.2)}, "ease": {"ndcg@5": interval(-0.005)}}
     several = {**shown_report(), "slices": {}, "towers": figures, "popularity": other, "ease": other}
     check_snapshot("evaluation_with_baselines.txt", metrics_table({**several, "differences": differences}))
+
+
+RANKED = [*QUICK, "training.epochs=2", "evaluation.exclude_seen=false"]
+
+
+def ranking(data: PreparedData, folder: Path, *settings: str) -> tuple[Run, list[str]]:
+    """A run that ranks used items, and what its training said."""
+    return trained(folder, data, load_experiment("demo", [*RANKED, *settings]))
+
+
+@pytest.fixture(scope="module")
+def run(loyal: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return ranking(loyal, tmp_path_factory.mktemp("repeats") / "run")[0]
+
+
+def test_used_items_gain_what_rules_and_towers_alone_miss(
+    run: Run, loyal: PreparedData, tmp_path: Path
+) -> None:
+    """Four of ten users take their last item again; the towers of two epochs don't know."""
+    report = run.evaluate(loyal, "test", ["ease", "item_knn"])
+    values = {name: report[name]["ndcg@10"]["mean"] for name in ("towers", *report["differences"])}
+    assert values["towers"] > 0.9 * values["last_used"]  # of 60 users, within the chance of who they are
+    alone, said = ranking(loyal, tmp_path / "alone", "training.repeats=false")
+    assert alone.repeats() is None
+    assert not any("repeat" in line for line in said)
+    assert values["towers"] > alone.evaluate(loyal, "test")["towers"]["ndcg@10"]["mean"] + 0.1
+
+
+def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedData, tmp_path: Path) -> None:
+    """Histories with their times, asked about at the time of the user's next event."""
+    users = np.flatnonzero(np.diff(loyal.offsets) > 2)
+    (block,) = rank(run.open_ranker(loyal, "test"), loyal, users, "test", 10, False)
+    scores = run.open_ranker(loyal, "test")(users).numpy()
+    bundle = Bundle.open(export(run, loyal, tmp_path, "v1"))
+    histories, times = [], []
+    for first, end in zip(loyal.offsets[users], loyal.history_ends("test")[users], strict=True):
+        histories.append(loyal.event_items[first:end])
+        times.append(Times(loyal.times[first:end] / 1e3, float(loyal.times[end]) / 1e3))
+    nothing = [np.empty(0, np.int64)] * len(users)
+    answers = Retriever(bundle).recommend(histories, [{}] * len(users), 10, nothing, times)
+    assert [answer.rows.tolist() for answer in answers] == block.rows.tolist()
+    for own, answer in zip(scores, answers, strict=True):
+        assert answer.scores == pytest.approx(own[answer.rows], rel=1e-5, abs=1e-5)
+
+
+def test_there_is_no_term_where_used_items_are_left_out(loyal: PreparedData, tmp_path: Path) -> None:
+    run, said = ranking(loyal, tmp_path / "run", "evaluation.exclude_seen=true")
+    assert run.repeats() is None
+    assert not any("repeat" in line for line in said)
+
+
+def test_data_without_times_or_a_validation_part_has_a_term_too(tmp_path: Path) -> None:
+    """It is fitted on the last training event of each user, by the order alone."""
+    items = np.random.default_rng(1).integers(0, 20, (40, 6)).repeat(2, axis=1)
+    rows = [
+        {"user": user, "item": item, "place": place}
+        for user, own in enumerate(items)
+        for place, item in enumerate(own)
+    ]
+    split = {"kind": "time", "validation_from": 10, "test_from": 10}
+    data = prepared(tmp_path, rows, columns__time="place", split=split)
+    run, said = ranking(data, tmp_path / "run")
+    term = run.repeats()
+    assert term is not None
+    assert not term.reads_times
+    assert any("last training event" in line for line in said)

@@ -258,13 +258,10 @@ def export_warnings(run: Run, data: PreparedData) -> Iterator[str]:
             f"{run.origin.name}, whose weights these are."
         )
     if count := len(data.cold_items().ids):
-        if run.open_model(data).item.rows is None:
-            yield (
-                f"{counted(count, 'item')} without an event are not in the bundle, as the item tower reads "
-                "no features."
-            )
-        else:
-            yield f"{counted(count, 'item')} without an event are in the bundle, ranked by their features."
+        reads = run.open_model(data).item.rows is not None
+        there = "in the bundle, ranked by their features"
+        there = there if reads else "not in the bundle, as the item tower reads no features"
+        yield f"{counted(count, 'item')} without an event are {there}."
 
 
 @torch.no_grad()
