@@ -76,6 +76,8 @@ def train_command(
         return
     if (folder / RUN).is_file():
         raise TrainingError(f"{folder} holds a run of one seed; name another folder with --run.")
+    if resume and not known:
+        raise TrainingError(f"{folder}: there are no runs of several seeds here; leave out --resume.")
     if process_count() > 1:
         raise TrainingError(
             "--seeds trains one run after the other in one process; with torchrun, train each seed by "

@@ -172,6 +172,8 @@ def test_commands_for_one_run_name_a_run_of_the_folder(tmp_path: Path) -> None:
     (seed_folder(tmp_path, 2) / "run.json").write_text("{}")
     with pytest.raises(TrainingError, match=r"holds the runs of several seeds; name one .*seed-2\."):
         Run.read(tmp_path)
+    with pytest.raises(TrainingError, match="there are no runs of several seeds here; leave out --resume"):
+        train_command(tmp_path / "none", resume=True, seeds="0-1")
 
 
 QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", "tower.dimension=8"]

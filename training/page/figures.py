@@ -29,12 +29,6 @@ _STYLE: Any = {
 Points = list[tuple[int, float]]
 
 
-def curve(history: Sequence[Mapping[str, Any]], name: str) -> Points:
-    """The steps and values of a figure, evenly thinned out to about `_MOST_POINTS` that include the last."""
-    points = [(int(entry["step"]), float(entry[name])) for entry in history if name in entry]
-    return points[:: -(len(points) // _MOST_POINTS or 1)][::-1]
-
-
 def training_figures(runs: Mapping[str, Sequence[Run]]) -> list[tuple[str, str | None]]:
     """The titles and the figures of trainings over one another, None for a curve without a point.
 
@@ -54,15 +48,15 @@ def training_figures(runs: Mapping[str, Sequence[Run]]) -> list[tuple[str, str |
     if len(drawn) == 1:
         names = {"Training loss of batches": "loss/train", **names}
         names |= {"Learning rate": "learning_rate", "Examples per second": "examples_per_second"}
-    return [
-        (
-            title,
-            _lines(
-                [(label, run, colour, curve(history, name)) for label, run, colour, history in drawn], name
-            ),
-        )
-        for title, name in names.items()
-    ]
+    figures = []
+    for title, name in names.items():
+        lines = []
+        for label, run, colour, history in drawn:
+            points = [(int(entry["step"]), float(entry[name])) for entry in history if name in entry]
+            # Evenly thinned out, with the last.
+            lines.append((label, run, colour, points[:: -(len(points) // _MOST_POINTS or 1)][::-1]))
+        figures.append((title, _lines(lines, name)))
+    return figures
 
 
 def _lines(lines: Sequence[tuple[str, Run, str, Points]], name: str) -> str | None:
