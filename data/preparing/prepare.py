@@ -171,7 +171,7 @@ def ingest_source(
     """
     source = open_source(config, work, copies)
     nulls = config.format.nulls
-    settings = continued(source) if continued else _column_settings(config.columns, source.columns)
+    settings = continued(source) if continued else source.columns or config.columns
     columns, usual = _chosen_columns(source, settings, config)
     if config.kinds or config.kinds_auto:
         columns = columns.model_copy(update={"kind": usual})
@@ -270,16 +270,6 @@ def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
             raise ColumnError(
                 f"--null {entry!r}: no file has a column {name!r}; the columns are {', '.join(existing)}"
             )
-
-
-def _column_settings(settings: ColumnSettings, defaults: ColumnSettings | None) -> ColumnSettings:
-    """Fill unnamed columns with those of a known source."""
-    if defaults is None:
-        return settings
-    filled = {name: value for name, value in defaults.model_dump().items() if getattr(settings, name) is None}
-    if settings.in_file_order:
-        filled.pop("time", None)
-    return settings.model_copy(update=filled)
 
 
 def shared_columns(source: Source) -> list[str]:

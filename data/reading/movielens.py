@@ -10,11 +10,10 @@ import polars as pl
 
 from turret.data.errors import SourceError
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import EVERY, ColumnSettings, FeatureColumns, FormatSettings
+from turret.data.reading.schema import EVERY, FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Source, Table
 from turret.data.reading.unpacking import DAMAGED, as_utf8
 
-_COLUMNS = ColumnSettings(user="user_id", item="item_id", time="timestamp")
 _ITEM_FEATURES = FeatureColumns(text=("title",), multi=("genres",), number=("year",), ignore=(EVERY,))
 _USER_FEATURES = FeatureColumns(category=("gender", "age", "occupation"), ignore=(EVERY,))
 _RATINGS = ("user_id", "item_id", "rating", "timestamp")
@@ -82,7 +81,6 @@ def open_movielens(path: Path, work: Path) -> Source:
         parts=((None, Table(events, table.path, is_text=True, malformed=table.malformed)),),
         items=replace(items, files=files),
         users=users,
-        columns=_COLUMNS,
         item_features=_ITEM_FEATURES,
         user_features=None if users is None else _USER_FEATURES,
     )

@@ -13,7 +13,7 @@ import polars as pl
 from turret.data.errors import ColumnError, ConfigurationError
 from turret.data.features import CONTEXT
 from turret.data.reading.columns import choose, require
-from turret.data.reading.schema import ColumnSettings, FeatureColumns, PrepareConfig, QuerySettings
+from turret.data.reading.schema import FeatureColumns, PrepareConfig, QuerySettings
 from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Source, Table, readable
 from turret.data.vocabulary import ID_LENGTH
 
@@ -37,7 +37,7 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     these are the training queries. Raises ColumnError for a missing column or an unknown name of a part.
     """
     given, users = items, None
-    query, item, split, optional = _columns(settings, config, table)
+    query, item, split, columns = _columns(settings, config, table)
     with readable(table.path):
         rows = table.frame.collect(engine="streaming").with_columns(pl.lit(0).alias(ORDER))
     rows = _with_parts(rows, query, split, table)
@@ -60,13 +60,13 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
         for part in rows[_PART].unique().sort().to_list()
     ]
     parts[0] = (parts[0][0], replace(parts[0][1], malformed=table.malformed))
+    if items is not given:
+        columns["item_id"] = _ITEM_ID
     return Source(
         parts=tuple(parts),
         items=items,
         users=users,
-        columns=ColumnSettings(
-            user=query, item=item, time=ORDER, item_id=None if items is given else _ITEM_ID, **optional
-        ),
+        columns=config.columns.model_copy(update=columns),
         item_features=None if items is given else FeatureColumns(text=(text,)),
     )
 
@@ -74,7 +74,7 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
 def _columns(
     settings: QuerySettings, config: PrepareConfig, table: Table
 ) -> tuple[str, str, str | None, dict[str, str]]:
-    """Return the columns of queries, items and parts (if any), and those of labels and weights by role."""
+    """Return the columns of queries, items and parts (if any), and the columns of events by role."""
     names, where = table.columns(), str(table.path)
     query = choose("query", settings.query, _QUERIES, names, where)
     item = choose("item", config.columns.item, [name for name in _ITEMS if name != query], names, where)
@@ -83,10 +83,13 @@ def _columns(
         require(split, names, where, "parts (--query-split)")
     for name in settings.context:
         require(name, names, where, "context (--query-context)")
-    optional: dict[str, str] = {
-        role: role for role in ("label", "weight") if role in names and role not in (query, item)
+    columns = {"user": query, "item": item, "time": ORDER}
+    columns |= {
+        role: role
+        for role in ("label", "weight")
+        if role in names and role not in (query, item) and getattr(config.columns, role) is None
     }
-    if settings.match == "questions" and "label" in optional:
+    if settings.match == "questions" and "label" in columns:
         raise ConfigurationError(
             f"{where} has labels, so its pairs already say which questions are alike; leave out "
             "--match questions"
@@ -95,7 +98,7 @@ def _columns(
         raise ConfigurationError(
             "stored questions have no context; leave out --query-context, or --match questions"
         )
-    return query, item, split, optional
+    return query, item, split, columns
 
 
 def _table_of(frame: pl.DataFrame, table: Table) -> Table:
