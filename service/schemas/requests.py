@@ -1,6 +1,5 @@
 """The bodies of requests: their validation and their JSON schemas."""
 
-from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -147,12 +146,8 @@ class RecommendRequest(RankingRequest):
             counts = {"times": len(times), "items": len(history)}
             message = "{times} times for {items} items of the history; send one time for each"
             raise PydanticCustomError("history_times", message, counts)
-        for position, (time, next_time) in enumerate(pairwise(times), start=1):
-            if next_time < time:
-                message = (
-                    "entry {place} (counted from 0) is earlier than the previous one; send the oldest first"
-                )
-                raise PydanticCustomError("history_times", message, {"place": position})
+        if times != sorted(times):
+            raise PydanticCustomError("history_times", "these times are not in order; send the oldest first")
         return times
 
     @field_validator("at")
