@@ -1,4 +1,4 @@
-"""Search of a bundle and its overlay as one catalog, without withdrawn items."""
+"""Search of a bundle and its overlay as one catalog; from its ranking pages, diversity, caps."""
 
 from collections.abc import Callable, Sequence
 from itertools import islice

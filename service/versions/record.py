@@ -1,4 +1,4 @@
-"""The record that all workers and replicas share: the live version, those before it, the routes."""
+"""The record that workers and replicas share: the live version, those before it, the routes, the rules."""
 
 import hashlib
 from collections.abc import Iterable, Mapping

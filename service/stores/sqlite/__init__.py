@@ -1,3 +1,3 @@
-"""Stores in SQLite files: one of histories, and others of what members share."""
+"""Stores in SQLite files: one of histories, one of items, and one of the members' record."""
 
 __all__ = ["shared"]
