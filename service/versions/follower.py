@@ -99,8 +99,9 @@ class Follower:
 
     async def leave(self) -> None:
         """Withdraw the report of this worker, as it ends."""
-        if self._ticking is not None:
-            self._ticking.cancel()
+        for pending in (self._ticking, self._opening):
+            if pending is not None:
+                pending.cancel()
         with suppress(ReplicasUnavailableError):
             await self._records.leave(self.name)
         await self._records.close()
