@@ -42,7 +42,7 @@ def the_counts_of_the_tail_are_shares_of_the_whole(original: Function) -> Functi
     return initialise
 
 
-@planted("turret.training.batches.batches:PreparedStatistics.item_counts", "training/test_statistics.py")
+@planted("turret.training.batches.batches:PreparedStatistics.item_counts", "training/test_batches.py")
 def weights_by_popularity_count_the_test_part(original: Function) -> Function:
     def item_counts(self: Any) -> Any:
         return sum(self.data.item_counts(part) for part in ("train", "validation", "test"))

@@ -1,8 +1,11 @@
-"""Batches of training examples: contexts, spans, shares of processes, negatives, and what is made ahead."""
+"""Batches of training examples, and the counts of the training part that samplers draw by."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tests.support.until import until
 from turret.data.configuration import load_configuration
@@ -18,9 +22,11 @@ from turret.data.prepared import Negatives, PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.tower.towers.user import Context
+from turret.training.batches import batches
 from turret.training.batches.batches import (
     AHEAD,
     Batch,
+    PreparedStatistics,
     TrainingBatches,
     padded_negatives,
     prefetched,
@@ -267,3 +273,45 @@ def test_queries_of_one_answer_are_seen_by_each_other(tmp_path: Path) -> None:
         assert questions[target][0] == users[example][0]
         known = seen.rows[seen.users == seen.examples[example]].tolist()
         assert set(known) == {row for row in batch.targets.tolist() if questions[row][0] == users[example][0]}
+
+
+@pytest.mark.parametrize("users_a_block", [1, 2, 65536])
+def test_pairs_are_counted_within_users(
+    handmade: PreparedData, users_a_block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_USERS_A_BLOCK", users_a_block)
+    expected: Counter[tuple[int, int]] = Counter()
+    for user in range(len(handmade.users)):
+        history = handmade.targets(user, "train").tolist()
+        expected.update(pairwise(history))
+    pairs, counts = PreparedStatistics(handmade).bigram_counts()
+    size = len(handmade.item_ids)
+    assert (np.diff(pairs) > 0).all()
+    found = {
+        (pair // size, pair % size): count
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True)
+    }
+    assert found == expected
+    assert max(found.values()) > 1
+
+
+def with_events(data: PreparedData, held_out: bool) -> PreparedData:
+    """The same data in which all events of the training part, or all held out, are of other items."""
+    starts, ends = data.bounds("train")
+    training = np.zeros(len(data.event_items), dtype=bool)
+    for start, end in zip(starts, ends, strict=True):
+        training[start:end] = True
+    mirrored = len(data.item_ids) - 1 - np.asarray(data.event_items)
+    return replace(data, event_items=np.where(training != held_out, mirrored, data.event_items))
+
+
+@pytest.mark.parametrize("name", ["item_counts", "target_counts", "positive_counts", "bigram_counts"])
+def test_samplers_draw_by_counts_of_the_training_part_alone(name: str, handmade: PreparedData) -> None:
+    """Other validation and test events leave every count as it is; other training events do not."""
+
+    def counts(data: PreparedData) -> NDArray[np.int64]:
+        return np.concatenate(np.atleast_2d(getattr(PreparedStatistics(data), name)()))
+
+    trained = counts(handmade)
+    assert np.array_equal(counts(with_events(handmade, held_out=True)), trained)
+    assert not np.array_equal(counts(with_events(handmade, held_out=False)), trained)
