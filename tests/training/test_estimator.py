@@ -14,12 +14,12 @@ from tests.support.places import ROOT
 from tests.support.plugin import install, run_with
 from tests.test_imports import reached
 from turret.data.errors import ConfigurationError
+from turret.data.extras import kind_of, registry
 from turret.data.prepared import PreparedData
 from turret.training import Estimator, losses, samplers
 from turret.training.errors import TrainingError
 from turret.training.losses.registry import LOSSES
 from turret.training.objectives.contract import LossSettings
-from turret.training.samplers.core.settings import by_kind
 
 N, D = 50, 8
 
@@ -324,4 +324,4 @@ def test_an_entry_point_that_does_not_fit_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "dwarves", raising=False)
     with pytest.raises(TrainingError, match=sentence):
-        by_kind((LOSSES["hierarchical_softmax"],), "turret.losses", LossSettings)
+        registry((LOSSES["hierarchical_softmax"],), "turret.losses", LossSettings, TrainingError, kind_of)

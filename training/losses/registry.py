@@ -3,18 +3,20 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from turret.data.extras import kind_of, registry
+from turret.training.errors import TrainingError
 from turret.training.losses.catalog import ScalableCrossEntropyConfig
 from turret.training.losses.hierarchical import HierarchicalSoftmaxConfig
 from turret.training.losses.loss import decorated
 from turret.training.objectives.contract import LossSettings
-from turret.training.samplers.core.settings import by_kind, one_of
+from turret.training.samplers.core.settings import one_of
 
 # Importing a module names its functions.
 _MODULES = {
     import_module(f"turret.training.losses.{name}").__name__
     for name in ("catalog", "sampled", "binary", "pairwise")
 }
-LOSSES: dict[str, type[LossSettings]] = by_kind(
+LOSSES: dict[str, type[LossSettings]] = registry(
     (
         *(settings for settings in decorated() if settings.__module__ in _MODULES),
         HierarchicalSoftmaxConfig,
@@ -22,6 +24,8 @@ LOSSES: dict[str, type[LossSettings]] = by_kind(
     ),
     "turret.losses",
     LossSettings,
+    TrainingError,
+    kind_of,
 )
 
 # For mypy a union whose members are known only when Turret runs is its base class.

@@ -9,6 +9,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from turret.data.extras import kind_of, registry
+from turret.training.errors import TrainingError
 from turret.training.samplers.adaptive.dense import MinedConfig, QuarticConfig, SoftmaxConfig, TwoPassConfig
 from turret.training.samplers.adaptive.features import FourierFeaturesConfig, PositiveFeaturesConfig
 from turret.training.samplers.adaptive.ngram import AdaptiveNgramConfig, BigramConfig
@@ -21,7 +23,7 @@ from turret.training.samplers.core.contract import (
     State,
     part_of,
 )
-from turret.training.samplers.core.settings import BuildContext, SamplerSettings, by_kind, one_of
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings, one_of
 from turret.training.samplers.fixed.popularity import (
     BernoulliConfig,
     ExactHeadConfig,
@@ -32,7 +34,7 @@ from turret.training.samplers.fixed.popularity import (
 from turret.training.samplers.from_batch.in_batch import CrossBatchConfig, InBatchConfig
 from turret.training.samplers.kernel.quadratic import QuadraticConfig
 
-_SINGLE: dict[str, type[SamplerSettings]] = by_kind(
+_SINGLE: dict[str, type[SamplerSettings]] = registry(
     (
         UniformConfig,
         LogUniformConfig,
@@ -53,6 +55,8 @@ _SINGLE: dict[str, type[SamplerSettings]] = by_kind(
     ),
     "turret.samplers",
     SamplerSettings,
+    TrainingError,
+    kind_of,
 )
 
 # For mypy a union whose members are known only when Turret runs is its base class.

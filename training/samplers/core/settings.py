@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from turret.data.configuration import load_configuration
-from turret.data.extras import kind_of, registry
 from turret.tower.config import ScoringConfig, Settings
-from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import Sampler
 
 Negatives = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
@@ -137,23 +135,11 @@ class ExcludingSettings(SamplerSettings, ABC):
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def by_kind(shipped: Iterable[type[Kind]], group: str, base: type) -> dict[str, type[Kind]]:
-    """The shipped settings classes and those of the entry points of `group`, by kind.
-
-    Raises:
-        TrainingError: an entry point can't be imported, isn't a `base` with a kind, or its kind is taken.
-    """
-    return registry(shipped, group, base, TrainingError, kind_of)
-
-
 def one_of(settings: Iterable[type[Settings]]) -> Any:
     """The type of a setting that is a table with one of these kinds, or the name of the kind alone."""
     union: Any = Union[tuple(settings)]  # noqa: UP007 - the members are computed
-    return Annotated[Annotated[union, Field(discriminator="kind")], BeforeValidator(_kind_alone)]
-
-
-def _kind_alone(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
+    name_alone = BeforeValidator(lambda value: {"kind": value} if isinstance(value, str) else value)
+    return Annotated[Annotated[union, Field(discriminator="kind")], name_alone]
 
 
 def maker(kinds: Mapping[str, type[Kind]], kind: str, what: str) -> Callable[..., Kind]:
