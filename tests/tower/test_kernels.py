@@ -1,8 +1,6 @@
 """Compiled kernels: numbers, dropout, unit vectors and threads."""
 
-import shutil
 import threading
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +9,8 @@ import torch
 from torch.nn.functional import normalize
 
 from tests.support.places import ROOT
-from turret.tower.kernels.compiled import compiled_sum, in_parts
+from turret.tower.kernels.compiled import FOLDER, compiled_sum, in_parts, sources
 from turret.tower.kernels.elementwise import Dropout, normalized
-
-KERNELS = ROOT / "tower" / "kernels"
 
 
 @compiled_sum
@@ -31,29 +27,16 @@ def test_infinity_and_nan_keep_their_meaning_in_reordered_sums() -> None:
     assert np.isinf(total(np.array([1.0, np.inf])))
 
 
-def folder_of(path: Path) -> str:
-    """The folder of compiled code of a copy of the sources."""
-    spec = spec_from_file_location("turret_kernels_copy", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return str(module.FOLDER)
-
-
-def test_changed_modules_do_not_meet_code_compiled_from_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "kept"))
-    kernels = tmp_path / "turret" / "tower" / "kernels"
-    kernels.mkdir(parents=True)
-    for name in ("compiled.py", "elementwise.py"):
-        copy = Path(shutil.copy(KERNELS / name, kernels))
-    before = folder_of(kernels / "compiled.py")
-    assert folder_of(kernels / "compiled.py") == before
-    copy.write_text("# @compiled differently\n")
-    assert folder_of(kernels / "compiled.py") != before
-    assert before.startswith(str(tmp_path / "kept"))
+def test_changed_modules_do_not_meet_code_compiled_from_others(tmp_path: Path) -> None:
+    """Each state of the sources has a folder of its own."""
+    (tmp_path / "tower").mkdir()
+    module = tmp_path / "tower" / "kernel.py"
+    module.write_text("@compiled\ndef one(): ...")
+    before = sources(tmp_path)
+    assert sources(tmp_path) == before
+    module.write_text("@compiled\ndef two(): ...")
+    assert sources(tmp_path) != before
+    assert FOLDER.endswith(f"compiled-{sources(ROOT)}")
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,17 +14,9 @@ from tests.oracles import pooling
 from tests.oracles import transformer as transformer_oracle
 from tests.support.plugin import install, run_with
 from tests.tower.small_towers import USERS, config, from_the_start, no_features, packed, vectors
-from turret.data.features import Features
 from turret.tower.layers.packed import PackedHistories
-from turret.tower.towers.config import TowerConfig
-from turret.tower.towers.gru import GruUserConfig, GruUserTower
-from turret.tower.towers.pooled import (
-    AttentiveUserConfig,
-    AttentiveUserTower,
-    PooledUserConfig,
-    PooledUserTower,
-)
-from turret.tower.towers.transformer import TimeLayer, TransformerUserConfig, TransformerUserTower
+from turret.tower.towers.config import USER_TOWERS
+from turret.tower.towers.transformer import TimeLayer
 
 PACKAGE = """
 from typing import Literal
@@ -60,18 +53,20 @@ assert towers.user(from_the_start(), vectors()).shape == (8, 6)
     assert run.returncode == 0, run.stderr
 
 
-def pooled(asked: TowerConfig, prepared: Features) -> PooledUserTower:
-    assert isinstance(asked.user, PooledUserConfig)
-    return PooledUserTower(asked.user, asked.dimension, prepared)
+def tower(**settings: object) -> Any:
+    """A fresh tower without features."""
+    torch.manual_seed(0)
+    asked = config(dropout=0.0, **settings)
+    return USER_TOWERS[asked.user.kind](asked.user, asked.dimension, no_features(USERS))
 
 
 def test_agrees_with_the_formula_in_plain_numpy() -> None:
     """Mean and newest item side by side through the MLP, in float64 and without torch."""
-    tower = pooled(config(), no_features(USERS))
-    linear = [layer for layer in tower.mlp.children() if isinstance(layer, nn.Linear)]
+    made = tower(hidden=[7])
+    linear = [layer for layer in made.mlp.children() if isinstance(layer, nn.Linear)]
     layers = [(n.weight.detach().double().numpy(), n.bias.detach().double().numpy()) for n in linear]
     given = vectors().double().numpy()
-    ours = tower(packed(), vectors()).detach().numpy()
+    ours = made(packed(), vectors()).detach().numpy()
     for b, (start, end) in enumerate([(0, 1), (0, 3), (1, 5), (5, 6), (5, 8)]):
         inputs = np.concatenate([pooling.window_mean(given, start, end), given[end - 1]])
         np.testing.assert_allclose(ours[b], pooling.network(layers, inputs), rtol=1e-4, atol=1e-5)
@@ -79,13 +74,12 @@ def test_agrees_with_the_formula_in_plain_numpy() -> None:
 
 def test_items_are_left_out_of_means_while_training() -> None:
     """What is left is a mean of some of a window's items, or zero; served, nothing is left out."""
-    asked = config(last_item=False, hidden=[], dropout=0.0, item_dropout=0.5)
-    tower = pooled(asked, no_features(USERS))
+    made = tower(last_item=False, hidden=[], item_dropout=0.5)
     histories, given = packed(), vectors()
     torch.manual_seed(0)
     seen = set()
     for _ in range(200):
-        for b, mean in enumerate(tower(histories, given)):
+        for b, mean in enumerate(made(histories, given)):
             window = given[int(histories.starts[b]) : int(histories.ends[b])]
             subsets = [
                 window[[bool(bits >> place & 1) for place in range(len(window))]]
@@ -96,27 +90,17 @@ def test_items_are_left_out_of_means_while_training() -> None:
             assert distance < 1e-5
             seen.add((b, int(nearest)))
     assert len(seen) > len(histories.starts) * 2
-    tower.eval()
-    expected = pooled(config(last_item=False, hidden=[], dropout=0.0), no_features(USERS)).eval()
-    torch.testing.assert_close(tower(histories, given), expected(histories, given))
-
-
-def attentive() -> AttentiveUserTower:
-    torch.manual_seed(0)
-    asked = config(kind="attentive", attention=5, hidden=[7], dropout=0.0).user
-    assert isinstance(asked, AttentiveUserConfig)
-    return AttentiveUserTower(asked, 6, no_features(USERS))
+    expected = tower(last_item=False, hidden=[])
+    torch.testing.assert_close(made.eval()(histories, given), expected(histories, given))
 
 
 def test_attention_agrees_with_the_formula_in_plain_numpy() -> None:
     """Weights by exp of a score within e^8 of one, normalised over the window."""
-    made, given = attentive(), vectors()
+    made, given = tower(kind="attentive", attention=5, hidden=[7]), vectors()
     seen: list[torch.Tensor] = []
     made.mlp.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
     made(packed(), given)
     first, _, second = list(made.attention)
-    assert isinstance(first, nn.Linear)
-    assert isinstance(second, nn.Linear)
     scores = np.tanh(given.numpy() @ first.weight.detach().numpy().T + first.bias.detach().numpy())
     scores = 8 * np.tanh((scores @ second.weight.detach().numpy().T)[:, 0] / 8)
     for b, (start, end) in enumerate([(0, 1), (0, 3), (1, 5), (5, 6), (5, 8)]):
@@ -131,10 +115,7 @@ def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def test_agrees_with_the_gates_in_plain_numpy() -> None:
     """Reset, update and new state, step by step (Cho et al. 2014)."""
-    torch.manual_seed(0)
-    asked = config(kind="gru", state=5, dropout=0.0).user
-    assert isinstance(asked, GruUserConfig)
-    made = GruUserTower(asked, 6, no_features(USERS))
+    made = tower(kind="gru", state=5)
     weights = {name: value.detach().double().numpy() for name, value in made.state_dict().items()}
     state = np.zeros(5)
     ours = made(from_the_start(), vectors()).detach().numpy()
@@ -148,20 +129,8 @@ def test_agrees_with_the_gates_in_plain_numpy() -> None:
         np.testing.assert_allclose(ours[t], expected, rtol=1e-4, atol=1e-5)
 
 
-TRANSFORMER: dict[str, object] = {
-    "kind": "transformer",
-    "heads": 3,
-    "feed_forward": 8,
-    "dropout": 0.0,
-    "history_length": 40,
-}
-
-
-def transformer(**settings: object) -> TransformerUserTower:
-    torch.manual_seed(0)
-    asked = config(**{**TRANSFORMER, **settings})
-    assert isinstance(asked.user, TransformerUserConfig)
-    return TransformerUserTower(asked.user, asked.dimension, no_features(USERS))
+def transformer(**settings: object) -> Any:
+    return tower(kind="transformer", heads=3, feed_forward=8, history_length=40, **settings)
 
 
 def test_agrees_with_loops_in_numpy() -> None:

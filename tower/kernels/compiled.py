@@ -24,10 +24,9 @@ R = TypeVar("R")
 REORDERED = {"reassoc", "contract", "nsz", "arcp"}
 
 
-def _sources() -> str:
-    """A hash of all modules of towers and training that hold compiled functions."""
+def sources(packages: Path) -> str:
+    """A hash of all modules of towers and training that hold compiled functions, in the folder `packages`."""
     digest = hashlib.sha256()
-    packages = Path(__file__).parents[2]
     for path in sorted([*packages.glob("tower/**/*.py"), *packages.glob("training/**/*.py")]):
         source = path.read_bytes()
         if b"@compiled" in source:
@@ -35,16 +34,10 @@ def _sources() -> str:
     return digest.hexdigest()[:16]
 
 
-def _cache_folder(usual: str) -> str:
-    """The folder of compiled code, which lets only the first process compile.
-
-    numba checks only a function's own module for changes, although callees are compiled into it; so each
-    state of the sources has a folder of its own.
-    """
-    return str((Path(usual) if usual else Path(__file__).parent / "__pycache__") / f"compiled-{_sources()}")
-
-
-FOLDER = _cache_folder(numba_config.CACHE_DIR)
+# The folder of compiled code, which lets only the first process compile. numba checks only a function's own
+# module for changes, although callees are compiled into it; so each state of the sources has one of its own.
+_BESIDE = Path(numba_config.CACHE_DIR or Path(__file__).parent / "__pycache__")
+FOLDER = str(_BESIDE / f"compiled-{sources(Path(__file__).parents[2])}")
 
 
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
