@@ -77,17 +77,6 @@ def candidates_refusal(
     return None
 
 
-def mask_refusal(loss: LossSettings) -> str | None:
-    """The reason why seen items can't be left out of this loss, with a remedy; None if they can."""
-    if loss.masks_seen:
-        return None
-    return (
-        f"objective.loss = {loss.kind!r} counts every item of a cluster in the cluster's own score, so "
-        "objective.mask_known = true can't mask single items; set mask_known = false, or loss = "
-        "'full_softmax'"
-    )
-
-
 def scoring_refusal(
     loss: LossSettings, sampler: SamplerSettings | None, scoring: ScoringConfig
 ) -> str | None:

@@ -13,7 +13,7 @@ from turret.data.kinds import Seen
 from turret.data.reading.schema import EventTime
 from turret.tower.config import Settings
 from turret.tower.towers.config import TowerConfig
-from turret.training.config.compatibility import candidates_refusal, mask_refusal, refusal, scoring_refusal
+from turret.training.config.compatibility import candidates_refusal, refusal, scoring_refusal
 from turret.training.errors import TrainingError
 from turret.training.losses.registry import LOSSES, LossConfig
 from turret.training.samplers.fixed.popularity import UniformConfig
@@ -52,8 +52,12 @@ class ObjectiveConfig(Settings):
                 "mask_known = true masks candidates, and candidates = 'labelled' has pairs with a label "
                 "instead; set mask_known = false"
             )
-        if self.mask_known and (reason := mask_refusal(self.loss)):
-            raise ValueError(reason)
+        if self.mask_known and not self.loss.masks_seen:
+            raise ValueError(
+                f"objective.loss = {self.loss.kind!r} counts every item of a cluster in the cluster's own "
+                "score, so mask_known = true can't mask single items; set mask_known = false, or loss = "
+                "'full_softmax'"
+            )
         return self
 
 
