@@ -53,14 +53,9 @@ class ParentBundle:
 
         Raises:
             BundleError: there is no bundle, or its manifest is invalid.
-            TrainingError: it lacks the files that a warm start needs.
+            TrainingError: a file that a warm start needs is missing or damaged.
         """
         manifest = read_manifest(bundle_folder(folder))
-        if not {EXPERIMENT, ITEM_FEATURES} <= set(manifest.files):
-            raise TrainingError(
-                f"{folder}: this bundle does not say how it was trained, so no warm start is possible; "
-                "export its run again, or train without --from"
-            )
         with naming_damage(folder, "copy it again", OSError):
             return cls(
                 folder,

@@ -1,8 +1,11 @@
 """What a filter means, said once more for one item at a time."""
 
+import operator
 import re
 from collections.abc import Mapping
 from typing import Any
+
+COMPARE = {"gte": operator.ge, "gt": operator.gt, "lte": operator.le, "lt": operator.lt}
 
 
 def holds(condition: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
@@ -23,15 +26,14 @@ def holds(condition: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
 def field_holds(operators: Mapping[str, Any], stored: Any) -> bool:
     values = stored if isinstance(stored, list) else [stored]
     values = [one for one in values if one is not None and one == one]
-    bounds = {name: bound for name, bound in operators.items() if name in ("gte", "gt", "lte", "lt")}
+    bounds = {name: bound for name, bound in operators.items() if name in COMPARE}
     if bounds and not any(inside(one, bounds) for one in values):
         return False
     typed = {(kind_of(one), one) for one in values}
+    asked = {name: {(kind_of(one), one) for one in operators.get(name, ())} for name in ("any_of", "none_of")}
     if "equals" in operators and (kind_of(operators["equals"]), operators["equals"]) not in typed:
         return False
-    if "any_of" in operators and not {(kind_of(one), one) for one in operators["any_of"]} & typed:
-        return False
-    if "none_of" in operators and {(kind_of(one), one) for one in operators["none_of"]} & typed:
+    if ("any_of" in operators and not asked["any_of"] & typed) or asked["none_of"] & typed:
         return False
     if "under" in operators and not any(is_below(one, operators["under"]) for one in values):
         return False
@@ -50,15 +52,6 @@ def is_below(value: Any, path: str) -> bool:
 
 
 def inside(value: Any, bounds: Mapping[str, Any]) -> bool:
-    for name, bound in bounds.items():
-        if kind_of(value) != kind_of(bound):
-            return False
-        if name == "gte" and value < bound:
-            return False
-        if name == "gt" and value <= bound:
-            return False
-        if name == "lte" and value > bound:
-            return False
-        if name == "lt" and value >= bound:
-            return False
-    return True
+    return all(
+        kind_of(value) == kind_of(bound) and COMPARE[name](value, bound) for name, bound in bounds.items()
+    )

@@ -95,10 +95,8 @@ def _write(folder: Path, contents: BundleContents) -> None:
     (folder / "user_tower.onnx").write_bytes(contents.user_tower)
     (folder / "model.safetensors").write_bytes(contents.model)
     _write_golden(folder, contents.golden)
-    if contents.experiment:
-        (folder / EXPERIMENT).write_text(json.dumps(contents.experiment, indent=2), encoding="utf-8")
-    if contents.experiment or contents.item_tower:
-        (folder / ITEM_FEATURES).write_bytes(FEATURES.dump_json(contents.item_features))
+    (folder / EXPERIMENT).write_text(json.dumps(contents.experiment, indent=2), encoding="utf-8")
+    (folder / ITEM_FEATURES).write_bytes(FEATURES.dump_json(contents.item_features))
     if contents.item_tower:
         (folder / ITEM_TOWER).write_bytes(contents.item_tower)
     if contents.item_map is not None:

@@ -33,6 +33,8 @@ REQUIRED_FILES = frozenset(
         "popularity.npy",
         GOLDEN,
         QUERY_VECTORS,
+        EXPERIMENT,
+        ITEM_FEATURES,
         "model.safetensors",
     }
 )
