@@ -52,9 +52,7 @@ def recommend(
     stages = {} if stages is None else stages
     begun = perf_counter()
     view = ItemView(model.bundle, fresh)
-    counted = [count_history(query, model.bundle.manifest) for query in queries]
-    known = view.known_rows_of_each([history.items for history in counted])
-    resolved = _resolve(view, queries, counted, known)
+    resolved = _resolve(view, queries)
     model.bundle.encoder.check([query.request.features for query in queries])
     looked_up = perf_counter()
     _encode(view, resolved)
@@ -83,12 +81,9 @@ def ids_of(answer: Answer) -> list[Id]:
     return [item["id"] for item in orjson.loads(orjson.dumps(answer))["items"]]
 
 
-def _resolve(
-    view: ItemView,
-    queries: Sequence[Query],
-    counted: Sequence[CountedHistory],
-    known: Sequence[tuple[NDArray[np.int32], list[Id]]],
-) -> list[ResolvedQuery]:
+def _resolve(view: ItemView, queries: Sequence[Query]) -> list[ResolvedQuery]:
+    counted = [count_history(query, view.bundle.manifest) for query in queries]
+    known = view.known_rows_of_each([history.items for history in counted])
     resolved: list[ResolvedQuery] = []
     try:
         for query, history, found in zip(queries, counted, known, strict=True):

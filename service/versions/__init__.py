@@ -2,7 +2,6 @@
 
 __all__ = [
     "activation",
-    "commands",
     "folder",
     "follower",
     "gate",

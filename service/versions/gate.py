@@ -1,5 +1,10 @@
-"""The checks of a version before it goes live; reports are kept in `<bundles>/.gate/<version>.json`."""
+"""The checks of a version before it goes live, and the commands on a folder that need no running service.
 
+Reports are kept in `<bundles>/.gate/<version>.json`.
+"""
+
+import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,16 +14,18 @@ from pydantic import ValidationError
 
 from turret.data.errors import DataError
 from turret.data.files import new_file
-from turret.service.versions.folder import without_folder
+from turret.data.text import text_table
+from turret.service.errors import ServiceError
+from turret.service.versions.folder import activation_lock, without_folder
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.service.versions.record import Stored, now
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import GoldenQuery, check_golden, load_golden
-from turret.tower.config import MEMORY_FACTOR
+from turret.tower.config import MEMORY_FACTOR, OVERLAP_MINIMUM, RECALL_MINIMUM
 from turret.tower.engines.access import check_loaded
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.checksums import check_files
-from turret.tower.format.listing import VersionSummary, version_folder, versions
+from turret.tower.format.listing import VersionSummary, current, point, version_folder, versions
 from turret.tower.format.manifest import manifest_digest, read_manifest
 from turret.tower.format.safe_open import check_folder, read_regular
 from turret.tower.retrieval import Retriever
@@ -285,3 +292,70 @@ def _times(bundle: Bundle, query: GoldenQuery) -> Times | None:
         return None
     is_known = [bundle.vocabulary.row(item) is not None for item in query.history]
     return Times(query.times.events[is_known], query.times.asked)
+
+
+_WIDTH = 110
+
+
+def print_versions(bundles: Path, as_json: bool) -> None:
+    """List the bundles of a folder, oldest first."""
+    summaries = checked_versions(bundles)
+    if as_json:
+        print(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
+        return
+    rows = []
+    for summary in summaries:
+        ndcg = summary.metrics.get("test", {}).get("towers", {}).get("ndcg@10", {}).get("mean")
+        row = (
+            "*" if summary.is_current else "",
+            summary.version,
+            summary.created or "",
+            (summary.data_until or "")[:16],
+            f"{summary.item_count:,}" if summary.item_count else "",
+            "not evaluated" if ndcg is None else f"{ndcg:.4f}",
+            summary.error or ("current" if summary.is_current else ""),
+            _gate_text(summary.gate),
+        )
+        rows.append(row)
+    headings = ("", "version", "created", "data until", "items", "ndcg@10", "state", "gate")
+    print(text_table(headings, rows, width=_WIDTH, right=False))
+
+
+def _gate_text(report: GateReport | None) -> str:
+    if report is None:
+        return ""
+    return ("forced: " if report.passed else "failed: ") + report.refusal if report.failed else "passed"
+
+
+def activate_in_folder(version: str, bundles: Path, force: bool = False) -> str:
+    """Move the folder's pointer to a version that passes the gate, as in a service; return a message.
+
+    Raises BundleError.
+    """
+    request = GateRequest(
+        root=bundles,
+        version=version,
+        force=force,
+        overlap_minimum=_from_environment("TURRET_OVERLAP_MINIMUM", OVERLAP_MINIMUM),
+        recall_minimum=_from_environment("TURRET_RECALL_MINIMUM", RECALL_MINIMUM),
+    )
+    with suppress(BundleError):  # the activation repairs a damaged pointer
+        request = request.model_copy(update={"live": current(bundles)})
+    report = run_gate(request)
+    if not report.passed:
+        raise BundleError(report.refusal)
+    with activation_lock(bundles):
+        point(bundles, version)
+    return (
+        f"{version} is current in {bundles}; a running service keeps its version "
+        "until `turret activate` is given its --url."
+    )
+
+
+def _from_environment(variable: str, default: float) -> float:
+    # Not `Settings`: a trainer activates versions too, and its image lacks pydantic-settings.
+    value = os.environ.get(variable, str(default))
+    try:
+        return float(value)
+    except ValueError:
+        raise ServiceError(f"{variable} can't be {value!r}; give a number, such as {default:g}") from None

@@ -8,7 +8,7 @@ import pytest
 from tests.support.command_line import commands
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings, read_settings
-from turret.service.versions.commands import _from_environment
+from turret.service.versions.gate import _from_environment
 from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
 
 

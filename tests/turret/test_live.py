@@ -16,8 +16,7 @@ from turret.cli import app
 from turret.client import AnswerError, Client, ClientError
 from turret.client.answers import RecommendAnswer
 from turret.service.errors import ServiceError
-from turret.service.versions.commands import print_versions
-from turret.service.versions.gate import read_report
+from turret.service.versions.gate import print_versions, read_report
 from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current

@@ -270,9 +270,9 @@ def _open(settings: Settings) -> Stores:
     return Stores(SqliteHistory(path, settings.keep_days), SqliteItems(items))
 
 
-def _open_in_memory(settings: Settings) -> Stores:
-    return Stores(SqliteHistory(keep_days=settings.keep_days), SqliteItems())
-
-
 SQLITE = StoreKind(_open)
-MEMORY = StoreKind(_open_in_memory, is_lasting=False, is_shared=False)
+MEMORY = StoreKind(
+    lambda settings: Stores(SqliteHistory(keep_days=settings.keep_days), SqliteItems()),
+    is_lasting=False,
+    is_shared=False,
+)
