@@ -11,8 +11,6 @@ from turret.tower.bundle.publish import publish
 from turret.tower.catalog.masks import RowMask
 from turret.tower.retrieval import Cap, Retriever, marginal_relevance
 
-NOTHING = np.array([], np.int32)
-
 
 @pytest.fixture
 def bundle(bundles: Path) -> Bundle:
@@ -51,15 +49,6 @@ def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path) -> No
     assert ranking.scores.tolist() == [9, 5, 5, 1]
     assert retriever.popular(10, np.arange(6)).rows.tolist() == []
     assert [retriever.popularity_rank(row) for row in range(6)] == [5, 2, 2, 6, 1, 2]
-
-
-def test_an_answer_says_how_it_was_found(bundle: Bundle) -> None:
-    retriever = Retriever(bundle)
-    vector = retriever.encode([np.array([3])], [{}], None)[0]
-    allowed = RowMask(np.arange(60) < 20)
-    assert retriever.nearest(vector, 5).plan == ("index", None, 5)
-    assert retriever.nearest(vector, 5, np.array([1, 2])).plan == ("over_fetch", None, 7)
-    assert retriever.nearest(vector, 5, NOTHING, allowed).plan == ("subset", 20, 5)
 
 
 def test_a_filter_keeps_to_what_it_allows(bundle: Bundle) -> None:

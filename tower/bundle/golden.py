@@ -110,11 +110,10 @@ def replay(bundle: Bundle, golden: Golden) -> list[Ranking]:
             raise BundleError(
                 f"recorded query {i}: the items {unknown[:5]} are not in the vocabulary", "golden"
             )
-        asked = [rows], [query.features], golden.k
         out = rows if bundle.manifest.repeats is None else rows[:0]
+        asked = [rows], [query.features], golden.k, [out], [query.times]
         try:
-            kinds = query.kinds(bundle.manifest)
-            answers += retriever.recommend(*asked, [out], [query.times], kinds=[kinds])
+            answers += retriever.recommend(*asked, kinds=[query.kinds(bundle.manifest)])
         except EncodingError as error:
             raise BundleError(f"recorded query {i}: {error.field}: {error}", "golden") from None
     return answers
