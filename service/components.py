@@ -17,7 +17,7 @@ from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.comparison import Comparison
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender, Shadow
-from turret.service.search.catalog_search import CatalogSearch
+from turret.service.search.catalog import CatalogSearch
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
 from turret.service.stores.guarded import Breaker

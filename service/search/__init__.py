@@ -1,3 +1,3 @@
 """The catalog for people who look at it: search by text, a summary of its fields, and the map."""
 
-__all__ = ["catalog_fields", "catalog_search"]
+__all__ = ["catalog"]

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from tests.conftest import contents
 from turret.service.errors import InvalidFieldError
 from turret.service.overlay.fresh import ChangedFields, FreshItems
-from turret.service.search.catalog_fields import NO_GROUP, colouring, summarise, title_of
-from turret.service.search.catalog_search import CatalogSearch, items_json
+from turret.service.search.catalog import NO_GROUP, CatalogSearch, colouring, items_json, summarise, title_of
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.catalog.catalog import Catalog

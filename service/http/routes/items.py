@@ -17,13 +17,12 @@ from turret.service.overlay.item_writer import ItemEdit
 from turret.service.ranking.item_view import ItemView
 from turret.service.schemas.bodies import Line
 from turret.service.schemas.requests import ItemBody, ItemLine, ItemPatchBody, SimilarRequest
-from turret.service.search.catalog_fields import colouring, map_of, summarise
-from turret.service.search.catalog_search import items_json
+from turret.service.search.catalog import colouring, items_json, map_of, summarise
 from turret.tower.bundle.bundle import Bundle
 
 QUERY_LENGTH, PAGE_LIMIT = 200, 100
 LINES = 10_000  # of one call
-_CURSOR = "^[0-9]{1,4}$"  # a position below `catalog_search.MOST_RESULTS`
+_CURSOR = "^[0-9]{1,4}$"  # a position below `catalog.MOST_RESULTS`
 Ids = Annotated[list[Id] | None, Query(max_length=PAGE_LIMIT)]
 router = APIRouter(prefix="/v1", tags=["items"])
 
