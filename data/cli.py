@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from turret.data.errors import without_credentials
 from turret.data.preparing.options import given_settings, with_settings
 
 PREPARED = Path("var/prepared")
@@ -44,7 +45,6 @@ def fetch(
 
     Example: `turret data fetch movielens-1m --to var/data`
     """
-    from turret.data.errors import without_credentials
     from turret.data.reading.datasets import DATASETS
     from turret.data.reading.datasets import fetch as fetch_dataset
     from turret.data.stores import fetch_prepared, is_url
@@ -166,7 +166,6 @@ def append(
 
     Example: `turret data append events.parquet --to var/prepared`
     """
-    from turret.data.errors import without_credentials
     from turret.data.preparing.append import append as append_events
     from turret.data.stores import changed_prepared, is_url
 

@@ -129,10 +129,6 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
             raise self._invalid(raw, "a list of values")
         return [self._one_value(value) for value in raw]
 
-    def unused(self) -> set[str]:
-        """Return the fields that only other features have: they are not stored, so that fingerprints stay."""
-        return {name for name in ("words", "width") if not getattr(self, name)}
-
     def _invalid(self, raw: object, expected: str) -> DataError:
         shown = f"{str(raw)[:80]!r}..." if len(str(raw)) > 80 else repr(raw)
         return DataError(f"feature {self.name!r} can't be {shown}: give {expected}, or null if unknown")
@@ -247,7 +243,11 @@ class Features:
     def save(self, folder: Path) -> None:
         """Write `features.json` and the arrays, numbered in the order of the features, into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        described = [one.model_dump(exclude=one.unused()) for one in self.features]
+        # Fields that only other features have are not stored, so that fingerprints stay.
+        described = [
+            one.model_dump(exclude={name for name in ("words", "width") if not getattr(one, name)})
+            for one in self.features
+        ]
         text = json.dumps({"count": self.count, "features": described}, ensure_ascii=False)
         (folder / "features.json").write_text(text, encoding="utf-8")
         for number, feature in enumerate(self.features):

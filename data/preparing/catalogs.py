@@ -24,7 +24,7 @@ from turret.data.preparing.encoding import element_type, encode, is_printable, t
 from turret.data.preparing.feature_readings import CHANGING, Readings, read_features
 from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note
 from turret.data.progress import counted
-from turret.data.reading.columns import Role, choose_id, require
+from turret.data.reading.columns import USUAL, Role, choose, require
 from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, PrepareConfig, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
 from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_integer
@@ -72,7 +72,8 @@ def read_entity_table(
     """
     if table is None:
         return None
-    id_column = choose_id(role, named, events_column, table.columns(), str(table.path))
+    usual = [events_column, *USUAL[role]]
+    id_column = choose(role, named, usual, table.columns(), str(table.path), f"{role}-id")
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
     frame = frame.unique([name for name in frame.columns if name != ROW], keep="first", maintain_order=True)

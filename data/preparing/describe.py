@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from turret.data.events.dropped_rows import bad_row_lines, headline_of
 from turret.data.kinds import read_kinds, text_of_kind
-from turret.data.manifest import FeatureSummary, Manifest, Time
+from turret.data.manifest import FeatureSummary, Time
 from turret.data.prepared import PARTS, Part, PreparedData
 from turret.data.text import text_table
 
@@ -24,13 +24,16 @@ def describe(folder: Path) -> str:
     dropped = bad_row_lines(manifest.bad_rows)
     dropped = [*(headline_of(manifest) or ["dropped:"] * bool(dropped)), *dropped]
     negatives = "" if manifest.negatives is None else f", with {manifest.negatives:,} given negatives"
+    visits = manifest.visit_repeat_share
+    repeats = f"{manifest.repeat_share:.1%} of the events repeat an item of their user"
+    repeats += f", {visits:.1%} one of the same visit" if visits else ""
     rows = [
         ("events", f"{counts.events:,}{', weighted' if manifest.has_weights else ''}{negatives}"),
         (users, f"{counts.users:,} ({counts.events / counts.users:.1f} events each)"),
         ("items", f"{counts.items:,} ({counts.events / counts.items:.1f} events each)"),
         ("density", f"{counts.events / (counts.users * counts.items):.3%} (events / ({users} x items))"),
         *([("kinds", _kinds(data))] if manifest.kinds else []),
-        *([] if data.has_queries else [("repeats", _repeats(manifest)), ("order", _period(manifest.time))]),
+        *([] if data.has_queries else [("repeats", repeats), ("order", _period(manifest.time))]),
         ("columns", ", ".join(f"{role} {name}" for role, name in manifest.columns if name is not None)),
         ("split", split.rule),
         *((part, f"{_size(data, part)} of {split.users[part]:,} {users}") for part in PARTS),
@@ -68,12 +71,6 @@ def _kinds(data: PreparedData) -> str:
         f"{name}: {f'{counts[name]:,} events, ' if name in counts else ''}{text_of_kind(kind)}"
         for name, kind in data.manifest.kinds.items()
     )
-
-
-def _repeats(manifest: Manifest) -> str:
-    in_visit = manifest.visit_repeat_share
-    visits = f", {in_visit:.1%} one of the same visit" if in_visit else ""
-    return f"{manifest.repeat_share:.1%} of the events repeat an item of their user{visits}"
 
 
 def _period(time: Time) -> str:

@@ -16,7 +16,8 @@ _NAMES = {
 }
 KINDS = ("event_type", "event", "kind", "action", "behavior", "behavior_type", "interaction")
 """Usual names of a column of kinds, which is looked for where kinds are wanted."""
-_USUAL = {role: names.split() for role, names in _NAMES.items()}
+USUAL = {role: names.split() for role, names in _NAMES.items()}
+"""Usual names of the columns of each role."""
 
 
 def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str) -> Columns:
@@ -27,15 +28,15 @@ def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str
     needs no user column: all its events are strangers'.
     """
     session = settings.session
-    usual = [name for name in _USUAL["user"] if name != session]
+    usual = [name for name in USUAL["user"] if name != session]
     if session is not None and settings.user is None and not {*usual} & {*existing}:
         user = require(session, existing, where, "session (--session)")
     else:
         user = choose("user", settings.user, usual, existing, where)
-    item = choose("item", settings.item, _USUAL["item"], existing, where)
+    item = choose("item", settings.item, USUAL["item"], existing, where)
     time = None
     if not settings.in_file_order:
-        time = choose("time", settings.time, _USUAL["time"], existing, where)
+        time = choose("time", settings.time, USUAL["time"], existing, where)
     if len({user, item, time}) < 3:
         raise ColumnError(
             f"the user ({user}), item ({item}) and time ({time}) of {where} have to be different columns; "
@@ -49,16 +50,6 @@ def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str
         role: require(name, existing, where, role) for role, name in named.items() if name is not None
     }
     return Columns(user=user, item=item, time=time, **optional)
-
-
-def choose_id(role: Role, named: str | None, events_column: str, existing: Sequence[str], where: str) -> str:
-    """Choose the id column of the items or users file: as named, as in the events, or a common name.
-
-    Raises ColumnError as `choose_columns` does.
-    """
-    if named is None and events_column in existing:
-        return events_column
-    return choose(role, named, _USUAL[role], existing, where, f"{role}-id")
 
 
 def choose(
