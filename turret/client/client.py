@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
+from itertools import count
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 import httpx2
@@ -19,6 +20,8 @@ from turret.data.errors import without_credentials
 
 Answered = TypeVar("Answered")
 Arguments = ParamSpec("Arguments")
+Http = TypeVar("Http", httpx2.Client, httpx2.AsyncClient)
+Outcome = httpx2.Response | httpx2.TransportError
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 30.0  # seconds before a retry; a longer Retry-After is the caller's to keep
 # No proxy for a service on this machine.
 _DIRECT = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
@@ -48,7 +51,7 @@ class _Method(Generic[Arguments, Answered]):
         return send
 
 
-class _Calls:
+class _Calls(Generic[Http]):
     """The calls of the API as methods; their functions are in `turret.client.calls`."""
 
     recommend = _Method(calls.recommend)
@@ -88,7 +91,17 @@ class _Calls:
     ready = _Method(calls.ready)
     metrics = _Method(calls.metrics)
 
-    def __init__(self, url: str, key: str | None, timeout: float, retries: int) -> None:
+    _connect: Callable[[], Http]
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: int = 3,
+        http: Http | None = None,
+    ) -> None:
         if not _is_address(url):
             raise ClientError(
                 f"{without_credentials(url)!r} is not the address of a service; give one like "
@@ -100,10 +113,11 @@ class _Calls:
             )
         self.url = url.rstrip("/")
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        self._timeout, self._retries = timeout, retries
+        self._timeout, self._retries, self._is_own = timeout, retries, http is None
+        self._http: Http = self._connect() if http is None else http
 
-    def _request(self, call: Call[Any], http: httpx2.Client | httpx2.AsyncClient) -> httpx2.Request:
-        return http.build_request(
+    def _request(self, call: Call[Any]) -> httpx2.Request:
+        return self._http.build_request(
             call.method,
             self.url + call.path,
             content=call.content,
@@ -112,9 +126,7 @@ class _Calls:
             timeout=max(self._timeout, call.seconds),
         )
 
-    def _pause(
-        self, call: Call[Any], attempt: int, outcome: httpx2.Response | httpx2.TransportError
-    ) -> float | None:
+    def _pause(self, call: Call[Any], attempt: int, outcome: Outcome) -> float | None:
         """The seconds to wait before `call` is sent again; None where its `outcome` is the last one."""
         if attempt >= self._retries or call.retried == "never":
             return None
@@ -127,7 +139,7 @@ class _Calls:
             return None
         return wait if wait <= _LONGEST_WAIT else None
 
-    def _read(self, call: Call[Answered], outcome: httpx2.Response | httpx2.TransportError) -> Answered:
+    def _read(self, call: Call[Answered], outcome: Outcome) -> Answered:
         """Read an answer. Raises ClientError, and AnswerError for a refusal."""
         if isinstance(outcome, httpx2.TimeoutException):
             raise ClientError(
@@ -174,7 +186,7 @@ def _retry_after(response: httpx2.Response) -> float | None:
     return float(given) if re.fullmatch(r"[0-9]{1,6}", given) else None
 
 
-class Client(_Calls):
+class Client(_Calls[httpx2.Client]):
     """A client of the service at `url`, with a key of `turret keys new` where the service requires one.
 
     Admin calls go to the admin port, with an admin key: they need a client of their own. A call that fails
@@ -187,32 +199,19 @@ class Client(_Calls):
     shared by threads.
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 30.0,
-        retries: int = 3,
-        http: httpx2.Client | None = None,
-    ) -> None:
-        super().__init__(url, key, timeout, retries)
-        self._http, self._is_own = (httpx2.Client(mounts=_DIRECT), True) if http is None else (http, False)
+    _connect = staticmethod(lambda: httpx2.Client(mounts=_DIRECT))
 
     def send(self, call: Call[Answered]) -> Answered:
         """Send a call of `turret.client.calls`."""
-        request = self._request(call, self._http)
-        for attempt in range(self._retries + 1):
-            outcome: httpx2.Response | httpx2.TransportError
+        request, attempts = self._request(call), count()
+        while True:
             try:
-                outcome = self._http.send(request)
+                outcome: Outcome = self._http.send(request)
             except httpx2.TransportError as error:
                 outcome = error
-            pause = self._pause(call, attempt, outcome)
-            if pause is None:
-                break
+            if (pause := self._pause(call, next(attempts), outcome)) is None:
+                return self._read(call, outcome)
             time.sleep(pause)
-        return self._read(call, outcome)
 
     def store_events(self, events: Iterable[Event]) -> EventsAnswer:
         """Store any number of events, 1,000 a call. After an error, send all again: an id counts once.
@@ -233,37 +232,22 @@ class Client(_Calls):
         self.close()
 
 
-class AsyncClient(_Calls):
+class AsyncClient(_Calls[httpx2.AsyncClient]):
     """As `Client`, for asyncio: each method is awaited. Clients may be shared by tasks of one event loop."""
 
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 30.0,
-        retries: int = 3,
-        http: httpx2.AsyncClient | None = None,
-    ) -> None:
-        super().__init__(url, key, timeout, retries)
-        self._http, self._is_own = (
-            (httpx2.AsyncClient(mounts=_DIRECT), True) if http is None else (http, False)
-        )
+    _connect = staticmethod(lambda: httpx2.AsyncClient(mounts=_DIRECT))
 
     async def send(self, call: Call[Answered]) -> Answered:
         """Send a call of `turret.client.calls`."""
-        request = self._request(call, self._http)
-        for attempt in range(self._retries + 1):
-            outcome: httpx2.Response | httpx2.TransportError
+        request, attempts = self._request(call), count()
+        while True:
             try:
-                outcome = await self._http.send(request)
+                outcome: Outcome = await self._http.send(request)
             except httpx2.TransportError as error:
                 outcome = error
-            pause = self._pause(call, attempt, outcome)
-            if pause is None:
-                break
+            if (pause := self._pause(call, next(attempts), outcome)) is None:
+                return self._read(call, outcome)
             await asyncio.sleep(pause)
-        return self._read(call, outcome)
 
     async def store_events(self, events: Iterable[Event]) -> EventsAnswer:
         """Store any number of events, as `Client.store_events`."""
