@@ -53,7 +53,7 @@ def load_histories(
         if isinstance(events, str | PathLike) and (Path(events) / MANIFEST).is_file():
             return load_events(PreparedData.open(Path(events)), where)
         given = log_settings(user, item, time, settings)
-        with table_paths(events) as paths, prepared_log(paths.events, given, _LOG.info) as prepared:
+        with table_paths(events) as (source, _), prepared_log(source, given, _LOG.info) as prepared:
             return load_events(prepared, where)
 
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from turret.data.configuration import load_configuration
 from turret.data.errors import DataError, MissingExtraError, SourceError
@@ -67,13 +67,12 @@ def prepare(
         DataError: a column is missing, rows are bad (unless `on_bad` is "drop"), nothing is left, or `folder`
             exists.
     """
-    source = events if queries is None else queries
-    if source is None or (events is not None and queries is not None):
+    table = events if queries is None else queries
+    if table is None or (events is not None and queries is not None):
         raise DataError("give either events or queries, and None for the other")
-    with table_paths(source, items, users) as paths:
+    with table_paths(table, items=items, users=users) as (source, others):
         place = "source" if queries is None else "queries.source"
-        tables = {place: paths.events, "items": paths.items, "users": paths.users}
-        given = tables | log_settings(user, item, time, settings)
+        given = {place: source, **others, **log_settings(user, item, time, settings)}
         config = load_configuration(PrepareConfig, overrides=given)
         report = prepare_events(config, _local(folder), overwrite)
     return _opened(report.folder, (*headline_of(report.manifest), *report.warnings))
@@ -110,9 +109,9 @@ def append(
     Raises:
         DataError: as for `prepare`, and for settings under which new events could bring back old ones.
     """
-    with table_paths(events, items, users) as paths:
-        options = {"items": paths.items, "users": paths.users, **log_settings(user, item, time, settings)}
-        report = append_events(paths.events, _local(folder), options)
+    with table_paths(events, items=items, users=users) as (source, others):
+        options = {**others, **log_settings(user, item, time, settings)}
+        report = append_events(source, _local(folder), options)
     return _opened(report.prepared.folder, (report.sentence(), *report.prepared.warnings))
 
 
@@ -136,30 +135,17 @@ def _opened(folder: Path, sentences: Iterable[str]) -> PreparedData:
     return PreparedData.open(folder)
 
 
-class TablePaths(NamedTuple):
-    """The paths of the tables of a log."""
-
-    events: Place
-    items: Place | None
-    users: Place | None
-
-
 @contextmanager
-def table_paths(
-    events: Table, items: Table | None = None, users: Table | None = None
-) -> Iterator[TablePaths]:
-    """Yield the path of each table; those in memory are written to files that the end of the block removes.
+def table_paths(events: Table, **others: Table | None) -> Iterator[tuple[Place, dict[str, Place]]]:
+    """Yield the path of the events, and those of other tables; those in memory are files during the block.
 
     Raises SourceError, with the name of the table, for one that is neither a path nor an Arrow table, and
     MissingExtraError for one of pandas without PyArrow.
     """
     with tempfile.TemporaryDirectory(prefix="turret-") as folder:
-        work = Path(folder)
-        yield TablePaths(
-            _path("events", events, work),
-            None if items is None else _path("items", items, work),
-            None if users is None else _path("users", users, work),
-        )
+        given = {"events": events, **{name: table for name, table in others.items() if table is not None}}
+        paths = {name: _path(name, table, Path(folder)) for name, table in given.items()}
+        yield paths.pop("events"), paths
 
 
 def _path(name: str, table: Table, work: Path) -> Place:

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ MOST_USERS = 20_000
 _MOST_RANKS, _REPLICATES = 1000, 1000
 _EVENTS_A_BLOCK, _USERS_A_BLOCK = 2**22, 256
 Positions = NDArray[np.int64]
+# Rows of the history, features, times, the bundle's codes of kinds, and the rows that answers leave out.
+_Query = tuple[Positions, dict[str, Any], Times | None, Positions, Positions]
 
 
 def compare_versions(
@@ -239,93 +241,66 @@ def _users(data: PreparedData, starts: Positions) -> Positions:
 # ---- Rankings
 
 
-class _Query(NamedTuple):
-    """`kinds` are the codes of the bundle; `excluded` are the rows of the items that answers leave out."""
-
-    rows: Positions
-    features: dict[str, Any]
-    times: Times | None
-    kinds: Positions
-    excluded: Positions
-
-
 def metric_of_users(bundle: Bundle, data: PreparedData, held: HeldOut, metric: str, k: int) -> Values:
     """The values of a metric at `k` for each user of `held`: float64 [U].
 
     A target that the bundle doesn't know is a miss. Items of the history are left out as the bundle says, and
     users without a known item get popular items. Events of a kind that its histories don't have are not read.
     """
-    retriever, reader = Retriever(bundle), _Reader.of(bundle, data)
+    found = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
+    rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    retriever, counted = Retriever(bundle), CountedKinds(bundle.manifest, bundle.manifest.exclude_seen)
     hits = np.zeros((len(held.users), k), dtype=bool)
     relevant = np.empty(len(held.users), dtype=np.int64)
     with progress(f"ranking by {bundle.manifest.version}", len(held.users)) as advance:
         for first in range(0, len(held.users), _USERS_A_BLOCK):
             indices = range(first, min(first + _USERS_A_BLOCK, len(held.users)))
-            queries = [reader.query(int(held.users[index]), int(held.starts[index])) for index in indices]
+            queries = [
+                _query(bundle, data, rows, counted, int(held.users[index]), int(held.starts[index]))
+                for index in indices
+            ]
             for index, ranked in zip(indices, _ranked(retriever, bundle, queries, k), strict=True):
                 events = data.only_targets(np.arange(held.starts[index], held.ends[index]))
                 targets = np.unique(data.event_items[events])
-                hits[index, : len(ranked)] = np.isin(ranked, reader.rows[targets])
+                hits[index, : len(ranked)] = np.isin(ranked, rows[targets])
                 relevant[index] = len(targets)
             advance(len(indices))
     return metrics_at(hits, relevant, [k])[metric]
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Reads histories of prepared data as a bundle has them.
+def _query(
+    bundle: Bundle, data: PreparedData, rows: Positions, counted: CountedKinds, user: int, end: int
+) -> _Query:
+    """The history of `user` before the event at `end` as the bundle has it, asked at the event's time.
 
-    Attributes:
-        rows: int64 [N], the bundle's row of each item of the data, -1 for none.
-        names: the kinds of the data by code.
-        counted: how they count for the bundle.
+    `rows` [N] has the bundle's row of each item of the data, -1 for none.
     """
-
-    bundle: Bundle
-    data: PreparedData
-    rows: Positions
-    names: tuple[str, ...]
-    counted: CountedKinds
-
-    @classmethod
-    def of(cls, bundle: Bundle, data: PreparedData) -> "_Reader":
-        found = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
-        return cls(
-            bundle,
-            data,
-            np.array([-1 if row is None else row for row in found], dtype=np.int64),
-            read_kinds(data.manifest.kinds),
-            CountedKinds(bundle.manifest, bundle.manifest.exclude_seen),
-        )
-
-    def query(self, user: int, end: int) -> _Query:
-        """The history of `user` before the event at `end`, as rows of the bundle, asked at its time."""
-        data, bundle = self.data, self.bundle
-        positions = np.arange(end if data.has_queries else data.offsets[user], end)
-        positions = positions[self.rows[data.event_items[positions]] >= 0]
-        kinds = () if data.kinds is None else [self.names[code] for code in data.kinds[positions]]
-        ages, times = np.zeros(len(positions)), None
-        if data.manifest.time.kind == "timestamp":
-            ages = float(data.times[end]) - data.times[positions]
-        counted = self.counted.count(kinds, ages)
-        excluded, positions = positions[counted.are_left_out], positions[counted.are_read]
-        values = data.user_values(user) if bundle.user_features else {}
-        features = {one.name: values[one.name] for one in bundle.user_features if one.name in values}
-        if bundle.manifest.uses_times and data.manifest.time.kind == "timestamp":
-            seconds = np.asarray(data.times[positions], dtype=np.float64) / 1000.0
-            times = Times(seconds, float(data.times[end]) / 1000.0)
-        out = data.event_items[excluded].astype(np.int64)
-        if leaves_out_negatives(bundle.manifest.kinds, bundle.manifest.exclude_seen):
-            out = np.append(out, data.given_negatives(np.array([user]), np.array([end]))[1])
-        out = self.rows[out]
-        rows = self.rows[data.event_items[positions]]
-        return _Query(rows, features, times, counted.codes[counted.are_read], out[out >= 0])
+    positions = np.arange(end if data.has_queries else data.offsets[user], end)
+    positions = positions[rows[data.event_items[positions]] >= 0]
+    names = read_kinds(data.manifest.kinds)
+    kinds = () if data.kinds is None else [names[code] for code in data.kinds[positions]]
+    ages, times = np.zeros(len(positions)), None
+    has_times = data.manifest.time.kind == "timestamp"
+    if has_times:
+        ages = float(data.times[end]) - data.times[positions]
+    found = counted.count(kinds, ages)
+    excluded, positions = positions[found.are_left_out], positions[found.are_read]
+    values = data.user_values(user) if bundle.user_features else {}
+    features = {one.name: values[one.name] for one in bundle.user_features if one.name in values}
+    if bundle.manifest.uses_times and has_times:
+        seconds = np.asarray(data.times[positions], dtype=np.float64) / 1000.0
+        times = Times(seconds, float(data.times[end]) / 1000.0)
+    out = data.event_items[excluded].astype(np.int64)
+    if leaves_out_negatives(bundle.manifest.kinds, bundle.manifest.exclude_seen):
+        out = np.append(out, data.given_negatives(np.array([user]), np.array([end]))[1])
+    out = rows[out]
+    return rows[data.event_items[positions]], features, times, found.codes[found.are_read], out[out >= 0]
 
 
 def _ranked(retriever: Retriever, bundle: Bundle, queries: list[_Query], k: int) -> list[Positions]:
     """The best k rows of the bundle for each query."""
     result = [retriever.popular(k).rows] * len(queries)
-    known = [index for index, one in enumerate(queries) if bundle.encoder.can_encode(one.rows, one.features)]
+    known = [index for index, one in enumerate(queries) if bundle.encoder.can_encode(one[0], one[1])]
     if known:
         histories, features, times, kinds, excluded = zip(*(queries[index] for index in known), strict=True)
         vectors = retriever.encode(histories, features, times, kinds=kinds)
