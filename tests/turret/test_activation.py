@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 import turret.cli
 from tests.conftest import contents, plain_ranking
 from tests.support.trained import trained_shop
-from tests.turret.conftest import DAY, START, PublishTaste
+from tests.turret.conftest import DAY, START, Prepare, PublishTaste
 from turret.activation.comparison import (
     Comparison,
     HeldOut,
@@ -21,8 +21,6 @@ from turret.activation.comparison import (
 )
 from turret.data.errors import DataError
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.config import ScoringConfig
@@ -212,13 +210,12 @@ def test_rankings_are_those_of_the_oracle(
     assert 0.2 < values.mean() < 0.9
 
 
-def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(tmp_path: Path) -> None:
+def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(
+    tmp_path: Path, prepared: Prepare
+) -> None:
     """The bundle has the items 100 to 159, the most popular first."""
-    lines = ["a,101", "a,900", "b,900", "b,100", "c,901", "c,159"]
-    (tmp_path / "log.csv").write_text("\n".join(["user_id,item_id", *lines]) + "\n")
-    config = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
-    prepare(PrepareConfig.model_validate({**config, "split": {"kind": "last"}}), tmp_path / "data")
-    data = PreparedData.open(tmp_path / "data")
+    log = "user_id,item_id\na,101\na,900\nb,900\nb,100\nc,901\nc,159\n"
+    data = prepared(log, columns={"in_file_order": True}, split={"kind": "last"})
     publish(tmp_path / "bundles", contents())
     users = np.arange(3)
     targets = HeldOut(users, np.asarray(data.offsets[1:]) - 1, np.asarray(data.offsets[1:]), "")
@@ -227,11 +224,10 @@ def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(tmp
 
 
 @pytest.mark.parametrize("exclude_seen", [True, False])
-def test_items_of_the_history_are_ranked_as_the_bundle_says(tmp_path: Path, exclude_seen: bool) -> None:
-    (tmp_path / "log.csv").write_text("user_id,item_id\na,101\na,101\n")
-    config = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
-    prepare(PrepareConfig.model_validate(config), tmp_path / "data")
-    data = PreparedData.open(tmp_path / "data")
+def test_items_of_the_history_are_ranked_as_the_bundle_says(
+    tmp_path: Path, prepared: Prepare, exclude_seen: bool
+) -> None:
+    data = prepared("user_id,item_id\na,101\na,101\n", columns={"in_file_order": True})
     publish(tmp_path / "bundles", contents(exclude_seen=exclude_seen))
     bundle = Bundle.open(tmp_path / "bundles" / "v1")
     targets = HeldOut(np.array([0]), np.array([1]), np.array([2]), "")

@@ -41,30 +41,24 @@ QUANTITIES = {
 }
 
 
-@pytest.fixture
-def figures() -> Figures:
-    return Figures(QUANTITIES, "2 cores", {"youtubednn": {"validation_users": 20_000}})
+FIGURES = Figures(QUANTITIES, "2 cores", {"youtubednn": {"validation_users": 20_000}})
+# One machine of two cores holds it easily.
+SMALL = PlanRequest(
+    users=1e5,
+    items=1e5,
+    events=1e7,
+    requests=100.0,
+    machine=Machine(2, 16e9, 200e9),
+    dimension=64,
+    history=50,
+    experiment="youtubednn",
+    epochs=10,
+    hours=8.0,
+)
 
 
-@pytest.fixture
-def shop() -> PlanRequest:
-    """A shop that one machine of two cores holds easily."""
-    return PlanRequest(
-        users=1e5,
-        items=1e5,
-        events=1e7,
-        requests=100.0,
-        machine=Machine(2, 16e9, 200e9),
-        dimension=64,
-        history=50,
-        experiment="youtubednn",
-        epochs=10,
-        hours=8.0,
-    )
-
-
-def test_each_part_is_computed_from_its_figures(shop: PlanRequest, figures: Figures) -> None:
-    plan = make_plan(shop, figures)
+def test_each_part_is_computed_from_its_figures() -> None:
+    plan = make_plan(SMALL, FIGURES)
     values = {name: (one.memory, one.disk, one.seconds) for name, one in plan.parts.items()}
     numbers, bundle = 6.4e6, 1e7 + 9 * 6.4e6
     served = 1.3e8 + 5e6 + 5 * numbers
@@ -83,10 +77,8 @@ def test_each_part_is_computed_from_its_figures(shop: PlanRequest, figures: Figu
     assert not any(one.beyond for one in plan.parts.values())
 
 
-def test_each_limit_takes_a_share_of_the_machine_and_the_largest_comes_first(
-    shop: PlanRequest, figures: Figures
-) -> None:
-    plan = make_plan(shop, figures)
+def test_each_limit_takes_a_share_of_the_machine_and_the_largest_comes_first() -> None:
+    plan = make_plan(SMALL, FIGURES)
     disks = sum(one.disk for one in plan.parts.values())
     assert plan.shares["disk: all parts"] == pytest.approx(disks / 200e9)
     assert plan.shares["memory: training"] == pytest.approx((6e8 + 8 * 6.4e6) / 16e9)
@@ -96,24 +88,22 @@ def test_each_limit_takes_a_share_of_the_machine_and_the_largest_comes_first(
     assert plan.requests == pytest.approx(2 * 0.6 / (4e-4 + 1e-9 * 1e5**0.5 * 64))
     assert plan.shares["requests/s"] == pytest.approx(100 / plan.requests)
     assert list(plan.shares.values()) == sorted(plan.shares.values(), reverse=True)
-    slow = make_plan(replace(shop, hours=0.01), figures)
+    slow = make_plan(replace(SMALL, hours=0.01), FIGURES)
     assert next(iter(slow.shares)) == "time: training in 0.01 h"
     assert "First limit: time: training in 0.01 h" in plan_text(slow)
 
 
-def test_more_requests_than_a_machine_answers_take_several_and_a_redis(
-    shop: PlanRequest, figures: Figures
-) -> None:
+def test_more_requests_than_a_machine_answers_take_several_and_a_redis() -> None:
     """A core answers .6 / .00042 = 1,428 requests/s with SQLite, and .6 / .00052 = 1,153 with a Redis."""
-    assert make_plan(replace(shop, requests=2_840.0), figures).machines == 1
-    plan = make_plan(replace(shop, requests=9_000.0), figures)
+    assert make_plan(replace(SMALL, requests=2_840.0), FIGURES).machines == 1
+    plan = make_plan(replace(SMALL, requests=9_000.0), FIGURES)
     assert plan.machines == 4
     assert plan.parts["histories in redis"].memory == pytest.approx(275e7 + 1.1e8)
     assert plan.shares["memory: histories in redis"] == pytest.approx(286e7 / 16e9)
 
 
-def test_sizes_beyond_the_measured_ones_are_named(shop: PlanRequest, figures: Figures) -> None:
-    parts = make_plan(replace(shop, items=2e6, events=1e9), figures).parts
+def test_sizes_beyond_the_measured_ones_are_named() -> None:
+    parts = make_plan(replace(SMALL, items=2e6, events=1e9), FIGURES).parts
     assert parts["preparation"].beyond == {"events": 1e8, "items": 1e6}
     assert parts["histories in sqlite"].beyond == {"events": 1e8}
 

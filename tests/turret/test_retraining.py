@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
+from tests.support.retrainings import record
 from tests.support.trained import TrainedShop, trained_shop
 from tests.turret.conftest import DAY, START, TasteContents, taste_log
 from turret.data.errors import TurretError
@@ -31,7 +32,6 @@ from turret.retraining.state import (
     retrain_lock,
 )
 from turret.service.errors import ServiceError
-from turret.service.schemas.fields import show_time
 from turret.service.settings import read_settings
 from turret.tower.bundle.publish import publish, reindex
 from turret.tower.errors import BundleError
@@ -147,20 +147,15 @@ def test_the_command_prints_the_decision_and_its_status_is_that_of_activate(
     assert " is worse than first: ndcg@10 is " in refused.stderr
     assert current(shop.bundles) == "first"
     nothing = command(shop)
-    assert (nothing.exit_code, nothing.stdout) == (
-        0,
-        "nothing_new: No new events since the last training: nothing is trained.\n",
-    )
+    assert nothing.exit_code == 0
+    assert nothing.stdout == "nothing_new: No new events since the last training: nothing is trained.\n"
     (shop.work / RECORDS).unlink()
     stub.noise = 0.1
     activated = command(shop, "--json")
     assert activated.exit_code == 0
-    record = json.loads(activated.stdout)
-    assert (record["decision"], record["mode"], record["version"]) == (
-        "activated",
-        "anew",
-        current(shop.bundles),
-    )
+    shown = json.loads(activated.stdout)
+    told = shown["decision"], shown["mode"], shown["version"]
+    assert told == ("activated", "anew", current(shop.bundles))
 
 
 def test_too_few_users_activate_nothing(shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,21 +316,16 @@ def test_a_full_disk_is_tried_again_some_times(
     assert runs[3] != runs[2]
 
 
-@dataclass
-class Asked:
-    """What the training of a run was asked for."""
-
-    run: Run
-    resume: bool
+Asked = list[tuple[Run, bool]]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
-    """The calls of `train` by `train_run`, which are not made."""
-    calls: list[Asked] = []
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """The run of each call of `train`, which is not made, and whether it is resumed."""
+    calls: Asked = []
 
     def begin(run: Run, data: PreparedData, resume: bool = False, **options: object) -> None:
-        calls.append(Asked(run, resume))
+        calls.append((run, resume))
 
     monkeypatch.setattr(retrain_module, "train", begin)
     return calls
@@ -349,54 +339,56 @@ def of_runs(tmp_path: Path) -> RetrainSettings:
 
 
 def begun(settings: RetrainSettings, **fields: object) -> Retraining:
-    size = size_of(PreparedData.open(settings.data))
-    plain = {"run": "r1", "started": show_time(0), "before": size, "after": size}
-    return Retraining.model_validate(
-        {**plain, "data_changed": False, "step": "train", "live": current(settings.bundles), **fields}
-    )
+    size, live = size_of(PreparedData.open(settings.data)), current(settings.bundles)
+    return record("r1", decision=None, before=size, after=size, version=None, **{"live": live, **fields})
 
 
 def test_a_warm_start_predicts_the_events_that_are_new_to_the_live_version(
-    of_runs: RetrainSettings, asked: list[Asked]
+    of_runs: RetrainSettings, asked: Asked
 ) -> None:
     warm = begun(of_runs, mode="warm", origin="ids")
     train_run(of_runs, warm)
     train_run(replace(of_runs, overrides=["training.since=2020-01-01"]), warm)
-    first, second = (call.run for call in asked)
+    (first, _), (second, _) = asked
     assert first.experiment.training.since == read_manifest(of_runs.bundles / "ids").data_until
     assert first.origin == (of_runs.bundles / "ids").resolve()
     assert second.experiment.training.since == "2020-01-01"
 
 
 def test_a_training_anew_has_the_settings_of_the_live_version_or_of_an_experiment(
-    of_runs: RetrainSettings, asked: list[Asked]
+    of_runs: RetrainSettings, asked: Asked
 ) -> None:
     anew = begun(of_runs, mode="anew")
     train_run(of_runs, anew)
     train_run(replace(of_runs, experiment="demo", overrides=["tower.dimension=4"]), anew)
-    first, second = (call.run for call in asked)
-    assert (first.origin, first.experiment.tower.dimension, first.experiment.training.since) == (
-        None,
-        32,
-        None,
-    )
+    (first, _), (second, _) = asked
+    settings = first.experiment
+    assert (first.origin, settings.tower.dimension, settings.training.since) == (None, 32, None)
     assert second.experiment.tower.dimension == 4
 
 
-def test_a_training_that_was_killed_goes_on(of_runs: RetrainSettings, asked: list[Asked]) -> None:
+def test_a_training_that_was_killed_goes_on(of_runs: RetrainSettings, asked: Asked) -> None:
     shutil.copytree(trained_shop().folder / "ids", of_runs.runs / "r1")
     train_run(of_runs, begun(of_runs, mode="anew"))
-    assert [call.resume for call in asked] == [True]
+    assert [resume for _, resume in asked] == [True]
 
 
-def test_the_successor_of_an_approximate_index_has_one_too(shop: RetrainSettings, stub: Training) -> None:
+@pytest.fixture
+def exported(shop: RetrainSettings, stub: Training) -> Retraining:
+    """A run that was exported, where a version with an approximate index is live."""
     reindex(shop.bundles / "first", IndexRequest("ivf", 0.97), "fast")
     point(shop.bundles, "fast")
     state = begun(shop)
     stub.publish(shop, state)
+    return state
+
+
+def test_the_successor_of_an_approximate_index_has_one_too(
+    shop: RetrainSettings, exported: Retraining
+) -> None:
     for _ in range(2):  # as after a kill
-        publish_run(shop, state)
-        assert state.version == "r1-ivf"
+        publish_run(shop, exported)
+        assert exported.version == "r1-ivf"
     manifest = read_manifest(shop.bundles / "r1-ivf")
     assert manifest.index.kind == "ivf"
     assert manifest.index_choice is not None
@@ -404,16 +396,11 @@ def test_the_successor_of_an_approximate_index_has_one_too(shop: RetrainSettings
 
 
 def test_an_index_that_misses_its_recall_leaves_exact_search(
-    shop: RetrainSettings, stub: Training, monkeypatch: pytest.MonkeyPatch
+    shop: RetrainSettings, exported: Retraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reindex(shop.bundles / "first", IndexRequest("ivf", 0.97), "fast")
-    point(shop.bundles, "fast")
-
     def miss(*words: object) -> Path:
         raise BundleError("the recall of ivf is 0.9")
 
     monkeypatch.setattr(retrain_module, "reindex", miss)
-    state = begun(shop)
-    stub.publish(shop, state)
-    publish_run(shop, state)
-    assert state.version == "r1"
+    publish_run(shop, exported)
+    assert exported.version == "r1"

@@ -1,6 +1,5 @@
 """What a retraining decides: warm or anew, activation, canary, and what the service refuses."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.retrainings import record, size
+from tests.support.retrainings import record
 from turret.activation.comparison import Comparison, HeldOut
 from turret.client import AnswerError, ClientError
 from turret.client.version_answers import RoutesAnswer, RouteShare
@@ -17,10 +16,7 @@ from turret.retraining import deployment
 from turret.retraining.deployment import deploy, judge_canary, waiting_canary
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import EndedCanary, Retraining, choose_mode
-from turret.service.schemas.fields import show_time
 
-USUAL: dict[str, Any] = {"live": "v1", "data_changed": False}
-SHARES: dict[str, Any] = {"warm_starts": 2, "new_events": 0.1, "new_items": 0.05}
 RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_share=0.2, warm_starts=5)
 
 
@@ -44,10 +40,15 @@ def test_a_limit_that_is_exceeded_leads_to_a_training_anew(
     assert told.startswith(reason)
 
 
-def chosen_mode(settings: RetrainSettings, **change: Any) -> tuple[str, str]:
-    given = {**USUAL, **SHARES, **change}
-    state = Retraining(run="r", started=show_time(0), **{name: given.pop(name) for name in USUAL})
-    return choose_mode(settings, state, **given)
+def chosen_mode(
+    settings: RetrainSettings,
+    warm_starts: int = 2,
+    new_events: float = 0.1,
+    new_items: float = 0.05,
+    **change: Any,
+) -> tuple[str, str]:
+    state = record("r", **{"live": "v1", **change})
+    return choose_mode(settings, state, warm_starts, new_events, new_items)
 
 
 def test_a_requested_mode_overrides_the_limits_but_needs_a_live_version() -> None:
@@ -58,31 +59,32 @@ def test_a_requested_mode_overrides_the_limits_but_needs_a_live_version() -> Non
 
 
 USERS = 100
+TRIED = RouteShare(version="try", share=0.25)
 SETTINGS = RetrainSettings(
     data=Path("d"), bundles=Path("b"), work=Path("w"), url="http://admin", canary=0.25, margin=0.1
-)
-STATE = Retraining(
-    run="new", started=show_time(0), before=size(1), data_changed=False, step="deploy", version="new"
 )
 
 
 class Service:
     """Answers the admin calls of a service from memory."""
 
-    def __init__(self, live: str | None, canary: str | None = None) -> None:
-        self.live = live
-        self.canary = RouteShare(version=canary, share=0.25) if canary else None
+    def __init__(self) -> None:
+        self.live: str | None = "old"
+        self.canary: RouteShare | None = None
         self.calls: list[str] = []
         self.error: Exception | None = None
 
-    def routes(self, bundles: Path, url: str) -> RoutesAnswer:
+    def live_version(self, bundles: Path, url: str | None) -> str | None:
+        return self.live
+
+    def read_routes(self, bundles: Path, url: str) -> RoutesAnswer:
         return RoutesAnswer(live=self.live, canary=self.canary, shadow=None)
 
     def set_canary(self, bundles: Path, url: str, version: str | None, share: float = 1.0) -> None:
         self.calls.append("route")
         self.canary = None if version is None else RouteShare(version=version, share=share)
 
-    def activate(self, version: str, bundles: Path, url: str | None) -> str:
+    def activate_version(self, version: str, bundles: Path, url: str | None) -> str:
         self.calls.append("activate")
         if self.error:
             raise self.error
@@ -92,68 +94,42 @@ class Service:
         return f"{version} is live"
 
 
-Make = Callable[..., Service]
-
-
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Make:
-    def make(live: str | None, canary: str | None = None) -> Service:
-        made = Service(live, canary)
-        monkeypatch.setattr(deployment, "read_routes", made.routes)
-        monkeypatch.setattr(deployment, "set_canary", made.set_canary)
-        monkeypatch.setattr(deployment, "activate_version", made.activate)
-        monkeypatch.setattr(deployment, "live_version", lambda bundles, url: made.live)
-        return made
-
-    return make
-
-
-def comparing(new: float, live: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the mean metrics of both versions these, the same for every user."""
-    rows = np.arange(USERS)
-    held = HeldOut(rows, rows, rows + 1, "after a day")
-
-    def compared(settings: RetrainSettings, version: str, other: str) -> Comparison:
-        values = (np.full(USERS, new), np.full(USERS, live))
-        return Comparison.of((version, other), "ndcg@10", settings.margin, held, *values)
-
-    monkeypatch.setattr(deployment, "_compared", compared)
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    """A service with the live version `old`."""
+    made = Service()
+    for name in ("live_version", "read_routes", "set_canary", "activate_version"):
+        monkeypatch.setattr(deployment, name, getattr(made, name))
+    return made
 
 
 def deployed() -> Retraining:
-    state = STATE.model_copy()
+    state = record("new", decision=None, step="deploy")
     deploy(SETTINGS, state)
     return state
 
 
-def test_a_good_version_becomes_the_canary_once(service: Make) -> None:
-    made = service("old")
+def test_a_good_version_becomes_the_canary_once(service: Service) -> None:
     first = deployed()
     assert (first.decision, first.status) == ("canary", 0)
     assert first.message.endswith("new is the canary for 25.0% of the users; the next run decides on it.")
     deployed()
-    assert (made.live, made.canary) == ("old", RouteShare(version="new", share=0.25))
-    assert made.calls == ["route"]
+    assert (service.live, service.canary) == ("old", RouteShare(version="new", share=0.25))
+    assert service.calls == ["route"]
 
 
-def test_a_first_version_needs_no_canary(service: Make) -> None:
-    made = service(None)
-    assert deployed().decision == "activated"
-    assert made.live == "new"
+def test_a_first_version_needs_no_canary_and_a_live_one_no_activation(service: Service) -> None:
+    service.live = None
+    for _ in range(2):
+        assert deployed().decision == "activated"
+        assert [service.live, *service.calls] == ["new", "activate"]
 
 
-def test_a_version_that_is_live_already_is_not_activated_again(service: Make) -> None:
-    made = service("new")
-    assert deployed().decision == "activated"
-    assert made.calls == []
-
-
-def test_a_conflict_is_a_refusal_and_an_unreachable_service_is_an_error(service: Make) -> None:
-    made = service(None)
-    made.error = AnswerError("the gate refuses", 409)
+def test_a_conflict_is_a_refusal_and_an_unreachable_service_is_an_error(service: Service) -> None:
+    service.live, service.error = None, AnswerError("the gate refuses", 409)
     refused = deployed()
     assert (refused.decision, refused.status, refused.message) == ("refused", 1, "the gate refuses")
-    for made.error in (AnswerError("busy", 503), ClientError("no service")):
+    for service.error in (AnswerError("busy", 503), ClientError("no service")):
         with pytest.raises(ClientError):
             deployed()
 
@@ -167,7 +143,7 @@ def test_a_conflict_is_a_refusal_and_an_unreachable_service_is_an_error(service:
     ],
 )
 def test_a_canary_is_promoted_unless_it_is_worse_or_the_gate_refuses_it(
-    service: Make,
+    service: Service,
     monkeypatch: pytest.MonkeyPatch,
     metric: float,
     error: Exception | None,
@@ -175,36 +151,37 @@ def test_a_canary_is_promoted_unless_it_is_worse_or_the_gate_refuses_it(
     live: str,
     message: str,
 ) -> None:
-    made = service("old", "try")
-    made.error = error
-    comparing(metric, 0.2, monkeypatch)
+    rows, values = np.arange(USERS), (np.full(USERS, metric), np.full(USERS, 0.2))
+    held = HeldOut(rows, rows, rows + 1, "after a day")
+    figures = Comparison.of(("try", "old"), "ndcg@10", SETTINGS.margin, held, *values)
+    monkeypatch.setattr(deployment, "_compared", lambda *_: figures)
+    service.canary, service.error = TRIED, error
     ended = judge_canary(SETTINGS, "try")
     assert ended is not None
-    assert (ended.decision, made.live, made.canary) == (decision, live, None)
+    assert [ended.decision, service.live, service.canary] == [decision, live, None]
     assert ended.message.startswith(message)
-    assert ended.figures is not None
-    assert ended.figures.users == USERS
+    assert ended.figures == figures
     if decision == "promoted":
         again = judge_canary(SETTINGS, "try")
         assert again == EndedCanary(version="try", decision="promoted", message="It is live already.")
 
 
-def test_a_canary_stays_without_events_to_judge_it(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = service("old", "try")
+def test_a_canary_stays_without_events_to_judge_it(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.canary = TRIED
 
     def refuse(*words: object) -> Comparison:
         raise DataError("no event")
 
     monkeypatch.setattr(deployment, "_compared", refuse)
     assert judge_canary(SETTINGS, "try") is None
-    assert made.canary is not None
+    assert service.canary == TRIED
 
 
-def test_a_canary_that_somebody_has_ended_is_only_recorded(service: Make) -> None:
-    made = service("old", "other")
+def test_a_canary_that_somebody_has_ended_is_only_recorded(service: Service) -> None:
+    service.canary = RouteShare(version="other", share=0.25)
     ended = judge_canary(SETTINGS, "try")
     assert ended is not None
-    assert (ended.decision, made.calls) == ("ended", [])
+    assert (ended.decision, service.calls) == ("ended", [])
     assert judge_canary(SETTINGS, None) is None
 
 

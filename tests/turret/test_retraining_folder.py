@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import turret.cli
 from tests.conftest import contents
 from tests.support.retrainings import record, size
+from tests.turret.conftest import DAY, START, Prepare
 from turret.activation.comparison import Comparison
 from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
@@ -48,7 +49,6 @@ from turret.tower.bundle.publish import publish
 from turret.tower.format.listing import current, point
 from turret.tower.format.manifest import Manifest, read_manifest
 
-START, DAY = 1_700_000_000, 86_400
 NOW = (START + 100 * DAY) * 1000
 Rows = Sequence[tuple[str, str, int]]
 LOG: Rows = [(user, f"i{day}", START + day * DAY) for user in ("ann", "bob") for day in range(5)]
@@ -79,9 +79,7 @@ def settings(tmp_path: Path) -> RetrainSettings:
 
 
 def begun(settings: RetrainSettings) -> Retraining:
-    before = size_of(open_data(settings))
-    moment = {"run": "r1", "started": show_time(NOW)}
-    return Retraining.model_validate({**moment, "before": before, "data_changed": False, "step": "gather"})
+    return Retraining(run="r1", started=show_time(NOW), before=size_of(open_data(settings)), step="gather")
 
 
 def test_later_events_are_added_once_and_their_dump_is_deleted(settings: RetrainSettings) -> None:
@@ -127,14 +125,10 @@ def test_rows_without_a_catalog_entry_are_dropped(tmp_path: Path, settings: Retr
     assert len(open_data(settings).event_items) == len(LOG) + 2
 
 
-def test_data_without_times_is_refused(tmp_path: Path, settings: RetrainSettings) -> None:
-    (tmp_path / "plain.csv").write_text("user_id,item_id\na,x\na,y\na,z\n")
-    config = PrepareConfig.model_validate(
-        {"source": tmp_path / "plain.csv", "columns": {"in_file_order": True}}
-    )
-    prepare(config, tmp_path / "plain")
+def test_data_without_times_is_refused(prepared: Prepare) -> None:
+    plain = prepared("user_id,item_id\na,x\na,y\na,z\n", columns={"in_file_order": True})
     with pytest.raises(ConfigurationError, match="has an order but no times"):
-        open_data(replace(settings, data=tmp_path / "plain"))
+        open_data(RetrainSettings(data=plain.folder))
 
 
 @pytest.fixture
@@ -189,20 +183,11 @@ def test_events_without_an_earlier_one_in_the_training_part_can_not_be_predicted
 FIGURES = Comparison(("v2", "v1"), "ndcg@10", 0.1, 99, "newest", new=0.25, live=0.2, low=0.01, high=0.09)
 
 
-def invoke(*words: str | Path) -> Result:
-    return CliRunner().invoke(turret.cli.app, ["retrain", *map(str, words)])
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
+def test_the_history_is_json_too(tmp_path: Path) -> None:
     append_record(tmp_path, record("20260501-030000", new_events=1234, figures=FIGURES))
-    failed = {"decision": "failed", "status": 1, "step": "train", "version": None, "mode": None}
-    append_record(tmp_path, record("20260502-030000", **failed))
-    return tmp_path
-
-
-def test_the_history_is_json_too(work: Path) -> None:
-    listed = json.loads(invoke("--history", "--json", "--work", work).stdout)
+    append_record(tmp_path, record("20260502-030000", decision="failed", step="train", version=None))
+    words = ["retrain", "--history", "--json", "--work", str(tmp_path)]
+    listed = json.loads(CliRunner().invoke(turret.cli.app, words).stdout)
     assert [one["decision"] for one in listed] == ["activated", "failed"]
     assert listed[0]["figures"]["low"] == 0.01
 
@@ -236,14 +221,9 @@ def test_a_version_of_another_command_had_the_data_before_the_first_warm_start_f
     assert lineage(records, "other") == lineage([], None) == (0, None)
 
 
-def state(**fields: object) -> Retraining:
-    plain = {"run": "r1", "started": show_time(0), "before": size(10), "data_changed": False}
-    return Retraining.model_validate({**plain, "step": "gather", **fields})
-
-
 def test_a_state_is_read_back_and_removed_with_what_a_killed_dump_left(tmp_path: Path) -> None:
     assert read_state(tmp_path) is None
-    written = state(step="train", new_events=3, after=size(13))
+    written = record("r1", decision=None, step="train", new_events=3, before=size(10), after=size(13))
     written.save(tmp_path)
     assert read_state(tmp_path) == written
     written.dump(tmp_path).write_text("events")
@@ -289,8 +269,7 @@ def folder(tmp_path: Path) -> Folder:
     return make
 
 
-def records(names: Sequence[str] = RUNS) -> list[Retraining]:
-    return [record(name) for name in names]
+RECORDS_OF_RUNS = [record(name) for name in RUNS]
 
 
 def activated(bundles: Path, *versions: str, routes: Routes | None = None) -> None:
@@ -311,19 +290,19 @@ def test_only_the_newest_runs_of_retrainings_and_their_bundles_stay(folder: Fold
     """A deletion that was killed between hiding and removing is finished, too."""
     settings = folder()
     (settings.bundles / "r0").rename(settings.bundles / ".retired-r0-1")
-    assert delete_old(settings, records()) == tuple(RUNS[:7])
+    assert delete_old(settings, RECORDS_OF_RUNS) == tuple(RUNS[:7])
     assert names(settings.bundles) == {"r7", "r8", "mine"}
     assert names(settings.runs) == {"r7", "r8", "mine"}
     assert not list(settings.bundles.glob(".retired-*"))
-    assert delete_old(settings, records()) == ()
+    assert delete_old(settings, RECORDS_OF_RUNS) == ()
 
 
 def test_the_live_previous_canary_and_shadow_versions_stay(folder: Folder) -> None:
     settings = folder(live="r0", keep=1)
     routes = Routes(canary=Route(version="r4", share=0.1), shadow=Route(version="r5", share=1))
     activated(settings.bundles, "r3", "r1", "r0", routes=routes)
-    assert protected_versions(settings.bundles, None, records()) == {"r0", "r1", "r4", "r5"}
-    delete_old(settings, records())
+    assert protected_versions(settings.bundles, None, RECORDS_OF_RUNS) == {"r0", "r1", "r4", "r5"}
+    delete_old(settings, RECORDS_OF_RUNS)
     assert names(settings.bundles) == {"r0", "r1", "r4", "r5", "r8", "mine"}
 
 
@@ -332,19 +311,19 @@ def test_a_service_that_has_not_followed_the_pointer_keeps_its_version_and_the_o
 ) -> None:
     settings = folder(live="r8", keep=1)
     activated(settings.bundles, "r1", "r2")
-    assert protected_versions(settings.bundles, None, records()) == {"r8", "r2", "r1"}
+    assert protected_versions(settings.bundles, None, RECORDS_OF_RUNS) == {"r8", "r2", "r1"}
 
 
 def test_the_version_before_a_local_activation_is_the_previous_one(folder: Folder) -> None:
     settings = folder(live="r8", keep=1)
-    known = [*records(RUNS[:8]), record("r8", live="r2")]
+    known = [*RECORDS_OF_RUNS[:8], record("r8", live="r2")]
     assert protected_versions(settings.bundles, None, known) == {"r8", "r2"}
 
 
 def test_nothing_is_deleted_while_the_protected_versions_are_unknown(folder: Folder) -> None:
     settings = folder()
     (settings.bundles / RECORD).write_text("{")
-    assert delete_old(settings, records()) == ()
+    assert delete_old(settings, RECORDS_OF_RUNS) == ()
     assert names(settings.bundles) == names(settings.runs) == {*RUNS, "mine"}
 
 
@@ -352,6 +331,6 @@ def test_both_bundles_of_a_run_with_another_index_are_one(folder: Folder) -> Non
     settings = folder(live="r1-ivf", keep=1)
     for name in ("r0-ivf", "r1-ivf"):
         (settings.bundles / name).mkdir()
-    known = [record(name, version=f"{name}-ivf") for name in ("r0", "r1")] + records(RUNS[2:])
+    known = [record(name, version=f"{name}-ivf") for name in ("r0", "r1")] + RECORDS_OF_RUNS[2:]
     delete_old(settings, known)
     assert names(settings.bundles) == {"r1", "r1-ivf", "r8", "mine"}

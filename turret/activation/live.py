@@ -43,7 +43,16 @@ def set_canary(bundles: Path, url: str, version: str | None, share: float = 1.0)
 
 def admin_client(bundles: Path, url: str) -> Client:
     """A client with the admin key of TURRET_ADMIN_KEY, TURRET_ADMIN_KEY_FILE or the folder of bundles."""
-    return Client(url, _admin_key(bundles))
+    if key := os.environ.get("TURRET_ADMIN_KEY"):
+        return Client(url, key)
+    path = Path(os.environ.get("TURRET_ADMIN_KEY_FILE") or bundles / "admin.key")
+    try:
+        return Client(url, path.read_text(encoding="utf-8").strip())
+    except OSError as error:
+        raise ServiceError(
+            f"{path}: the admin key can't be read ({error.strerror}); set TURRET_ADMIN_KEY, "
+            "or name the service's folder with --bundles"
+        ) from None
 
 
 def _swapped(url: str, answer: ActivateAnswer) -> str:
@@ -53,16 +62,3 @@ def _swapped(url: str, answer: ActivateAnswer) -> str:
     warning = f" Warning: {answer.warning}." if answer.warning else ""
     before = answer.previous or "nothing"
     return f"{url} serves {answer.version} now (before: {before}).{behind}{replicas}{warning}"
-
-
-def _admin_key(bundles: Path) -> str:
-    if key := os.environ.get("TURRET_ADMIN_KEY"):
-        return key
-    path = Path(os.environ.get("TURRET_ADMIN_KEY_FILE") or bundles / "admin.key")
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ServiceError(
-            f"{path}: the admin key can't be read ({error.strerror}); set TURRET_ADMIN_KEY, "
-            "or name the service's folder with --bundles"
-        ) from None

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice, pairwise, repeat
+from itertools import chain, islice, pairwise, repeat
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -148,16 +148,14 @@ async def _new_events(
             if len(history.items) < limit or history.times[0] < logged[user][0].time:
                 waiting.remove(user)
         limit *= 4
-    return [event for user, events in logged.items() for event in _missing(events, counts[user])]
-
-
-def _missing(events: list[Event], stored: Counter[_Key]) -> Iterator[Event]:
-    for event in events:
+    new = []
+    for event in chain.from_iterable(users):
         equal = (str(event.item), event.time, event.kind)
-        if stored[equal]:
-            stored[equal] -= 1
+        if counts[event.user][equal]:
+            counts[event.user][equal] -= 1
         else:
-            yield event
+            new.append(event)
+    return new
 
 
 def logged_events(
@@ -175,20 +173,16 @@ def logged_events(
     so it is the same whenever the log is read. A log without times has the positions in a user's history as
     times, which are before those of all events to come.
     """
-    order = _text_order(data.users.ids(range(len(data.users))))
+    ids = data.users.ids(range(len(data.users)))
+    order = np.arange(len(ids))
+    if ids and isinstance(ids[0], int):  # texts are in order already
+        order = np.argsort(np.array([str(number).encode() for number in ids]), kind="stable")
     negatives = _Negatives.of(data)
     sizes = np.diff(data.offsets) + np.bincount(negatives.users, minlength=len(data.users))
     totals = np.concatenate([[0], np.cumsum(sizes[order])])
     for first, last in pairwise(groups(totals, portion)):
         users = order[first:last]
         yield int(totals[last] - totals[first]), list(_portion(data, negatives, users, newest, oldest, now))
-
-
-def _text_order(ids: Sequence[int | str]) -> Rows:
-    # Texts are in order already: prepared data sorts its ids.
-    if not ids or isinstance(ids[0], str):
-        return np.arange(len(ids))
-    return np.argsort(np.array([str(number).encode() for number in ids]), kind="stable")
 
 
 class _Negatives(NamedTuple):

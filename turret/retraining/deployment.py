@@ -20,7 +20,6 @@ from turret.service.versions.gate import FOLDER as GATE
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current
 
-REFUSED = 1  # the exit status
 _CONFLICT = 409
 _RETIRED = ".retired-"
 
@@ -72,15 +71,11 @@ def deploy(settings: RetrainSettings, state: Retraining) -> None:
         else:  # a first version is current since its export and is checked here
             said = activate_version(version, settings.bundles, url)
     except (BundleError, AnswerError) as error:
-        if not _is_refusal(error):
+        if isinstance(error, AnswerError) and error.status != _CONFLICT:
             raise
-        state.decide("refused", str(error), REFUSED)
+        state.decide("refused", str(error), status=1)
     else:
         state.decide(decision, f"{state.message}; {said}")
-
-
-def _is_refusal(error: BundleError | AnswerError) -> bool:
-    return isinstance(error, BundleError) or error.status == _CONFLICT
 
 
 def end_canary(settings: RetrainSettings, state: Retraining) -> None:
@@ -121,7 +116,7 @@ def judge_canary(settings: RetrainSettings, canary: str | None) -> EndedCanary |
             report(f"The canary {canary} is promoted: {message} {said}")
             return EndedCanary(version=canary, decision="promoted", message=message, figures=comparison)
         except AnswerError as error:
-            if not _is_refusal(error):
+            if error.status != _CONFLICT:
                 raise
             message = str(error)
     set_canary(settings.bundles, settings.url, None)
@@ -163,7 +158,10 @@ def delete_old(settings: RetrainSettings, records: Sequence[Retraining]) -> tupl
     rename, with activations locked out. An error is reported and costs no decision: the next run tries again.
     """
     runs = sorted({record.run for record in records if record.mode is not None}, reverse=True)
-    old = {run: _bundle_names(run, records) for run in runs[settings.keep :]}
+    old = {run: {run} for run in runs[settings.keep :]}
+    for record in records:
+        if record.run in old and record.version:  # that with another index
+            old[record.run].add(record.version)
     old = {run: names for run, names in old.items() if _is_left(settings, run, names)}
     try:
         if old:
@@ -179,11 +177,6 @@ def delete_old(settings: RetrainSettings, records: Sequence[Retraining]) -> tupl
         report(f"old runs can't be deleted: {error}")
     gone = [names for run, names in old.items() if not _is_left(settings, run, names)]
     return tuple(sorted(set().union(*gone)))
-
-
-def _bundle_names(run: str, records: Sequence[Retraining]) -> set[str]:
-    """The bundle of a run, and the one with another index."""
-    return {run} | {record.version for record in records if record.run == run and record.version}
 
 
 def _is_left(settings: RetrainSettings, run: str, names: set[str]) -> bool:

@@ -45,7 +45,6 @@ from turret.training.run import CHECKPOINT, Run
 from turret.training.trainer import train
 from turret.training.warm_start import ParentBundle
 
-FAILED = 1  # the exit status
 FLAT = "flat"
 _DAY = 86_400_000
 # A full disk may have room again; an error that returns so often does not pass.
@@ -126,7 +125,7 @@ def _record_failure(settings: RetrainSettings, state: Retraining, error: TurretE
     passing = isinstance(error, BundleError | OSError) and state.failures + 1 < _MOST_FAILURES
     continues = state.after is not None and (isinstance(error, ServiceError | ClientError) or passing)
     failed = state.model_copy(update={"ended": _now()})
-    failed.decide("failed", str(error), FAILED)
+    failed.decide("failed", str(error), status=1)
     if state.step == "gather":
         try:
             failed.after = size_of(open_data(settings))  # the step may have changed the data
