@@ -5,6 +5,8 @@ trained towers: lists by direction, finer where users request more; a random rot
 bits, which represent an outstanding coordinate badly; one four-bit code a coordinate.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self
@@ -55,7 +57,8 @@ class ApproximateIndex(Index):
         # The columns that are only stored, in which queries have zeros.
         self._missing = settings.width(vectors.shape[1]) - vectors.shape[1]
         # Search parameters are read, never written, by a search; those without a selector serve all.
-        # A closure over the settings alone: a reference to this index would keep it alive after its version.
+        # Closures over the settings alone: a reference to this index would keep it alive after its version.
+        self._params = cache(partial(_params, settings.efforts))
         self._parameters = cache(partial(_parameters, settings))
 
     @classmethod
@@ -101,15 +104,15 @@ class ApproximateIndex(Index):
         return self._exact
 
     def search_params(self, k: int) -> SearchParams | None:
-        """Those of the settings for the next larger k; None beyond the largest."""
-        return next((one for one in self.settings.efforts if k <= one.k), None)
+        """Between those of the settings; None beyond the largest k of them."""
+        return self._params(k)
 
     def nearest(self, vector: Vectors, k: int, allowed: RowMask | None = None) -> Found:
         """As `Index.nearest`; exact where k is beyond the settings, or too few allowed rows are proposed."""
         if allowed is None:
             return self.nearest_of_each(vector[None], k)[0]
         k = min(k, allowed.count)
-        params = self.search_params(k)
+        params = self._params(k)
         # Without lists, codes take no selector.
         if params is None or k == 0 or self.settings.reads_all:
             return self._exact.nearest(vector, k, allowed)
@@ -119,13 +122,12 @@ class ApproximateIndex(Index):
         (rows,) = self._propose(vector[None], min(params.candidates, allowed.count), chosen)
         return self._scored(vector, k, rows, allowed)
 
-    def nearest_of_each(self, vectors: Vectors, k: int) -> list[Found]:
+    def nearest_of_each(self, vectors: Vectors, k: int, spare: int = 0) -> list[Found]:
         """As `Index.nearest_of_each`, `AT_ONCE` queries a call of FAISS."""
-        k = min(k, len(self))
-        params = self.search_params(k)
+        params, k = self._params(min(k, len(self))), min(k + spare, len(self))
         if params is None:
             return [self._exact.nearest(vector, k) for vector in vectors]
-        candidates, chosen = min(params.candidates, len(self)), self._parameters(params.breadth)
+        candidates, chosen = min(max(params.candidates, k), len(self)), self._parameters(params.breadth)
         found: list[Found] = []
         for start in range(0, len(vectors), AT_ONCE):
             few = vectors[start : start + AT_ONCE]
@@ -149,6 +151,18 @@ class ApproximateIndex(Index):
         if len(rows) < k:
             return self._exact.nearest(vector, k, allowed)
         return ordered(rows, self._exact.scores(vector, rows), k)
+
+
+def _params(efforts: Sequence[SearchParams], k: int) -> SearchParams | None:
+    """The parameters for `k` rows, interpolated between those of the settings; None beyond the last."""
+    place = bisect_left(efforts, k, key=lambda one: one.k)
+    if place in (0, len(efforts)):
+        return efforts[place] if efforts and place == 0 else None
+    below, above = efforts[place - 1], efforts[place]
+    share = (k - below.k) / (above.k - below.k)
+    breadth = round(below.breadth + share * (above.breadth - below.breadth))
+    candidates = round(below.candidates + share * (above.candidates - below.candidates))
+    return SearchParams(k=k, breadth=breadth, candidates=candidates)
 
 
 def _selector(allowed: RowMask) -> Any:

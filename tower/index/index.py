@@ -46,9 +46,12 @@ class Index(ABC):
         Raises EngineError where its engine can't be reached, which kinds in this process never do.
         """
 
-    def nearest_of_each(self, vectors: NDArray[np.float32], k: int) -> list[Found]:
-        """The best `k` rows of each of `vectors` [B, D]; an answer is independent of its batch."""
-        return [self.nearest(vector, k) for vector in vectors]
+    def nearest_of_each(self, vectors: NDArray[np.float32], k: int, spare: int = 0) -> list[Found]:
+        """The best `k` rows of each of `vectors` [B, D], and `spare` more with the effort for `k`.
+
+        An answer is independent of its batch.
+        """
+        return [self.nearest(vector, k + spare) for vector in vectors]
 
     @property
     @abstractmethod

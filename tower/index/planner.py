@@ -17,6 +17,9 @@ Rows = NDArray[np.integer[Any]]
 # to 60 items, catalogs of 600 to 100,000), 1 to 3 items are among the best 10, in nine of ten at most 6;
 # fetching all 50 more costs an inverted file three times as much.
 _SPARE, _SPARE_SHARE = 8, 16
+# One in so many of these is searched for with the effort of the best k. With all, a search of 100,000 items
+# takes a tenth longer, and .996 of the best 10 that are left are found instead of .993, where .99 was asked.
+_SURE_SHARE = 3
 Kind = Literal["index", "over_fetch", "selector", "subset", "fallback", "popularity"]
 
 
@@ -43,7 +46,7 @@ class Ranking(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """A query before its search in `chosen`: `fetch` rows are searched for first.
+    """A query before its search in `chosen`: `fetch` rows are searched for first, with the effort for `sure`.
 
     `most` rows suffice if the excluded ones, `out`, come first.
     """
@@ -51,6 +54,7 @@ class _Query(NamedTuple):
     chosen: Index
     vector: NDArray[np.float32]
     k: int
+    sure: int
     fetch: int
     most: int
     out: set[int]
@@ -112,37 +116,45 @@ class Planner:
         queries = [self._query(*each, None) for each in zip(vectors, ks, excluded, strict=True)]
         if self.absolute or self._index.settings.is_remote:
             return [self._planned(query) for query in queries]
-        together: dict[int, list[int]] = {}
+        together: dict[tuple[int, int], list[int]] = {}
         for position, query in enumerate(queries):
-            together.setdefault(query.fetch, []).append(position)
+            together.setdefault((query.sure, query.fetch), []).append(position)
         planned: dict[int, Ranking] = {}
-        for fetch, positions in together.items():
-            found = self._index.nearest_of_each(vectors[positions], fetch)
+        for (sure, fetch), positions in together.items():
+            found = self._index.nearest_of_each(vectors[positions], sure, fetch - sure)
             for position, one in zip(positions, found, strict=True):
                 planned[position] = self._planned(queries[position], one)
         return [planned[position] for position in range(len(queries))]
 
     def _planned(self, query: _Query, found: Found | None = None) -> Ranking:
         """Search until k rows are left; `found` is what the first search has found, if it was made."""
-        index, fetch, kind, allowed = query.chosen, query.fetch, query.kind, query.allowed
+        index, sure, fetch, kind, allowed = query.chosen, query.sure, query.fetch, query.kind, query.allowed
         while True:
             try:
-                rows, products = found or self._found(index, query.vector, fetch, allowed)
+                rows, products = found or self._found(index, query.vector, sure, fetch, allowed)
             except EngineError:
                 index, kind = self.exact, "fallback"
                 continue
             if query.out:
                 left = [place for place, row in enumerate(rows.tolist()) if row not in query.out]
-                rows, products = rows[left[: query.k]], products[left[: query.k]]
+                places = np.array(left[: query.k], dtype=np.int64)
+                rows, products = rows[places], products[places]
             if len(rows) >= query.k or fetch >= query.most:
                 return Ranking(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
-            fetch, found = min(query.most, 4 * fetch), None
+            sure = fetch = min(query.most, 4 * fetch)
+            found = None
 
-    def _found(self, index: Index, vector: NDArray[np.float32], k: int, allowed: RowMask | None) -> Found:
+    def _found(
+        self, index: Index, vector: NDArray[np.float32], sure: int, k: int, allowed: RowMask | None
+    ) -> Found:
         """The best `k` rows, of several vectors by the largest of their products, each once."""
+        answers = (
+            index.nearest_of_each(np.atleast_2d(vector), sure, k - sure)
+            if allowed is None
+            else [index.nearest(each, k, allowed) for each in np.atleast_2d(vector)]
+        )
         if vector.ndim == 1:
-            return index.nearest(vector, k, allowed)
-        answers = [index.nearest(each, k, allowed) for each in vector]
+            return answers[0]
         rows, products = map(np.concatenate, zip(*answers, strict=True))
         rows, products = ordered(rows, np.abs(products) if self.absolute else products, len(rows))
         first = np.sort(np.unique(rows, return_index=True)[1])[:k]
@@ -169,4 +181,4 @@ class Planner:
                 kind, index = "subset", self.exact
         most = min(k + len(out), count)
         fetch = min(most, k + _SPARE + len(out) // _SPARE_SHARE)
-        return _Query(index, vector, k, fetch, most, out, allowed, kind)
+        return _Query(index, vector, k, k + (fetch - k) // _SURE_SHARE, fetch, most, out, allowed, kind)
