@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,71 +101,64 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
     parts = target.with_name(f".{target.name}.{uuid.uuid4().hex}.new")
     with new_file(target, 0o600) as fresh, temporary_folder(parts), progress("Dumping") as advance:
         parts.chmod(0o700)  # events are personal data
-        dump = _Dump(parts, DumpReport(times.last))
-        asyncio.run(dump.scan(settings, times, advance))
-        if not dump.report.events:
+        report = DumpReport(times.last)
+        integers = asyncio.run(_write_parts(settings, times, parts, report, advance))
+        if not report.events:
             raise EmptyRangeError(
                 f"{settings.store} holds no events from {_text(times.first)} to {_text(times.last)}, "
                 "so nothing is written; name the store of the service with --store, or an earlier --since"
             )
-        dump.join(fresh)
-    return dump.report
-
-
-class _Dump:
-    """Parts of the file in a folder, and the report of all their events."""
-
-    def __init__(self, folder: Path, report: DumpReport) -> None:
-        self._folder, self.report = folder, report
-        self._parts: list[Path] = []
-        self._last_user: str | None = None
-        self._are_integers = {"user_id": True, "item_id": True}
-
-    async def scan(self, settings: Settings, times: TimeRange, advance: Callable[[int], None]) -> None:
-        """Write the events of a range of times in parts."""
-        stores, waiting = open_stores(settings), list[Event]()
-        try:
-            async for events in stores.histories.scan(times.first, times.last):
-                waiting += events
-                if len(waiting) >= PART_EVENTS:
-                    self._write(waiting)
-                    waiting = []
-                advance(len(events))
-        finally:
-            await stores.close()
-        if waiting:
-            self._write(waiting)
-
-    def join(self, path: Path) -> None:
-        """Write all parts as one file."""
-        integers = [pl.col(name).cast(pl.Int64) for name, are in self._are_integers.items() if are]
-        times = pl.col("timestamp").cast(pl.Datetime("ms", "UTC"))
-        events = pl.scan_parquet(self._parts).with_columns(*integers, times)
-        (events if self.report.sessions else events.drop("session_id")).sink_parquet(path)
-
-    def _write(self, events: Sequence[Event]) -> None:
-        """Write a part and count it; the events of a user may go on from part to part."""
-        event_ids, users, items, times, kinds = zip(*events, strict=True)
-        columns = (users, users, map(str, items), times, kinds, event_ids)
-        frame = pl.DataFrame(dict(zip(_SCHEMA, map(list, columns), strict=True)), schema=_SCHEMA)
-        runs, is_stranger = (
-            frame["user_id"].rle().struct.field("value"),
-            pl.col("user_id").str.starts_with(STRANGER),
+        events = pl.scan_parquet(sorted(parts.iterdir())).with_columns(
+            pl.col(integers).cast(pl.Int64), pl.col("timestamp").cast(pl.Datetime("ms", "UTC"))
         )
+        (events if report.sessions else events.drop("session_id")).sink_parquet(fresh)
+    return report
+
+
+async def _write_parts(
+    settings: Settings, times: TimeRange, folder: Path, report: DumpReport, advance: Callable[[int], None]
+) -> list[str]:
+    """Write the events in parts and count them; return the columns whose ids all print as integers."""
+    last_user, integers = None, ["user_id", "item_id"]
+    async for events in _portions(settings, times, advance):
+        event_ids, users, items, moments, kinds = zip(*events, strict=True)
+        columns = (users, users, map(str, items), moments, kinds, event_ids)
+        frame = pl.DataFrame(dict(zip(_SCHEMA, map(list, columns), strict=True)), schema=_SCHEMA)
+        runs = frame["user_id"].rle().struct.field("value")
+        new = runs[int(runs[0] == last_user) :]  # the events of a user may go on from part to part
+        last_user = runs[-1]
+        is_stranger = pl.col("user_id").str.starts_with(STRANGER)
         frame = frame.with_columns(
             pl.when(~is_stranger).then("user_id"),
             pl.when(is_stranger).then(pl.col("session_id").str.strip_prefix(STRANGER)),
         )
-        self._parts.append(self._folder / f"part-{len(self._parts):05}.parquet")
-        frame.write_parquet(self._parts[-1])
-        report, new = self.report, runs[int(runs[0] == self._last_user) :]
+        frame.write_parquet(folder / f"{report.events:020}.parquet")
         report.events += frame.height
         report.users += len(new)
         report.sessions += len(new.filter(new.str.starts_with(STRANGER)))
-        report.first, report.last = min(report.first, *times), max(report.last, *times)
-        self._last_user = runs[-1]
-        for name in self._are_integers:
-            self._are_integers[name] &= all(map(is_canonical_integer, frame[name].drop_nulls().unique()))
+        report.first, report.last = min(report.first, *moments), max(report.last, *moments)
+        integers = [
+            name for name in integers if all(map(is_canonical_integer, frame[name].drop_nulls().unique()))
+        ]
+    return integers
+
+
+async def _portions(
+    settings: Settings, times: TimeRange, advance: Callable[[int], None]
+) -> AsyncIterator[list[Event]]:
+    """Yield the stored events of a range of times, about PART_EVENTS at a time."""
+    stores, waiting = open_stores(settings), list[Event]()
+    try:
+        async for events in stores.histories.scan(times.first, times.last):
+            waiting += events
+            if len(waiting) >= PART_EVENTS:
+                yield waiting
+                waiting = []
+            advance(len(events))
+        if waiting:
+            yield waiting
+    finally:
+        await stores.close()
 
 
 def _milliseconds(option: str, text: str) -> int:
