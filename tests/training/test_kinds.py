@@ -243,7 +243,7 @@ def test_a_bundle_answers_as_the_evaluation_does(served: Trained) -> None:
     manifest = bundle.manifest
     assert (manifest.reads_kinds, manifest.kinds, manifest.exclude_seen) == (True, data.manifest.kinds, None)
     held = held_out(data, manifest, manifest)
-    values = metric_of_users(bundle, data, held, "ndcg@10", 10)
+    values = metric_of_users(bundle, data, held, "ndcg@10")
     assert len(values) == report["users"]
     assert values.mean() == pytest.approx(report["towers"]["ndcg@10"]["mean"])
     assert all(query.history_kinds for query in load_golden(bundle.folder).queries)

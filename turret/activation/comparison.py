@@ -47,10 +47,10 @@ def compare_versions(
         BundleError: a version is missing or damaged.
         DataError: there are no such events.
     """
-    k = check_metric(metric)
+    check_metric(metric)
     bundles = [load(root, version) for version in (new, live)]
     held = held_out(data, bundles[0].manifest, bundles[1].manifest)
-    values = [metric_of_users(bundle, data, held, metric, k) for bundle in bundles]
+    values = [metric_of_users(bundle, data, held, metric) for bundle in bundles]
     return Comparison.of((new, live), metric, margin, held, values[0], values[1])
 
 
@@ -241,8 +241,8 @@ def _users(data: PreparedData, starts: Positions) -> Positions:
 # ---- Rankings
 
 
-def metric_of_users(bundle: Bundle, data: PreparedData, held: HeldOut, metric: str, k: int) -> Values:
-    """The values of a metric at `k` for each user of `held`: float64 [U].
+def metric_of_users(bundle: Bundle, data: PreparedData, held: HeldOut, metric: str) -> Values:
+    """The values of a metric for each user of `held`: float64 [U].
 
     A target that the bundle doesn't know is a miss. Items of the history are left out as the bundle says, and
     users without a known item get popular items. Events of a kind that its histories don't have are not read.
@@ -250,6 +250,7 @@ def metric_of_users(bundle: Bundle, data: PreparedData, held: HeldOut, metric: s
     found = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
     retriever, counted = Retriever(bundle), CountedKinds(bundle.manifest, bundle.manifest.exclude_seen)
+    k = check_metric(metric)
     hits = np.zeros((len(held.users), k), dtype=bool)
     relevant = np.empty(len(held.users), dtype=np.int64)
     with progress(f"ranking by {bundle.manifest.version}", len(held.users)) as advance:

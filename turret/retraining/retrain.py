@@ -63,7 +63,7 @@ def retrain(settings: RetrainSettings) -> Retraining:
     Raises:
         LockedError: another process retrains in this folder.
         TurretError: as the steps do.
-        OSError: a file can't be written.
+        OSError: a file can't be read or written.
     """
     settings.check()
     check_metric(settings.metric)

@@ -137,14 +137,9 @@ class LockedError(TurretError):
 def retrain_lock(work: Path) -> Iterator[None]:
     """Make the work folder, and lock it during the block; the system releases the lock of a killed process.
 
-    Raises LockedError if another process holds the lock, or where the file system has none.
+    Raises LockedError if another process holds the lock, or where the file system has none; OSError.
     """
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LockedError(
-            f"--work {work}: the folder can't be made ({error.strerror}); name another one"
-        ) from None
+    work.mkdir(parents=True, exist_ok=True)
     with tried_lock(work) as is_locked:
         if is_locked is None:
             raise LockedError(f"--work {work}: its file system has no locks; name a folder on a local disk")
@@ -167,18 +162,11 @@ def append_record(work: Path, record: Retraining) -> None:
 
 
 def read_records(work: Path) -> list[Retraining]:
-    """Read all records, oldest first. The torn line of a crash is skipped.
-
-    Raises TurretError for a file that can't be read.
-    """
-    path, records = work / RECORDS, []
-    try:
-        lines = path.read_bytes().splitlines()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise TurretError(f"{path} can't be read: {error.strerror}; check its permissions") from None
-    for line in lines:
+    """Read all records, oldest first. The torn line of a crash is skipped. Raises OSError."""
+    records: list[Retraining] = []
+    if not (work / RECORDS).exists():
+        return records
+    for line in (work / RECORDS).read_bytes().splitlines():
         with suppress(ValidationError):
             records.append(Retraining.model_validate_json(line))
     return records
