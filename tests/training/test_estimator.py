@@ -1,7 +1,6 @@
 """The Python API for models and loops of one's own, and for packages that add a kind."""
 
 import math
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.support.places import ROOT
+from tests.support.places import ROOT, python_blocks
 from tests.support.plugin import install, run_with
 from tests.test_imports import reached
 from turret.data.errors import ConfigurationError
@@ -29,9 +28,8 @@ def vectors(count: int, seed: int) -> Tensor:
 
 
 def test_every_block_of_the_page_runs() -> None:
-    page = (ROOT / "docs" / "python_estimators.md").read_text("utf-8")
     names: dict[str, Any] = {}
-    for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+    for block in python_blocks(ROOT / "docs" / "python_estimators.md"):
         exec(compile(block, "docs/python_estimators.md", "exec"), names)
     assert names["full"].isfinite()
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tests.conftest import contents, golden_of, plain_ranking
 from turret.data.prepared import PreparedData
@@ -22,7 +21,6 @@ Prepare = Callable[..., PreparedData]
 GROUPS, GROUP = 10, 6
 DAY = 86_400
 START = 1_700_000_000
-TasteContents = Callable[..., BundleContents]
 PublishTaste = Callable[..., BundleContents]
 
 
@@ -58,31 +56,23 @@ def tastes(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     return PreparedData.open(folder / "prepared")
 
 
-@pytest.fixture
-def taste_contents() -> TasteContents:
+def taste_contents(version: str, data: PreparedData, noise: float = 0.1) -> BundleContents:
     """The contents of a bundle that knows the tastes: items of a group are near each other, up to noise."""
-
-    def make(version: str, data: PreparedData, noise: float = 0.1) -> BundleContents:
-        random = np.random.default_rng(2)
-        noisy = np.repeat(np.eye(GROUPS), GROUP, axis=0)
-        noisy += noise * random.standard_normal(noisy.shape)
-        vectors: NDArray[np.float32] = (noisy / np.linalg.norm(noisy, axis=1, keepdims=True)).astype(
-            np.float32
-        )
-        made = contents(
-            version,
-            dimension=GROUPS,
-            fingerprints={"data": data.fingerprint},
-            data_until=data.manifest.time.until,
-        )
-        golden = golden_of(made.vocabulary, lambda rows: plain_ranking(vectors, rows, 0.5))
-        return replace(made, item_vectors=vectors, golden=golden)
-
-    return make
+    noisy = np.repeat(np.eye(GROUPS), GROUP, axis=0)
+    noisy += noise * np.random.default_rng(2).standard_normal(noisy.shape)
+    vectors = (noisy / np.linalg.norm(noisy, axis=1, keepdims=True)).astype(np.float32)
+    made = contents(
+        version,
+        dimension=GROUPS,
+        fingerprints={"data": data.fingerprint},
+        data_until=data.manifest.time.until,
+    )
+    golden = golden_of(made.vocabulary, lambda rows: plain_ranking(vectors, rows, 0.5))
+    return replace(made, item_vectors=vectors, golden=golden)
 
 
 @pytest.fixture
-def publish_taste(tmp_path: Path, taste_contents: TasteContents, tastes: PreparedData) -> PublishTaste:
+def publish_taste(tmp_path: Path, tastes: PreparedData) -> PublishTaste:
     """Publish such a bundle, trained on the data of `tastes`, into `tmp_path / "bundles"`."""
 
     def make(version: str, noise: float = 0.1) -> BundleContents:

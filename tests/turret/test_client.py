@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from tests.conftest import USER_FEATURES, contents
 from tests.support.described_shop import publish_described
-from tests.support.places import ROOT
+from tests.support.places import ROOT, python_blocks
 from tests.support.service_app import KEY, serving
 from turret.client import AnswerError, AsyncClient, Client, ClientError, calls
 from turret.service.http.routes.probes import STATIC
@@ -92,9 +92,8 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
         assert client.item(900).fresh
         assert client.withdraw_item("900").withdrawn
         assert [field.kind for field in client.fields().fields if field.name == "year"] == ["number"]
-        with pytest.raises(AnswerError, match="404"):
-            client.item_map()  # this bundle has none
-        for of_map in (
+        for of_map in (  # this bundle has none
+            client.item_map,
             client.map_points,
             lambda: client.map_colours("genres"),
             lambda: client.map_items(points=[1]),
@@ -155,11 +154,7 @@ def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr("turret.client.client.httpx2.Client", lambda **_: service)
         monkeypatch.setattr("turret.client.client.httpx2.AsyncClient", lambda **_: http)
         monkeypatch.setattr(service, "close", lambda: None)
-        examples = re.findall(
-            r"^```python\n(.*?)^```$", (ROOT / "docs" / "client.md").read_text(), re.M | re.S
-        )
-        assert examples
-        exec("\n".join(examples), {"__name__": "client.md"})
+        exec("\n".join(python_blocks(ROOT / "docs" / "client.md")), {"__name__": "client.md"})
 
 
 # ---- Retries

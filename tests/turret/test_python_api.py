@@ -1,9 +1,9 @@
 """The Python API: every block of docs/python.md runs, and errors are those of Turret."""
 
-import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,14 @@ import polars as pl
 import pytest
 
 import turret
-from tests.support.command_line import ROOT, environment
+from tests.support.command_line import environment
+from tests.support.places import ROOT, python_blocks
 from tests.support.trained import trained_shop
 from turret.model import Model
 from turret.tower.retrieval import Retriever
 
 PAGE = ROOT / "docs" / "python.md"
 README = ROOT / "README.md"
-
-
-def blocks(page: Path) -> list[str]:
-    """The fenced Python of a page."""
-    return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +38,7 @@ def test_every_block_of_the_page_runs(raw: Path, tmp_path: Path, monkeypatch: py
     """One after the other, on files with the usual names of columns."""
     monkeypatch.chdir(shutil.copytree(raw, tmp_path / "shop"))
     names: dict[str, object] = {}
-    for block in blocks(PAGE):
+    for block in python_blocks(PAGE):
         exec(compile(block, str(PAGE), "exec"), names)
     assert Path("var/bundles/current").read_text() == "first\n"
     assert isinstance(names["model"], Model)
@@ -55,7 +51,7 @@ def test_the_example_of_the_readme_runs(raw: Path, tmp_path: Path, monkeypatch: 
     pl.read_csv(raw / "events.csv").rename(names).write_csv(tmp_path / "orders.csv")
     pl.read_csv(raw / "items.csv").rename({"item_id": "sku"}).write_csv(tmp_path / "products.csv")
     monkeypatch.chdir(tmp_path)
-    (example,) = blocks(README)
+    (example,) = python_blocks(README)
     exec(compile(example, str(README), "exec"), {})
     assert (tmp_path / "var" / "bundles" / "current").is_file()
 
@@ -82,20 +78,19 @@ def test_seen_and_excluded_items_are_left_out_and_unknown_ones_are_ignored(model
 
 def test_errors_are_turret_errors_that_say_what_would_work(raw: Path, tmp_path: Path) -> None:
     frame = pl.DataFrame({"buyer": ["a"], "thing": ["b"], "when": [1]})
-    with pytest.raises(turret.TurretError, match="column"):
-        turret.prepare(frame, tmp_path / "prepared")
-    with pytest.raises(turret.TurretError, match="events can't be read from a dict"):
-        turret.prepare({"user": ["a"]}, tmp_path / "prepared")  # type: ignore[arg-type]
-    with pytest.raises(turret.TurretError, match="no setting 'colums'"):
-        turret.prepare(raw / "events.csv", tmp_path / "prepared", settings={"colums": 3})
-    with pytest.raises(turret.TurretError, match=r"folder = 's3://shop/prepared' is in an object store"):
-        turret.prepare(raw / "events.csv", "s3://shop/prepared")
-    with pytest.raises(turret.TurretError, match="is not prepared data"):
-        turret.train(tmp_path, tmp_path / "run")
-    with pytest.raises(turret.TurretError, match="there is no run here"):
-        turret.open_run(tmp_path)
-    with pytest.raises(turret.TurretError, match="there is no bundle"):
-        turret.load(tmp_path)
+    events, target = raw / "events.csv", tmp_path / "prepared"
+    calls: dict[str, Callable[[], object]] = {
+        "column": lambda: turret.prepare(frame, target),
+        "events can't be read from a dict": lambda: turret.prepare({"user": ["a"]}, target),  # type: ignore[arg-type]
+        "no setting 'colums'": lambda: turret.prepare(events, target, settings={"colums": 3}),
+        "folder = 's3://shop/x' is in an object store": lambda: turret.prepare(events, "s3://shop/x"),
+        "is not prepared data": lambda: turret.train(tmp_path, tmp_path / "run"),
+        "there is no run here": lambda: turret.open_run(tmp_path),
+        "there is no bundle": lambda: turret.load(tmp_path),
+    }
+    for sentence, call in calls.items():
+        with pytest.raises(turret.TurretError, match=sentence):
+            call()
     assert not list(tmp_path.iterdir())
 
 

@@ -6,6 +6,7 @@ A stub stands for the training: it publishes a version that knows the tastes of 
 import json
 import shutil
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from typer.testing import CliRunner, Result
 import turret.cli
 from tests.support.retrainings import record
 from tests.support.trained import TrainedShop, trained_shop
-from tests.turret.conftest import DAY, START, TasteContents, taste_log
+from tests.turret.conftest import DAY, START, taste_contents, taste_log
 from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -47,7 +48,6 @@ USERS = 120
 class Training:
     """Stands for the steps `train`, `evaluate` and `publish`; the next versions have this noise."""
 
-    contents: TasteContents
     noise: float = 0.1
     begun: list[Retraining] = field(default_factory=list)
 
@@ -63,13 +63,13 @@ class Training:
         """Publish the version, unless a run that was killed has done so."""
         if not (settings.bundles / state.run).exists():
             data = PreparedData.open(settings.data)
-            publish(settings.bundles, self.contents(state.run, data, self.noise))
+            publish(settings.bundles, taste_contents(state.run, data, self.noise))
         state.version = state.run
 
 
 @pytest.fixture
-def stub(taste_contents: TasteContents, monkeypatch: pytest.MonkeyPatch) -> Training:
-    made = Training(taste_contents)
+def stub(monkeypatch: pytest.MonkeyPatch) -> Training:
+    made = Training()
     for name in ("train", "evaluate", "publish"):
         monkeypatch.setitem(STEPS, name, getattr(made, name))
     return made
@@ -94,7 +94,7 @@ def stored_tastes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shop(stored_tastes: Path, tmp_path: Path, stub: Training) -> RetrainSettings:
     """The settings of a retraining in a copy, where a version `first` of medium quality is live."""
     folder = shutil.copytree(stored_tastes, tmp_path / "shop")
-    publish(folder / "bundles", stub.contents("first", PreparedData.open(folder / "prepared"), noise=0.6))
+    publish(folder / "bundles", taste_contents("first", PreparedData.open(folder / "prepared"), noise=0.6))
     return RetrainSettings(
         data=folder / "prepared",
         bundles=folder / "bundles",
@@ -104,7 +104,7 @@ def shop(stored_tastes: Path, tmp_path: Path, stub: Training) -> RetrainSettings
     )
 
 
-def count(settings: RetrainSettings) -> int:
+def events_of(settings: RetrainSettings) -> int:
     return len(PreparedData.open(settings.data).event_items)
 
 
@@ -122,10 +122,10 @@ def command(shop: RetrainSettings, *words: str) -> Result:
 def test_new_events_become_the_live_version_and_no_new_ones_change_nothing(
     shop: RetrainSettings, stub: Training
 ) -> None:
-    before = count(shop)
+    before = events_of(shop)
     first = retrain(shop)
     assert (first.decision, first.status, first.mode, first.live) == ("activated", 0, "warm", "first")
-    assert first.new_events == count(shop) - before == 3 * USERS
+    assert first.new_events == events_of(shop) - before == 3 * USERS
     assert current(shop.bundles) == first.version
     assert [state.origin for state in stub.begun] == ["first"]
     assert first.figures is not None
@@ -212,42 +212,33 @@ class Killed(BaseException):
     """Ends a run as SIGKILL does: no error is recorded."""
 
 
-class Killing:
-    """Ends each step twice, before it begins and before its result is saved; later calls pass."""
+def killed_twice(step: Step) -> Step:
+    """End a step before it begins and before its result is saved; later calls pass."""
+    calls = count(1)
 
-    def __init__(self) -> None:
-        self.killed: list[str] = []
-
-    def __call__(self, name: str, step: Step) -> Step:
-        def dying(settings: RetrainSettings, state: Retraining) -> None:
-            self._die(f"before {name}")
+    def dying(settings: RetrainSettings, state: Retraining) -> None:
+        if (number := next(calls)) > 1:
             step(settings, state)
-            self._die(f"after {name}")
-
-        return dying
-
-    def _die(self, moment: str) -> None:
-        if moment not in self.killed:
-            self.killed.append(moment)
+        if number < 3:
             raise Killed
+
+    return dying
 
 
 @pytest.mark.fault(72)
 def test_a_run_that_is_killed_around_every_step_ends_as_one_that_is_not(
     shop: RetrainSettings, stub: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, killing = count(shop), Killing()
+    before = events_of(shop)
     for name, step in list(STEPS.items()):
-        monkeypatch.setitem(STEPS, name, killing(name, step))
-    kills = 2 * len(STEPS)
-    for _ in range(kills):
+        monkeypatch.setitem(STEPS, name, killed_twice(step))
+    for _ in range(2 * len(STEPS)):
         with pytest.raises(Killed):
             retrain(shop)
     record = retrain(shop)
-    assert len(killing.killed) == kills
     assert read_records(shop.work) == [record]
     assert (record.decision, record.live, record.mode) == ("activated", "first", "warm")
-    assert record.new_events == count(shop) - before == 3 * USERS
+    assert record.new_events == events_of(shop) - before == 3 * USERS
     assert {state.run for state in stub.begun} == {record.run}
     assert left_behind(shop) == set()
 

@@ -256,21 +256,20 @@ def choose(settings: RetrainSettings, state: Retraining) -> None:
     full = full or state.before
     new_events = max(0.0, 1.0 - full.events / state.after.events)
     new_items = max(0.0, 1.0 - full.items / state.after.items)
-    state.mode, state.reason = choose_mode(settings, state, warm_starts, new_events, new_items)
-    report(f"{state.mode}: {state.reason}")
-    if state.mode == "anew":
-        return
-    manifest = live_manifest(settings, state.live)
-    until = manifest.data_until if manifest else None
-    if until is None or count_predictable(PreparedData.open(settings.data), until):
+    mode, reason = choose_mode(settings, state, warm_starts, new_events, new_items)
+    report(f"{mode}: {reason}")
+    if mode == "warm":
+        live = live_manifest(settings, state.live)
+        until = live.data_until if live else None
+        if until is not None and not count_predictable(PreparedData.open(settings.data), until):
+            message = (
+                f"{counted(state.new_events or 0, 'new event')}, but none has an earlier one of its user in "
+                "the training part of the data: nothing is trained."
+            )
+            state.decide("nothing_new", message)
+            return
         state.origin = state.live
-        return
-    state.mode = state.reason = None
-    message = (
-        f"{counted(state.new_events or 0, 'new event')}, but none has an earlier one of its user in the "
-        "training part of the data: nothing is trained."
-    )
-    state.decide("nothing_new", message)
+    state.mode, state.reason = mode, reason
 
 
 def count_predictable(data: PreparedData, since: str) -> int:
