@@ -188,7 +188,7 @@ class Run:
 
     def save_metrics(self, part: str, report: dict[str, Any]) -> None:
         """Store the evaluation report of one part, with the hash of its model, for the bundle's manifest."""
-        model = {"sha256": hash_file(self.folder / MODEL).sha256}
+        model = {"sha256": hash_file(self.folder / MODEL).sha256, "state": self._model_state()}
         stored = {"model": model, "reports": {**self.metrics(), part: report}}
         replace_json(self.folder / METRICS, stored)
 
@@ -200,7 +200,14 @@ class Run:
         with naming_damage(path, "delete it and evaluate again"):
             stored = json.loads(path.read_text(encoding="utf-8"))
             reports: dict[str, Any] = stored["reports"]
-            return reports if stored["model"]["sha256"] == hash_file(file).sha256 else {}
+            model = stored["model"]
+            # A model of gigabytes is read again only where its file is another one, such as a copy.
+            is_same = model["state"] == self._model_state() or model["sha256"] == hash_file(file).sha256
+        return reports if is_same else {}
+
+    def _model_state(self) -> list[int]:
+        status = (self.folder / MODEL).stat()
+        return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
 def replace_json(path: Path, content: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Bundles from runs: what they hold, that they answer as the evaluator does, and what is said."""
 
 import json
+import logging
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -37,7 +38,7 @@ from turret.training.export.export import (
     principal_components,
     project_items,
 )
-from turret.training.export.onnx_form import item_tower_onnx
+from turret.training.export.onnx_form import item_tower_onnx, user_tower_onnx
 from turret.training.run import Run
 from turret.training.verdict.verdict import baseline_findings
 
@@ -367,3 +368,17 @@ def test_onnx_gives_what_torch_gives_items_that_were_never_trained_on(case: str)
         mean = made.item.table.weight.mean(dim=0)
         expected = catalog_with_ids(made, torch.zeros(6) if case == "dropped ids" else mean)
     np.testing.assert_allclose(ours, expected.detach().numpy(), atol=1e-6)
+
+
+def test_a_failed_export_leaves_the_log_level_of_the_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    monkeypatch.setattr(log, "level", logging.INFO)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no such operator")
+
+    monkeypatch.setattr(torch.onnx, "export", fail)
+    run = trained_shop().run()
+    with pytest.raises(RuntimeError, match="no such operator"):
+        user_tower_onnx(run.open_model(trained_shop().data))
+    assert log.level == logging.INFO
