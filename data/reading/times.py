@@ -115,9 +115,14 @@ def _refuse_unit(settings: ColumnSettings, column: str, content: str) -> None:
         )
 
 
+def _likely_times() -> tuple[int, int]:
+    """The bounds of times of events, in milliseconds: from 1990 to tomorrow, as clocks of any zone may be."""
+    return YEAR_1990 * 1000, int((datetime.now(UTC).timestamp() + _DAY) * 1000)
+
+
 def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame) -> TimeReader:
-    """Set the bounds of likely times, from 1990 to tomorrow (of any zone), if most of `frame` are likely."""
-    bounds = YEAR_1990 * 1000, int((datetime.now(UTC).timestamp() + _DAY) * 1000)
+    """Set the bounds of likely times if most of `frame` are likely."""
+    bounds = _likely_times()
     share = _value(frame, reader.value.is_between(*bounds).mean()) or 0.0
     return replace(reader, likely=bounds) if share >= _MIN_LIKELY else reader
 
@@ -135,8 +140,10 @@ def _number_reader(
     # Narrower integers would overflow in milliseconds.
     value = value.cast(pl.Int64 if is_integer else pl.Float64, strict=False)
     finite = value if is_integer else pl.when(value.is_finite()).then(value)
-    is_stated = settings.time_unit != "auto"
-    shares = {settings.time_unit: 1.0} if is_stated else _unit_shares(frame, finite)
+    shares: dict[str, float] = {settings.time_unit: 1.0}
+    likely = 0.0
+    if settings.time_unit == "auto":
+        shares, likely = _unit_shares(frame, finite)
     if sum(shares.values()) < _MIN_SHARE:
         is_date = _from_digits(value).is_between(YEAR_1990 * 1000, YEAR_2100 * 1000)
         known = is_date.fill_null(False).filter(finite.is_not_null())
@@ -158,8 +165,9 @@ def _number_reader(
             f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit states one"
         )
         time = pl.coalesce(_in_own_unit(value, list(shares), is_integer), time)
-    reader = TimeReader("timestamp", time, note, PER_SECOND[unit])
-    return reader if is_stated else _without_wrong_clocks(reader, frame)
+    return TimeReader(
+        "timestamp", time, note, PER_SECOND[unit], _likely_times() if likely >= _MIN_LIKELY else None
+    )
 
 
 def _value(frame: pl.LazyFrame, value: pl.Expr) -> Any:
@@ -180,8 +188,8 @@ def _in_own_unit(value: pl.Expr, units: Sequence[str], is_integer: bool) -> pl.E
     return pl.coalesce(_scaled(one, PER_SECOND[unit], is_integer) for unit, one in own.items())
 
 
-def _is_plausible(value: pl.Expr, unit: str) -> pl.Expr:
-    return value.is_between(YEAR_1990 * PER_SECOND[unit], YEAR_2100 * PER_SECOND[unit])
+def _is_plausible(value: pl.Expr, unit: str, last: float = YEAR_2100) -> pl.Expr:
+    return value.is_between(YEAR_1990 * PER_SECOND[unit], int(last * PER_SECOND[unit]))
 
 
 def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
@@ -198,12 +206,20 @@ def _from_digits(value: pl.Expr) -> pl.Expr:
     return pl.coalesce(_strptime(text, one) for one in _DIGITS)
 
 
-def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> dict[str, float]:
-    """Return the shares of times from 1990 to 2100 by unit, the largest first."""
-    shares = frame.select(_is_plausible(finite, unit).mean().alias(unit) for unit in PER_SECOND)
-    row = shares.collect(engine="streaming").row(0, named=True)
+def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float], float]:
+    """Return the shares of times from 1990 to 2100 by unit, the largest first, and of the likely ones."""
+    last = _likely_times()[1] / 1000
+    ends = frame.select(least=finite.min(), most=finite.max())
+    least, most = ends.collect(engine="streaming").row(0)
+    # In nearly all logs, the range tells that all times are likely ones in one unit.
+    for unit, scale in PER_SECOND.items():
+        if least is not None and YEAR_1990 * scale <= least <= most <= last * scale:
+            return {unit: 1.0}, 1.0
+    shares = {unit: _is_plausible(finite, unit).mean() for unit in PER_SECOND}
+    likely = pl.any_horizontal(_is_plausible(finite, unit, last) for unit in PER_SECOND).mean()
+    row = frame.select(likely=likely, **shares).collect(engine="streaming").row(0, named=True)
     units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
-    return {unit: row[unit] for unit in units}
+    return {unit: row[unit] for unit in units}, row["likely"] or 0.0
 
 
 def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings) -> TimeReader:
