@@ -24,7 +24,6 @@ from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 from turret.training.evaluation.metrics import Values, bootstrap_interval, metrics_at
 
-WORSE, UNCLEAR = 3, 4  # exit statuses
 METRIC, MARGIN = "ndcg@10", 0.1
 # Resampled means of fewer users spread less than those of new users would.
 LEAST_USERS = 30
@@ -68,13 +67,13 @@ def check_metric(metric: str) -> int:
 class WorseError(TurretError):
     """The version is worse, with confidence."""
 
-    exit_status = WORSE
+    exit_status = 3
 
 
 class UnclearError(TurretError):
     """The users are too few to show that the version is not worse."""
 
-    exit_status = UNCLEAR
+    exit_status = 4
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise, repeat
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ PORTION = 1 << 17  # events in memory at a time
 WRITE_EVENTS = 2_000  # of one write: SQLite locks its file for about 10 ms, and a Redis is as busy
 # After each write, as a share of its duration: waiting writers of SQLite only look for the lock now and then.
 _PAUSE = 0.5
-_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 _MARGIN = 100  # stored events read of a user beyond the number in the log
 
 
@@ -99,7 +98,13 @@ async def _load(
             report.read += read
             sizes = np.cumsum([0, *map(len, users)])
             for first, last in pairwise(groups(sizes, WRITE_EVENTS)):
-                await _load_users(stores.histories, users[first:last], report, default_kind)
+                new = await _new_events(stores.histories, users[first:last], default_kind)
+                for start in range(0, len(new), WRITE_EVENTS):
+                    begun = time.monotonic()
+                    report.stored += await stores.histories.append(new[start : start + WRITE_EVENTS])
+                    await asyncio.sleep(_PAUSE * (time.monotonic() - begun))
+            report.users += len(users)
+            report.kept += int(sizes[-1])
             advance(read)
     except HistoryDamagedError:
         raise
@@ -109,19 +114,6 @@ async def _load(
         ) from None
     finally:
         await stores.close()
-
-
-async def _load_users(
-    store: HistoryStore, users: Sequence[list[Event]], report: LoadReport, default_kind: str | None
-) -> None:
-    """Store the events of a few users."""
-    new = await _new_events(store, users, default_kind)
-    for first in range(0, len(new), WRITE_EVENTS):
-        begun = time.monotonic()
-        report.stored += await store.append(new[first : first + WRITE_EVENTS])
-        await asyncio.sleep(_PAUSE * (time.monotonic() - begun))
-    report.users += len(users)
-    report.kept += sum(map(len, users))
 
 
 async def _new_events(
@@ -239,7 +231,7 @@ def _portion(
     if data.kinds is not None:
         names = [*read_kinds(data.manifest.kinds), negatives.kind]
         codes = data.kinds[positions].astype(np.int64)
-    first, end = (np.searchsorted(negatives.users, users, side) for side in _SIDES)
+    first, end = np.searchsorted(negatives.users, users), np.searchsorted(negatives.users, users, "right")
     if (end > first).any():
         given = ranges(first, end - first)
         # An item is returned before what is bought at the same time.

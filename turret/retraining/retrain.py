@@ -237,7 +237,8 @@ def count_new(
     events = data.manifest.counts.events
     if live is not None and live.fingerprints.get("data") == before.fingerprint:
         return events - before.events
-    trained = [record.after for record in records if record.is_trained and record.after is not None]
+    judged = [record for record in records if record.decision not in (None, "nothing_new", "failed")]
+    trained = [record.after for record in judged if record.after is not None]
     if trained:
         return events - trained[-1].events
     if live is None or live.data_until is None:

@@ -75,11 +75,6 @@ class Retraining(BaseModel):
     deleted: tuple[str, ...] = ()
     failures: int = 0
 
-    @property
-    def is_trained(self) -> bool:
-        """Whether the run has trained and judged a version."""
-        return self.decision in ("activated", "canary", "refused", "unclear")
-
     def decide(self, decision: Decision, message: str, status: int = 0) -> None:
         """Set the decision, its sentence and the exit status."""
         self.decision, self.message, self.status = decision, message, status
