@@ -68,9 +68,9 @@ printf '\n$ turret serve --bundles %s --port %s &\n' "$work/bundles" "$port"
 turret serve --bundles "$work/bundles" --port "$port" --store "sqlite:///$work/history.sqlite" &
 service=$!
 
-# The customers of the log are known to the service; one of median activity is looked up for them.
+# The customers of the log are known to the service; the first of them is asked for.
 run history load --data "$work/prepared" --store "sqlite:///$work/history.sqlite"
-user=$(python -c "from turret.data.prepared import look_up; print(look_up('$work/prepared', None, 1).user)")
+user=$(python -c "from turret.data.prepared import PreparedData; print(PreparedData.open('$work/prepared').users.id(0))")
 run recommend --user "$user" --url "$url" --wait 30
 
 if [ -z "${ONCE:-}" ]; then
