@@ -244,7 +244,7 @@ def _is_there(folder: Path, manifest: Manifest) -> bool:
 
 
 def _write(objects: Objects, folder: Path) -> None:
-    """Write prepared data, and remove older data and what an interrupted command has left of its own."""
+    """Write prepared data, and remove older data and the remains of an interrupted command."""
     manifest = Manifest.load(folder)
     objects.upload({f"{manifest.fingerprint}/{name}": folder / name for name in manifest.files})
     objects.upload({MANIFEST: folder / MANIFEST})

@@ -210,7 +210,7 @@ def _title(genre: int, number: int) -> str:
 
 
 def _simulate(shop: _Shop, config: SyntheticConfig, random: np.random.Generator) -> tuple[Ints, ...]:
-    """Simulate the shoppers, who take each item at most once and none before its release.
+    """Simulate the shoppers: each takes an item at most once, and none before its release.
 
     A shopper takes the next part of the last item's series with probability `_FOLLOW`, else an item by weight
     from a genre. The genre is drawn from the softmax of a mood that returns to the lasting tastes by

@@ -20,7 +20,7 @@ HEAD_SECONDS = 10.0  # from the first byte of a head to its end
 HEAD_BYTES, HEAD_LINES = 16_384, 100
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
 FRAMING_BYTES = 16_384
-LINGER_SECONDS = 1.0  # in which a client may read its refusal; what it still sends is ignored
+LINGER_SECONDS = 1.0  # in which a client may read its refusal; further bytes are ignored
 
 
 class Refusal(NamedTuple):

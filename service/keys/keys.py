@@ -222,7 +222,7 @@ class Keyring:
             await asyncio.to_thread(self.load)
 
     def load(self) -> None:
-        """Read the file if it has changed; what was read before stays valid if that fails."""
+        """Read the file if it has changed; the earlier keys stay valid if that fails."""
         fault = ""
         try:
             self._read()

@@ -27,7 +27,7 @@ _AT_ONCE = 1_000
 
 
 class ItemEdit(NamedTuple):
-    """One change of a call: what `method` does by itself, with a body of `features` and `fields`."""
+    """One change of a call: that of the call `method` of one item, with a body of `features` and `fields`."""
 
     item: str
     method: Literal["PUT", "PATCH", "DELETE"] = "PUT"

@@ -1,4 +1,4 @@
-"""The catalog for people who look at it: search by text, a summary of its fields, colours of the map."""
+"""The catalog for people: search by text, a summary of its fields, colours of the map."""
 
 import asyncio
 import re
@@ -120,7 +120,7 @@ class _SearchedVersion:
                 yield self._rows[number] if added is None else first_added + fresh.positions[added]
 
     def _follow(self, bundle: Bundle, fresh: FreshItems) -> None:
-        """Index what has changed since the overlay of the last search."""
+        """Index the changes since the overlay of the last search."""
         if fresh is self._overlay:
             return
         fields: dict[int | str, bytes] = dict(fresh.replaced.by_row.items())

@@ -56,7 +56,7 @@ class Breaker:
         return self._store.scan(first, last)
 
     async def random_user(self) -> str | None:
-        """Return the user of one of the events that a scan finds first, for people who look at examples."""
+        """Return the user of one of the first events of a scan, as an example for people."""
 
         async def draw() -> str | None:
             async for events in self._store.scan(*_ALWAYS):

@@ -285,7 +285,7 @@ class Follower:
                 await self._holder.follow()
 
     async def _open(self) -> None:
-        """Open what the record has. After a failure, wait a while, or until the record has something else."""
+        """Open the versions of the record. After a failure, wait a while, or until the record changes."""
         record = self._holder.record
         try:
             await self._holder.follow()

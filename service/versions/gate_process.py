@@ -31,7 +31,7 @@ _PROGRAM = f"import os; os.nice(19); from {__name__} import main; main()"
 
 
 class _Call(Stored):
-    """A request, and what else the process needs: its time, and the pid of its caller."""
+    """A request with its time and the pid of its caller."""
 
     request: GateRequest
     seconds: float

@@ -68,7 +68,7 @@ ADDRESS = read_address("redis://host")
 
 
 def test_all_keys_of_a_user_are_in_one_slot_and_tell_the_user() -> None:
-    """Users are spread over the slots; what members share has one slot."""
+    """Users are spread over the slots; the record of all members has one slot."""
     for user in IDS:
         keys = [ADDRESS.events(user), ADDRESS.ids(user)]
         assert len({key_slot(key.encode()) for key in keys}) == 1

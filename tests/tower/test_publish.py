@@ -30,7 +30,7 @@ ITEMS = 3000
 
 
 def test_what_is_published_is_whole_and_read_only(tmp_path: Path) -> None:
-    """The first version becomes current by itself; what training goes on from is in it."""
+    """The first version becomes current by itself, and holds the model that a training goes on from."""
     folder = publish(tmp_path / "new" / "root", contents())
     assert {path.name for path in folder.iterdir()} == {*REQUIRED_FILES, MANIFEST, DIGEST}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o444}

@@ -30,7 +30,7 @@ def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle) -> None:
 def test_similar_items_are_ranked_by_the_items_own_vector(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch, item_bias: bool
 ) -> None:
-    """Without their biases, which say nothing of who is alike."""
+    """Without their biases, which say nothing of likeness."""
     scoring = bundle.manifest.scoring.model_copy(update={"item_bias": item_bias})
     monkeypatch.setattr(bundle, "manifest", bundle.manifest.model_copy(update={"scoring": scoring}))
     directions = np.array(bundle.vectors, np.float64)[:, : 8 - item_bias]

@@ -40,7 +40,7 @@ def prepared(folder: Path, events: Sequence[Mapping[str, object]] | str, **setti
 
 
 def trained(folder: Path, data: PreparedData, experiment: ExperimentConfig) -> tuple[Run, list[str]]:
-    """A run that is trained to its end, and what its training said."""
+    """A run that is trained to its end, and the lines of its training."""
     run, said = Run(folder, experiment, data.folder, data.fingerprint), list[str]()
     train(run, data, report=said.append)
     return run, said

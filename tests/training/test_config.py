@@ -173,7 +173,7 @@ ABSOLUTE = {"absolute": True}
 Case = tuple[dict[str, Any], list[str], dict[str, Any]]
 
 
-# What is asked for, what the sentence says, and the remedy that it offers.
+# The settings, the words of the sentence, and the remedy that it offers.
 CASES: dict[str, Case] = {
     "corrected without the positive": (
         {"objective": drawing("sampled_softmax_corrected", **EXCLUDED)},

@@ -253,7 +253,7 @@ RANKED = [*QUICK, "training.epochs=2", "evaluation.exclude_seen=false"]
 
 
 def ranking(data: PreparedData, folder: Path, *settings: str) -> tuple[Run, list[str]]:
-    """A run that ranks used items, and what its training said."""
+    """A run that ranks used items, and the lines of its training."""
     return trained(folder, data, load_experiment("demo", [*RANKED, *settings]))
 
 

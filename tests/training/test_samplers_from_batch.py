@@ -220,7 +220,7 @@ def test_shared_candidates_come_before_those_of_single_examples() -> None:
 
 
 def test_parts_do_not_share_a_random_stream() -> None:
-    """A part draws the same whatever the parts beside it draw, and two alike do not draw alike."""
+    """A part draws independently of the parts beside it, and two alike do not draw alike."""
     ids = [
         MixedSampler(
             [PopularitySampler(np.ones(1000), first, CPU), PopularitySampler(np.ones(1000), 40, CPU)]

@@ -1,4 +1,4 @@
-"""Studies of `turret tune`: what they search, what they keep, and the trials that they train."""
+"""Studies of `turret tune`: their space, their files, and the trials that they train."""
 
 import math
 import shutil

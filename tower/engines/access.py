@@ -110,7 +110,7 @@ class Connection:
             self._settle(token, release, problem)
 
     def _settle(self, token: object, release: Callable[[object], None], problem: str) -> None:
-        """Release the token of a call; log the first `problem`, and what opens and closes the circuit."""
+        """Release the token of a call; log the first `problem`, and each change of the circuit."""
         with self._lock:
             before = self._circuit.state
             release(token)

@@ -1,4 +1,4 @@
-"""Full rankings of the catalog for blocks of users, and the AUC of what was offered to them."""
+"""Full rankings of the catalog for blocks of users, and the AUC of the items offered to them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -212,7 +212,7 @@ def _labelled_pairs(
 
 
 def _offered(data: PreparedData, part: Part, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """The E events of `users` [U] in `part` and what was offered beside them.
+    """The E events of `users` [U] in `part` and the items offered beside them.
 
     Returns:
         The index in [U], the item and the number of negatives of each event, [E] each, and the items of all

@@ -1,4 +1,4 @@
-"""The order of the events: what it tells of the next item, against shuffled histories."""
+"""How well the order of events predicts the next item, against shuffled histories."""
 
 from dataclasses import dataclass
 
