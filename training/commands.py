@@ -86,15 +86,14 @@ def train_command(
     values = parse_overrides(overrides)
     if "training.seed" in values:
         raise TrainingError("--seeds sets training.seed; leave out --set training.seed.")
-    asked = parse_seeds(seeds) if seeds else ()
-    if resume:  # first those that were begun: a new one takes their settings
-        asked = tuple(dict.fromkeys([*known, *asked]))
+    # First those that were begun: a new one takes their settings.
+    asked = dict.fromkeys([*(known if resume else ()), *(parse_seeds(seeds) if seeds else ())])
 
     def begin_seed(own: Path, seed: int, resume: bool) -> tuple[Run, PreparedData]:
         seeded = {**values, "training.seed": seed}
         return begin(own, experiment=experiment, overrides=seeded, resume=resume)
 
-    _train_seeds(folder, asked, begin_seed, go, resume=resume, overwrite=overwrite)
+    _train_seeds(folder, [*asked], begin_seed, go, resume=resume, overwrite=overwrite)
 
 
 def _train_one(begin: Callable[[], tuple[Run, PreparedData]], go: Callable[..., Progress]) -> None:

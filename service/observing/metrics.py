@@ -48,7 +48,10 @@ class Metrics:
             values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
             _Workers(self.registry, str(folder))  # type: ignore[no-untyped-call]
         own: dict[str, Any] = {"registry": self.registry if folder is None else None}
-        self._declare(own)
+        shared = [own | {"multiprocess_mode": mode} for mode in ("livesum", "livemax")]
+        self._declare_requests(own, shared[0])
+        self._declare_versions(own, *shared)
+        self._declare_quality(own, shared[1])
         self.running = 0
         self._version: str | None = None
         self._refreshers: list[Callable[[], object]] = []
@@ -56,8 +59,7 @@ class Metrics:
         self.workers.set(1)
         self.worker_starts.inc()
 
-    def _declare(self, own: dict[str, Any]) -> None:
-        livesum, livemax = (own | {"multiprocess_mode": mode} for mode in ("livesum", "livemax"))
+    def _declare_requests(self, own: dict[str, Any], livesum: dict[str, Any]) -> None:
         self.requests = Counter("turret_requests", "Answered requests", ["route", "status"], **own)
         self.seconds = Histogram(
             "turret_request_seconds", "Time until the response", ["route", "class"], buckets=_SECONDS, **own
@@ -79,6 +81,9 @@ class Metrics:
         _begin(self.answers, SOURCES)
         _begin(self.degraded, ("history", "events", "items", "engine"))
 
+    def _declare_versions(
+        self, own: dict[str, Any], livesum: dict[str, Any], livemax: dict[str, Any]
+    ) -> None:
         self.breaker_open = Gauge("turret_breaker_open", "Open circuits to the store", ["circuit"], **livesum)
         self.breaker_openings = Counter("turret_breaker_openings", "Openings of them", ["circuit"], **own)
         self.fresh_items = Gauge("turret_fresh_items", "Items newer than the live version", **livemax)
@@ -99,6 +104,7 @@ class Metrics:
         _begin(self.activations, ("activated", "refused"))
         _begin(self.reload_failures, REASONS)
 
+    def _declare_quality(self, own: dict[str, Any], livemax: dict[str, Any]) -> None:
         self.recall = Summary("turret_recall_at_k", "Recall against exact search", ["k"], **own)
         self.recall_samples = Counter("turret_recall_samples", "Exact searches", ["outcome"], **own)
         self.shadow_overlap = Summary("turret_shadow_overlap", "Share that the shadow gave too", **own)

@@ -135,16 +135,7 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
         sentence = f"The data has features, {' and '.join(parts)}, so a candidate reads them."
         yield finding("features", sentence, **named)
     if facts.item_tastes and known < ORDERED:
-        ratios = sorted(facts.item_tastes.items(), key=lambda item: -item[1])
-        measured = ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios)
-        shared = f"two items of a user share a value so many times as often as two of the log: {measured}"
-        chosen = telling_categories(facts)
-        sentence = (
-            f"Users choose by {listing(chosen)} ({shared}), so a candidate reads little else."
-            if chosen
-            else f"Users do not choose by categories of items ({shared}), so no candidate reads these alone."
-        )
-        yield finding("tastes" if chosen else "no_tastes", sentence, ratios=dict(facts.item_tastes))
+        yield _taste_reason(facts)
     if facts.ranks_repeats and not experiment.evaluation.exclude_seen:
         sentence = (
             "Used items are ranked too, but for those of kinds that consume."
@@ -174,6 +165,19 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
     for name, message in refused.items():
         sentence = f"The candidate {name} does not fit the given settings: {message}."
         yield finding("refused", sentence, candidate=name, message=message)
+
+
+def _taste_reason(facts: Facts) -> Finding:
+    ratios = sorted(facts.item_tastes.items(), key=lambda item: -item[1])
+    measured = ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios)
+    shared = f"two items of a user share a value so many times as often as two of the log: {measured}"
+    chosen = telling_categories(facts)
+    sentence = (
+        f"Users choose by {listing(chosen)} ({shared}), so a candidate reads little else."
+        if chosen
+        else f"Users do not choose by categories of items ({shared}), so no candidate reads these alone."
+    )
+    return finding("tastes" if chosen else "no_tastes", sentence, ratios=dict(facts.item_tastes))
 
 
 def obstacle(facts: Facts, count: int) -> str | None:

@@ -161,20 +161,23 @@ def comparison_table(report: Report, metric: str) -> str:
         parts.append(
             text_table(("slice", "users", *runs), slices, f"slices: {metric}, and the difference from 1")
         )
-    if report["settings"]:
-        settings = [
-            (name, *("" if value is None else str(value) for value in values))
-            for name, values in report["settings"].items()
-        ]
-        parts.append(text_table(("setting", *runs), settings, "settings that differ"))
-    else:
-        parts.append("The runs have the same settings.")
+    parts.append(_settings_that_differ(report["settings"], [*runs]))
     if not report["same_data"]:
         parts.append(
             "The runs were trained on different data: differences are those of data and settings together, "
             "over the users that all evaluations have."
         )
     return "\n".join(parts)
+
+
+def _settings_that_differ(settings: Mapping[str, Sequence[object]], runs: Sequence[str]) -> str:
+    if not settings:
+        return "The runs have the same settings."
+    rows = [
+        (name, *("" if value is None else str(value) for value in values))
+        for name, values in settings.items()
+    ]
+    return text_table(("setting", *runs), rows, "settings that differ")
 
 
 def _with_difference(run: Report, metric: str) -> str:
