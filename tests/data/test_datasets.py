@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import polars as pl
 import pytest
 
-from tests.support.full_disk import small_files
+from tests.support.limits import small_files
 from turret.data.errors import FetchError
 from turret.data.reading.datasets import DATASETS, WORKBOOK, fetch
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from benchmarks.processes import PROXY_FOLDER, running_proxy
+from tests.support.limits import BOUND
 from tests.support.places import ROOT
-from tests.support.rights import BOUND
 from tests.support.tools import require
 from turret.service.http.admission import BODY_LIMITS
 from turret.service.http.guard import HEAD_BYTES

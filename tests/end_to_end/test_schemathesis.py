@@ -14,7 +14,7 @@ from schemathesis.schemas import BaseSchema
 from starlette.types import Receive, Scope, Send
 
 from tests.end_to_end import unsayable
-from tests.support.described_shop import publish_described
+from tests.support.item_towers import publish_described
 from tests.support.places import ROOT
 from tests.support.service_app import ADMIN, settings_of
 from turret.service.http.app import create_app

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import contents
-from tests.support.bundle_damage import change_manifest, replace, rewrite
-from tests.support.hostile_towers import thief
+from tests.support.bundle_damage import change_manifest, replace, rewrite, thief
 from tests.support.service_calls import activate, ask, metric
 from tests.support.service_process import Start
 from turret.tower.bundle.publish import publish

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.support.full_disk import small_disk
+from tests.support.limits import small_disk
 from tests.support.service_calls import acknowledged, children, event, recommended, stored
 from tests.support.service_process import Process, Start, plain_client
 from tests.support.until import until

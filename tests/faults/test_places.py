@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.rights import BOUND
+from tests.support.limits import BOUND
 from tests.support.service_app import ADMIN, KEY
 from tests.support.service_calls import activate, address, ask, children, event, lasting_client, send
 from tests.support.service_process import Start

@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
-from tests.support.clock import Clock
+from tests.support.virtual_time import Clock
 from turret.service.error_responses import write_error
 from turret.service.http.access import Authentication
 from turret.service.http.app import create_app

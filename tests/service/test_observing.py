@@ -14,10 +14,10 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from tests.support.clock import Clock
 from tests.support.service_app import post_events, recommended, sample
 from tests.support.tools import require
 from tests.support.until import until
+from tests.support.virtual_time import Clock
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
 from turret.service.observing.logs import Logs, fields_of, json_line, text_line

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.clock import Clock
 from tests.support.service_app import client_of, recommended, sample
 from tests.support.until import until
+from tests.support.virtual_time import Clock
 from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import (
     MIN_HITS,

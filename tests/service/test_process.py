@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from tests.support.clock import Clock
 from tests.support.until import until
+from tests.support.virtual_time import Clock
 from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
 from turret.service.process.server import connection_limit, reserve, share, url_of

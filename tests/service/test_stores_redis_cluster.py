@@ -8,7 +8,7 @@ import pytest
 from redis.crc import key_slot
 
 from tests.support.redis_cluster import RedisCluster, own_cluster
-from tests.support.redis_work import EVENT, history, refused
+from tests.support.redis_server import EVENT, history, refused
 from tests.support.until import eventually, until
 from turret.service.errors import HistoryUnavailableError
 from turret.service.stores.contract import Event, History

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.redis_server import RedisServer, own_redis
-from tests.support.redis_work import EVENT, history, refused
+from tests.support.redis_server import EVENT, RedisServer, history, own_redis, refused
 from tests.support.until import eventually
 from turret.service.errors import HistoryDamagedError, ReplicasUnavailableError
 from turret.service.overlay.fresh import is_valid

@@ -1,9 +1,12 @@
-"""Damage to bundles that no checksum sees: files exchanged, and the manifest made to agree."""
+"""Damage to bundles that no checksum sees: files that the manifest agrees with, and a tower that steals."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto, TensorProto, helper
+
+from tests.conftest import user_tower
 from turret.data.manifest import hash_file
 from turret.tower.format.manifest import DIGEST, MANIFEST, digest_line
 
@@ -27,3 +30,24 @@ def replace(path: Path, content: bytes) -> None:
     """Put another file in the place of a read-only one."""
     path.unlink(missing_ok=True)
     path.write_bytes(content)
+
+
+def honest() -> ModelProto:
+    """A user tower as an honest author exports it: the mean of the history."""
+    model = ModelProto()
+    model.ParseFromString(user_tower(8, ()))
+    return model
+
+
+def thief(path: str) -> bytes:
+    """Adds the first numbers of a file, by its path, to the vector of each history."""
+    model = honest()
+    stolen = TensorProto(name="stolen", data_type=TensorProto.FLOAT, dims=[8])
+    stolen.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", path), ("offset", "0"), ("length", "32")):
+        stolen.external_data.add(key=key, value=value)
+    model.graph.initializer.append(stolen)
+    model.graph.node[-1].output[0] = "honest"
+    model.graph.node.append(helper.make_node("Add", ["honest", "stolen"], ["user_vector"]))
+    written: bytes = model.SerializeToString()
+    return written

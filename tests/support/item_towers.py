@@ -1,15 +1,16 @@
 """An item tower written by hand: an item's vector is where its numbers say, so that tests can place it."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.conftest import onnx_model
+from tests.conftest import USER_FEATURES, contents, onnx_model
 from turret.data.features import Feature
 from turret.tower.bundle.golden import RecordedItem
-from turret.tower.bundle.publish import BundleContents
+from turret.tower.bundle.publish import BundleContents, publish
 
 CATEGORY = Feature(name="kind", kind="category", values=("book", "film"))
 TAGS = Feature(name="tags", kind="multi", values=("old", "new"))
@@ -54,22 +55,42 @@ def placed(vector: NDArray[np.float32] | list[float]) -> dict[str, float]:
     return {f"n{i}": float(value) for i, value in enumerate(vector)}
 
 
-def with_item_tower(contents: BundleContents) -> BundleContents:
+def with_item_tower(plain: BundleContents) -> BundleContents:
     """The same bundle with this item tower, and two recorded items."""
-    dimension = contents.item_vectors.shape[1]
+    dimension = plain.item_vectors.shape[1]
     places = [np.eye(dimension, dtype=np.float32)[-1], -np.eye(dimension, dtype=np.float32)[1]]
     kinds = ("book", "film")
     recorded = tuple(
         RecordedItem(
-            id=contents.vocabulary.id(row),
+            id=plain.vocabulary.id(row),
             features={**placed(place), "kind": kind},
             vector=tuple((place if kind == "book" else -place).tolist()),
         )
         for row, (place, kind) in enumerate(zip(places, kinds, strict=True))
     )
     return replace(
-        contents,
+        plain,
         item_tower=item_tower(dimension),
         item_features=item_features(dimension),
-        golden=contents.golden.model_copy(update={"items": recorded}),
+        golden=plain.golden.model_copy(update={"items": recorded}),
     )
+
+
+def publish_described(root: Path, version: str = "v1", seed: int = 0) -> None:
+    """Publish a bundle that has everything the document of the calls can speak of.
+
+    60 items with ids from 100, features of both sides, times, and a field of each kind that a filter reads.
+    """
+    plain = contents(version, features=USER_FEATURES, times=True, seed=seed)
+    count = len(plain.item_vectors)
+    fields: dict[str, list[Any]] = {
+        "title": [f"Item {row}" for row in range(count)],
+        "genres": [["drama"] if row % 3 else ["drama", "noir"] for row in range(count)],
+        "year": [None if row % 10 == 0 else 1960 + row for row in range(count)],
+        "sizes": [[row % 4, 10] for row in range(count)],
+        "new": [row % 2 == 0 for row in range(count)],
+        "country": [("nl", "de", "fr")[row % 3] for row in range(count)],
+        "anything": [row if row % 2 else str(row) for row in range(count)],
+        "nothing": [None] * count,
+    }
+    publish(root, with_item_tower(replace(plain, fields=fields)))

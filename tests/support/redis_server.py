@@ -6,17 +6,23 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as NotThereError
 
 from tests.support.ports import held_port
 from tests.support.tools import require
 from tests.support.until import until
+from turret.service.errors import HistoryUnavailableError
+from turret.service.stores.contract import Event
+from turret.service.stores.redis.histories import RedisHistory
+
+EVENT = Event("e", "u", 1, 0)
 
 
 class RedisServer:
@@ -140,3 +146,20 @@ def _started() -> str:
 
     atexit.register(end)
     return server.address
+
+
+@asynccontextmanager
+async def history(address: str, seconds: float = 0.3, **options: Any) -> AsyncIterator[RedisHistory]:
+    """A store with a short timeout."""
+    store = RedisHistory(address, seconds=seconds, **options)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def refused(call: Coroutine[Any, Any, Any]) -> str:
+    """The message of a call that fails because the store is unavailable."""
+    with pytest.raises(HistoryUnavailableError) as caught:
+        await call
+    return str(caught.value)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from redis import Redis
 
-from tests.support.engine_servers import EngineServer, running
+from benchmarks.engine_servers import SERVERS, EngineServer
 from tests.support.memory_engine import MemoryEngine, met
-from tests.support.tools import require
+from tests.support.tools import missing, require
 from tests.support.until import until
 from turret.tower.catalog.columns import Interval
 from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within
@@ -36,8 +36,17 @@ def server(
     if request.param == "memory":
         yield None
     else:
-        with running(request.param, folder) as started:
+        if request.param == "milvus":
+            require("milvus")  # its client
+        try:
+            started = SERVERS[request.param](folder)
+        except FileNotFoundError as error:
+            missing({"redis": "redis_search", "milvus": "milvus_server"}[request.param], str(error))
+        try:
+            started.start()
             yield started
+        finally:
+            started.kill()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from redis.exceptions import AuthenticationError, ResponseError
 from typer.testing import CliRunner
 
 import turret.cli
-from tests.support.clock import Clock
 from tests.support.memory_engine import (
     ITEMS,
     URL,
@@ -27,6 +26,7 @@ from tests.support.memory_engine import (
 )
 from tests.support.repeats import TERM
 from tests.support.until import until
+from tests.support.virtual_time import Clock
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load
 from turret.tower.catalog.catalog import Catalog

@@ -8,7 +8,7 @@ import pytest
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from tests.conftest import USER_FEATURES, user_tower
-from tests.support.hostile_towers import honest, thief
+from tests.support.bundle_damage import honest, thief
 from tests.support.item_towers import item_tower
 from tests.support.places import FIXTURES
 from turret.tower.errors import BundleError

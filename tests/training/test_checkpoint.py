@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support.full_disk import small_files
+from tests.support.limits import small_files
 from turret.training.checkpoint import (
     Progress,
     all_parameters,

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 import torch
 
-from tests.support.snapshots import check_snapshot
+from tests.support.places import check_snapshot
 from turret.data.prepared import PreparedData
 from turret.training import commands
 from turret.training.checkpoint import Progress, save_checkpoint, save_tensors

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.oracles import ranking as oracle
-from tests.support.snapshots import check_snapshot
+from tests.support.places import check_snapshot
 from tests.training.conftest import QUICK, prepared, trained
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle

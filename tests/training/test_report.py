@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tests.support.snapshots import check_snapshot
+from tests.support.places import check_snapshot
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
 from turret.training.config.experiment import load_experiment

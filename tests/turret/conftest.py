@@ -1,9 +1,10 @@
-"""Logs of some lines, and a log of tastes with bundles that know them or not."""
+"""Logs of some lines, a log of tastes with bundles that know them or not, and records of retrainings."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tests.conftest import contents, golden_of, plain_ranking
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
+from turret.retraining.state import DataSize, Retraining
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event
 from turret.service.stores.registry import open_stores
@@ -45,6 +47,18 @@ def taste_log(users: int, days: int = 4) -> str:
         items = random.permutation(GROUP)[:days] + 100 + GROUP * (user % GROUPS)
         lines += [f"{user},{item},{START + day * DAY + user}" for day, item in enumerate(items)]
     return "\n".join(lines) + "\n"
+
+
+def size(events: int, items: int = 10) -> DataSize:
+    return DataSize(fingerprint=f"data-{events}-{items}", events=events, items=items)
+
+
+def record(run: str, **fields: Any) -> Retraining:
+    """A retraining that never was, of an activated version with the name of its run."""
+    plain = {"decision": "activated", "status": 0, "message": "", "version": run, "mode": "warm"}
+    moment = "2026-05-01T03:00:00.000+00:00"
+    moments = {"started": moment, "ended": moment, "seconds": 1.0}
+    return Retraining.model_validate({"run": run, **moments, **plain, **fields})
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import USER_FEATURES, contents
-from tests.support.described_shop import publish_described
+from tests.support.item_towers import publish_described
 from tests.support.places import ROOT, python_blocks
 from tests.support.service_app import KEY, serving
 from turret.client import AnswerError, AsyncClient, Client, ClientError, calls

@@ -13,9 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from tests.support.retrainings import record
 from tests.support.trained import TrainedShop, trained_shop
-from tests.turret.conftest import DAY, START, taste_contents, taste_log
+from tests.turret.conftest import DAY, START, record, taste_contents, taste_log
 from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.retrainings import record
+from tests.turret.conftest import record
 from turret.activation.comparison import Comparison, HeldOut
 from turret.client import AnswerError, ClientError
 from turret.client.version_answers import RoutesAnswer, RouteShare

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 import turret.cli
 from tests.conftest import contents
-from tests.support.retrainings import record, size
-from tests.turret.conftest import DAY, START, Prepare
+from tests.turret.conftest import DAY, START, Prepare, record, size
 from turret.activation.comparison import Comparison
 from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData

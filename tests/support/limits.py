@@ -1,4 +1,4 @@
-"""Disks that are full: a small file system, and a limit on the size of files, which needs no rights."""
+"""Places where little is allowed: a small file system, small files, and no right beyond those of files."""
 
 import resource
 import subprocess
@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.tools import missing, require
+
+# In front of a command: root without capabilities is bound by the rights of files, as every other user is.
+BOUND = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
 
 
 @contextmanager
@@ -26,7 +29,7 @@ def small_disk(place: Path, size: str = "1m") -> Iterator[Path]:
 
 @contextmanager
 def small_files(most: int) -> Iterator[None]:
-    """Let no file of this process grow beyond `most` bytes."""
+    """Let no file of this process grow beyond `most` bytes, as on a full disk; it needs no rights."""
     _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
