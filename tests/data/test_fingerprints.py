@@ -66,6 +66,11 @@ def _csv(folder: Path, log: pl.DataFrame) -> dict[str, Any]:
     return {"source": folder / "events.csv"}
 
 
+def _json(folder: Path, log: pl.DataFrame) -> dict[str, Any]:
+    log.write_ndjson(folder / "events.jsonl")
+    return {"source": folder / "events.jsonl"}
+
+
 CORE = {"min_user_events": 8, "min_item_events": 11}
 BY_TIME = {"kind": "time", "validation_fraction": 0.15, "test_fraction": 0.1}
 KINDS = {"buy": "target:3.5", "view": "target:0.5"}
@@ -75,6 +80,7 @@ Given = Callable[[Path, pl.DataFrame], dict[str, Any]]
 CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dict[str, Any], str]] = {
     "integers": (lambda log: log, None, {}, "8654c4ceefc523c4"),
     "integers as text": (lambda log: log, _csv, {}, "8654c4ceefc523c4"),
+    "integers in JSON lines": (lambda log: log, _json, {}, "8654c4ceefc523c4"),
     "texts": (_texts, None, {}, "2674837cd011c481"),
     "texts in a text file": (_texts, _csv, {"split": BY_TIME}, "8b59891a639de801"),
     "padded integers": (
@@ -122,6 +128,12 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
         None,
         {"columns": STARS, "kinds": KINDS, "filters": {"min_weight": 1.0}, "on_bad": "drop"},
         "74d651517524f0bc",
+    ),
+    "labels": (
+        lambda log: log.with_columns(label=pl.col("stars") % 3 > 0),
+        None,
+        {"columns": {"label": "label"}, "filters": {"min_user_events": 8}},
+        "327d9a05cea1c4db",
     ),
     "order of the file": (
         lambda log: log,

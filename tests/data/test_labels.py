@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare, prepare_as
-from turret.data.errors import BadRowsError, ColumnError, DataError
+from turret.data.errors import BadRowsError, ColumnError
 from turret.data.events.event_arrays import Events
 from turret.data.histories.negatives import placed
 from turret.data.prepared import PreparedData
 from turret.data.preparing.describe import describe
-
-# Labels and given negatives of a log, through `prepare`.
 
 Given = list[tuple[int | str, list[int | str]]]
 
@@ -96,20 +94,6 @@ def test_negatives_have_the_weights_of_their_rows(prepared: Prepare) -> None:
     assert (opened.weights.tolist(), opened.negatives.weights.tolist()) == ([2.0, 4.0], [3.0])
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_pieces_and_blocks_of_any_size_give_the_same(
-    prepared: Prepare, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
-    rows = [f"u{n % 7},i{n * n % 11},{n % 13},{int(n % 3 == 0)}" for n in range(90)]
-    text = "\n".join(["user,item,time,label", *rows])
-    whole = prepared(text, BY_LABEL)
-    expected = given_by_event(whole), whole.manifest.removed, whole.fingerprint
-    for module in ("events.events", "events.event_arrays", "histories.histories"):
-        monkeypatch.setattr(f"turret.data.{module}.PIECE", size)
-    again = prepared(text, BY_LABEL)
-    assert (given_by_event(again), again.manifest.removed, again.fingerprint) == expected
-
-
 def test_enough_events_are_events_and_no_negatives(prepared: Prepare) -> None:
     """User b and item q have too few; items with no event leave with them, and so do negatives."""
     text = "user,item,time,label\n" + "".join(
@@ -133,27 +117,17 @@ def test_negatives_stay_within_their_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "settings", "error", "sentence"),
+    ("text", "settings", "sentence"),
     [
-        ("a,x,1,2\na,y,2,1\na,z,2,0\n", BY_LABEL, BadRowsError, "label other than 0 and 1, or -1 and 1: 1"),
-        ("a,x,1,\na,y,2,1\na,z,2,0\n", BY_LABEL, BadRowsError, "row 2, user a, item x, time 1, label"),
-        (
-            "a,x,1,0\na,y,2,1\na,z,2,-1\n",
-            BY_LABEL,
-            ColumnError,
-            r"labels of 0 \(1 row\) and of -1 \(1 row\)",
-        ),
-        ("a,x,1,1\na,y,2,1\n", BY_LABEL, ColumnError, r"one label only \(1\); give rows of both"),
-        ("a,x,1,0\na,y,2,0\n", BY_LABEL, ColumnError, r"one label only \(0\)"),
-        ("a,x,1,1\n", {"columns.label": "lable"}, ColumnError, "no column 'lable' for the label"),
-        ("a,x,1,x\n", {"columns.negatives": "label"}, BadRowsError, "negative equal to its positive: 1"),
-        ("a,x,1,\n", {"columns.negatives": "label"}, ColumnError, "has no item in any row"),
+        ("a,x,1,2\na,y,2,1\na,z,2,0\n", BY_LABEL, "label other than 0 and 1, or -1 and 1: 1"),
+        ("a,x,1,\na,y,2,1\na,z,2,0\n", BY_LABEL, "row 2, user a, item x, time 1, label"),
+        ("a,x,1,x\n", {"columns.negatives": "label"}, "negative equal to its positive: 1"),
     ],
 )
-def test_rows_that_say_nothing_are_refused(
-    prepared: Prepare, text: str, settings: dict[str, object], error: type[DataError], sentence: str
+def test_rows_that_say_nothing_are_bad_rows(
+    prepared: Prepare, text: str, settings: dict[str, object], sentence: str
 ) -> None:
-    with pytest.raises(error, match=sentence):
+    with pytest.raises(BadRowsError, match=sentence):
         prepared("user,item,time,label\n" + text, settings)
 
 

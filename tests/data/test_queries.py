@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tests.data.conftest import Prepare, prepare_as
-from turret.data.errors import ColumnError, ConfigurationError, DataError
+from turret.data.errors import ConfigurationError, DataError
 from turret.data.features import Bag, grams
 from turret.data.prepared import PARTS, PreparedData
 from turret.data.preparing import catalogs
@@ -163,43 +163,9 @@ def test_long_texts_have_a_digest_for_an_id(pairs: Prepare) -> None:
         assert long in data.fields[field]
 
 
-PAIR: dict[str, list[object]] = {"query": ["a"], "item": ["b"]}
-TWO: dict[str, list[object]] = {"query": ["a", "b"], "item": ["c", " "], "split": ["train"] * 2}
-
-
-@pytest.mark.parametrize(
-    ("rows", "overrides", "error", "sentence"),
-    [
-        ({"x": ["a"], "item": ["b"]}, {}, ColumnError, "usual columns for the query; .* with --query"),
-        ({"query": ["a"], "x": ["b"]}, {}, ColumnError, "usual columns for the item; .* with --item"),
-        (PAIR, {"queries__query": "no"}, ColumnError, r"no column 'no' for the query \(--query\)"),
-        (
-            {**PAIR, "split": ["nowhere"]},
-            {},
-            ColumnError,
-            r"'split' .* holds 'nowhere'; the parts are train,",
-        ),
-        (
-            {**TWO, "label": [0, 1]},
-            {"queries__match": "questions"},
-            ConfigurationError,
-            "has labels, .* leave",
-        ),
-        (PAIR, {"split__kind": "last"}, ConfigurationError, "divided by their text"),
-        (PAIR, {"columns__time": "t"}, ConfigurationError, "have no times"),
-        (PAIR, {"source": "x.csv"}, ConfigurationError, "either source, or queries"),
-        (TWO, {}, DataError, r"null item: 1\n.*row 2, query b, item"),
-    ],
-)
-def test_a_mistake_is_told(
-    pairs: Prepare,
-    rows: dict[str, list[object]],
-    overrides: dict[str, object],
-    error: type[Exception],
-    sentence: str,
-) -> None:
-    with pytest.raises(error, match=sentence):
-        pairs(rows, **overrides)
+def test_a_pair_without_an_item_is_a_bad_row(pairs: Prepare) -> None:
+    with pytest.raises(DataError, match=r"null item: 1\n.*row 2, query b, item"):
+        pairs({"query": ["a", "b"], "item": ["c", " "], "split": ["train"] * 2})
 
 
 def test_queries_of_one_answer_are_a_group(pairs: Prepare) -> None:
@@ -242,7 +208,3 @@ def test_a_context_tells_queries_of_one_text_apart(pairs: Prepare) -> None:
         ("z", "y"): ("more like it", "more like it"),
         (): ("another", "another"),
     }
-    with pytest.raises(ConfigurationError, match="stored questions have no context"):
-        pairs(rows, queries__context=["history"], queries__match="questions")
-    with pytest.raises(ColumnError, match=r"no column 'no' for the context \(--query-context\)"):
-        pairs(rows, queries__context=["no"])

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from tests.data.conftest import Prepare, prepare_as
-from turret.data.errors import ColumnError, DataError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 
@@ -91,13 +90,6 @@ def test_ids_of_users_keep_their_type(tmp_path: Path) -> None:
         )
         said = "sessions: of 1 event without a user {} (users session:...), and {} who log in during"
         assert f"{said.format(*people)} their session" in report.warnings
-
-
-def test_a_missing_column_and_a_log_without_users_are_named(prepared: Prepare) -> None:
-    with pytest.raises(ColumnError, match="no column 'sid' for the session"):
-        prepared("user_id,item_id,timestamp\na,x,1\n", {"columns.session": "sid"})
-    with pytest.raises(DataError, match="usual columns for the user"):
-        prepared("sid,item_id,timestamp\na,x,1\n")
 
 
 def test_later_events_have_the_sessions_of_a_log_or_of_a_dump(tmp_path: Path) -> None:
