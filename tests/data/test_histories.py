@@ -1,108 +1,38 @@
-"""Histories: filtered, written block by block, and split into parts."""
+"""Histories: sorted, filtered, written block by block, and split into parts."""
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import EmptyDataError
-from turret.data.events.event_arrays import Events
-from turret.data.histories.histories import Histories, distinct_events, k_core, write_histories
-from turret.data.histories.partition import by_time, last_out, time_cuts
-from turret.data.prepared import PreparedData
-from turret.data.vocabulary import Vocabulary
+from turret.data.histories.partition import time_cuts
+from turret.data.prepared import PARTS, PreparedData
 
-EVENTS = "user_id,item_id,timestamp\na,x,1\na,y,2\na,x,3\nb,x,1\nb,y,1\nc,z,1\n"
-
-
-def test_users_and_items_without_events_left_are_gone_and_the_rest_numbered_anew(prepared: Prepare) -> None:
-    opened = prepared(EVENTS, {"filters.min_item_events": 2, "filters.min_user_events": 2})
-    assert opened.users.ids(range(len(opened.users))) == ["a", "b"]
-    assert opened.item_ids.ids(range(len(opened.item_ids))) == ["x", "y"]
-    assert opened.manifest.removed[0].events == 1
-    assert opened.event_items.tolist() == [0, 1, 0, 0, 1]
+Row = tuple[int, str, int]
+ROWS = st.lists(
+    st.tuples(st.integers(1, 5), st.sampled_from("abcde"), st.integers(0, 5)), min_size=1, max_size=30
+)
 
 
-def test_users_with_more_events_than_people_have_are_left_out_and_counted(prepared: Prepare) -> None:
-    opened = prepared(EVENTS, {"filters.max_user_events": 2})
-    assert opened.users.ids(range(len(opened.users))) == ["b", "c"]
-    assert opened.item_ids.ids(opened.event_items.tolist()) == ["x", "y", "z"]
-    assert [(one.filter, one.events) for one in opened.manifest.removed] == [("max_user_events = 2", 3)]
-    text = "user_id,item_id,timestamp\na,x,1\na,x,2\nb,x,1\nb,x,2\n"
-    with pytest.raises(EmptyDataError, match="the filter max_user_events = 1 leaves none of 4 events"):
-        prepared(text, {"filters.max_user_events": 1, "filters.duplicates": "last"})
+def _distinct(rows: list[Row], policy: str) -> list[Row]:
+    """The rows, in order of time, that a policy of duplicates leaves."""
+    if policy == "keep":
+        return rows
+    if policy == "last":
+        return _distinct(rows[::-1], "first")[::-1]
+    found: dict[object, Row] = {}
+    for row in rows:
+        found.setdefault(row if policy == "exact" else row[:2], row)
+    return [*found.values()]
 
 
-ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3)), max_size=40)
-Row = tuple[int, int, int]
-
-
-def _events(rows: list[Row]) -> Events:
-    users, items, times = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return Events(users.astype(np.int32), items.astype(np.int32), times).sorted()
-
-
-@contextmanager
-def _histories(events: Events, piece: int = 5) -> Iterator[Histories]:
-    """Histories of the events, read a few users at a time."""
-    users, items = np.unique(events.users), np.unique(events.items)
-    rows = [np.searchsorted(ids, np.arange(10)).astype(np.int32) for ids in (users, items)]
-    columns = {"items": np.int32, "times": np.int64}
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("turret.data.histories.histories.PIECE", piece)
-        found = write_histories([events.renumbered(*rows)], Path(folder), columns, len(users))
-        yield replace(found, items=Vocabulary(items.tolist()))
-
-
-def _core(events: Events, min_user_events: int, min_item_events: int) -> list[Row]:
-    """The events between kept users and items."""
-    users, items = np.unique(events.users), np.unique(events.items)
-    with _histories(events) as histories:
-        core = k_core(histories, min_user_events, min_item_events)
-    kept_users, kept_items = set(users[core[0]].tolist()), set(items[core[1]].tolist())
-    return [row for row in _rows(events) if row[0] in kept_users and row[1] in kept_items]
-
-
-def _rows(events: Events) -> list[Row]:
-    return list(zip(events.users.tolist(), events.items.tolist(), events.times.tolist(), strict=True))
-
-
-@given(ROWS)
-def test_first_and_last_keep_the_oldest_and_the_newest_of_user_and_item(rows: list[Row]) -> None:
-    events = _events(rows)
-    first: dict[tuple[int, int], int] = {}
-    last: dict[tuple[int, int], int] = {}
-    for place, (user, item, _) in enumerate(_rows(events)):
-        first.setdefault((user, item), place)
-        last[user, item] = place
-    assert np.flatnonzero(distinct_events(events, "first")).tolist() == sorted(first.values())
-    assert np.flatnonzero(distinct_events(events, "last")).tolist() == sorted(last.values())
-
-
-def test_strongest_keeps_the_newest_event_of_the_largest_weight() -> None:
-    rows = [(0, 0, 1), (0, 0, 2), (0, 0, 3), (0, 1, 4), (0, 1, 5), (1, 0, 1)]
-    events = replace(_events(rows), weights=np.array([1, 5, 3, 2, 2, 9], dtype=np.float32))
-    assert np.flatnonzero(distinct_events(events, "strongest")).tolist() == [1, 4, 5]
-
-
-@given(ROWS)
-def test_exact_keeps_one_of_each_user_item_and_time(rows: list[Row]) -> None:
-    events = _events(rows)
-    kept = _rows(events.take(distinct_events(events, "exact")))
-    assert len(kept) == len(set(kept))
-    assert set(kept) == set(rows)
-
-
-def _naive_core(rows: list[Row], users: int, items: int) -> list[Row]:
+def _core(rows: list[Row], users: int, items: int) -> list[Row]:
+    """The rows that repeated dropping of users and items leaves."""
     while True:
         per_user, per_item = Counter(u for u, _, _ in rows), Counter(i for _, i, _ in rows)
         kept = [row for row in rows if per_user[row[0]] >= users and per_item[row[1]] >= items]
@@ -111,10 +41,46 @@ def _naive_core(rows: list[Row], users: int, items: int) -> list[Row]:
         rows = kept
 
 
-@given(ROWS.filter(len), st.integers(1, 4), st.integers(1, 4))
-def test_the_core_is_what_repeated_dropping_leaves(rows: list[Row], users: int, items: int) -> None:
-    events = _events(rows)
-    assert _core(events, users, items) == _naive_core(_rows(events), users, items)
+@settings(max_examples=30)  # each prepares a log
+@given(
+    rows=ROWS,
+    policy=st.sampled_from(["keep", "exact", "first", "last"]),
+    minima=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+)
+def test_prepared_histories_are_those_of_a_naive_reading(
+    prepared: Prepare, rows: list[Row], policy: str, minima: tuple[int, int]
+) -> None:
+    """Sorted, without duplicates, then without rare users and items; the last two events are held out."""
+    text = "user_id,item_id,timestamp\n" + "".join(f"{user},{item},{time}\n" for user, item, time in rows)
+    names = ("filters.min_user_events", "filters.min_item_events")
+    filters = {"filters.duplicates": policy, **dict(zip(names, minima, strict=True))}
+    kept = _core(_distinct(sorted(rows, key=lambda row: (row[0], row[2])), policy), *minima)
+    if not kept:
+        with pytest.raises(EmptyDataError):
+            prepared(text, filters)
+        return
+    opened = prepared(text, filters)
+    expected = {}
+    for user in sorted({row[0] for row in kept}):
+        items = [item for one, item, _ in kept if one == user]
+        expected[user] = [items[:-2], items[-2:-1], items[-1:]] if len(items) > 2 else [items, [], []]
+    found = {
+        opened.users.id(user): [opened.item_ids.ids(opened.targets(user, part)) for part in PARTS]
+        for user in range(len(opened.users))
+    }
+    assert found == expected
+    assert opened.item_ids.ids(range(len(opened.item_ids))) == sorted({item for _, item, _ in kept})
+
+
+def test_users_with_more_events_than_people_have_are_left_out_and_counted(prepared: Prepare) -> None:
+    text = "user_id,item_id,timestamp\na,x,1\na,y,2\na,x,3\nb,x,1\nb,y,1\nc,z,1\n"
+    opened = prepared(text, {"filters.max_user_events": 2})
+    assert opened.users.ids(range(len(opened.users))) == ["b", "c"]
+    assert opened.item_ids.ids(opened.event_items.tolist()) == ["x", "y", "z"]
+    assert [(one.filter, one.events) for one in opened.manifest.removed] == [("max_user_events = 2", 3)]
+    text = "user_id,item_id,timestamp\na,x,1\na,x,2\nb,x,1\nb,x,2\n"
+    with pytest.raises(EmptyDataError, match="the filter max_user_events = 1 leaves none of 4 events"):
+        prepared(text, {"filters.max_user_events": 1, "filters.duplicates": "last"})
 
 
 SIX = "user,item,time\na,0,10\na,1,20\na,2,30\na,3,40\nb,4,15\nb,5,35\n"
@@ -150,41 +116,6 @@ def test_users_are_divided_one_by_one_and_counted_by_part(
     summary = report.manifest.split
     assert [*summary.events.values()] == np.diff(edges).sum(axis=0).tolist()
     assert [*summary.users.values()] == (np.diff(edges) > 0).sum(axis=0).tolist()
-
-
-HISTORIES = st.lists(st.lists(st.integers(0, 9), max_size=8), min_size=1, max_size=6)
-
-
-def _pack(histories: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    flat = [value for history in histories for value in sorted(history)]
-    return np.array(flat, dtype=np.int64), np.cumsum([0, *map(len, histories)])
-
-
-def _cut(histories: list[list[int]], offsets: np.ndarray, splits: np.ndarray) -> list[list[list[int]]]:
-    flat = [value for history in histories for value in sorted(history)]
-    edges = [[offsets[u], *splits[u], offsets[u + 1]] for u in range(len(histories))]
-    return [[flat[a:b] for a, b in pairwise(user)] for user in edges]
-
-
-@given(HISTORIES)
-def test_last_out_leaves_one_event_each_to_those_who_have_three(histories: list[list[int]]) -> None:
-    _, offsets = _pack(histories)
-    for history, parts in zip(histories, _cut(histories, offsets, last_out(offsets)), strict=True):
-        times = sorted(history)
-        expected = [times[:-2], times[-2:-1], times[-1:]] if len(times) >= 3 else [times, [], []]
-        assert parts == expected
-
-
-@given(HISTORIES, st.integers(0, 10), st.integers(0, 3))
-def test_a_split_by_time_cuts_everybody_at_the_same_moments(
-    histories: list[list[int]], start: int, more: int
-) -> None:
-    times, offsets = _pack(histories)
-    splits = by_time(times, offsets, start, start + more)
-    for history, parts in zip(histories, _cut(histories, offsets, splits), strict=True):
-        assert parts[0] == sorted(t for t in history if t < start)
-        assert parts[1] == sorted(t for t in history if start <= t < start + more)
-        assert parts[2] == sorted(t for t in history if t >= start + more)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.floats(0.05, 0.4), st.floats(0.05, 0.4))
