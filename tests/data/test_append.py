@@ -22,7 +22,7 @@ from turret.data.progress import LOGGER
 from turret.data.reading.schema import PrepareConfig
 
 Row = tuple[Any, ...]
-COLUMNS = ("user_id", "item_id", "timestamp", "w")
+COLUMNS = ("user_id", "item_id", "timestamp", "w", "event")
 START = 1_700_000_000
 
 
@@ -34,6 +34,18 @@ def write(path: Path, rows: Sequence[Row]) -> Path:
 def prepared(source: Path, target: Path, **settings: object) -> PreparedData:
     prepare(load_configuration(PrepareConfig, overrides={"source": source, **settings}), target)
     return PreparedData.open(target)
+
+
+def assert_grown(folder: Path, logs: Sequence[list[Row]], whole: list[Row], **settings: object) -> None:
+    """The first log, to which the others are appended, becomes what `whole` is, prepared in one."""
+    prepared(write(folder / "0.csv", logs[0]), folder / "grown", **settings)
+    for number, log in enumerate(logs[1:], 1):
+        append(write(folder / f"{number}.csv", log), folder / "grown")
+    grown = PreparedData.open(folder / "grown")
+    grown.verify()
+    expected = prepared(write(folder / "whole.csv", whole), folder / "whole", **settings)
+    for name in ("fingerprint", "files", "counts", "negatives", "split", "time"):
+        assert getattr(grown.manifest, name) == getattr(expected.manifest, name), name
 
 
 def random_rows(seed: int, texts: bool = False) -> list[Row]:
@@ -84,31 +96,15 @@ def test_appending_gives_what_preparing_everything_gives(
     rows = random_rows(seed, texts=bool(seed % 2))
     before, new = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     added = [*random.Random(seed).sample(before, len(before) // 3), *new]
-    new = without_known(before, added)
-    target = tmp_path / "grown"
-    prepared(write(tmp_path / "before.csv", before), target, **settings)
-    report = append(write(tmp_path / "added.csv", added), target)
-    whole = prepared(write(tmp_path / "whole.csv", [*before, *new]), tmp_path / "whole", **settings)
-    grown = PreparedData.open(target)
-    grown.verify()
-    assert grown.fingerprint == whole.fingerprint
-    assert grown.manifest.counts == whole.manifest.counts
-    assert (grown.manifest.split, grown.manifest.time) == (whole.manifest.split, whole.manifest.time)
-    assert report.prepared.manifest == grown.manifest
+    assert_grown(tmp_path, [before, added], [*before, *without_known(before, added)], **settings)
 
 
 def test_ids_that_are_no_integers_sort_all_users_and_items_anew(tmp_path: Path) -> None:
     """Of integers until then: as texts, 10 comes before 9."""
-    before, new = [(9, 10, START), (10, 9, START + 1)], [("a", "b", START), (9, 9, START + 2)]
-    prepared(write(tmp_path / "before.csv", before), tmp_path / "grown")
-    append(
-        write(tmp_path / "added.csv", [(str(user), str(item), time) for user, item, time in new]),
-        tmp_path / "grown",
-    )
-    texts = [(str(user), str(item), time) for user, item, time in (*before, *new)]
-    whole = prepared(write(tmp_path / "whole.csv", texts), tmp_path / "whole")
-    assert PreparedData.open(tmp_path / "grown").fingerprint == whole.fingerprint
-    assert whole.users.ids(range(3)) == ["10", "9", "a"]
+    before, new = [(9, 10, START), (10, 9, START + 1)], [("a", "b", START), ("9", "9", START + 2)]
+    texts = [(str(user), str(item), time) for user, item, time in before]
+    assert_grown(tmp_path, [before, new], [*texts, *new])
+    assert PreparedData.open(tmp_path / "grown").users.ids(range(3)) == ["10", "9", "a"]
 
 
 def test_appending_in_several_steps_gives_the_same_and_the_last_step_again_nothing(tmp_path: Path) -> None:
@@ -129,11 +125,7 @@ def test_appending_in_several_steps_gives_the_same_and_the_last_step_again_nothi
 def test_a_log_in_file_order_grows_at_the_end_of_histories(tmp_path: Path) -> None:
     """Without times nothing tells a repeat from an event that the data has, so that all rows are new."""
     rows = [row[:2] for row in random_rows(5)]
-    settings = {"columns.in_file_order": True}
-    prepared(write(tmp_path / "0.csv", rows[:20]), tmp_path / "grown", **settings)
-    assert append(write(tmp_path / "1.csv", rows[20:]), tmp_path / "grown").new == len(rows) - 20
-    whole = prepared(write(tmp_path / "whole.csv", rows), tmp_path / "whole", **settings)
-    assert PreparedData.open(tmp_path / "grown").fingerprint == whole.fingerprint
+    assert_grown(tmp_path, [rows[:20], rows[20:]], rows, **{"columns.in_file_order": True})
 
 
 def test_features_are_those_of_all_items_from_the_file_of_the_first_time(tmp_path: Path) -> None:
@@ -220,6 +212,44 @@ def test_a_default_kind_is_kept_for_later_logs(tmp_path: Path, with_kinds: Path)
     data = PreparedData.open(with_kinds)
     assert data.weights is not None
     assert (data.weights.tolist(), data.manifest.columns.kind) == ([1, 5, 5, 5], "event")
+
+
+def test_equal_events_of_other_kinds_are_new(tmp_path: Path) -> None:
+    a, b, c = ((user, item, START, 1) for user, item in ("ax", "bx", "cx"))
+    old = [(*a, "view"), (*a, "buy"), ("a", "y", START + 1, 1, "buy"), (*c, "cart"), (*c, "ping")]
+    new = [(*a, "view"), (*a, "cart"), ("a", "q", START + 2, 1, "buy"), (*b, "ping")]
+    kinds = ["view=signal", "cart=signal", "buy=target:3", "ping=ignored"]
+    assert_grown(tmp_path, [old, new], [*old, *new[1:]], **{"columns.kind": "event", "kinds": kinds})
+
+
+@pytest.mark.parametrize(
+    ("seed", "settings"),
+    [
+        (0, {}),
+        (1, {"columns.weight": "w"}),
+        (2, {"split.kind": "time"}),
+        (3, {"filters.max_user_events": 14}),
+        (4, {"filters.max_user_events": 13, "filters.duplicates": "exact"}),
+    ],
+)
+def test_negatives_and_users_with_too_many_events_are_appended_as_prepared(
+    tmp_path: Path, seed: int, settings: dict[str, object]
+) -> None:
+    """A return that no target followed until now belongs to the next new one, and a robot stays out."""
+    draw = random.Random(seed)
+    kinds = ["view", "view", "buy", "buy", "back"]
+    drawn = [
+        (draw.choice("abcdefgh"), draw.choice("xyzqrs"), START + draw.randrange(400), draw.choice(kinds))
+        for _ in range(120)
+    ]
+    rows = [(user, item, START, 1, "buy") for user, item in zip("abcdefgh", "xyzqrsxy", strict=True)]
+    rows += [(*row[:3], 1 + number % 3, row[3]) for number, row in enumerate(dict.fromkeys(drawn))]
+    table = {"columns.kind": "event", "kinds": ["view=signal", "buy=target:2", "back=negative"]}
+    assert_grown(tmp_path, [rows[:70], rows[50:100], rows[95:]], rows, **table, **settings)
+    whole = PreparedData.open(tmp_path / "whole")
+    assert whole.negatives is not None
+    assert len(whole.negatives.items) > 3
+    assert (tmp_path / "whole" / "left_out_users.json").exists() == ("filters.max_user_events" in settings)
 
 
 def test_of_two_appends_at_once_the_second_waits_for_the_first(

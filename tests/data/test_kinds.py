@@ -13,8 +13,7 @@ import pytest
 from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import EmptyDataError
 from turret.data.kinds import Kind, left_out_for, read_kinds, text_of_kind
-from turret.data.prepared import PARTS, PreparedData, look_up
-from turret.data.preparing.append import append
+from turret.data.prepared import PARTS, look_up
 from turret.data.preparing.describe import describe
 from turret.data.reading.schema import PrepareConfig
 
@@ -235,59 +234,6 @@ def test_a_log_of_signals_alone_trains_nothing(prepared: Prepare) -> None:
             csv([("a", "x", 1, "view"), ("b", "x", 9, "buy")]),
             {"columns.kind": "event", "kinds": ["view=signal", "buy"], "split.kind": "time"},
         )
-
-
-def test_appended_events_have_kinds_and_equal_ones_have_equal_kinds(tmp_path: Path) -> None:
-    rows = [("a", "x", 1, "view"), ("a", "x", 1, "buy"), ("a", "y", 2, "buy"), ("a", "z", 4, "buy")]
-    new = [("a", "x", 1, "view"), ("a", "x", 1, "cart"), ("a", "q", 3, "buy"), ("b", "x", 3, "ping")]
-    settings = {**SHOP, "kinds": ["view=signal", "cart=signal", "buy=target:3", "ping=ignored"]}
-    (tmp_path / "0.csv").write_text(csv([*rows, ("c", "x", 1, "cart"), ("c", "x", 1, "ping")]))
-    (tmp_path / "1.csv").write_text(csv(new))
-    (tmp_path / "all.csv").write_text(csv([*rows, ("c", "x", 1, "cart"), *new[1:]]))
-    for name in ("0", "all"):
-        prepare_as(tmp_path / name, source=tmp_path / f"{name}.csv", **settings)
-    report = append(tmp_path / "1.csv", tmp_path / "0")
-    assert (report.new, report.known) == (2, 1)
-    grown, whole = (PreparedData.open(tmp_path / name) for name in ("0", "all"))
-    assert (grown.fingerprint, grown.manifest.split) == (whole.fingerprint, whole.manifest.split)
-
-
-@pytest.mark.parametrize(
-    ("seed", "settings"),
-    [
-        (0, {}),
-        (1, {"columns.weight": "w"}),
-        (2, {"split.kind": "time"}),
-        (3, {"filters.max_user_events": 14}),
-        (4, {"filters.max_user_events": 13, "filters.duplicates": "exact"}),
-    ],
-)
-def test_negatives_and_users_with_too_many_events_are_appended_as_prepared(
-    tmp_path: Path, seed: int, settings: dict[str, object]
-) -> None:
-    """A return that no target followed until now belongs to the next new one, and a robot stays out."""
-    draw = random.Random(seed)
-    drawn = (
-        (draw.choice("abcdefgh"), draw.choice("xyzqrs"), START + draw.randrange(400), draw.choice(KINDS))
-        for _ in range(120)
-    )
-    rows = [("abcdefgh"[user], "xyzqrs"[user % 6], START, "buy", 1) for user in range(8)]
-    rows += [(*row, 1 + number % 3) for number, row in enumerate(dict.fromkeys(drawn))]
-    parts = {"0": rows[:70], "1": rows[50:100], "2": rows[95:], "all": rows}
-    for name, part in parts.items():
-        (tmp_path / f"{name}.csv").write_text(csv(part).replace("event\n", "event,w\n", 1))
-    kinds = {"columns.kind": "event", "kinds": ["view=signal", "buy=target:2", "back=negative"]}
-    for name in ("0", "all"):
-        prepare_as(tmp_path / name, source=tmp_path / f"{name}.csv", **kinds, **settings)
-    for name in ("1", "2"):
-        append(tmp_path / f"{name}.csv", tmp_path / "0")
-    grown, whole = (PreparedData.open(tmp_path / name) for name in ("0", "all"))
-    grown.verify()
-    assert whole.negatives is not None
-    assert len(whole.negatives.items) > 3
-    for name in ("files", "split", "negatives"):
-        assert getattr(grown.manifest, name) == getattr(whole.manifest, name)
-    assert (tmp_path / "all" / "left_out_users.json").exists() == ("filters.max_user_events" in settings)
 
 
 def test_the_test_targets_that_cannot_be_hit_are_those_that_were_consumed(tmp_path: Path) -> None:
