@@ -43,7 +43,7 @@ def a_group_of_events_has_no_bound(original: Function) -> Function:
     return seeing(original, _GROUP_EVENTS=1 << 30)
 
 
-@planted("turret.data.errors:TurretError.__str__", "data/test_errors.py")
+@planted("turret.data.errors:TurretError.__str__", "data/test_text.py")
 def the_address_of_a_store_shows_its_password(original: Function) -> Function:
     return Exception.__str__
 
