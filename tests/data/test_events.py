@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from turret.data.errors import ColumnError, SourceError
 from turret.data.events import ids as numbering
-from turret.data.events.event_arrays import EventFiles, Events, stable_order
+from turret.data.events.event_arrays import Events, stable_order
 from turret.data.events.events import Log, read_events, validate
-from turret.data.events.ids import IdInterner, as_keys, id_key, id_text, vocabulary
+from turret.data.events.ids import IdInterner, as_keys, id_text, vocabulary
 from turret.data.kinds import Kind, KindTable
 from turret.data.manifest import BadRows, Removed
 from turret.data.reading.columns import choose_columns
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, FormatSettings, nulls_of
+from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, FormatSettings
 from turret.data.reading.tables import ROW, Table
 
 EXPORTED = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])
@@ -50,11 +50,6 @@ def test_ids_of_every_type_become_the_text_that_finds_them_again(
     assert found.to_series().to_list() == texts
 
 
-def test_texts_for_no_value_are_of_all_columns_or_of_one() -> None:
-    assert nulls_of(["0", "user=-1"], "user") == ("", "0", "-1")
-    assert nulls_of(["user=-1"], "item") == ("", *NULLS)
-
-
 @pytest.mark.parametrize(
     ("texts", "dtype", "is_text", "expected"),
     [
@@ -80,23 +75,6 @@ def test_ids_come_back_as_they_went_in_and_sorted(
     found, rows = vocabulary(pl.Series(texts), dtype, is_text)
     assert found.ids(range(len(texts))) == expected
     assert [str(outside_id) for outside_id in found.ids(rows)] == texts
-
-
-def test_keys_are_integers_of_a_type_that_always_fits_and_else_texts() -> None:
-    for dtype in (
-        pl.Int8,
-        pl.Int64,
-        pl.UInt32,
-        pl.UInt64,
-        pl.Int128,
-        pl.Float32,
-        pl.String,
-        pl.Decimal(20, 1),
-    ):
-        frame = pl.DataFrame({"id": pl.Series(["7", None, "0"]).cast(dtype)})
-        keys = frame.select(id_key("id", frame.schema["id"])).to_series()
-        fits = dtype in (pl.Int8, pl.Int64, pl.UInt32)
-        assert keys.to_list() == ([7, None, 0] if fits else ["7", None, "0"]), dtype
 
 
 def test_texts_become_keys_only_where_an_integer_prints_like_them() -> None:
@@ -275,15 +253,6 @@ def test_decimal_numbers_are_numbers() -> None:
     assert (events.times.tolist(), events.weights.tolist()) == ([8.5], [8.5])
 
 
-def test_kinds_and_columns_make_the_weight_and_light_events_go() -> None:
-    columns = _log(4, event=["view", "buy", "buy", "other"], n=[1, 1, 2, 9])
-    kinds = {"view": Kind(), "buy": Kind(weight=5)}
-    found, events = _read(_validate(columns, kinds=kinds, kind="event", weight="n", min_weight=5))
-    assert {one.filter: one.events for one in found.removed} == {"kinds": 1, "min_weight": 1}
-    assert events.weights is not None
-    assert (found.items.gather(events.items).to_list(), events.weights.tolist()) == ([2, 3], [5, 10])
-
-
 def test_parts_keep_their_numbers_and_examples_name_the_file() -> None:
     train = _table({"user": [1], "item": [1], "time": [1]}, "train.csv")
     test = _table({"user": [1, None], "item": [2, 1], "time": [2, 1]}, "test.csv")
@@ -297,18 +266,14 @@ def test_parts_keep_their_numbers_and_examples_name_the_file() -> None:
     ]
 
 
-def _scanned(path: Path) -> Log:
-    table = scan(path, FormatSettings(), path.parent)
-    columns = choose_columns(ColumnSettings(), table.columns(), "log")
-    return validate([(None, table)], columns, ColumnSettings(), FilterSettings(), None)
-
-
 def test_a_source_that_breaks_off_is_refused_by_its_name(tmp_path: Path) -> None:
     """The index of a Parquet file is at its end: damage in the middle shows only on reading."""
     path = tmp_path / "log.parquet"
     frame = pl.DataFrame({"user": range(50_000), "item": range(50_000), "time": range(50_000)})
     frame.write_parquet(path, compression="zstd", row_group_size=10_000)
-    log = _scanned(path)
+    table = scan(path, FormatSettings(), tmp_path)
+    columns = choose_columns(ColumnSettings(), table.columns(), "log")
+    log = validate([(None, table)], columns, ColumnSettings(), FilterSettings(), None)
     content = bytearray(path.read_bytes())
     middle = len(content) // 2
     content[middle : middle + 60_000] = bytes(60_000)
@@ -353,48 +318,3 @@ def test_many_rows_with_few_or_many_ties_are_in_order(distinct: int) -> None:
     users, times = random.integers(0, 7, 50_000, dtype=np.int32), random.integers(0, distinct, 50_000)
     rows = list(zip(users.tolist(), times.tolist(), strict=True))
     assert stable_order([users, times]).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
-
-
-DTYPES = {"users": np.int32, "items": np.int32, "times": np.int64, "parts": np.int8}
-LOGGED_ROWS = st.lists(
-    st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(0, 4), st.integers(0, 5)),
-    min_size=1,
-    max_size=80,
-)
-
-
-@given(rows=LOGGED_ROWS, piece=st.integers(1, 12), keeps_even=st.booleans())
-def test_buckets_follow_each_other_in_order_whatever_their_size(
-    rows: list[tuple[int, int, int, int]], piece: int, keeps_even: bool
-) -> None:
-    """A row is user, part, time and item. User u of the log is row 9 - u, and item i is row 5 - i."""
-    users, parts, times, items = (np.array(column) for column in zip(*rows, strict=True))
-    events = Events(users.astype(np.int32), items.astype(np.int32), times, None, parts.astype(np.int8))
-
-    def change(events: Events) -> Events:
-        return events.take(events.times % 2 == 0) if keeps_even else events
-
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("turret.data.events.event_arrays.PIECE", piece)
-        with EventFiles(Path(folder) / "log", DTYPES) as log:
-            log.write(events)
-        of_users, of_items = (np.arange(last, -1, -1, dtype=np.int32) for last in (9, 5))
-        found = list(log.by_user(of_users, of_items, Path(folder), change))
-        assert list(Path(folder).iterdir()) == []
-    expected = [(9 - user, part, time, 5 - item) for user, part, time, item in rows]
-    expected.sort(key=lambda row: row[:3])
-    told = [
-        row
-        for block in found
-        for row in zip(
-            block.users.tolist(),
-            [] if block.parts is None else block.parts.tolist(),
-            block.times.tolist(),
-            block.items.tolist(),
-            strict=True,
-        )
-    ]
-    assert told == [row for row in expected if not keeps_even or row[2] % 2 == 0]
-    of_blocks = [set(block.users.tolist()) for block in found]
-    assert sum(map(len, of_blocks)) == len(set().union(*of_blocks))
-    assert all(len(block) <= piece or len(users) == 1 for block, users in zip(found, of_blocks, strict=True))

@@ -31,17 +31,6 @@ def _open_source(tmp_path: Path, **overrides: object) -> Source:
     return open_source(config, work, LocalCopies(work))
 
 
-def test_a_folder_of_events_items_and_users_is_opened_whole(tmp_path: Path) -> None:
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    for name in ("events.csv", "items.jsonl"):
-        (folder / name).write_text('{"item_id": 1}\n')
-    source = _open_source(tmp_path, source=folder)
-    assert source.items is not None
-    assert source.users is None
-    assert [path.name for path in source.files] == ["events.csv", "items.jsonl"]
-
-
 def test_other_usual_names_are_found_unless_two_could_be_meant(tmp_path: Path) -> None:
     for name in ("transactions.csv", "products.csv", "customers.csv"):
         (tmp_path / name).write_text("a,b\n")
