@@ -7,8 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.planted.fault import Fault
-from tests.planted.faults import FAULTS
+from tests.planted.fault import Fault, all_faults
 from tests.planted.plugin import VARIABLE
 from tests.support.places import ROOT
 
@@ -48,7 +47,9 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
     options = parser.parse_args()
     faults = [
-        one for one in FAULTS.values() if all(word in f"{one.name} {one.module}" for word in options.words)
+        fault
+        for fault in all_faults().values()
+        if all(word in f"{fault.name} {fault.module}" for word in options.words)
     ]
     outcomes: dict[str, str] = {}
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -1,4 +1,4 @@
-"""Faults of bundles, filters, indexes, retrieval and towers."""
+"""Faults of bundles, filters, indexes, retrieval, repeats and towers."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -8,135 +8,154 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from tests.planted.fault import Function, planted, seeing
+from tests.planted.fault import planted, seeing
 
 
-@planted("turret.tower.format.listing:atomic_folder", "tower/test_versions.py")
-def a_published_bundle_is_not_synced(original: Any) -> Function:
-    return contextmanager(seeing(original.__wrapped__, sync=lambda path: None))
+@planted("tower.format.listing:atomic_folder", "tower/test_versions.py")
+def a_published_bundle_is_not_synced(original: Any, *given: Any) -> Any:
+    return contextmanager(seeing(original.__wrapped__, sync=lambda path: None))(*given)
 
 
-@planted("turret.tower.bundle.bundle:Bundle.open", "tower/test_bundle.py")
-def only_the_sizes_of_files_are_compared_when_a_version_is_opened(original: Function) -> Function:
+@planted("tower.bundle.bundle:Bundle.open", "tower/test_bundle.py")
+def only_the_sizes_of_files_are_compared_when_a_version_is_opened(
+    original: Any, *given: Any, **named: Any
+) -> Any:
     def check_sizes(folder: Any, manifest: Any) -> None:
         assert all((folder / name).stat().st_size == one.bytes for name, one in manifest.files.items())
 
-    return seeing(original, check_files=check_sizes)
+    return seeing(original, check_files=check_sizes)(*given, **named)
 
 
-@planted("turret.tower.format.checksums:check_parts", "tower/test_bundle.py")
-def lengths_of_unit_vectors_are_not_checked(original: Function) -> Function:
-    return seeing(original, _UNIT_TOLERANCE=np.inf)
+@planted("tower.format.checksums:check_parts", "tower/test_bundle.py")
+def lengths_of_unit_vectors_are_not_checked(original: Any, *given: Any) -> Any:
+    return seeing(original, _UNIT_TOLERANCE=np.inf)(*given)
 
 
-@planted("turret.tower.format.manifest:read_manifest", "tower/test_format.py")
-def the_manifest_is_read_without_its_checksum(original: Function) -> Function:
-    return lambda folder: original.__globals__["Manifest"].model_validate_json(
-        (folder / "manifest.json").read_bytes()
-    )
+@planted("tower.format.manifest:read_manifest", "tower/test_format.py")
+def the_manifest_is_read_without_its_checksum(original: Any, folder: Any) -> Any:
+    return original.__globals__["Manifest"].model_validate_json((folder / "manifest.json").read_bytes())
 
 
-@planted("turret.tower.catalog.filters:Filter.cached", "tower/test_catalog.py")
-def masks_of_one_condition_over_other_rows_are_shared(original: Function) -> Function:
-    return lambda self, rows, make: original(self, None, make)
+@planted("tower.catalog.filters:Filter.cached", "tower/test_catalog.py")
+def masks_of_one_condition_over_other_rows_are_shared(original: Any, self: Any, rows: Any, make: Any) -> Any:
+    return original(self, None, make)
 
 
-@planted("turret.tower.catalog.columns:scalar_kind", "tower/test_catalog.py")
-def true_equals_1_in_a_condition(original: Function) -> Function:
-    return lambda value: "number" if isinstance(value, bool) else original(value)
+@planted("tower.catalog.columns:scalar_kind", "tower/test_catalog.py")
+def true_equals_1_in_a_condition(original: Any, value: Any) -> Any:
+    return "number" if isinstance(value, bool) else original(value)
 
 
-@planted("turret.tower.index.faiss_calls:ordered", "contracts/test_indexes.py")
-def ties_are_left_in_the_order_in_which_they_are_found(original: Function) -> Function:
-    def ordered(rows: Any, scores: Any, k: int) -> Any:
-        order = np.argsort(-scores, kind="stable")[:k]
-        return rows[order], scores[order]
-
-    return ordered
+@planted("tower.index.faiss_calls:ordered", "contracts/test_indexes.py")
+def ties_are_left_in_the_order_in_which_they_are_found(original: Any, rows: Any, scores: Any, k: int) -> Any:
+    order = np.argsort(-scores, kind="stable")[:k]
+    return rows[order], scores[order]
 
 
-@planted("turret.tower.index.index:ExactIndex.nearest", "contracts/test_indexes.py")
-def rows_that_tie_behind_the_cut_do_not_compete(original: Function) -> Function:
-    return lambda self, vector, k, allowed=None: self._fetch(
-        vector, min(k, self._count if allowed is None else allowed.count), allowed
-    )
+@planted("tower.index.index:ExactIndex.nearest", "contracts/test_indexes.py")
+def rows_that_tie_behind_the_cut_do_not_compete(
+    original: Any, self: Any, vector: Any, k: int, allowed: Any = None
+) -> Any:
+    return self._fetch(vector, min(k, self._count if allowed is None else allowed.count), allowed)
 
 
-@planted("turret.tower.index.approximate:_selector", "contracts/test_indexes.py")
-def the_bitmap_of_allowed_rows_has_its_bits_reversed(original: Function) -> Function:
-    module = original.__globals__["faiss"]
-    return lambda allowed: module.IDSelectorBitmap(np.packbits(allowed.mask))
+@planted("tower.index.approximate:_selector", "contracts/test_indexes.py")
+def the_bitmap_of_allowed_rows_has_its_bits_reversed(original: Any, allowed: Any) -> Any:
+    return original.__globals__["faiss"].IDSelectorBitmap(np.packbits(allowed.mask))
 
 
-@planted("turret.tower.index.planner:Planner._query", "tower/test_index.py")
-def excluded_rows_shorten_the_answer(original: Function) -> Function:
-    def query(self: Any, vector: Any, k: int, excluded: Any, allowed: Any) -> Any:
-        asked = original(self, vector, k, excluded, allowed)
-        return asked._replace(fetch=k, most=k)
-
-    return query
+@planted("tower.index.planner:Planner._query", "tower/test_index.py")
+def excluded_rows_shorten_the_answer(
+    original: Any, self: Any, vector: Any, k: int, excluded: Any, allowed: Any
+) -> Any:
+    return original(self, vector, k, excluded, allowed)._replace(fetch=k, most=k)
 
 
-@planted("turret.tower.retrieval:marginal_relevance", "tower/test_retrieval.py")
-def diversity_gives_the_order_of_the_scores(original: Function) -> Function:
-    def marginal_relevance(scores: Any, vectors: Any, k: int, weight: float, *take: Any) -> Any:
-        return original(scores, vectors, k, 0.0, *take)
-
-    return marginal_relevance
-
-
-@planted("turret.tower.retrieval:Retriever.nearest", "tower/test_retrieval.py")
-def scores_are_not_divided_by_the_temperature(original: Function) -> Function:
-    def nearest(self: Any, *asked: Any, **named: Any) -> Any:
-        with patch.object(self, "_temperature", np.float32(1.0)):
-            return original(self, *asked, **named)
-
-    return nearest
+@planted("tower.retrieval:marginal_relevance", "tower/test_retrieval.py")
+def diversity_gives_the_order_of_the_scores(
+    original: Any, scores: Any, vectors: Any, k: int, weight: float, *take: Any
+) -> Any:
+    return original(scores, vectors, k, 0.0, *take)
 
 
-@planted("turret.tower.tuning.recall:split_queries", "tower/test_tuning.py")
-def the_queries_that_tune_an_index_measure_it_too(original: Function) -> Function:
-    return lambda queries, count: (original(queries, count)[0], np.ascontiguousarray(queries))
+@planted("tower.retrieval:Retriever.nearest", "tower/test_retrieval.py")
+def scores_are_not_divided_by_the_temperature(original: Any, self: Any, *asked: Any, **named: Any) -> Any:
+    with patch.object(self, "_temperature", np.float32(1.0)):
+        return original(self, *asked, **named)
 
 
-@planted("turret.tower.kernels.elementwise:_Drop.backward", "tower/test_kernels.py")
-def the_backward_pass_drops_other_values(original: Function) -> Function:
-    def backward(context: Any, *slopes: Any) -> Any:
-        return original(SimpleNamespace(dropped=context.dropped, seed=context.seed + 1), *slopes)
+@planted("tower.retrieval:Retriever._scored", "tower/test_repeats.py", "service/test_repeats.py")
+def used_items_are_ranked_though_a_filter_refuses_them(
+    original: Any, self: Any, found: Any, vector: Any, k: int, out: Any, allowed: Any, bonus: Any
+) -> Any:
+    return original(self, found, vector, k, out, None, bonus)
 
-    return backward
+
+@planted("tower.repeats:used_items", "tower/test_repeats.py")
+def the_first_use_of_an_item_counts_as_its_last(original: Any, events: Any, *others: Any) -> Any:
+    times = None if events.times is None else events.times[::-1]
+    return original(events._replace(times=times), *others)
 
 
-@planted("turret.tower.towers.transformer:CausalAttention.forward", "contracts/test_user_towers.py")
-def attention_in_training_reads_the_future(original: Function) -> Function:
+@planted("tower.kinds:CountedKinds.count", "service/test_kinds.py")
+def an_item_that_was_consumed_for_some_days_never_comes_back(
+    original: Any, self: Any, kinds: Any, ages: Any
+) -> Any:
+    return original(self, kinds, 0 * ages)
+
+
+@planted("tower.tuning.recall:split_queries", "tower/test_tuning.py")
+def the_queries_that_tune_an_index_measure_it_too(original: Any, queries: Any, count: int) -> Any:
+    return original(queries, count)[0], np.ascontiguousarray(queries)
+
+
+@planted("tower.kernels.elementwise:_Drop.backward", "tower/test_kernels.py")
+def the_backward_pass_drops_other_values(original: Any, context: Any, *slopes: Any) -> Any:
+    return original(SimpleNamespace(dropped=context.dropped, seed=context.seed + 1), *slopes)
+
+
+@planted("tower.towers.transformer:CausalAttention.forward", "contracts/test_user_towers.py")
+def attention_in_training_reads_the_future(original: Any, *given: Any) -> Any:
     attend = original.__globals__["scaled_dot_product_attention"]
 
     def everywhere(query: Any, key: Any, value: Any, is_causal: bool) -> Any:
         return attend(query, key, value)
 
-    return seeing(original, scaled_dot_product_attention=everywhere)
+    return seeing(original, scaled_dot_product_attention=everywhere)(*given)
 
 
-@planted("turret.tower.layers.packed:lay_out", "contracts/test_user_towers.py")
-def an_example_reads_the_step_behind_its_window(original: Function) -> Function:
-    return lambda starts, ends: original(starts, ends + 1)
+@planted("tower.layers.packed:lay_out", "contracts/test_user_towers.py")
+def an_example_reads_the_step_behind_its_window(original: Any, starts: Any, ends: Any) -> Any:
+    return original(starts, ends + 1)
 
 
-@planted("turret.tower.towers.pooled:AttentiveUserTower.served", "contracts/test_user_towers.py")
-def served_padding_weighs_in_the_attentive_mean(original: Function) -> Function:
-    def served(self: Any, history: Any, length: Any, *others: Any) -> Any:
-        return original(self, history, torch.full_like(length, history.shape[1]), *others)
-
-    return served
-
-
-@planted("turret.tower.inference.encoder:Encoder._inputs", "tower/test_inference.py")
-def the_encoder_reads_the_oldest_items(original: Function) -> Function:
-    return lambda self, histories, *others: original(
-        self, [rows[: self._history_length] for rows in histories], *others
-    )
+@planted("tower.towers.pooled:AttentiveUserTower.served", "contracts/test_user_towers.py")
+def served_padding_weighs_in_the_attentive_mean(
+    original: Any, self: Any, history: Any, length: Any, *others: Any
+) -> Any:
+    return original(self, history, torch.full_like(length, history.shape[1]), *others)
 
 
-@planted("turret.tower.engines.circuit:Circuit.fail", "tower/test_engines.py")
-def a_failed_trial_closes_the_circuit(original: Function) -> Function:
-    return lambda self, token: self.succeed(token) if token is self._trial else original(self, token)
+@planted("tower.towers.alike:inverse_frequencies", "end_to_end/test_questions.py")
+def towers_begin_without_inverse_frequencies(original: Any, items: Any, values: Any) -> Any:
+    return np.append(0.0, np.ones(len(values)))
+
+
+@planted("tower.layers.feature_layers:VectorLayer.forward", "end_to_end/test_ready_vectors.py")
+def a_missing_vector_is_zeros(original: Any, self: Any, vectors: Any) -> Any:
+    return self.linear(torch.nan_to_num(vectors))
+
+
+@planted("tower.inference.encoder:Encoder._inputs", "tower/test_inference.py")
+def the_encoder_reads_the_oldest_items(original: Any, self: Any, histories: Any, *others: Any) -> Any:
+    return original(self, [rows[: self._history_length] for rows in histories], *others)
+
+
+@planted("tower.inference.encoder:Encoder.can_encode", "end_to_end/test_questions.py")
+def a_text_without_a_known_gram_is_encoded(original: Any, self: Any, rows: Any, features: Any) -> bool:
+    return True
+
+
+@planted("tower.engines.circuit:Circuit.fail", "tower/test_engines.py")
+def a_failed_trial_closes_the_circuit(original: Any, self: Any, token: Any) -> Any:
+    return self.succeed(token) if token is self._trial else original(self, token)

@@ -10,8 +10,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from tests.planted.fault import Fault
-from tests.planted.faults import FAULTS
+from tests.planted.fault import Fault, all_faults
 
 VARIABLE = "TURRET_FAULT"
 
@@ -37,6 +36,6 @@ class _Planter(MetaPathFinder, Loader):
 
 
 if VARIABLE in os.environ:
-    _fault = FAULTS[os.environ[VARIABLE]]
+    _fault = all_faults()[os.environ[VARIABLE]]
     assert _fault.module not in sys.modules, f"{_fault.module} is imported before its fault"
     sys.meta_path.insert(0, _Planter(_fault))
