@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.filtering import holds
+from tests.support.memory_engine import met
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import ItemColumns
-from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, compile_filter
+from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, Filter, compile_filter
+from turret.tower.engines.engine import EngineItems
+from turret.tower.engines.fields import engine_fields, where_of
 from turret.tower.errors import BundleError, FilterError
 
 STORED: dict[str, list[Any]] = {"title": ["É", None], "genres": [["a"], []], "year": [float("nan"), 3]}
@@ -113,16 +116,35 @@ def catalog_of(items: list[dict[str, Any]]) -> Catalog:
     return Catalog.build(list(range(len(items))), {name: [one[name] for one in items] for name in FIELDS})
 
 
+def allowed_by(compiled: Filter) -> list[bool]:
+    """The rows of the catalog that a filter allows, and a vector engine that is asked for them."""
+    catalog = compiled.catalog
+    allowed = compiled.allowed().mask.tolist()
+    where = where_of(compiled.condition, catalog)
+    items = EngineItems(np.zeros((len(catalog), 2), dtype=np.float32), engine_fields(catalog))
+    assert where is not None
+    assert met(where, items).tolist() == allowed
+    return allowed
+
+
 @given(ITEMS, FILTERS)
 def test_the_allowed_rows_are_those_that_the_filter_is_true_of(
     items: list[dict[str, Any]], asked: dict[str, Any]
 ) -> None:
+    """In the catalog, on a vector engine, and of items beside the catalog."""
     compiled = compile_filter(asked, catalog_of(items))
     expected = [holds(asked, item) for item in items]
-    assert compiled.allowed().mask.tolist() == expected
+    assert allowed_by(compiled) == expected
     assert compiled.allowed().count == sum(expected)
-    beside = compiled.condition.mask(ItemColumns(FIELDS, items))
-    assert beside.tolist() == expected, "items beside the catalog"
+    assert compiled.condition.mask(ItemColumns(FIELDS, items)).tolist() == expected
+
+
+def test_a_range_of_very_many_texts_is_not_sent_to_an_engine() -> None:
+    catalog = Catalog.build(range(3000), {"name": [f"n{row:04d}" for row in range(3000)]})
+    few, many = {"name": {"lt": "n0500"}}, {"name": {"lt": "n2500"}}
+    assert where_of(compile_filter(few, catalog).condition, catalog) is not None
+    for asked in (many, {"not": many}, {"any": [few, many]}):
+        assert where_of(compile_filter(asked, catalog).condition, catalog) is None
 
 
 @pytest.fixture
@@ -156,7 +178,7 @@ def catalog() -> Catalog:
     ],
 )
 def test_each_form(catalog: Catalog, asked: dict[str, Any], rows: list[int]) -> None:
-    assert np.flatnonzero(compile_filter(asked, catalog).allowed().mask).tolist() == rows
+    assert np.flatnonzero(allowed_by(compile_filter(asked, catalog))).tolist() == rows
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,21 @@
-"""Versions on a vector engine, with an engine in this process: publication, searches, and what goes wrong."""
+"""Versions on a vector engine, with an engine in this process: searches, and what goes wrong."""
 
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from redis.exceptions import AuthenticationError, ResponseError
-from typer.testing import CliRunner
 
-import turret.cli
 from tests.support.memory_engine import (
     ITEMS,
     URL,
     MemoryEngine,
     Server,
     engine_in_process,
-    met,
     publish_shop,
     server,
-    shop,
     user_vectors,
 )
 from tests.support.repeats import TERM
@@ -29,58 +23,29 @@ from tests.support.until import until
 from tests.support.virtual_time import Clock
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load
-from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.conditions import Within
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.catalog.masks import RowMask
-from turret.tower.engines import access, publishing
-from turret.tower.engines.access import (
-    Connection,
-    connection,
-    engine_url,
-    set_access,
-)
+from turret.tower.engines import access
+from turret.tower.engines.access import Connection, connection, engine_url, set_access
 from turret.tower.engines.circuit import Circuit
 from turret.tower.engines.engine import Engine, EngineItems, Limits, open_engine
 from turret.tower.engines.engine_index import EngineIndex
-from turret.tower.engines.fields import engine_fields, where_of
-from turret.tower.engines.publishing import (
-    NAMESPACE_FILE,
-    collection_name,
-    namespace,
-    publish_to_engine,
-)
-from turret.tower.errors import BundleError, EngineError
+from turret.tower.engines.publishing import publish_to_engine
+from turret.tower.errors import EngineError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings
-from turret.tower.format.listing import current
-from turret.tower.format.manifest import MeasuredRecall, read_manifest
 from turret.tower.index.index import Index
 from turret.tower.index.planner import Planner
 from turret.tower.retrieval import Retriever
-from turret.tower.tuning.recall import measure_recall
 
-__all__ = ["server", "shop"]  # fixtures
+__all__ = ["server"]  # a fixture
 QUERIES = user_vectors(5)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 # --- Addresses
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "redis://[::1",
-        "redis://user:secret@[::1",
-        "localhost:6379",
-        "http://a",
-        "",
-        "redis+cluster://u:secret@e",
-    ],
+    "url", ["redis://user:secret@[::1", "localhost:6379", "", "redis+cluster://u:secret@e"]
 )
 def test_what_names_no_engine_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(EngineError, match=r"names no engine; write milvus://|in a Redis Cluster") as refused:
@@ -96,12 +61,15 @@ def test_another_address_is_taken_for_an_engine_of_the_same_kind(monkeypatch: py
     assert engine_url("redis://one:6379") == "rediss://:secret@two:6379"
     assert engine_url("milvus://one:19530") == "milvus://one:19530"
     set_access("redis://three:6379")
-    with pytest.raises(EngineError, match="'localhost:6379' names no engine"):
-        set_access("localhost:6379")
     assert engine_url("redis://one:6379") == "redis://three:6379"
 
 
 # --- The circuit, and the connection behind it
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -257,254 +225,6 @@ def test_a_failure_of_redis_is_told_with_its_remedy(
     assert "secret" not in str(told.value)
     if "no such index" in words:
         assert engine.count("c") is None
-
-
-# --- Publication
-
-
-def settings_of(folder: Path) -> EngineSettings:
-    settings = read_manifest(folder).index
-    assert isinstance(settings, EngineSettings)
-    return settings
-
-
-def test_a_version_is_loaded_tuned_and_measured(shop: Path, server: Server) -> None:
-    told: list[str] = []
-    target = publish_to_engine(shop / "v1", URL, report=told.append)
-    assert target == shop / "v1-redis"
-    assert current(shop) == "v1", "only an activation moves the pointer"
-    manifest, settings = read_manifest(target), settings_of(target)
-    assert settings.url == "redis://engine:6379"
-    assert b"secret" not in b"".join(path.read_bytes() for path in target.iterdir())
-    assert list(server.items) == [settings.collection]
-    items = server.items[settings.collection]
-    assert np.array_equal(items.vectors, np.load(shop / "v1" / "item_vectors.npy"))
-    assert [field.starts is None for field in items.fields] == [True, False, False, True]
-    cells = {(one.selectivity, one.k) for one in manifest.recall}
-    assert cells == {
-        *((1.0, k) for k in (10, 100, 1000)),
-        *((share, k) for share in (0.3, 0.1) for k in (10, 100)),
-        *((share, 10) for share in (0.03, 0.01)),
-    }
-    assert min(one.recall for one in manifest.recall) >= 0.99
-    assert {(one.rows, one.k) for one in settings.efforts} > {(ITEMS, 10), (120, 32)}
-    assert (settings.efforts[0].breadth or 0) >= MemoryEngine.enough, "a lower effort misses the best item"
-    assert any("loading 1,200 items" in line for line in told)
-    assert "secret" not in "".join(told)
-    server.fault = "down"
-    assert isinstance(load(shop, target.name).index, EngineIndex), "it opens while the engine is down"
-
-
-def test_a_share_at_which_no_effort_suffices_is_searched_exactly(
-    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also between it and the next larger share, where nothing was measured."""
-    search = MemoryEngine.search
-
-    def misses(self: MemoryEngine, *given: Any) -> Any:
-        where = given[4]
-        self.enough = 10**9 if isinstance(where, Within) and where.interval.high == 0.3 * ITEMS else 40
-        return search(self, *given)
-
-    monkeypatch.setattr(MemoryEngine, "search", misses)
-    told: list[str] = []
-    settings = settings_of(publish_to_engine(shop / "v1", URL, report=told.append))
-    assert settings.subset_rows == 360
-    assert settings.breadth(ITEMS, 10) is not None
-    assert settings.breadth(ITEMS - 1, 10) is None
-    assert any("0.3 of the items are allowed: no effort for k = 10 (recall 0.9" in line for line in told)
-
-
-@pytest.mark.parametrize("misses", [1, 3])
-def test_efforts_that_miss_the_recall_on_more_queries_are_tuned_for_a_higher_one(
-    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch, misses: int
-) -> None:
-    """And refused where no margin is enough."""
-    tables: list[tuple[MeasuredRecall, ...]] = []
-    targets: list[float] = []
-    tuned = publishing._Tuner.index
-
-    def some_miss(*given: Any, **named: Any) -> tuple[MeasuredRecall, ...]:
-        first, *others = measure_recall(*given, **named)
-        if len(tables) < misses:
-            first = first.model_copy(update={"recall": 0.5})
-        tables.append((first, *others))
-        return tables[-1]
-
-    def told(self: publishing._Tuner, target: float) -> Any:
-        targets.append(target)
-        return tuned(self, target)
-
-    monkeypatch.setattr(publishing, "measure_recall", some_miss)
-    monkeypatch.setattr(publishing._Tuner, "index", told)
-    if misses == 3:
-        with pytest.raises(BundleError, match="recall"):
-            publish_to_engine(shop / "v1", URL)
-        assert server.items == {}
-    else:
-        target = publish_to_engine(shop / "v1", URL)
-        assert read_manifest(target).recall == tables[1]
-    assert targets == pytest.approx([0.992, 0.995, 0.998][: misses + 1])
-
-
-def test_the_command_publishes_on_the_engine_of_the_environment(
-    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TURRET_ENGINE", raising=False)
-    words = ["publish", str(shop), "--version", "served", "--json"]
-    refused = CliRunner().invoke(turret.cli.app, words)
-    assert "no engine is named: add --engine" in refused.stderr
-    done = CliRunner().invoke(turret.cli.app, words, env={"TURRET_ENGINE": URL})
-    assert json.loads(done.stdout)["version"] == "served"
-    assert isinstance(settings_of(shop / "served"), EngineSettings)
-
-
-@pytest.mark.parametrize(
-    ("name", "changed", "message"),
-    [
-        ("enough", 10**9, r"fewer than 0.992 of the true best 10 .* nothing was published"),
-        ("count", lambda *_: ITEMS - 1, "holds 1199 of 1200 items"),
-    ],
-)
-def test_an_engine_that_misses_items_is_refused(
-    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch, name: str, changed: Any, message: str
-) -> None:
-    monkeypatch.setattr(MemoryEngine, name, changed)
-    with pytest.raises((BundleError, EngineError), match=message):
-        publish_to_engine(shop / "v1", URL)
-    assert not (shop / "v1-redis").exists()
-    assert server.items == {}
-
-
-def test_a_publication_that_died_is_cleared_away_by_the_next(shop: Path, server: Server) -> None:
-    """So is one of a deleted version; those of other versions, and of other folders on this engine, stay."""
-    live, _ = (settings_of(publish_to_engine(shop / "v1", URL, version=name)) for name in ("one", "gone"))
-    of_others = server.items["turret_0123456789ab_v1_0"] = server.items[live.collection]
-    server.fault = "load"
-    drop = MemoryEngine.drop
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryEngine, "drop", lambda self, name: self.server.items["dead"] or drop(self, name))
-        with pytest.raises((EngineError, KeyError)):
-            publish_to_engine(shop / "v1", URL, version="two")
-    assert len(server.items) == 4
-    server.fault = None
-    (shop / "gone").rename(shop.parent / "gone")
-    told: list[str] = []
-    two = settings_of(publish_to_engine(shop / "v1", URL, version="two", report=told.append))
-    assert set(server.items) == {live.collection, two.collection, "turret_0123456789ab_v1_0"}
-    assert server.items["turret_0123456789ab_v1_0"] is of_others
-    assert sum("dropped the collection" in line for line in told) == 2
-
-
-def test_a_version_that_can_not_be_read_keeps_all_collections(shop: Path, server: Server) -> None:
-    one = publish_to_engine(shop / "v1", URL, version="one")
-    collection = settings_of(one).collection
-    (one / "manifest.json").chmod(0o644)
-    (one / "manifest.json").write_text("{}")
-    told: list[str] = []
-    publish_to_engine(shop / "v1", URL, version="two", report=told.append)
-    assert collection in server.items
-    assert any("no collection is dropped" in line for line in told)
-
-
-@pytest.mark.parametrize(
-    ("url", "recall", "version", "message"),
-    [
-        ("ftp://engine", 0.99, None, "names no engine; write milvus://"),
-        (URL, 1.5, None, "a recall is above 0 and at most 1"),
-        (URL, 0.99, "v1", "exists, and a published bundle is never changed"),
-        (URL, 0.99, "down", "can't be reached"),
-    ],
-)
-def test_a_publication_that_is_refused_leaves_nothing(
-    shop: Path, server: Server, url: str, recall: float, version: str | None, message: str
-) -> None:
-    server.fault = version
-    with pytest.raises((BundleError, EngineError), match=message):
-        publish_to_engine(shop / "v1", url, recall, version)
-    assert server.items == {}
-
-
-# --- The names of collections
-
-
-def test_a_folder_keeps_its_names_and_no_other_has_them(tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("one", "two")]
-    for folder in folders:
-        folder.mkdir()
-    assert namespace(folders[0]) == namespace(folders[0]) != namespace(folders[1])
-    first, second = (collection_name(folders[0], "spring.2-a") for _ in range(2))
-    assert first != second
-    assert first.startswith(f"{namespace(folders[0])}_spring_2_a_")
-    effort = {"rows": 1, "k": 1, "breadth": 1, "recall": 1.0}
-    fields = {"engine": "redis", "url": URL, "efforts": (effort,)}
-    longest = collection_name(folders[0], "v" * 64)
-    EngineSettings.model_validate({**fields, "collection": longest})
-    (folders[0] / NAMESPACE_FILE).write_text("*")
-    with pytest.raises(BundleError, match="names no collections; write back its content"):
-        namespace(folders[0])
-
-
-# --- Filters in the engine's words
-
-FIELDS: dict[str, list[Any]] = {
-    "title": ["Heat", "Alien", None, "Łódź", "Heat"],
-    "genres": [["Drama", "Crime"], ["Drama"], [], None, ["Comedy"]],
-    "year": [1995, 1979, None, 2001.5, 1995],
-    "sizes": [[1, 2.5], [], [2.5], None, [7]],
-    "new": [True, False, None, True, False],
-    "odd": [1, "one", None, 2, 3],
-    "none": [None] * 5,
-}
-FILTERS: list[dict[str, Any]] = [
-    {},
-    {"title": {"equals": "Heat"}},
-    {"title": {"any_of": ["Heat", "nothing"]}},
-    {"title": {"none_of": ["Heat"]}},
-    {"title": {"gte": "B", "lt": "Z"}},
-    {"genres": {"any_of": ["Drama", "Comedy"]}},
-    {"genres": {"any_of": []}},
-    {"genres": {"not_null": False}},
-    {"year": {"gt": 1979, "lte": 2001.5}},
-    {"year": {"any_of": [1979, 1995]}},
-    {"year": {"any_of": []}},
-    {"sizes": {"gte": 2, "lt": 7}},
-    {"sizes": {"equals": 2.5}},
-    {"new": {"equals": True}},
-    {"new": {"equals": False}},
-    {"odd": {"not_null": True}},
-    {"none": {"not_null": True}},
-    {"not": {"year": {"gte": 1990}}},
-    {"any": [{"year": {"lt": 1990}}, {"genres": {"equals": "Comedy"}}], "new": {"not_null": True}},
-    {"any": []},
-    {"all": []},
-    {"not": {"any": [{"title": {"equals": "Heat"}}, {"not": {"genres": {"not_null": True}}}]}},
-]
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return Catalog.build(range(5), FIELDS)
-
-
-@pytest.mark.parametrize("given", FILTERS, ids=str)
-def test_the_engine_is_asked_for_the_items_that_the_filter_allows(
-    catalog: Catalog, given: dict[str, Any]
-) -> None:
-    items = EngineItems(np.zeros((5, 2), dtype=np.float32), engine_fields(catalog))
-    filtering = compile_filter(given, catalog)
-    where = where_of(filtering.condition, catalog)
-    assert where is not None
-    assert met(where, items).tolist() == filtering.allowed().mask.tolist()
-
-
-def test_a_range_of_very_many_texts_is_not_sent() -> None:
-    catalog = Catalog.build(range(3000), {"name": [f"n{row:04d}" for row in range(3000)]})
-    few, many = {"name": {"lt": "n0500"}}, {"name": {"lt": "n2500"}}
-    assert where_of(compile_filter(few, catalog).condition, catalog) is not None
-    assert where_of(compile_filter(many, catalog).condition, catalog) is None
-    assert where_of(compile_filter({"not": many}, catalog).condition, catalog) is None
-    assert where_of(compile_filter({"any": [few, many]}, catalog).condition, catalog) is None
 
 
 # --- Searches
