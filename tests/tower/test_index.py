@@ -1,5 +1,6 @@
 """Exact and approximate search: ties, masks, plans, lists and codes, and their files."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,28 +13,27 @@ from tests.support.limits import small_files
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
-from turret.tower.format.index_settings import FlatSettings, IvfPqSettings, IvfSettings, SearchParams
+from turret.tower.format.index_settings import (
+    ApproximateSettings,
+    FlatSettings,
+    IndexSettings,
+    IvfPqSettings,
+    IvfSettings,
+    SearchParams,
+)
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.index import ExactIndex, Index, open_index
 from turret.tower.index.planner import Planner
 
 SCORING = ScoringConfig(kind="dot", temperature=1.0)
-
 ABSOLUTE = ScoringConfig(kind="dot", temperature=1.0, absolute=True)
-
 COUNT = 1000
-
 VECTORS = np.random.default_rng(0).standard_normal((COUNT, 8)).astype(np.float32)
-
 QUERY = np.random.default_rng(1).standard_normal(8).astype(np.float32)
-
 RANKED = np.argsort(-(VECTORS @ QUERY), kind="stable")
-
 EFFORTS = (SearchParams(k=10, candidates=40), SearchParams(k=100, candidates=220))
-SETTINGS = IvfSettings(efforts=EFFORTS, subset_rows=100, lists=1)
-
-APPROXIMATE = ApproximateIndex.build(VECTORS, SETTINGS)
+APPROXIMATE = ApproximateIndex.build(VECTORS, IvfSettings(efforts=EFFORTS, subset_rows=100, lists=1))
 
 
 def first(count: int) -> RowMask:
@@ -107,32 +107,26 @@ def test_search_is_a_stable_sort_of_the_allowed_rows(seed: int, count: int, k: i
         assert found.tolist() == products[rows].tolist()
 
 
-@pytest.fixture
-def vectors() -> NDArray[np.float32]:
-    """400 unit vectors of 16 numbers."""
-    drawn = np.random.default_rng(0).standard_normal((400, 16)).astype(np.float32)
-    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-    return drawn
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "rotated"])
-def small(vectors: NDArray[np.float32], request: pytest.FixtureRequest) -> ApproximateIndex:
-    """Codes without lists."""
-    efforts = (SearchParams(k=10, candidates=60),)
-    settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=request.param)
-    assert settings.reads_all
-    return ApproximateIndex.build(vectors, settings)
+TOGETHER: dict[str, IndexSettings] = {
+    "codes": IvfPqSettings(efforts=EFFORTS[:1], lists=1, parts=16),
+    "rotated codes": IvfPqSettings(efforts=EFFORTS[:1], lists=1, parts=16, rotated=True),
+    "lists": IvfSettings(efforts=EFFORTS[:1], lists=1),
+    "flat": FlatSettings(),
+}
 
 
 @pytest.mark.parametrize("absolute", [False, True], ids=["signed", "absolute"])
-@pytest.mark.parametrize("kind", ["ivf_pq", "ivf", "flat"])
+@pytest.mark.parametrize("settings", TOGETHER.values(), ids=TOGETHER)
 def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
-    small: ApproximateIndex, vectors: NDArray[np.float32], kind: str, absolute: bool
+    settings: IndexSettings, absolute: bool
 ) -> None:
     """With histories of other lengths, other k, and so many excluded rows that a second search follows."""
-    lists = ApproximateIndex.build(vectors, IvfSettings(efforts=EFFORTS[:1], lists=1))
-    indexes: dict[str, Index] = {"ivf_pq": small, "ivf": lists, "flat": ExactIndex(vectors)}
-    planner = Planner(indexes[kind], ScoringConfig(kind="cosine", temperature=0.1, absolute=absolute))
+    vectors = np.random.default_rng(0).standard_normal((400, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    index: Index = ExactIndex(vectors)
+    if isinstance(settings, ApproximateSettings):
+        index = ApproximateIndex.build(vectors, settings)
+    planner = Planner(index, ScoringConfig(kind="cosine", temperature=0.1, absolute=absolute))
     best = [planner.nearest(query, 400).rows for query in vectors[:40]]
     excluded = [rows[: at % 3 * 40] for at, rows in enumerate(best)]
     ks = [3 + at % 4 for at in range(40)]
@@ -155,11 +149,29 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "index.faiss"
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"IxFI" + b"\xff" * 60])
-def test_a_file_that_is_no_index_is_refused(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    with pytest.raises(BundleError, match="not a FAISS index"):
-        open_index(path, FEW, LISTS)
+def of_a_terabyte(content: bytes) -> bytes:
+    """FAISS would allocate it before it looks whether the bytes are there."""
+    place = content.index(FEW.shape[1].to_bytes(4, "little"))
+    return content[:place] + (2**40).to_bytes(8, "little") + content[place + 8 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "lists", "words"),
+    [
+        (lambda content: b"", 10, "not a FAISS index"),
+        (lambda content: b"IxFI" + b"\xff" * 60, 10, "not a FAISS index"),
+        (of_a_terabyte, 10, r"index\.faiss"),
+        (lambda content: content, 11, r"8, 10\) where .* 8, 11\)"),
+    ],
+    ids=["empty", "nonsense", "a terabyte", "other lists"],
+)
+def test_a_file_that_is_not_the_index_of_the_manifest_is_refused(
+    path: Path, change: Callable[[bytes], bytes], lists: int, words: str
+) -> None:
+    ApproximateIndex.build(FEW, LISTS).save(path)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(BundleError, match=words):
+        open_index(path, FEW, LISTS.model_copy(update={"lists": lists}))
 
 
 def test_an_index_that_the_disk_can_not_take_is_refused(path: Path) -> None:
@@ -167,31 +179,6 @@ def test_an_index_that_the_disk_can_not_take_is_refused(path: Path) -> None:
     index = ApproximateIndex.build(FEW, LISTS)
     with small_files(2000), pytest.raises(BundleError, match=rf"^{path}: the index can't be written .*room"):
         index.save(path)
-
-
-def test_other_lists_than_the_manifest_says_are_refused(path: Path) -> None:
-    ApproximateIndex.build(FEW, LISTS).save(path)
-    with pytest.raises(BundleError, match=r"8, 10\) where .* 8, 11\)"):
-        open_index(path, FEW, LISTS.model_copy(update={"lists": 11}))
-
-
-def test_a_size_that_the_file_does_not_hold_is_refused(path: Path) -> None:
-    """FAISS would allocate up to a terabyte before it looks whether the bytes are there."""
-    ApproximateIndex.build(FEW, LISTS).save(path)
-    content = bytearray(path.read_bytes())
-    place = content.index(len(FEW[0]).to_bytes(4, "little"))
-    content[place : place + 8] = (2**40).to_bytes(8, "little")
-    path.write_bytes(content)
-    with pytest.raises(BundleError, match=r"index\.faiss"):
-        open_index(path, FEW, LISTS)
-
-
-def test_a_flat_index_has_no_file_and_searches_where_the_vectors_lie(path: Path) -> None:
-    ExactIndex(FEW).save(path)
-    assert not path.exists()
-    index = open_index(path, FEW, FlatSettings())
-    assert isinstance(index, ExactIndex)
-    assert np.shares_memory(index.vectors(), FEW)
 
 
 @pytest.mark.fault(49)

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
+import turret.cli
 from tests.conftest import USER_FEATURES, contents, plain_ranking
 from tests.support.item_towers import item_tower, with_item_tower
 from turret.data.features import Feature
@@ -16,10 +18,11 @@ from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load
 from turret.tower.bundle.publish import BundleContents, publish, query_vectors, reindex
-from turret.tower.config import ScoringConfig
+from turret.tower.commands import print_version
 from turret.tower.errors import BundleError
-from turret.tower.format.listing import current
-from turret.tower.format.manifest import DIGEST, MANIFEST, REQUIRED_FILES, read_manifest
+from turret.tower.format.index_settings import IvfSettings, SearchParams
+from turret.tower.format.listing import bundle_folder, current
+from turret.tower.format.manifest import DIGEST, MANIFEST, REQUIRED_FILES, MeasuredRecall, read_manifest
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.retrieval import Retriever
@@ -48,21 +51,15 @@ def other_answers(made: BundleContents) -> dict[str, Any]:
     return {"golden": made.golden.model_copy(update={"queries": queries})}
 
 
-SCORING = ScoringConfig(kind="cosine", temperature=0.6)
 QUERIES = np.random.default_rng(0).standard_normal((30, 8)).astype(np.float32)
 MISFITS: dict[str, tuple[Any, str]] = {
-    "other vectors": (lambda made: {"item_vectors": np.roll(made.item_vectors, 1, axis=0)}, "query 0"),
-    "other scores": (lambda made: {"card": made.card.model_copy(update={"scoring": SCORING})}, "query 0"),
     "other answers": (other_answers, "recorded query 0: row"),
     "another item tower": (lambda made: {"item_tower": item_tower(8, turn=0.5)}, "recorded item 101"),
-    "no recorded items": (lambda made: {"golden": contents().golden}, "recorded items: there are none"),
     "version": (lambda made: {"card": made.card.model_copy(update={"version": "../v1"})}, "can't name"),
     "vocabulary": (lambda made: {"vocabulary": Vocabulary([100, 101])}, "2 items"),
     "fields": (lambda made: {"fields": {"title": ["only one"]}}, "1 values for 60 items"),
-    "tower": (lambda made: {"user_tower": b"nonsense"}, "can't be run"),
     "narrow queries": (lambda made: {"query_vectors": QUERIES[:, :7]}, "shape"),
     "no queries": (lambda made: {"query_vectors": QUERIES[:0]}, "shape"),
-    "one query": (lambda made: {"query_vectors": QUERIES[0]}, "shape"),
     "queries of NaN": (lambda made: {"query_vectors": QUERIES * np.float32(np.nan)}, "not finite"),
 }
 
@@ -139,3 +136,43 @@ def test_an_index_that_misses_the_recall_leaves_nothing(shop: Path, monkeypatch:
 def test_a_version_is_neither_overwritten_nor_put_elsewhere(shop: Path, version: str, words: str) -> None:
     with pytest.raises(BundleError, match=words):
         reindex(shop / "v1", IndexRequest("flat"), version)
+
+
+def test_the_command_makes_a_version_and_says_why_to_people_and_programs(bundles: Path) -> None:
+    run = CliRunner().invoke(turret.cli.app, ["index", str(bundles), "--kind", "auto", "--version", "new"])
+    assert run.exit_code == 0, run.output
+    assert "60 items of 8 numbers" in run.stdout
+    assert "Recall against exact search" in run.stdout
+    assert "100 %" in run.stdout
+    assert run.stdout.splitlines()[-1] == str(bundles / "new")
+    load(bundles, "new")
+    run = CliRunner().invoke(
+        turret.cli.app, ["index", str(bundles / "v1"), "--kind", "ivf", "--recall", "0.5", "--json"]
+    )
+    assert run.exit_code == 0, run.output
+    said = json.loads(run.stdout)
+    assert said["bundle"] == str(bundles / "v1-ivf")
+    assert said["index"]["kind"] == "ivf"
+    assert said["index_choice"]["recall"] == 0.5
+    assert {one["k"] for one in said["recall"]} == {10}
+
+
+def test_a_folder_stands_for_its_current_bundle(bundles: Path, tmp_path: Path) -> None:
+    assert bundle_folder(bundles) == bundles / "v1"
+    assert bundle_folder(bundles / "v1") == bundles / "v1"
+    for other in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(BundleError, match="DIR/VERSION"):
+            bundle_folder(other)
+
+
+def test_a_recall_that_no_activation_accepts_is_said(
+    bundles: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = IvfSettings(efforts=(SearchParams(k=10, candidates=20),), lists=1)
+    measured = (MeasuredRecall(k=10, selectivity=1.0, recall=0.91),)
+    manifest = read_manifest(bundles / "v1").model_copy(update={"index": settings, "recall": measured})
+    monkeypatch.setattr("turret.tower.commands.read_manifest", lambda _: manifest)
+    print_version(bundles / "v1", as_json=True)
+    said = capsys.readouterr().err
+    assert "refuses a recall of 0.9100, unless TURRET_RECALL_MINIMUM (0.95) is lower" in said
+    assert "index again with --recall 0.95" in said

@@ -1,15 +1,19 @@
-"""Rankings of a bundle: oracle, exclusions, filters, popularity and diversity."""
+"""Rankings of a bundle: exclusions, filters, popularity, diversity, and gains of repeated items."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from tests.conftest import contents, plain_ranking
+from tests.support.repeats import TERM, gains, ranking, repeating
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.masks import RowMask
+from turret.tower.repeats import EVENTS, Events, RepeatWeights, used_items
 from turret.tower.retrieval import Cap, Retriever, marginal_relevance
+from turret.tower.times import Times
 
 
 @pytest.fixture
@@ -20,10 +24,10 @@ def bundle(bundles: Path) -> Bundle:
 def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle) -> None:
     histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
     rankings = Retriever(bundle).recommend(histories, [{}] * 3, 12, histories)
-    for history, ranking in zip(histories, rankings, strict=True):
+    for history, found in zip(histories, rankings, strict=True):
         rows, scores = plain_ranking(np.array(bundle.vectors), history.tolist(), 0.5, 12)
-        assert ranking.rows.tolist() == rows.tolist()
-        assert ranking.scores == pytest.approx(scores, rel=1e-5)
+        assert found.rows.tolist() == rows.tolist()
+        assert found.scores == pytest.approx(scores, rel=1e-5)
 
 
 @pytest.mark.parametrize("item_bias", [False, True])
@@ -35,18 +39,18 @@ def test_similar_items_are_ranked_by_the_items_own_vector(
     monkeypatch.setattr(bundle, "manifest", bundle.manifest.model_copy(update={"scoring": scoring}))
     directions = np.array(bundle.vectors, np.float64)[:, : 8 - item_bias]
     scores = directions @ directions[4] / 0.5
-    ranking = Retriever(bundle).similar(4, 59)
-    assert ranking.rows.tolist() == [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
-    assert ranking.scores == pytest.approx(scores[ranking.rows], rel=1e-5)
+    found = Retriever(bundle).similar(4, 59)
+    assert found.rows.tolist() == [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
+    assert found.scores == pytest.approx(scores[found.rows], rel=1e-5)
 
 
 def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path) -> None:
     made = contents(ids=list("abcdef"))
     made.popularity[:] = [1, 5, 5, 0, 9, 5]
     retriever = Retriever(Bundle.open(publish(tmp_path, made)))
-    ranking = retriever.popular(4, np.array([2]))
-    assert ranking.rows.tolist() == [4, 1, 5, 0]
-    assert ranking.scores.tolist() == [9, 5, 5, 1]
+    found = retriever.popular(4, np.array([2]))
+    assert found.rows.tolist() == [4, 1, 5, 0]
+    assert found.scores.tolist() == [9, 5, 5, 1]
     assert retriever.popular(10, np.arange(6)).rows.tolist() == []
     assert [retriever.popularity_rank(row) for row in range(6)] == [5, 2, 2, 6, 1, 2]
 
@@ -57,8 +61,8 @@ def test_a_filter_keeps_to_what_it_allows(bundle: Bundle) -> None:
     allowed = RowMask(np.arange(60) % 7 == 3)
     excluded = np.array([10, 24, 5])
     left = sorted(set(range(3, 60, 7)) - {10, 24})
-    (ranking,) = retriever.recommend([np.array([3])], [{}], 50, [excluded], allowed=allowed)
-    assert sorted(ranking.rows.tolist()) == left
+    (found,) = retriever.recommend([np.array([3])], [{}], 50, [excluded], allowed=allowed)
+    assert sorted(found.rows.tolist()) == left
     popular = retriever.popular(3, excluded, allowed)
     assert popular.rows.tolist() == left[:3]
     assert popular.plan.allowed == allowed.count
@@ -83,7 +87,6 @@ def test_it_chooses_as_the_equation_says(weight: float) -> None:
 
 
 SCORES = np.array([9.0, 8.0, 5.0, 1.0], dtype=np.float32)
-
 # The second is the first again, the third and fourth stand at right angles to both and to each other.
 VECTORS = np.array([[1, 0, 0], [2, 0, 0], [0, 1, 0], [0, 0, 3]], dtype=np.float32)
 
@@ -118,3 +121,72 @@ def test_a_cap_counts_each_value_of_a_field() -> None:
     assert not cap.take({"brand": "b"})
     assert cap.take({"genres": [{"a": 1}]}), "objects are values, too"
     assert not cap.take({"genres": [{"a": 1}]})
+
+
+# --- The repeat term
+
+RANDOM = np.random.default_rng(5)
+POPULARITY = np.arange(30, 0, -1)
+HISTORIES = [RANDOM.integers(0, 40, size).tolist() for size in (1, 2, 9, 64, 300)]
+TIMES = [np.sort(RANDOM.integers(0, 90 * 86_400, len(rows))).astype(float).tolist() for rows in HISTORIES]
+ASKED = [times[-1] + wait for times, wait in zip(TIMES, (0, 59, 60, 86_400, 3e7), strict=True)]
+
+
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("kinded", [False, True])
+def test_gains_are_those_of_loops_over_the_events(timed: bool, kinded: bool) -> None:
+    for rows, times, asked in zip(HISTORIES, TIMES, ASKED, strict=True):
+        kinds = RANDOM.integers(-1, 2, len(rows)) if kinded else None  # -1: of no known kind
+        scores = RANDOM.normal(size=40).astype(np.float32)
+        when = Times(np.array(times), asked) if timed else None
+        bonus = TERM.bonus(np.array(rows), POPULARITY, when, kinds)
+        found = bonus.gains(np.arange(40), scores)
+        beside = (times if timed else None, asked, None if kinds is None else kinds.tolist())
+        expected = gains(rows, scores.astype(np.float64), POPULARITY, *beside)
+        assert found == pytest.approx([expected.get(row, 0.0) for row in range(40)], rel=1e-5, abs=1e-5)
+
+
+def test_a_history_gains_the_same_alone_and_among_others() -> None:
+    """To the last bit, as the evaluation reads many histories at once and the service one."""
+    lengths = np.array([len(rows) for rows in HISTORIES])
+    events = Events(np.concatenate(HISTORIES), lengths, np.concatenate(TIMES), np.array(ASKED))
+    used = used_items(events, POPULARITY)
+    together = TERM.weights(events).values(used)
+    for owner, (rows, times, asked) in enumerate(zip(HISTORIES, TIMES, ASKED, strict=True)):
+        alone = TERM.bonus(np.array(rows), POPULARITY, Times(np.array(times), asked))
+        assert used.rows[used.owners == owner].tolist() == alone.rows.tolist()
+        assert together[used.owners == owner].tobytes() == alone.values.tobytes()
+
+
+def test_the_newest_events_of_a_long_history_are_read() -> None:
+    long = np.concatenate([np.full(50, 39), np.resize(np.arange(7), EVENTS)])
+    assert TERM.bonus(long, POPULARITY).rows.tolist() == list(range(7))
+
+
+def test_a_bundle_ranks_used_items_by_their_scores_with_gains(tmp_path: Path) -> None:
+    """As sorting all scores does; with items left out, among allowed ones, and in a batch."""
+    contents = repeating()
+    bundle = Bundle.open(publish(tmp_path, contents))
+    retriever, nothing = Retriever(bundle), np.empty(0, np.int64)
+    histories = [np.array([0, 5, 5, 9]), np.array([59, 2, 30, 1, 2, 8, 8])]
+    known = [Times(np.arange(float(len(rows))) * 5e5, 4e6) for rows in histories]
+    for times in (known, [None, None]):
+        answers = retriever.recommend(histories, [{}] * 2, 20, [nothing] * 2, times)
+        vectors = retriever.encode(histories, [{}] * 2)
+        bonuses = retriever.bonus_of_each(histories, times)
+        together = retriever.nearest_of_each(vectors, [20, 20], [nothing] * 2, bonuses)
+        for answer, batched, rows, when in zip(answers, together, histories, times, strict=True):
+            beside = () if when is None else (when.events.tolist(), when.asked)
+            order, scores = ranking(contents, rows.tolist(), *beside)
+            assert answer.rows.tolist() == batched.rows.tolist() == order[:20].tolist()
+            assert answer.scores == pytest.approx(scores[:20], rel=1e-4, abs=1e-5)
+    order, _ = ranking(contents, histories[1].tolist())
+    out, mask = np.array([8, 59, 3]), np.arange(60) % 3 != 1
+    (left,) = retriever.recommend(histories[1:], [{}], 60, [out], allowed=RowMask(mask))
+    assert left.rows.tolist() == [row for row in order.tolist() if mask[row] and row not in out]
+
+
+def test_weights_of_other_features_are_refused() -> None:
+    for weights in ({"classes": {"recency": (1.0, 2.0)}}, {"numbers": {"weather": 1.0}}):
+        with pytest.raises(ValidationError, match="another release"):
+            RepeatWeights.model_validate(weights)

@@ -24,20 +24,13 @@ from turret.tower.towers.scoring import cross_scores, paired_scores, scored_item
     ("settings", "words"),
     [
         ({"user": {"layers": [4]}}, "layers"),
-        ({"dimension": 0}, "dimension"),
-        ({"scoring": {"kind": "euclid"}}, "kind"),
-        ({"scoring": {"temperature": 0}}, "temperature"),
         ({"user": {"kind": "forest"}}, "forest"),
-        ({"user": {"hidden": [16, 0]}}, "hidden"),
-        ({"user": {"dropout": 1.0}}, "dropout"),
-        ({"item": {"features": "some"}}, "features"),
         ({"dimension": 1, "scoring": {"item_bias": True}}, r"dimension = 1 has no column left .* at least 2"),
         ({"scoring": {"absolute": True, "item_bias": True}}, "drops the sign of the bias"),
         # Both would tell of what is to be predicted.
         ({"user": {"ordered": False, "last_item": True}}, "user.last_item = true"),
         ({"user": {"ordered": False, "last_item": False, "example_age": True}}, "user.example_age = true"),
         ({"item": {"id_dropout": 0.1}}, r"item\.id_dropout = 0\.1"),
-        ({"item": {"id_dropout": 0.1, "id": False, "features": "all"}}, r"item\.id_dropout = 0\.1"),
         ({"dimension": 6, "user": {"kind": "transformer", "heads": 4}}, "use a multiple of 4"),
     ],
 )
@@ -167,7 +160,6 @@ def gradients(model: TwoTowers) -> dict[str, Tensor]:
 
 USER_TOWERS: list[dict[str, object]] = [
     {"hidden": [7]},
-    {"kind": "transformer", "heads": 3, "feed_forward": 8},
     {"kind": "transformer", "heads": 3, "feed_forward": 8, "times": True},
     {"kind": "gru", "state": 5},
     {"kind": "attentive", "hidden": [7]},
@@ -201,7 +193,6 @@ def test_dropout_drops_the_same_the_second_time() -> None:
 
 
 def test_less_is_held_for_the_backward_pass() -> None:
-
     def held(size: int) -> int:
         kept: list[Tensor] = []
 

@@ -19,9 +19,7 @@ from turret.tower.tuning.recall import measure_recall, split_queries
 from turret.tower.tuning.search_params import Task
 
 FEW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
-
 DOT = ScoringConfig(kind="dot", temperature=1.0)
-
 ABSOLUTE = ScoringConfig(kind="dot", temperature=1.0, absolute=True)
 
 
@@ -39,18 +37,14 @@ class Forgetful(Planner):
         return Ranking(rows[-k:], products[-k:], plan)
 
 
-def test_the_exact_index_finds_everything() -> None:
-    planner = Planner(ExactIndex(FEW), DOT)
-    measured = measure_recall(planner, FEW[:5], (10, 50), (1.0, 0.1))
+def test_what_an_index_misses_is_measured() -> None:
+    exact, forgetful = (planner(ExactIndex(FEW), DOT) for planner in (Planner, Forgetful))
+    measured = measure_recall(exact, FEW[:5], (10, 50), (1.0, 0.1))
     assert [(one.k, one.selectivity, one.recall) for one in measured] == [
         (10, 1.0, 1.0),
         (50, 1.0, 1.0),
         (10, 0.1, 1.0),
     ]
-
-
-def test_what_an_index_misses_is_measured() -> None:
-    forgetful = Forgetful(ExactIndex(FEW), DOT)
     measured = measure_recall(forgetful, FEW[:5], (10, 100), (1.0,))
     assert [one.recall for one in measured] == pytest.approx([0.1, 0.91])
 
@@ -94,7 +88,6 @@ LARGE, QUERIES = clustered(20_000, 0), clustered(300, 1)
 
 def test_a_small_catalog_stays_exact() -> None:
     chosen = choose(LARGE[:SMALL], QUERIES[:50], DOT, IndexRequest())
-    assert isinstance(chosen.made, ExactIndex)
     assert chosen.made.settings.kind == "flat"
     assert "exact search of at most 2,000 items" in chosen.choice.words[-1]
     assert {one.recall for one in chosen.recall} == {1.0}
@@ -124,7 +117,6 @@ def test_auto_takes_the_fastest_product_codes_that_reach_the_recall(costs: dict[
     chosen = choose(LARGE[:2500], QUERIES[:40], DOT, AUTO)
     assert chosen.made.settings.label == "ivf_pq of 1 list, rotated"
     assert min(one.recall for one in chosen.recall) >= 0.95
-    assert "ivf_pq of 1 list, rotated was the fastest that reaches it" in chosen.choice.words[-1]
     costs["ivf_pq of 1 list, rotated"] = 9.9
     assert choose(LARGE[:2500], QUERIES[:40], DOT, AUTO).made.settings.label == "ivf_pq of 1 list"
 
@@ -146,14 +138,6 @@ def test_what_is_good_for_the_best_10_alone_is_not_taken(
     assert isinstance(settings, IvfSettings | IvfPqSettings)
     assert settings.kind == taken
     assert [effort.k for effort in settings.efforts][:2] == [10, 32]
-
-
-def test_exact_search_stays_where_nothing_is_enough_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turret.tower.tuning.search_params.Task.seconds", lambda *_: 1.0)
-    chosen = choose(LARGE[:3000], QUERIES[:100], DOT, IndexRequest())
-    assert chosen.made.settings.kind == "flat"
-    assert "no kind is enough faster" in chosen.choice.words[-1]
-    assert sum("with no search faster than the exact search" in words for words in chosen.choice.words) == 3
 
 
 @pytest.mark.parametrize("kind", ["ivf", "ivf_pq"])
@@ -180,7 +164,6 @@ def test_unequal_lengths_reach_the_recall(kind: str, biased: bool) -> None:
     [
         (IndexRequest("annoy"), "--kind annoy.*auto, flat"),
         (IndexRequest("engine"), "--kind engine: turret publish BUNDLE --engine"),
-        (IndexRequest(recall=0.0), "--recall 0"),
         (IndexRequest(recall=1.5), "--recall 1.5"),
     ],
 )
@@ -189,12 +172,17 @@ def test_what_can_not_be_asked_is_refused(asked: IndexRequest, message: str) -> 
         choose(LARGE[:100], QUERIES[:5], DOT, asked)
 
 
-@pytest.mark.parametrize(("milliseconds", "kind"), [(8.5, "flat"), (7.0, "ivf_pq")])
+@pytest.mark.parametrize(
+    ("milliseconds", "kind", "words"),
+    [(8.5, "flat", "no kind is enough faster"), (7.0, "ivf_pq", "was the fastest that reaches it")],
+)
 def test_a_kind_has_to_be_a_quarter_faster_than_the_exact_search(
-    costs: dict[str, float], milliseconds: float, kind: str
+    costs: dict[str, float], milliseconds: float, kind: str, words: str
 ) -> None:
     costs.update(dict.fromkeys(costs, milliseconds))
-    assert choose(LARGE[:2500], QUERIES[:40], DOT, AUTO).made.settings.kind == kind
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, AUTO)
+    assert chosen.made.settings.kind == kind
+    assert words in chosen.choice.words[-1]
 
 
 def test_every_cell_of_the_table_has_to_reach_the_recall(
