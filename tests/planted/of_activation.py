@@ -12,12 +12,12 @@ def _os(**names: Any) -> SimpleNamespace:
     return SimpleNamespace(**{**vars(os), **names})
 
 
-@planted("service.versions.folder:add_line", "service/test_versions.py")
+@planted("service.versions.folder:add_line", "service/test_version_record.py")
 def an_activation_is_not_synced_to_the_disk(original: Any, *given: Any) -> Any:
     return seeing(original, os=_os(fsync=lambda descriptor: None))(*given)
 
 
-@planted("service.versions.folder:add_line", "service/test_versions.py")
+@planted("service.versions.folder:add_line", "service/test_version_record.py")
 def a_line_is_written_behind_the_torn_line_of_a_crash(original: Any, *given: Any) -> Any:
     return seeing(original, os=_os(pread=lambda *_: b"\n"))(*given)
 
@@ -46,7 +46,7 @@ async def a_lost_record_takes_the_live_version_along(
     return stored
 
 
-@planted("service.versions.folder:keep_record", "service/test_versions.py")
+@planted("service.versions.folder:keep_record", "service/test_version_record.py")
 def a_pointer_that_was_moved_for_the_next_start_is_moved_back(original: Any, *given: Any) -> Any:
     return seeing(original, _valid_record=lambda root: None)(*given)
 

@@ -7,15 +7,14 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import contents
 from tests.support.item_towers import with_item_tower
-from tests.support.redis_server import RedisServer, own_redis
+from tests.support.redis_server import own_redis
 from tests.support.service_calls import activate, admin, answered_versions, ask, children, metric
-from tests.support.service_process import Process
+from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.tower.bundle.publish import publish
 
@@ -24,15 +23,9 @@ Pair = tuple[Process, Process]
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with own_redis(tmp_path / "redis") as server:
-        yield server
-
-
-@pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Versions with disjoint items, 100-159, 200-239 and 300-319; v1 is current and has an item tower."""
-    root = tmp_path / "bundles"
+    root = tmp_path / "versions"
     publish(root, with_item_tower(contents("v1")))
     publish(root, with_item_tower(contents("v2", ids=range(200, 240), seed=1)))
     publish(root, with_item_tower(contents("v3", ids=range(300, 320), seed=2)))
@@ -40,30 +33,21 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def begin(root: Path) -> Iterator[Begin]:
-    """Start a replica on a store; it ends with the test."""
-    started: list[Process] = []
-
-    def start(store: str, bundles: Path = root, **settings: Any) -> Process:
-        started.append(Process(bundles, store=store, history_timeout=0.5, **settings))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.close()
+def begin(root: Path, tmp_path: Path, start: Start) -> Iterator[Begin]:
+    """Start a replica of two workers."""
+    with own_redis(tmp_path / "redis") as redis:
+        yield lambda: start(root, store=redis.address, history_timeout=0.5, workers=2)
 
 
 @pytest.fixture
-def pair(begin: Begin, redis: RedisServer) -> Pair:
-    """Two replicas of two workers each, that know of each other."""
-    services = begin(redis.address, workers=2), begin(redis.address, workers=2)
-    for service in services:
-        until_known(service, 2)
+def pair(begin: Begin) -> Pair:
+    """Two replicas that know of each other."""
+    services = begin(), begin()
+    until(
+        lambda: all(metric(service, "turret_replicas ") == 2 for service in services),
+        "the replicas know each other",
+    )
     return services
-
-
-def until_known(service: Process, replicas: int) -> None:
-    until(lambda: metric(service, "turret_replicas ") == replicas, f"{replicas} replicas are known")
 
 
 def name_of(service: Process) -> str:
@@ -123,7 +107,7 @@ def test_what_one_replica_acknowledges_holds_in_all(pair: Pair, root: Path) -> N
 @pytest.mark.nightly
 @pytest.mark.fault(68)
 def test_a_replica_that_hangs_or_is_killed_is_named_and_follows_when_it_is_back(
-    pair: Pair, root: Path, begin: Begin, redis: RedisServer
+    pair: Pair, root: Path, begin: Begin
 ) -> None:
     a, b = pair
     with stopped(b):
@@ -138,39 +122,8 @@ def test_a_replica_that_hangs_or_is_killed_is_named_and_follows_when_it_is_back(
     b.process.kill()
     assert activate(a, root, "v2").json()["replicas_behind"] == [name_of(b)]
     (root / "current").write_text("v3\n")  # what the folder says does not count
-    again = begin(redis.address, workers=2)
+    again = begin()
     assert versions(again, count=30) == {"v2"}
     assert again.client.get("/readyz").json()["version"] == "v2"
     _, complaints = again.stop()
     assert "names version v3, but the live version of all replicas is v2" in complaints
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(69)
-def test_without_redis_answers_go_on_and_changes_are_refused(
-    pair: Pair, root: Path, redis: RedisServer, begin: Begin
-) -> None:
-    """A replica that starts meanwhile serves the folder's version, and corrects itself."""
-    a, b = pair
-    activate(a, root, "v2")
-    redis.kill()
-    for refused in (activate(a, root, "v3"), admin(b, root, "rollback")):
-        assert refused.status_code == 503
-        assert "Retry-After" in refused.headers
-        assert "nothing is changed" in refused.json()["error"]["message"]
-    assert admin(b, root, "routes", {"shadow": {"version": "v3", "share": 1}}).status_code == 503
-    assert versions(a, b) == {"v2"}
-    assert (root / "current").read_text().strip() == "v2"
-    (root / "current").write_text("v3\n")
-    c = begin(redis.address)
-    assert versions(c) == {"v3"}
-    assert c.client.post("/v1/recommend", json={"min_version": "v2"}).status_code == 503
-    redis.start()
-    until(lambda: versions(c, count=4) == {"v2"}, "it corrects itself")
-    assert c.client.post("/v1/recommend", json={"min_version": "v2"}).status_code == 200
-    until_known(a, 3)
-    assert activate(b, root, "v3").json()["version"] == "v3"
-    assert versions(a, b, c) == {"v3"}
-    _, complaints = c.stop()
-    assert "serving the current version of the folder until the replicas' record is read" in complaints
-    assert [line for line in (root / "activations.jsonl").read_text().splitlines() if "pointer" in line] == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.support.members import Members
 from tests.support.service_app import client_of, serving, settings_of
 from tests.support.virtual_time import run
 from turret.service.settings import Settings
@@ -24,6 +25,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     is_real = pyfuncitem.get_closest_marker("process") or pyfuncitem.get_closest_marker("nightly")
     (asyncio.run if is_real else run)(test)
     return True
+
+
+@pytest.fixture
+def members(three: Path, tmp_path: Path) -> Members:
+    return Members(three, tmp_path / "record.sqlite")
 
 
 @pytest.fixture

@@ -18,7 +18,15 @@ from turret.service.versions.folder import first_record, keep_record, record_of
 from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.holder import ModelHolder
-from turret.service.versions.record import ItemsNumber, Record, Routes, read_record
+from turret.service.versions.record import Activation, ItemsNumber, Record, Route, Routes, read_record
+
+CANARY = Routes(canary=Route(version="v2", share=0.5))
+
+
+def line(version: str, number: int | None = None, **more: Any) -> Activation:
+    """A line of the log of activations."""
+    given = {"time": "now", "who": "ann", "outcome": "activated"} | more
+    return Activation(version=version, number=number, **given)
 
 
 class Members:
