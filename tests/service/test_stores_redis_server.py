@@ -1,4 +1,5 @@
-"""A real Redis that hangs, ends, fills up or holds what others wrote; the contract has the rest."""
+"""A real Redis, or a cluster of some, that hangs, ends, fills up or holds what others wrote; the contract has
+the rest."""
 
 import asyncio
 import time
@@ -7,16 +8,28 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from redis.crc import key_slot
 
+from tests.support.redis_cluster import RedisCluster, own_cluster
 from tests.support.redis_server import EVENT, RedisServer, history, own_redis, refused
-from tests.support.until import eventually
-from turret.service.errors import HistoryDamagedError, ReplicasUnavailableError
+from tests.support.until import eventually, until
+from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ReplicasUnavailableError
 from turret.service.overlay.fresh import is_valid
 from turret.service.stores.contract import Change, Event, History, NewChange
+from turret.service.stores.redis.client import read_address
 from turret.service.stores.redis.shared import RedisItems, RedisRecords
 
 pytestmark = pytest.mark.process
 nightly = pytest.mark.nightly
+
+
+@asynccontextmanager
+async def records_of(address: str, group: str = "default") -> AsyncIterator[RedisRecords]:
+    records = RedisRecords(address, group, 0.5)
+    try:
+        yield records
+    finally:
+        await records.close()
 
 
 @pytest.fixture
@@ -43,8 +56,7 @@ async def test_a_server_that_hangs_or_ends_is_an_error_in_words_and_none_once_it
     own: RedisServer,
 ) -> None:
     """On open connections, on new ones, and for those that wait for one; a restart loses the script cache."""
-
-    async with history(own.address, connections=4) as store:
+    async with history(own.address, connections=4) as store, records_of(own.address) as records:
         await asyncio.gather(*(store.append([EVENT._replace(event_id=f"{n}")]) for n in range(8)))
         late = EVENT._replace(event_id="late")
         with own.paused():
@@ -56,6 +68,8 @@ async def test_a_server_that_hangs_or_ends_is_an_error_in_words_and_none_once_it
         own.kill()
         for call in (store.append([EVENT]), store.recent(["u"], 1), store.events("u", 1), store.forget("u")):
             assert f"{own.address} unavailable" in await refused(call)
+        with pytest.raises(ReplicasUnavailableError, match=f"{own.address} unavailable"):
+            await records.poll()
         own.start()
         assert await store.append([EVENT._replace(event_id="after")]) == 1
         assert (await store.events("u", 10))[0] == 10
@@ -66,9 +80,7 @@ async def test_a_full_server_refuses_events_and_is_read(own: RedisServer) -> Non
     async with history(own.address) as store:
         await store.append([EVENT])
         own.ask("CONFIG", "SET", "maxmemory", "1mb")
-        assert "maxmemory" in await refused(
-            store.append([EVENT._replace(event_id=f"{n}") for n in range(10)])
-        )
+        assert "maxmemory" in await refused(store.append([EVENT._replace(event_id="f")]))
         assert await store.events("u", 10) == (1, [EVENT])
         assert await store.forget("u") == 1
         own.ask("CONFIG", "SET", "maxmemory", "0")
@@ -105,7 +117,6 @@ async def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"appendonly": "yes", "appendfsync": "everysec"}, []),
         ({"appendonly": "no"}, ["set appendonly yes"]),
         ({"appendfsync": "no"}, ["set appendfsync everysec"]),
         ({"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, ["set maxmemory-policy noeviction"]),
@@ -124,7 +135,7 @@ async def test_settings_that_lose_events_are_warned_of(
         assert part in " ".join(warning.split())
 
 
-# Keys with foreign data
+# --- Keys with foreign data
 
 
 @nightly
@@ -135,7 +146,6 @@ async def test_settings_that_lose_events_are_warned_of(
 )
 async def test_foreign_data_is_no_history(server: RedisServer, foreign: tuple[str, ...]) -> None:
     """The error says so in a sentence; other users are not affected."""
-
     async with history(server.address) as store:
         await store.append([EVENT._replace(user="v")])
         server.ask(*foreign)
@@ -163,22 +173,12 @@ async def test_what_somebody_else_wrote_among_the_items_stands_for_itself_alone(
     await store.close()
 
 
-# The record of members
-
-
-@asynccontextmanager
-async def records_of(address: str) -> AsyncIterator[RedisRecords]:
-    records = RedisRecords(address, "default", 0.5)
-    try:
-        yield records
-    finally:
-        await records.close()
+# --- The record of members
 
 
 @nightly
 async def test_a_record_that_was_lost_and_written_again_has_another_revision(server: RedisServer) -> None:
     """Also where its clock was set back meanwhile."""
-
     async with records_of(server.address) as records:
         revisions = []
         for _ in range(3):
@@ -219,7 +219,6 @@ async def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_
     server: RedisServer,
 ) -> None:
     """As have prefixes."""
-
     async with records_of(server.address) as records:
         items = RedisItems(server.address)
         assert (await records.poll()).items == 0
@@ -229,6 +228,109 @@ async def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_
         await items.close()
         await records.swap(b"", b"one")
         for address, group in ((server.address, "shop"), (f"{server.address}?prefix=x:", "default")):
-            other = RedisRecords(address, group, 0.5)
-            assert await other.read() == b""
-            await other.close()
+            async with records_of(address, group) as other:
+                assert await other.read() == b""
+
+
+# --- A cluster whose slots move and whose nodes fail
+
+NAMES = read_address("redis+cluster://host")
+SLOT = key_slot(NAMES.events("u").encode())
+KEYS = [NAMES.events("u"), NAMES.ids("u")]
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    with own_cluster(tmp_path_factory.mktemp("cluster"), node_timeout=15_000) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: RedisCluster) -> Iterator[RedisCluster]:
+    yield shared_cluster
+    for node in shared_cluster.masters:
+        node.ask("FLUSHALL")
+
+
+@nightly
+async def test_a_slot_that_moves_is_followed(cluster: RedisCluster) -> None:
+    """Before the move, while the keys have moved and the slot has not (ASK), and after it (MOVED)."""
+    source = cluster.owner(SLOT)
+    target = next(node for node in cluster.masters if node is not source)
+    async with history(cluster.address, seconds=3.0) as store:
+        assert await store.append([EVENT]) == 1
+        target.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", cluster.id_of(source))
+        source.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", cluster.id_of(target))
+        assert await store.append([EVENT._replace(event_id="f", item=2)]) == 1
+        source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *KEYS)
+        assert await store.append([EVENT._replace(event_id="g", item=3)]) == 1
+        assert await store.append([EVENT]) == 0
+        assert (await store.recent(["u", "other"], 5))["u"] == History([1, 2, 3], [0] * 3)
+        for node in (target, source):
+            node.ask("CLUSTER", "SETSLOT", SLOT, "NODE", cluster.id_of(target))
+        assert await store.append([EVENT._replace(event_id="h", item=4)]) == 1
+        assert (await store.events("u", 5))[0] == 4
+        assert await store.forget("u") == 4
+
+
+@nightly
+async def test_a_node_of_a_cluster_that_is_taken_for_a_redis_names_the_scheme_that_works(
+    cluster: RedisCluster,
+) -> None:
+    async with history(cluster.nodes[0].address) as store:
+        for user in ("a", "b", "c"):
+            words = await refused(store.append([Event("e", user, 1, 0), Event("e", "x", 1, 0)]))
+            assert "is a node of a Redis Cluster; name it redis+cluster://HOST:PORT" in words
+
+
+@nightly
+async def test_replicas_that_confirm_are_those_of_the_events_own_master(cluster: RedisCluster) -> None:
+    async with history(f"{cluster.address}?replicas=1", seconds=3.0) as store:
+        assert await store.append([EVENT]) == 1
+        assert await store.health_warnings() == []
+    async with history(f"{cluster.address}?replicas=2", seconds=5.0) as doubtful:
+        assert "fewer than 2 replicas have confirmed" in await refused(doubtful.append([EVENT]))
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Iterator[RedisCluster]:
+    """A cluster whose masters may be killed: a replica takes over within a second or two."""
+    with own_cluster(tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+@nightly
+async def test_no_event_is_lost_that_a_replica_confirmed(failing: RedisCluster) -> None:
+    """Its master is killed twice in a row: the second time it is the replica of the first."""
+    acknowledged: list[int] = []
+    async with history(f"{failing.address}?replicas=1", seconds=3.0) as store:
+
+        async def write() -> None:
+            while True:
+                number = len(acknowledged)
+                try:
+                    await store.append([Event(f"e{number}", "u", number, number)])
+                except HistoryUnavailableError:
+                    await asyncio.sleep(0.05)
+                else:
+                    acknowledged.append(number)
+
+        async def until_more() -> None:
+            before = len(acknowledged)
+            await eventually(lambda: len(acknowledged) > before, "a further event is acknowledged")
+
+        def is_promoted() -> bool:
+            return failing.master_of(KEYS[0], master) is not master
+
+        writing = asyncio.create_task(write())
+        for _ in range(2):
+            await until_more()
+            master = failing.master_of(KEYS[0])
+            master.kill()
+            await asyncio.to_thread(until, is_promoted, "a replica is promoted")
+            await asyncio.to_thread(master.start)
+            await asyncio.to_thread(failing.until_whole)
+        await until_more()
+        writing.cancel()
+        found = list((await store.recent(["u"], 1_000_000))["u"].items)
+        assert found in (acknowledged, [*acknowledged, len(acknowledged)])
