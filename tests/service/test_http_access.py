@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -22,10 +23,7 @@ ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
 
 
 async def answering(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers 200 with the name of the request's key."""
-    key = scope.get("turret", {}).get("key")
-    answer = write_error(200, "name", key.name if key else None, "")
-    await answer(scope, receive, send)
+    await write_error(200, "nothing", None, "")(scope, receive, send)
 
 
 class Keyed:
@@ -39,9 +37,8 @@ class Keyed:
         add_key(self.path, record(name, made, scopes, rate=rate))
         return {"Authorization": f"Bearer {made}"}
 
-    def client(self, **given: object) -> TestClient:
-        keyring = Keyring(self.path, ADMIN_KEY)
-        layer = Authentication(answering, keyring, **given)  # type: ignore[arg-type]
+    def client(self, **given: Any) -> TestClient:
+        layer = Authentication(answering, Keyring(self.path, ADMIN_KEY), **given)
         return TestClient(Edge(layer, Metrics()))
 
 
@@ -89,14 +86,13 @@ def test_probes_are_open_and_metrics_if_the_operator_says_so(keyed: Keyed) -> No
 
 
 def test_a_key_passes_as_often_as_its_rate_says(keyed: Keyed) -> None:
-    often, other = keyed.key("often", "read", rate=0.08), keyed.key("other", "read")
+    often = keyed.key("often", "read", rate=0.08)
     client = keyed.client(share=4)
     assert client.get("/v1/version", headers=often).status_code == 200
     refused = client.get("/v1/version", headers=often)
     assert refused.status_code == 429
     assert 13 < int(refused.headers["Retry-After"]) <= 50, "the whole rate would be twelve seconds"
     assert "0.08 requests a second" in refused.json()["error"]["message"]
-    assert client.get("/v1/version", headers=other).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/%61dmin/activate", "/admin/activate/", "/admin/../admin/activate"])

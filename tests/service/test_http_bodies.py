@@ -14,15 +14,9 @@ from turret.service.schemas.bodies import BODY, SHORT_BODY, parse, read_body, re
 from turret.service.schemas.requests import BatchRequest, EventsRequest, RecommendRequest
 
 NO_JSON = [
-    *(b"", b"{", b"nonsense", b"\xff\xfe", b"user_id=7", b"--x\r\nContent-Disposition: form-data\r\n"),
+    *(b"", b"{", b"nonsense", b"\xff\xfe", b"user_id=7", b"\x1f\x8b\x08\x00\x00\x00\x00\x00"),
     *(b'{"k": NaN}', b'{"k": Infinity}', b'{"k": 1e400}', b'{"user_id": "\\ud800"}'),
-    *(
-        b'{"k": ' + b"9" * 5000 + b"}",
-        b'{"a": ' * 5000,
-        b"[" * 1020 + b"]" * 1020,
-        b"[" * 500_000,
-        b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
-    ),
+    *(b'{"k": ' + b"9" * 5000 + b"}", b'{"a": ' * 5000, b"[" * 1020 + b"]" * 1020, b"[" * 500_000),
 ]
 
 
@@ -64,14 +58,10 @@ def test_a_body_of_very_many_parts_is_refused_before_it_is_parsed(
     ("schema", "body", "field"),
     [
         (RecommendRequest, {"history": ["a"] * 19_000}, "history"),
-        (RecommendRequest, {"history": [None] * 19_000}, "history.0"),
         (RecommendRequest, {"history_times": [None] * 19_000, "history": ["a"]}, "history_times.0"),
         (RecommendRequest, {"cap": {str(number): None for number in range(19_000)}}, "cap.0"),
         (RecommendRequest, {"history": [{}] * 900}, "history.0"),
-        (RecommendRequest, {"exclude": [None] * 900}, "exclude.0"),
-        (BatchRequest, {"requests": [None] * 19_000}, "requests.0"),
         (BatchRequest, {"requests": [{"history": [{}] * 150}] * 100}, "requests.0.history.0"),
-        (EventsRequest, {"events": [None] * 19_000}, "events.0"),
         (EventsRequest, {"events": [{}] * 1000}, "events.0.event_id"),
     ],
 )

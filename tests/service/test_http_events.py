@@ -31,13 +31,8 @@ def test_an_event_is_in_the_users_next_answer(fresh_client: TestClient) -> None:
 
 
 def test_an_answer_counts_the_times_that_were_moved_and_the_events_that_are_too_old(bundles: Path) -> None:
+    sent = [event("a", time=time.time() + 9e6), event("b", time="0001-01-01"), event("c", time=1), event("d")]
     with serving(bundles, keep_days=2) as client:
-        sent = (
-            event("a", time=time.time() + 9e6),
-            event("b", time="0001-01-01"),
-            event("c", time=1),
-            event("d"),
-        )
         assert post_events(client, *sent) == {"stored": 2, "duplicates": 0, "clamped": 2, "expired": 2}
 
 

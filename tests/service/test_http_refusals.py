@@ -36,10 +36,7 @@ PARAMETERS = [
     ("/v1/items?query=a&id=1", "id"),
     ("/v1/items?id=1&id=%FF", "id"),
     ("/v1/items?" + "&".join(["id=1"] * 101), "id"),
-    *(
-        (f"/v1/items/101/similar?k={k}", "k")
-        for k in ("0", "-1", "1001", "x", "", "1e3", "10.5", "9" * 20, "%D9%A3")
-    ),
+    *((f"/v1/items/101/similar?k={k}", "k") for k in ("0", "1001", "", "1e3", "10.5", "9" * 20, "%D9%A3")),
     ("/v1/items/10%fe", "id"),
     ("/v1/map/items", "point"),
     ("/v1/map/items?point=1&id=101", "point"),
@@ -57,7 +54,7 @@ VALUES: dict[str, list[Any]] = {
     "k": [0, -1, 1001, 10**30, True, "10", 10.5, None, "x" * 900_000],
     "user_id": [1.5, "", True, 2**63, "x" * 513, {"a": 1}],
     "history": ["101", {"0": 101}, [1] * 1001, [{"item": 1}] * 1001],
-    "history_times": [[1]],
+    "history_times": [[1], [], [1, 2]],
     "at": ["yesterday", True],
     "exclude": [[1] * 1001, None],
     "exclude_seen": ["yes", 1, [1], ["x" * 101], ["x"] * 101],
@@ -75,12 +72,11 @@ VALUES: dict[str, list[Any]] = {
 POSTED: list[tuple[str, Any, str]] = [
     *(("/v1/recommend", {field: value}, field) for field, values in VALUES.items() for value in values),
     ("/v1/recommend", [], "body"),
-    *(("/v1/recommend", {"history": [item]}, "history.0") for item in (101.5, 1e30, -(2**63) - 1, [101])),
-    ("/v1/recommend", {"user_id": 7, "history_times": [1]}, "history_times"),
     *(
-        ("/v1/recommend", {"history": [101], "history_times": times}, "history_times")
-        for times in ([], [1, 2])
+        ("/v1/recommend", {"history": [item]}, "history.0")
+        for item in (101.5, 1e30, [101], {"item": 1, "kin": 1})
     ),
+    ("/v1/recommend", {"history": [101], "history_times": [1, 2]}, "history_times"),
     ("/v1/recommend", {"history": [101, 102], "history_times": [2, 1]}, "history_times"),
     *(
         ("/v1/recommend", {"history": [101], "history_times": [time]}, "history_times.0")
@@ -95,6 +91,9 @@ POSTED: list[tuple[str, Any, str]] = [
     ("/v1/events", {"events": [{}]}, "events.0.event_id"),
     ("/v1/events", {"events": [EVENT | {"x": 1}]}, "events.0.x"),
     *(("/v1/events", {"events": [EVENT | {"kind": kind}]}, "events.0.kind") for kind in ("x" * 101, 3)),
+    ("/v1/events", {"events": [{"event_id": 1, "item_id": 1}]}, "events.0"),
+    ("/v1/events", {"events": [EVENT | {"user_id": "session:s"}]}, "events.0.user_id"),
+    ("/v1/events", {"events": [EVENT | {"session_id": "x" * 505}]}, "events.0.session_id"),
 ]
 
 
@@ -187,9 +186,7 @@ def test_another_method_is_told_all_that_there_are(
 @pytest.mark.parametrize("path", ["/nowhere", "/" + "x" * 5000, "/%ff%00"])
 def test_another_path_is_refused_in_the_form_of_all_refusals(client: TestClient, path: str) -> None:
     answer = client.get(path)
-    assert answer.status_code == 404
-    assert set(answer.json()["error"]) == {"field", "value", "message"}
-    assert answer.json()["error"]["field"] == "path"
+    assert (answer.status_code, answer.json()["error"]["field"]) == (404, "path")
     assert len(answer.content) < 600
 
 
@@ -204,10 +201,7 @@ def test_another_path_is_refused_in_the_form_of_all_refusals(client: TestClient,
         ({"Origin": "http://example.com"}, 415),
         ({"Origin": "http://example.com", **JSON}, 200),
         ({"Content-Encoding": "identity", **JSON}, 200),
-        *(
-            ({"Content-Encoding": packing, **JSON}, 415)
-            for packing in ("gzip", "br", "deflate, gzip", "GZIP")
-        ),
+        *(({"Content-Encoding": packing, **JSON}, 415) for packing in ("br", "deflate, gzip", "GZIP")),
     ],
 )
 def test_bodies_that_any_web_page_can_send_and_packed_ones_are_refused(

@@ -94,10 +94,12 @@ def test_the_python_api_answers_as_the_service(shop: TestClient, tmp_path: Path,
     answer = recommended(shop, history=[1, *HISTORY["history"]], exclude_seen=seen, k=60)
     found = model.recommend([1, *HISTORY["history"]], k=60, exclude_seen=seen)
     assert [(one.id, one.score) for one in found] == [(one["id"], one["score"]) for one in answer["items"]]
-    with pytest.raises(ValueError, match="version v1 has no kind 'x'; give one of view, buy"):
-        model.recommend([{"item": 101, "kind": "x"}])
-    with pytest.raises(ValueError, match=r"\{'itm': 101\} is no event; give an id, or \{\"item\": ID"):
-        model.recommend([{"itm": 101}])
+    for wrong, words in (
+        ({"item": 1, "kind": "x"}, "has no kind 'x'"),
+        ({"itm": 1}, "is no event; give an id"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            model.recommend([wrong])
 
 
 @pytest.mark.parametrize(
@@ -107,12 +109,6 @@ def test_the_python_api_answers_as_the_service(shop: TestClient, tmp_path: Path,
         ("recommend", {"history": [101, {"item": 1, "kind": "x"}]}, "history.1.kind", list(KINDS)),
         ("recommend", {"exclude_seen": ["buy", "x"]}, "exclude_seen.1", ["view", "buy", "refill", "return"]),
         ("recommend", {"exclude_seen": ["banner"]}, "exclude_seen.0", ["view", "buy", "refill", "return"]),
-        (
-            "recommend/batch",
-            {"requests": [{}, {"history": [{"item": 1, "kind": "x"}]}]},
-            "requests.1.history.0.kind",
-            list(KINDS),
-        ),
     ],
 )
 def test_an_unknown_kind_is_refused_with_the_known_ones(
@@ -134,13 +130,9 @@ def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning
     sent = [
         {**EVENTS[0], "event_id": place, "kind": kind} for place, kind in enumerate(("banner", "buy", " "))
     ]
-    count = 1 if default else 2
-    message = (
-        f"{count} of 3 events have no kind, or one that training leaves out; "
-        "send as kind one of view, buy, refill, return"
-    )
+    message = f"{1 if default else 2} of 3 events have no kind, or one that training leaves out"
     with serving(tmp_path) as client:
-        assert post_events(client, *sent) == {"stored": 3, "duplicates": 0, "warning": message}
+        assert post_events(client, *sent)["warning"].startswith(message)
         assert "warning" not in post_events(client, EVENTS[0])
         assert client.get("/v1/users/7").json()["events"][2]["kind"] is None
         assert left_out(client, history=[101], exclude_seen=True) == {101}
@@ -200,27 +192,25 @@ def test_a_stranger_is_recommended_by_the_session_and_is_somebody_after_the_logi
     def items(user: str) -> list[int]:
         return [one["item_id"] for one in fresh_client.get(f"/v1/users/{user}").json()["events"]]
 
+    def answered(**body: Any) -> Any:
+        return recommended(fresh_client, **body)["items"]
+
     strangers = [event(1, 101, session_id="s"), event(2, 102, session_id="s")]
     assert post_events(fresh_client, *strangers, event(3, 103, user_id="u"))["stored"] == 3
     assert items("session:s") == [101, 102]
-    for body in ({"session_id": "s"}, {"user_id": "session:s"}):
-        assert (
-            recommended(fresh_client, **body)["items"]
-            == recommended(fresh_client, history=[101, 102])["items"]
-        )
-    both = recommended(fresh_client, user_id="u", session_id="s")["items"]
-    assert both == recommended(fresh_client, history=[101, 102, 103])["items"]
+    for body, history in (
+        ({"session_id": "s"}, [101, 102]),
+        ({"user_id": "session:s"}, [101, 102]),
+        ({"user_id": "u", "session_id": "s"}, [101, 102, 103]),
+    ):
+        assert answered(**body) == answered(history=history)
     login = event(4, 104, user_id="u", session_id="s")
     assert post_events(fresh_client, login) == {"stored": 1, "duplicates": 0, "moved": 2}
     assert (items("u"), items("session:s")) == ([101, 102, 103, 104], [])
     again = post_events(fresh_client, strangers[1], login)  # the client hasn't had the answer
     assert again == {"stored": 1, "duplicates": 1}
-    assert recommended(fresh_client, user_id="u")["items"] == both_after(fresh_client)
+    assert answered(user_id="u") == answered(history=[101, 102, 103, 104])
     assert fresh_client.delete("/v1/users/session:s").json()["deleted"] == 0
-
-
-def both_after(client: TestClient) -> Any:
-    return recommended(client, history=[101, 102, 103, 104])["items"]
 
 
 def test_the_first_user_of_a_session_gets_its_events(fresh_client: TestClient) -> None:
@@ -230,35 +220,3 @@ def test_the_first_user_of_a_session_gets_its_events(fresh_client: TestClient) -
     assert post_events(fresh_client, *sent, *logins) == {"stored": 4, "duplicates": 0, "moved": 1}
     totals = [fresh_client.get(f"/v1/users/{user}").json()["total"] for user in ("a", "b", "session:2")]
     assert totals == [2, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("whose", "field", "message"),
-    [
-        ({}, "events.0", "send a user_id, a session_id, or both"),
-        (
-            {"user_id": "session:s"},
-            "events.0.user_id",
-            "users called session:ID are sessions; send ID as session_id",
-        ),
-        ({"session_id": "x" * 505}, "events.0.session_id", "send at most 504 characters"),
-    ],
-)
-def test_an_event_is_of_a_user_or_of_a_session(
-    client: TestClient, whose: dict[str, Any], field: str, message: str
-) -> None:
-    """No user can be taken for a session."""
-    answer = client.post("/v1/events", json={"events": [event(1, 101, **whose)]})
-    assert answer.status_code == 422
-    assert answer.json()["error"] | {"value": None} == {"field": field, "value": None, "message": message}
-
-
-def test_an_object_of_a_history_that_is_none_is_refused_with_an_example(client: TestClient) -> None:
-    answer = client.post("/v1/recommend", json={"history": [{"item": 1, "kin": "view"}]})
-    assert answer.status_code == 422
-    message = 'send an id, or an object like {"item": 7, "kind": "view"}'
-    assert answer.json()["error"] | {"value": None} == {
-        "field": "history.0",
-        "value": None,
-        "message": message,
-    }

@@ -94,33 +94,30 @@ SCORES = np.repeat(np.arange(COUNT // 2, 0, -1), 2).astype(np.float32)
 class Shelf:
     """Items whose field `brand` is the row's tens, and whose vectors are drawn."""
 
+    drawn = np.random.default_rng(0).normal(size=(COUNT, 8)).astype(np.float32)
+
     def __init__(self) -> None:
-        self.drawn = np.random.default_rng(0).normal(size=(COUNT, 8)).astype(np.float32)
-        self.compared: list[int] = []
+        self.most_compared = 0
 
     def fields(self, row: int) -> dict[str, object]:
         return {"brand": row // 10, "tags": ["all"]}
 
     def directions(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        self.compared.append(len(rows))
+        self.most_compared = max(self.most_compared, len(rows))
         found: NDArray[np.float32] = self.drawn[rows]
         return found
 
 
-def ranking(calls: list[int] | None = None, count: int = COUNT) -> Ranked:
-    """The rows in their order, noting how many were asked for."""
-
-    def ranked(k: int) -> Ranking:
-        if calls is not None:
-            calls.append(k)
-        return Ranking(np.arange(min(k, count)), SCORES[: min(k, count)])
-
-    return ranked
+def fixed(order: Sequence[int], scores: Any) -> Ranked:
+    """The best of these rows, which have these scores."""
+    return lambda k: Ranking(np.array(order[:k], np.int64), np.array(scores[:k], np.float32))
 
 
-def fixed(order: list[int], scores: list[float]) -> Ranked:
-    rows_of, scores_of = np.array(order), np.array(scores, dtype=np.float32)
-    return lambda k: Ranking(rows_of[:k], scores_of[:k])
+def first(count: int) -> Ranked:
+    return fixed(range(count), SCORES[:count])
+
+
+BEST = first(COUNT)
 
 
 def conditions(k: int, after: Cursor | None = None, **more: Any) -> Query:
@@ -128,12 +125,9 @@ def conditions(k: int, after: Cursor | None = None, **more: Any) -> Query:
     return Query(RecommendRequest(k=k, **more), (), None, 0, 0, (), after)
 
 
-def chosen(query: Query, ranked: Ranked | None = None, overlay: Shelf | None = None) -> Ranking:
-    return select(ranked or ranking(), query, overlay or Shelf())  # type: ignore[arg-type]
-
-
-def rows(page: Ranking) -> list[int]:
-    found: list[int] = page.rows.tolist()
+def chosen(query: Query, ranked: Ranked = BEST, shelf: Shelf | None = None) -> list[int]:
+    """The rows that are answered."""
+    found: list[int] = select(ranked, query, shelf or Shelf()).rows.tolist()  # type: ignore[arg-type]
     return found
 
 
@@ -144,10 +138,15 @@ TIED = fixed([9, 3, 7, 1], [2.0, 2.0, 2.0, 1.0])
 @pytest.mark.parametrize(
     ("cursor", "ranked", "k", "expected"),
     [
-        ((4, OTHER_BITS[0], 3), None, 3, [4, 5, 6]),  # of a machine whose arithmetic ends in other bits
-        ((4, OTHER_BITS[1], 3), None, 3, [4, 5, 6]),
-        ((500, SCORES[3], 3), None, 3, [4, 5, 6]),  # most of the items that were shown are withdrawn
-        ((2, SCORES[60], 60), None, 5, [61, 62, 63, 64, 65]),  # more came before it
+        (
+            (4, OTHER_BITS[0], 3),
+            first(COUNT),
+            3,
+            [4, 5, 6],
+        ),  # of a machine whose arithmetic ends in other bits
+        ((4, OTHER_BITS[1], 3), BEST, 3, [4, 5, 6]),
+        ((500, SCORES[3], 3), BEST, 3, [4, 5, 6]),  # most of the items that were shown are withdrawn
+        ((2, SCORES[60], 60), BEST, 5, [61, 62, 63, 64, 65]),  # more came before it
         # The row that ended the page is gone, and the other of its score stood above it.
         ((2, 2.0, 5), fixed([3, 7, 9], [2.0, 2.0, 1.0]), 5, [7, 9]),
         # The item's score has changed: its new position says nothing about the page before.
@@ -159,10 +158,10 @@ TIED = fixed([9, 3, 7, 1], [2.0, 2.0, 2.0, 1.0])
     ],
 )
 def test_a_page_is_found_though_the_ranking_has_changed(
-    cursor: tuple[int, float, int], ranked: Ranked | None, k: int, expected: list[int]
+    cursor: tuple[int, float, int], ranked: Ranked, k: int, expected: list[int]
 ) -> None:
     shown, score, row = cursor
-    assert rows(chosen(conditions(k, Cursor("v1", 0, shown, float(score), row)), ranked)) == expected
+    assert chosen(conditions(k, Cursor("v1", 0, shown, float(score), row)), ranked) == expected
 
 
 @pytest.mark.parametrize(
@@ -182,25 +181,22 @@ def test_a_page_is_found_though_the_ranking_has_changed(
 def test_all_that_meet_the_conditions_are_found_however_far_down(
     query: Query, count: int, expected: list[int]
 ) -> None:
-    assert rows(chosen(query, ranking(count=count))) == expected
+    assert chosen(query, first(count)) == expected
 
 
 def test_diversity_chooses_from_the_best_alone() -> None:
-    calls: list[int] = []
-    page = chosen(conditions(10, diversity=0.5), ranking(calls))
-    assert calls == [POOL]
-    assert rows(page) != list(range(10))
-    assert rows(page)[0] == 0
-    assert max(rows(page)) < POOL
+    rows = chosen(conditions(10, diversity=0.5))
+    assert rows != list(range(10))
+    assert rows[0] == 0
+    assert max(rows) < POOL
 
 
 def test_a_cap_that_keeps_nearly_all_out_has_no_more_items_compared_with_each_other() -> None:
-    """Beyond the best, what fits under the cap comes by its score: the work doesn't grow with the square."""
-    overlay = Shelf()
-    for k in (10, 100):
-        page = chosen(conditions(k, diversity=0.3, cap={"brand": 1}), overlay=overlay)
-        assert len({row // 10 for row in rows(page)}) == k
-    assert max(overlay.compared) <= POOL_PER_ITEM * 100
+    """Else the work would grow with the square: beyond the best, items come by their scores."""
+    shelf = Shelf()
+    rows = chosen(conditions(100, diversity=0.3, cap={"brand": 1}), shelf=shelf)
+    assert len({row // 10 for row in rows}) == 100
+    assert shelf.most_compared <= POOL_PER_ITEM * 100
 
 
 @pytest.mark.parametrize(("item_bias", "width"), [(True, 2), (False, 3)])
@@ -252,19 +248,16 @@ def nothing_beside(live: LoadedModel) -> FreshItems:
 def together(
     live: LoadedModel, queries: Sequence[Query], noted: list[AnswerRecord] | None = None
 ) -> list[Any]:
-    """The answers in JSON with their stages, or what was raised, of queries that are asked in one turn."""
+    """The answers in JSON with their stages, or errors, to queries that are asked in one turn."""
     fresh = nothing_beside(live)
 
     async def ask() -> list[Any]:
         batcher = MicroBatcher(lambda _, notes: None if noted is None else noted.extend(notes))
-        return await asyncio.gather(
-            *(batcher.answer(live, fresh, one) for one in queries), return_exceptions=True
-        )
+        calls = (batcher.answer(live, fresh, one) for one in queries)
+        return await asyncio.gather(*calls, return_exceptions=True)
 
-    return [
-        one if isinstance(one, BaseException) else (orjson.dumps(one[0]), one[1])
-        for one in asyncio.run(ask())
-    ]
+    found = asyncio.run(ask())
+    return [one if isinstance(one, BaseException) else (orjson.dumps(one[0]), one[1]) for one in found]
 
 
 QUERIES = [asked(101), asked(102, 103), asked(), asked(105, k=3), asked(101, exclude_seen=False)]

@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.stores import ADDRESSES
-from tests.support.service_app import post_events, recommended, serving
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import (
     Event,
     History,
     HistoryStore,
-    Stores,
     clamp_times,
     drop_expired,
     oldest_kept,
@@ -39,11 +36,9 @@ NOTHING = {"u": History([], [])}
 class Moody(SqliteHistory):
     """A store that answers, fails or hangs, by its `mood`."""
 
-    mood: Exception | float = 0.0
-    asked = 0
-
-    def __init__(self) -> None:
+    def __init__(self, mood: Exception | float) -> None:
         super().__init__()
+        self.mood, self.asked = mood, 0
         for name in ("append", "recent", "events", "forget"):
             setattr(self, name, partial(self._feel, getattr(self, name)))
 
@@ -68,9 +63,8 @@ async def refused(breaker: Breaker) -> HistoryUnavailableError:
 
 async def test_a_slow_store_costs_its_budget_and_then_nothing() -> None:
     """Until it answers again; who is refused is told when to come back."""
-    store = Moody()
+    store = Moody(60.0)
     breaker, loop = breaker_of(store), asyncio.get_running_loop()
-    store.mood = 60.0
     for _ in range(2):
         assert "timed out after 1 seconds" in str(await refused(breaker))
     for _ in range(100):
@@ -87,9 +81,8 @@ async def test_a_slow_store_costs_its_budget_and_then_nothing() -> None:
 
 
 async def test_what_can_not_be_written_can_still_be_read() -> None:
-    store = Moody()
+    store = Moody(HistoryUnavailableError("the disk is full"))
     breaker = breaker_of(store)
-    store.mood = HistoryUnavailableError("the disk is full")
     for _ in range(3):
         with pytest.raises(HistoryUnavailableError):
             await breaker.append([EVENT])
@@ -109,9 +102,7 @@ async def test_damaged_data_of_one_user_opens_nothing_and_a_fault_of_the_store_c
     error: Exception, raised: type[Exception], failures: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its traceback is in the log."""
-    store = Moody()
-    breaker = breaker_of(store, failures=9)
-    store.mood = error
+    breaker = breaker_of(Moody(error), failures=9)
     for _ in range(5):
         with pytest.raises(raised):
             await breaker.recent(["u"], 1)
@@ -121,9 +112,7 @@ async def test_damaged_data_of_one_user_opens_nothing_and_a_fault_of_the_store_c
 
 
 async def test_a_caller_that_goes_away_is_no_failure() -> None:
-    store = Moody()
-    breaker = breaker_of(store)
-    store.mood = 0.9
+    breaker = breaker_of(Moody(0.9))
     for _ in range(5):
         call = asyncio.ensure_future(breaker.recent(["u"], 1))
         await asyncio.sleep(0.5)
@@ -135,9 +124,8 @@ async def test_a_caller_that_goes_away_is_no_failure() -> None:
 
 async def test_how_much_there_is_of_a_user_is_no_failure_of_the_store() -> None:
     """Showing and deleting all of it, may take too long; others go on being answered."""
-    store = Moody()
+    store = Moody(60.0)
     breaker = breaker_of(store)
-    store.mood = 60.0
     for _ in range(3):
         for call in (breaker.events("u", 1), breaker.forget("u")):
             with pytest.raises(HistoryUnavailableError, match="timed out"):
@@ -245,16 +233,12 @@ def test_what_is_too_old_to_be_kept_is_left_out() -> None:
 # The registry
 
 
-def opened(address: str) -> Stores:
-    return open_stores(Settings(store=address))
-
-
 def test_three_slashes_are_relative_and_four_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asyncio.run(opened("sqlite:///here/a.sqlite").close())
-    asyncio.run(opened(f"sqlite:///{tmp_path}/there/b.sqlite").close())
+    for address in ("sqlite:///here/a.sqlite", f"sqlite:///{tmp_path}/there/b.sqlite"):
+        asyncio.run(open_stores(Settings(store=address)).close())
     assert (tmp_path / "here" / "a.sqlite").exists()
     assert (tmp_path / "there" / "b.items.sqlite").exists()
 
@@ -262,19 +246,17 @@ def test_three_slashes_are_relative_and_four_absolute(
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "rediss+cluster"])
 def test_redis_is_opened_before_it_is_there_and_has_records(scheme: str, tmp_path: Path) -> None:
     """The workers on any other store share a file."""
-    address, file = f"{scheme}://127.0.0.1:1", tmp_path / "record.sqlite"
-    assert isinstance(opened(address).histories, RedisHistory)
-    assert isinstance(open_records(Settings(store=address), file), RedisRecords)
+    settings, file = Settings(store=f"{scheme}://127.0.0.1:1"), tmp_path / "record.sqlite"
+    assert isinstance(open_stores(settings).histories, RedisHistory)
+    assert isinstance(open_records(settings, file), RedisRecords)
     assert not file.exists()
-    for other in ("memory://", "sqlite:///x"):
-        assert isinstance(open_records(Settings(store=other), file), SqliteRecords)
+    assert isinstance(open_records(Settings(store="memory://"), file), SqliteRecords)
 
 
-@pytest.mark.usefixtures("journal")
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        *((address, r"sqlite:///PATH.*redis://.*memory://.*journal://") for address in ("", "sqlite")),
+        *((address, r"sqlite:///PATH.*redis://.*memory://") for address in ("", "sqlite")),
         *((address, r"entry point .* in turret\.stores") for address in ("mongodb://x", "/a/path")),
         *((address, "write sqlite:///PATH") for address in ("sqlite://", "sqlite:///")),
         ("mysql://me:a-secret@host/0", "'mysql://host/0'"),
@@ -282,21 +264,4 @@ def test_redis_is_opened_before_it_is_there_and_has_records(scheme: str, tmp_pat
 )
 def test_other_addresses_are_refused_with_those_that_work(address: str, words: str) -> None:
     with pytest.raises(ServiceError, match=words):
-        opened(address)
-
-
-@pytest.fixture
-def journal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package of `journal://` is installed."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "fixtures" / "journal_store")
-
-
-@pytest.mark.usefixtures("journal")
-def test_a_service_keeps_histories_in_a_store_of_another_package(bundles: Path, tmp_path: Path) -> None:
-    address = ADDRESSES["journal"](tmp_path)
-    for _ in range(2):
-        with serving(bundles, store=address) as client:
-            post_events(client, {"event_id": "e", "user_id": 7, "item_id": 101})
-            assert recommended(client, user_id=7)["items"][0]["source"] == "towers"
-            assert client.get("/v1/users/7").json()["total"] == 1
-    assert (tmp_path / "histories.journal").read_text().count(" 101, ") == 2
+        open_stores(Settings(store=address))

@@ -40,14 +40,7 @@ def test_an_address_of_a_cluster_has_several_nodes() -> None:
 WRONG = {
     "redis": [
         *("", "host:99999/0", "host:port/0", "host/-1", "host/0/1", "host/0#x", "[::1", "a,b/0"),
-        *(
-            "host?prefix=",
-            "host?prefix=a b",
-            "host?prefix",
-            "host?replicas=-1",
-            "host?replicas=x",
-            "host?db=1",
-        ),
+        *("host?prefix=", "host?prefix=a b", "host?replicas=-1", "host?replicas=x", "host?db=1"),
     ],
     "redis+cluster": ["", "a,", ",a", "a:x", "a/1", "a,b/2", "a?db=1", "a#x"],
 }
