@@ -32,6 +32,10 @@ def tied_log(rows: int = ROWS) -> pl.DataFrame:
     )
 
 
+def _plain(log: pl.DataFrame) -> pl.DataFrame:
+    return log
+
+
 def _texts(log: pl.DataFrame) -> pl.DataFrame:
     return log.with_columns(
         user_id=pl.format("ü{}", pl.col("user_id")), item_id=pl.format("{}th", pl.col("item_id"))
@@ -46,6 +50,11 @@ def _gaps(log: pl.DataFrame) -> pl.DataFrame:
         item_id=pl.when(row % 103 != 7).then(pl.col("item_id")),
         timestamp=pl.when(row % 107 != 9).then(pl.col("timestamp")),
     )
+
+
+def _strangers(log: pl.DataFrame) -> pl.DataFrame:
+    user = pl.when(pl.int_range(pl.len()) % 3 == 0).then(pl.col("user_id"))
+    return log.with_columns(session=pl.col("item_id") % 13, user_id=user)
 
 
 def _catalog(folder: Path, log: pl.DataFrame) -> dict[str, Any]:
@@ -78,9 +87,9 @@ STARS = {"weight": "stars", "kind": "event"}
 
 Given = Callable[[Path, pl.DataFrame], dict[str, Any]]
 CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dict[str, Any], str]] = {
-    "integers": (lambda log: log, None, {}, "8654c4ceefc523c4"),
-    "integers as text": (lambda log: log, _csv, {}, "8654c4ceefc523c4"),
-    "integers in JSON lines": (lambda log: log, _json, {}, "8654c4ceefc523c4"),
+    "integers": (_plain, None, {}, "8654c4ceefc523c4"),
+    "integers as text": (_plain, _csv, {}, "8654c4ceefc523c4"),
+    "integers in JSON lines": (_plain, _json, {}, "8654c4ceefc523c4"),
     "texts": (_texts, None, {}, "2674837cd011c481"),
     "texts in a text file": (_texts, _csv, {"split": BY_TIME}, "8b59891a639de801"),
     "padded integers": (
@@ -109,7 +118,7 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
     ),
     "gaps": (_gaps, None, {"on_bad": "drop"}, "946d790ff4ac24cf"),
     "gaps in a text file": (_gaps, _csv, {"on_bad": "drop", "filters": CORE}, "a5397c6c5d618224"),
-    "first uses": (lambda log: log, None, {"filters": {"duplicates": "first"}}, "7173db7fb8799198"),
+    "first uses": (_plain, None, {"filters": {"duplicates": "first"}}, "7173db7fb8799198"),
     "last uses": (
         _texts,
         None,
@@ -122,12 +131,22 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
         {"filters": {"duplicates": "exact"}},
         "2920856d8b7d4d9f",
     ),
-    "a core": (lambda log: log, None, {"filters": CORE}, "f48a90b9bdaff452"),
+    "a core": (_plain, None, {"filters": CORE}, "f48a90b9bdaff452"),
     "weights": (
-        lambda log: log,
+        _plain,
         None,
         {"columns": STARS, "kinds": KINDS, "filters": {"min_weight": 1.0}, "on_bad": "drop"},
         "74d651517524f0bc",
+    ),
+    "signals, negatives and strangers": (
+        _strangers,
+        None,
+        {
+            "columns": {"kind": "event", "session": "session"},
+            "kinds": {"view": "signal", "buy": "target:2:consume", "look": "negative"},
+            "filters": {"duplicates": "strongest", "session_gap": "90d", "max_user_events": 200},
+        },
+        "5a70cfb8782f96d9",
     ),
     "labels": (
         lambda log: log.with_columns(label=pl.col("stars") % 3 > 0),
@@ -136,7 +155,7 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
         "327d9a05cea1c4db",
     ),
     "order of the file": (
-        lambda log: log,
+        _plain,
         None,
         {"columns": {"in_file_order": True}, "filters": CORE},
         "fb0dfd9de823e96c",
@@ -153,9 +172,9 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
         {},
         "e0c1dfeb87eb0ce2",
     ),
-    "a catalog": (lambda log: log, _catalog, {"on_bad": "drop"}, "8c66c65cb8a0d042"),
+    "a catalog": (_plain, _catalog, {"on_bad": "drop"}, "8c66c65cb8a0d042"),
     "a catalog of texts": (_texts, _catalog, {"on_bad": "drop"}, "b1e7a57f842a6ff2"),
-    "files": (lambda log: log, _parts, {}, "58a8c480572d3356"),
+    "files": (_plain, _parts, {}, "58a8c480572d3356"),
     "files in order, filtered": (
         _texts,
         _parts,

@@ -1,6 +1,5 @@
 """Kinds of events: targets, signals, negatives and ignored ones, from the log to the prepared folder."""
 
-import random
 import re
 import tomllib
 from collections.abc import Sequence
@@ -22,10 +21,6 @@ SHOP = {
     "columns.kind": "event",
     "kinds": ["view=signal:0.5", "cart=signal", "buy=target:2:consume", "back=negative", "ping=ignored"],
 }
-ROLES = {"view": "signal", "cart": "signal", "buy": "target"}
-
-
-KINDS = ["view", "view", "buy", "buy", "back"]
 START = 1_700_000_000
 
 
@@ -86,46 +81,6 @@ def test_each_role_has_its_place_in_the_folder(prepared: Prepare) -> None:
         "7 events, 1 of them targets, of 1 users",
     ):
         assert line in said
-
-
-def _naive(rows: list[tuple[str, str, int, str]]) -> dict[str, list[list[tuple[str, str]]]]:
-    """The parts of each user: a loop over the targets."""
-    parts = {}
-    for user in sorted({row[0] for row in rows}):
-        mine = sorted((row for row in rows if row[0] == user), key=lambda row: row[2])
-        events = [(item, kind) for _, item, _, kind in mine]
-        targets = [place for place, (_, kind) in enumerate(events) if ROLES[kind] == "target"]
-        first, second = targets[-2:] if len(targets) > 2 else [len(events)] * 2
-        parts[user] = [events[:first], events[first:second], events[second:]]
-    return parts
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_last_targets_are_held_out_with_the_signals_behind_them(
-    prepared: Prepare, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("turret.data.histories.histories.PIECE", 7)
-    draw = random.Random(seed)
-    rows = [
-        (draw.choice("abcde"), draw.choice("xyz"), number, draw.choice([*ROLES, "view"]))
-        for number in range(60)
-    ]
-    data = prepared(csv(rows), {**SHOP, "kinds": [f"{name}={role}" for name, role in ROLES.items()]})
-    assert (data.weights, data.negatives) == (None, None)
-    found = {}
-    names = read_kinds(data.manifest.kinds)
-    assert data.kinds is not None
-    for row in range(len(data.users)):
-        edges = [data.offsets[row], *data.splits[row], data.offsets[row + 1]]
-        events = [
-            (data.item_ids.id(int(item)), names[kind])
-            for item, kind in zip(data.event_items, data.kinds, strict=True)
-        ]
-        found[data.users.id(row)] = [events[edges[part] : edges[part + 1]] for part in range(3)]
-    naive = _naive(rows)
-    assert found == naive
-    targets = [sum(kind == "buy" for mine in naive.values() for _, kind in mine[part]) for part in range(3)]
-    assert [*data.manifest.split.targets.values()] == targets
 
 
 def test_the_strongest_event_is_a_target_then_that_of_the_largest_weight(prepared: Prepare) -> None:

@@ -24,7 +24,7 @@ from turret.data.errors import DataError
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
-FEW = ("texts in a text file", "gaps", "files in order, filtered")
+FEW = ("texts in a text file", "gaps", "files in order, filtered", "signals, negatives and strangers")
 TIERS = [
     pytest.param(case, marks=pytest.mark.process if case in FEW else pytest.mark.nightly) for case in CASES
 ]
@@ -34,22 +34,6 @@ TIERS = [
 def test_logs_are_prepared_alike(tmp_path: Path, both_ways: BothWays, case: str) -> None:
     by_polars, by_spark = both_ways(**given(tmp_path, case))
     assert by_spark == by_polars
-
-
-@pytest.mark.process
-def test_kinds_and_strangers_are_prepared_alike(tmp_path: Path, both_ways: BothWays) -> None:
-    session = pl.col("item_id") % 13
-    user = pl.when(pl.int_range(pl.len()) % 3 == 0).then(pl.col("user_id"))
-    tied_log().with_columns(session=session, user_id=user).write_parquet(tmp_path / "events.parquet")
-    by_polars, by_spark = both_ways(
-        source=tmp_path / "events.parquet",
-        columns={"kind": "event", "session": "session"},
-        kinds={"view": "signal", "buy": "target:2:consume", "look": "negative"},
-        filters={"duplicates": "strongest", "session_gap": "90d", "max_user_events": 200},
-    )
-    assert by_spark == by_polars
-    assert by_polars["negatives"]
-    assert len(by_polars["removed"]) > 1
 
 
 def test_spark_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
