@@ -50,16 +50,11 @@ def assert_grown(folder: Path, logs: Sequence[list[Row]], whole: list[Row], **se
 
 def random_rows(seed: int, texts: bool = False) -> list[Row]:
     """Few users, items and times, so that events repeat, with weights that tell equal events apart."""
-    draw = random.Random(seed)
-    name = (lambda kind, number: f"{kind}{number}") if texts else (lambda kind, number: number)
+    pick = random.Random(seed).randrange
+    user, item = ("u", "i") if texts else ("", "")
     return [
-        (
-            name("u", draw.randrange(12)),
-            name("i", draw.randrange(8)),
-            START + draw.randrange(6),
-            1 + number % 3,
-        )
-        for number in range(draw.randrange(20, 120))
+        (f"{user}{pick(12)}", f"{item}{pick(8)}", START + pick(6), 1 + place % 3)
+        for place in range(pick(20, 120))
     ]
 
 
@@ -108,18 +103,15 @@ def test_ids_that_are_no_integers_sort_all_users_and_items_anew(tmp_path: Path) 
 
 
 def test_appending_in_several_steps_gives_the_same_and_the_last_step_again_nothing(tmp_path: Path) -> None:
-    rows, target = random_rows(11), tmp_path / "grown"
-    every = rows[:10]
-    prepared(write(tmp_path / "0.csv", every), target)
-    for step in range(1, 4):
-        added = rows[5 * step : 10 * step + 10]  # a part of which it has already
-        new = without_known(every, added)
-        assert append(write(tmp_path / f"{step}.csv", added), target).new == len(new) > 0
-        every += new
-    whole = prepared(write(tmp_path / "whole.csv", every), tmp_path / "whole")
-    assert PreparedData.open(target).fingerprint == whole.fingerprint
-    assert append(tmp_path / "3.csv", target).new == 0
-    assert PreparedData.open(target).fingerprint == whole.fingerprint
+    rows = random_rows(11)
+    # Each has a part that the data has already.
+    logs = [rows[:10], *(rows[5 * step : 10 * step + 10] for step in range(1, 4))]
+    whole = logs[0]
+    for log in logs[1:]:
+        whole = [*whole, *without_known(whole, log)]
+    assert_grown(tmp_path, logs, whole)
+    assert append(tmp_path / "3.csv", tmp_path / "grown").new == 0
+    assert PreparedData.open(tmp_path / "grown").manifest.counts.events == len(whole)
 
 
 def test_a_log_in_file_order_grows_at_the_end_of_histories(tmp_path: Path) -> None:

@@ -5,9 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sized
-from importlib.metadata import EntryPoint, packages_distributions
-from operator import attrgetter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +15,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.command_line import ROOT, commands, environment, output
-from tests.support.plugin import install
 from turret.data.configuration import load_configuration, override, parse_overrides
 from turret.data.errors import ConfigurationError
-from turret.data.extras import EXTRA_OF, install_command, install_hint, load, registry
+from turret.data.extras import EXTRA_OF, install_command, install_hint
 from turret.data.kinds import Kind
 from turret.data.preparing.options import given_settings
 from turret.data.reading.schema import FilesSplit, PrepareConfig, TimeSplit
@@ -207,27 +204,3 @@ def test_a_bare_installation_names_the_extra_of_a_command(tmp_path: Path) -> Non
     done_by = {name for name, result in zip(examples, results, strict=True) if result[1] == "0"}
     assert done_by == {"plan"}, "all others lack a package, or their data"
     assert all(result[2].startswith("turret: ") for result in results if result[1] != "0")
-
-
-@pytest.mark.parametrize(("name", "source"), [("number", "Entry = 3.14"), ("other", "class Entry: pass")])
-def test_an_entry_point_that_does_not_fit_is_named(
-    name: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    install(tmp_path, f"faulty_{name}", source, {})
-    with pytest.raises(ConfigurationError, match=rf"'e' \(faulty_{name}:Entry\) of group .*, no Sized"):
-        load(EntryPoint("e", f"faulty_{name}:Entry", "group"), Sized, ConfigurationError)
-
-
-def test_packages_add_entries_with_names_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    named = "from types import SimpleNamespace\nA = SimpleNamespace(name='a')\n"
-    install(tmp_path, "entries_of_another", named, {"a.group": "a = entries_of_another:A"})
-    ours, name = SimpleNamespace(name="ours"), attrgetter("name")
-    assert list(registry([ours], "a.group", SimpleNamespace, ConfigurationError, name)) == ["ours", "a"]
-    with pytest.raises(
-        ConfigurationError, match=r"two entries of a\.group are named 'a'.*entries_of_another"
-    ):
-        registry([SimpleNamespace(name="a")], "a.group", SimpleNamespace, ConfigurationError, name)

@@ -230,11 +230,6 @@ def test_texts_for_no_value_of_one_column_leave_the_others() -> None:
     assert _lists(own) == {"stock": [0, 5, None], "size": [None, None, 4]}
 
 
-def test_a_named_number_that_is_none_is_an_error_with_its_file_and_remedies() -> None:
-    with pytest.raises(ColumnError, match=r"shop/items\.csv: column 'price' holds 'much', .*--null"):
-        _read(pl.DataFrame({"price": ["1", "much"]}), FeatureColumns(number=("price",)))
-
-
 def test_a_column_that_is_called_like_an_id_is_guessed_as_a_category() -> None:
     frame = pl.DataFrame({name: [1, 2] * 20 for name in ("brand_id", "shelfCode", "grid", "width")})
     readings = _read(frame)
@@ -267,11 +262,6 @@ def test_every_kind_is_encoded_by_row() -> None:
     assert columns["age"].tolist() == [1, 0, 2]
     assert [columns["tags"].row(row).tolist() for row in range(3)] == [[1, 2], [], [2]]
     assert columns["year"].tolist() == [-1, 0, 1]
-    assert {name: str(c.dtype) for name, c in columns.items() if not isinstance(c, Bag)} == {
-        "genre": "int32",
-        "age": "int32",
-        "year": "float32",
-    }
 
 
 def test_whole_floats_and_truth_values_print_as_in_requests() -> None:
@@ -296,17 +286,21 @@ def test_constant_and_missing_numbers_do_not_divide_by_zero() -> None:
     assert found == {"price": [1.5, None, None, None, None]}
 
 
-def test_columns_that_can_not_be_features_are_refused() -> None:
-    with pytest.raises(
-        ColumnError, match=r"items\.csv has no column 'nope' for the text feature; .*title, genre"
-    ):
-        _read(FRAME, FeatureColumns(text=("nope",)))
-    with pytest.raises(
-        ColumnError, match="'genre' holds 'b', which is not a number; name the column with --item-category"
-    ):
-        _encode(number=("genre",))
-    with pytest.raises(ColumnError, match="name it as a multi feature"):
-        _encode(pl.DataFrame({"tags": [["a"]]}), category=("tags",))
+@pytest.mark.parametrize(
+    ("chosen", "sentence"),
+    [
+        ({"text": ("nope",)}, r"items\.csv has no column 'nope' for the text feature; .*title, genre"),
+        (
+            {"number": ("genre",)},
+            r"shop/items\.csv: column 'genre' holds 'b', which is not a number; .*--item-category.*--null",
+        ),
+        ({"category": ("labels",)}, "name it as a multi feature"),
+    ],
+)
+def test_columns_that_can_not_be_features_are_refused(chosen: dict[str, Any], sentence: str) -> None:
+    frame = FRAME.with_columns(labels=pl.lit(["a"]))
+    with pytest.raises(ColumnError, match=sentence):
+        _read(frame, FeatureColumns(**chosen))
 
 
 NONE = FeatureColumns(ignore=("*",))
@@ -450,19 +444,6 @@ def test_what_does_not_fit_is_refused_with_feature_value_and_remedy(
         assert part in str(refusal.value)
 
 
-def _three_items() -> Features:
-    bag = Bag(np.array([1, 2, 2], dtype=np.int32), np.array([0, 2, 2, 3], dtype=np.int64))
-    return Features(
-        count=3,
-        features=(COUNTRY, LIKES, AGE),
-        columns={
-            "country": np.array([0, 1, 3], dtype=np.int32),
-            "likes": bag,
-            "age": np.array([0, 1.5, -1], dtype=np.float32),
-        },
-    )
-
-
 def test_names_are_no_file_names(tmp_path: Path) -> None:
     name = "../../etc/passwd"
     feature = Feature(name=name, kind="number")
@@ -474,10 +455,11 @@ def test_names_are_no_file_names(tmp_path: Path) -> None:
 def test_columns_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'age' has 2 rows instead of 3"):
         Features(3, (AGE,), {"age": np.zeros(2, np.float32)})
-    _three_items().save(tmp_path / "f")
+    bag = Bag(np.array([1, 2, 2], np.int32), np.array([0, 2, 2, 3]))
+    Features(3, (LIKES,), {"likes": bag}).save(tmp_path / "f")
     for offsets in ([1, 2, 2, 3], [0, 2, 2, 9], [0, 3, 2, 3]):
-        np.save(tmp_path / "f" / "1.offsets.npy", np.array(offsets))
-        with pytest.raises(DataError, match=r"1\.offsets\.npy does not fit"):
+        np.save(tmp_path / "f" / "0.offsets.npy", np.array(offsets))
+        with pytest.raises(DataError, match=r"0\.offsets\.npy does not fit"):
             Features.open(tmp_path / "f")
     (tmp_path / "f" / "features.json").write_text('{"count": 3, "features": [{"name": "x"}]}')
     with pytest.raises(DataError, match="does not describe features"):

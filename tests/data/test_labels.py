@@ -106,16 +106,6 @@ def test_enough_events_are_events_and_no_negatives(prepared: Prepare) -> None:
     assert given_by_event(opened) == [(item, []) for item in "xyxyxy"]
 
 
-def test_negatives_stay_within_their_part(tmp_path: Path) -> None:
-    """A label of the test file reaches no event of the other one."""
-    (tmp_path / "train.csv").write_text("user,item,label\na,x,1\na,y,1\na,w,0\n")
-    (tmp_path / "test.csv").write_text("user,item,label\na,v,0\na,z,1\n")
-    parts = {f"split.{name}": str(tmp_path / f"{name}.csv") for name in ("train", "test")}
-    settings = {"split.kind": "files", **parts, "columns.in_file_order": True, **BY_LABEL}
-    opened = PreparedData.open(prepare_as(tmp_path / "prepared", **settings).folder)
-    assert given_by_event(opened) == [("x", []), ("y", []), ("z", ["v"])]
-
-
 @pytest.mark.parametrize(
     ("text", "settings", "sentence"),
     [

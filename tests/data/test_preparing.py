@@ -37,15 +37,14 @@ def test_parts_are_read_in_natural_order_and_the_order_is_told(tmp_path: Path) -
 
 
 def test_a_bad_row_is_named_with_its_part(tmp_path: Path) -> None:
-    for name, rows in (("log", "u,a,5"), ("items", "a,{part},5")):
-        for part in (1, 2):
-            path = tmp_path / name / f"{part}.csv"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(
-                ("user_id,item_id,timestamp" if name == "log" else "item_id,price,x")
-                + f"\n{rows.format(part=part)}\n"
-            )
-    (tmp_path / "log" / "2.csv").write_text("user_id,item_id,timestamp\nu,a,6\n,a,7\n1,2\n")
+    for name, text in {
+        "log/1.csv": HEADER + "u,a,5\n",
+        "log/2.csv": HEADER + "u,a,6\n,a,7\n1,2\n",
+        "items/1.csv": "item_id,price\na,1\n",
+        "items/2.csv": "item_id,price\na,2\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
     with pytest.raises(BadRowsError) as refusal:
         prepare_as(tmp_path / "prepared", source=tmp_path / "log", items=tmp_path / "items")
     for line in (

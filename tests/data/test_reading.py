@@ -346,10 +346,7 @@ def test_whatever_a_csv_writer_writes_is_read_back(tmp_path: Path, rows: list[tu
 
 
 def _scan_lines(tmp_path: Path, text: bytes) -> Table:
-    path, work = tmp_path / "log.jsonl", tmp_path / "work"
-    path.write_bytes(text)
-    work.mkdir(exist_ok=True)
-    return scan(path, FormatSettings(), work)
+    return _scan_text(tmp_path / "log.jsonl", text, kind="auto")
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,6 @@ def test_a_stated_unit_or_format_is_believed() -> None:
     assert _read([5_000], time_unit="microseconds") == ("timestamp", [5])
     assert _read([1_046_454_590], time_unit="number") == ("number", [1_046_454_590])
     assert _read([1.25], time_unit="seconds") == ("timestamp", [1250])
-    with pytest.raises(ColumnError, match=r"'when' \(such as '1/12/2020'\) fit .*--time-format"):
-        _read(["1/12/2020"])
     assert _read(["1/12/2020"], time_format="%d/%m/%Y")[1] == [_ms(2020, 12, 1)]
     formats, texts = ["%a %d %b %Y", "%d/%m/%Y"], ["31/12/2020", "Thu 31 Dec 2020", "2020-12-31"]
     assert _read(texts, time_format=formats)[1] == [_ms(*LAST_DAY), _ms(*LAST_DAY), None]
@@ -190,9 +188,8 @@ def test_dates_cut_times_and_numbers_cut_in_the_unit_of_their_column() -> None:
 def test_plain_numbers_are_cut_at_numbers_as_they_are() -> None:
     numbers = _reader(pl.Series([3, 4]))
     assert [parse_time(moment, numbers) for moment in (7, "3", " 2.5")] == [7, 3, 2.5]
-    for moment in ("2020-01-01", "nan"):
-        with pytest.raises(ColumnError, match="give a number"):
-            parse_time(moment, numbers)
+    with pytest.raises(ColumnError, match="give a number"):
+        parse_time("nan", numbers)
 
 
 @pytest.mark.parametrize("moment", ["soon", "nan", 1e30, "inf"])

@@ -91,11 +91,9 @@ def test_a_value_that_is_no_vector_is_refused(raw: object) -> None:
     ],
 )
 def test_a_wrong_column_is_told(shop: Prepare, look: list[Any], sentence: str) -> None:
-    items = pl.DataFrame({"item": ["i0", "i1", "i2"]}).with_columns(
-        look=pl.Series(look, dtype=pl.List(pl.Float64))
-    )
+    items = {"item": ["i0", "i1", "i2"], "look": pl.Series(look, dtype=pl.List(pl.Float64))}
     with pytest.raises(ColumnError, match=sentence):
-        shop(items.to_dict(as_series=False) if look[0] else items.to_dict(), item_features__vector=["look"])
+        shop(items, item_features__vector=["look"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from turret.data.errors import DataError
 from turret.data.ranges import distinct, groups, ranges
-from turret.data.vocabulary import Vocabulary, is_canonical_integer
+from turret.data.vocabulary import Vocabulary
 
 INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True)
 TEXTS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), unique=True, min_size=1)
@@ -68,13 +68,6 @@ def test_a_file_that_holds_no_vocabulary_is_refused(tmp_path: Path, stored: str)
         Vocabulary.load(path)
     with pytest.raises(DataError, match="No such file"):
         Vocabulary.load(tmp_path / "none.json")
-
-
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_every_integer_prints_canonically(number: int) -> None:
-    assert is_canonical_integer(str(number))
-    assert not is_canonical_integer("0" + str(number))
-    assert not is_canonical_integer(str(2**63))
 
 
 @given(
