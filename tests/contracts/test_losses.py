@@ -123,23 +123,6 @@ def test_counts_are_read_as_the_settings_say(settings: DrawLossSettings) -> None
         assert_same(evaluated(loss, none), plain)
 
 
-@over_a_draw
-def test_scores_of_ten_thousand_are_finite_and_right_in_float32(settings: DrawLossSettings) -> None:
-    """In every arrangement of a positive and three candidates."""
-    extremes = torch.tensor([-1e4, 0.0, 1e4])
-    scores = torch.cartesian_prod(extremes, extremes, extremes, extremes)
-    counts = (3 * Q).log().float()
-    valid = torch.ones(len(scores), 3, dtype=torch.bool)
-    draw = Draw(torch.arange(3), counts[:3], counts[3].expand(len(scores)), valid)
-    found, wide = (
-        evaluated(settings.build(40), Scored(given[:, 0], given[:, 1:], draw))
-        for given in (scores, scores.double())
-    )
-    assert_finite(found)
-    for single, double in zip(found, wide, strict=True):
-        torch.testing.assert_close(single.double(), double.double(), rtol=1e-3, atol=1e-3)
-
-
 def of_catalog(loss: CatalogLoss, scores: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
     """The losses, and the gradient of their sum by the scores."""
     given = scores.clone().requires_grad_()
@@ -180,15 +163,24 @@ def test_values_over_the_catalog(settings: CatalogLossSettings) -> None:
         assert torch.autograd.gradcheck(lambda given: loss(given, POSITIVES), scores.requires_grad_())
 
 
-@over_the_catalog
-def test_scores_of_ten_thousand_over_the_catalog(settings: CatalogLossSettings) -> None:
+@pytest.mark.parametrize("settings", [*OVER_A_DRAW, *OVER_THE_CATALOG], ids=str)
+def test_scores_of_ten_thousand_are_finite_and_right_in_float32(settings: LossSettings) -> None:
+    """In every arrangement of a positive and three other items."""
     extremes = torch.tensor([-1e4, 0.0, 1e4])
-    far = torch.cartesian_prod(extremes, extremes, extremes)
-    first = torch.zeros(len(far), dtype=torch.int64)
-    found, wide = (of_catalog(settings.build(), given, first) for given in (far, far.double()))
-    assert_finite(found)
-    for single, double in zip(found, wide, strict=True):
-        torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=1e-3)
+    scores = torch.cartesian_prod(extremes, extremes, extremes, extremes)
+    counts = (3 * Q).log().float()
+    valid = torch.ones(len(scores), 3, dtype=torch.bool)
+    draw = Draw(torch.arange(3), counts[:3], counts[3].expand(len(scores)), valid)
+
+    def found(given: Tensor) -> tuple[Tensor, ...]:
+        if isinstance(settings, DrawLossSettings):
+            return evaluated(settings.build(40), Scored(given[:, 0], given[:, 1:], draw))
+        assert isinstance(settings, CatalogLossSettings)
+        return of_catalog(settings.build(), given, torch.zeros(len(given), dtype=torch.int64))
+
+    for single, double in zip(found(scores), found(scores.double()), strict=True):
+        assert single.isfinite().all()
+        torch.testing.assert_close(single.double(), double.double(), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("settings", [loss for loss in EVERY_LOSS if loss.pair_loss()], ids=str)

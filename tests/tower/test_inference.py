@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, user_tower
 from tests.support.item_towers import item_features, item_tower, placed
-from turret.data.kinds import Kind, KindTable
+from turret.data.kinds import Kind
 from turret.tower.bundle.publish import BundleContents
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference.encoder import Encoder, ItemEncoder
@@ -35,10 +35,13 @@ def test_the_newest_rows_of_each_history_are_averaged() -> None:
         assert vector == pytest.approx(unit(made.item_vectors[rows[-5:]].mean(axis=0)), abs=1e-6)
 
 
-@pytest.mark.parametrize(("times", "kinds"), [(False, {}), (True, {}), (False, KINDS)])
-def test_each_has_the_same_bits_whatever_comes_with_it(times: bool, kinds: KindTable) -> None:
-    encoder = encoder_of(contents(times=times, kinds=kinds or None, history_length=12))
-    assert encoder.is_steady is not times
+@pytest.mark.parametrize(
+    "read",
+    [{}, {"times": True}, {"kinds": KINDS}, {"features": USER_FEATURES}],
+    ids=lambda read: [*read, ""][0],
+)
+def test_each_has_the_same_bits_whatever_comes_with_it(read: dict[str, Any]) -> None:
+    encoder = encoder_of(contents(**read, history_length=12))
     generator = np.random.default_rng(5)
     histories = [generator.integers(0, 10, size) for size in [*range(1, 15), *[12] * 40]]
     known = [
@@ -46,36 +49,29 @@ def test_each_has_the_same_bits_whatever_comes_with_it(times: bool, kinds: KindT
         for place, rows in enumerate(histories)
     ]
     codes = [rows % 3 - 1 if len(rows) % 2 else None for rows in histories]
-    together = encoder.encode(histories, [{}] * len(histories), known, kinds=codes)
-    for rows, when, kind, vector in zip(histories, known, codes, together, strict=True):
-        assert np.array_equal(encoder.encode([rows], [{}], [when], kinds=[kind])[0], vector)
+    likes = ["drama", "comedy", "opera"]
+    features = [{"likes": likes[: len(rows) % 4]} if "features" in read else {} for rows in histories]
+    together = encoder.encode(histories, features, known, kinds=codes)
+    for rows, given, when, kind, vector in zip(histories, features, known, codes, together, strict=True):
+        assert np.array_equal(encoder.encode([rows], [given], [when], kinds=[kind])[0], vector)
 
 
-def test_each_is_encoded_alone_where_others_would_make_a_difference() -> None:
-    """A tower that reads features, whose bags are filled up to the largest, or that was seen to differ."""
-    reading = encoder_of(contents(features=USER_FEATURES))
-    given: list[dict[str, object]] = [{"likes": ["drama"]}, {"likes": ["drama", "comedy"]}]
-    unsteady = encoder_of(contents())
-    unsteady.__dict__["is_steady"] = False
-    for encoder, features in ((reading, given), (unsteady, [{}, {}])):
-        vectors = encoder.encode([np.array([0, 1])] * 2, features)
-        for place in (0, 1):
-            alone = encoder.encode([np.array([0, 1])], [features[place]])
-            assert np.array_equal(vectors[place], alone[0])
-    unknown = {"country": "zz", "likes": ["opera"], "age": None}
-    vectors = reading.encode([np.array([0, 1])] * 2, [{}, unknown])
-    assert np.array_equal(vectors[0], vectors[1]), "unknown values count as nothing"
-
-
-def test_a_tower_that_mixes_its_lines_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = encoder_of(contents())
+def test_each_is_encoded_alone_by_a_tower_that_mixes_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, rows = encoder_of(contents()), np.array([0, 1])
     run = encoder._session.run
 
     def mixed(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
         return run(inputs, shape) + np.float32(1e-6 * (shape[0] == 7))
 
     monkeypatch.setattr(encoder._session, "run", mixed)
-    assert not encoder.is_steady
+    alone = encoder.encode([rows], [{}])
+    assert np.array_equal(encoder.encode([rows] * 7, [{}] * 7), alone.repeat(7, axis=0))
+
+
+def test_unknown_values_of_features_count_as_nothing() -> None:
+    unknown = {"country": "zz", "likes": ["opera"], "age": None}
+    vectors = encoder_of(contents(features=USER_FEATURES)).encode([np.array([0, 1])] * 2, [{}, unknown])
+    assert np.array_equal(vectors[0], vectors[1])
 
 
 @pytest.mark.parametrize(

@@ -80,20 +80,6 @@ def test_the_gradient_is_the_same_bit_for_bit_in_every_run() -> None:
     assert all(torch.equal(gradients[0], other) for other in gradients[1:])
 
 
-def test_rows_equal_the_same_features_given_as_inputs() -> None:
-    prepared = item_features()
-    layers = FeatureLayers(prepared.features, 5)
-    by_row = FeatureRows(layers, prepared)(torch.tensor([0, 1, 3, 8]))
-    inputs = {
-        "title": torch.tensor([[1, 2, 3], [0, 0, 0], [1, 3, 0], [0, 0, 0]]),
-        "brand": torch.tensor([0, 1, 1, 0]),
-        "genres": torch.tensor([[0, 0], [1, 2], [0, 0], [0, 0]]),
-        "price": torch.tensor(prepared.columns["price"])[[0, 1, 3, 8]],
-    }
-    torch.testing.assert_close(layers(inputs), by_row)
-    assert by_row.shape == (4, layers.width) == (4, 16)
-
-
 def test_the_unknown_gives_zeros_and_learns_nothing() -> None:
     prepared = item_features()
     layers = FeatureLayers(prepared.features, 5)

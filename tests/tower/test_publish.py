@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import turret.cli
-from tests.conftest import USER_FEATURES, contents, plain_ranking
+from tests.conftest import USER_FEATURES, contents
 from tests.support.item_towers import item_tower, with_item_tower
 from turret.data.features import Feature
 from turret.data.vocabulary import Vocabulary
@@ -25,7 +25,6 @@ from turret.tower.format.listing import bundle_folder, current
 from turret.tower.format.manifest import DIGEST, MANIFEST, REQUIRED_FILES, MeasuredRecall, read_manifest
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
-from turret.tower.retrieval import Retriever
 from turret.tower.tuning.choice import IndexRequest
 from turret.tower.tuning.search_params import _FACTORS
 
@@ -105,10 +104,6 @@ def test_a_new_version_has_the_index_that_was_asked_for(shop: Path, kind: str) -
     assert manifest.fingerprints["reindexed"] == "v1"
     assert {path.stat().st_mode & 0o777 for path in target.iterdir()} == {0o444}
     assert all(path.stat().st_nlink == 1 for path in target.iterdir()), "damage of one would damage the other"
-    (ranking,) = Retriever(bundle).recommend([np.array([1, 2, 3])], [{}], 10, [np.array([1, 2, 3])])
-    rows, scores = plain_ranking(np.array(bundle.vectors), [1, 2, 3], 0.5, 10)
-    assert len(set(ranking.rows.tolist()) & set(rows.tolist())) >= 6
-    assert ranking.scores[0] == pytest.approx(scores[0], rel=0.1)
 
 
 def test_a_bundle_can_be_reindexed_again_and_back(shop: Path) -> None:

@@ -10,7 +10,6 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import IvfPqSettings, IvfSettings
-from turret.tower.format.manifest import MeasuredRecall
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner, Ranking
@@ -183,12 +182,3 @@ def test_a_kind_has_to_be_a_quarter_faster_than_the_exact_search(
     chosen = choose(LARGE[:2500], QUERIES[:40], DOT, AUTO)
     assert chosen.made.settings.kind == kind
     assert words in chosen.choice.words[-1]
-
-
-def test_every_cell_of_the_table_has_to_reach_the_recall(
-    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = tuple(MeasuredRecall(k=10, selectivity=s, recall=r) for s, r in ((1.0, 1.0), (0.1, 0.5)))
-    monkeypatch.setattr("turret.tower.tuning.choice.measure_recall", lambda *_, **__: table)
-    with pytest.raises(BundleError, match=r"0\.5000 of the true best 10 where 0\.1"):
-        choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest("ivf", 0.95))

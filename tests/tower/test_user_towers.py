@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from tests.oracles import pooling
@@ -105,26 +104,6 @@ def test_attention_agrees_with_the_formula_in_plain_numpy() -> None:
         weights = np.exp(scores[start:end])
         mean = weights @ given.numpy()[start:end] / weights.sum()
         np.testing.assert_allclose(seen[0][b], np.concatenate([mean, given[end - 1]]), rtol=1e-5, atol=1e-6)
-
-
-def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(1.0 / (1.0 + np.exp(-values)))
-
-
-def test_agrees_with_the_gates_in_plain_numpy() -> None:
-    """Reset, update and new state, step by step (Cho et al. 2014)."""
-    made = tower(kind="gru", state=5)
-    weights = {name: value.detach().double().numpy() for name, value in made.state_dict().items()}
-    state = np.zeros(5)
-    ours = made(from_the_start(), vectors()).detach().numpy()
-    for t, step in enumerate(vectors()[:5].double().numpy()):
-        given = weights["network.weight_ih_l0"] @ step + weights["network.bias_ih_l0"]
-        kept = weights["network.weight_hh_l0"] @ state + weights["network.bias_hh_l0"]
-        reset, update = sigmoid(given[:5] + kept[:5]), sigmoid(given[5:10] + kept[5:10])
-        new = np.tanh(given[10:] + reset * kept[10:])
-        state = (1.0 - update) * new + update * state
-        expected = weights["output.weight"] @ state + weights["output.bias"]
-        np.testing.assert_allclose(ours[t], expected, rtol=1e-4, atol=1e-5)
 
 
 def transformer(**settings: object) -> Any:
