@@ -103,6 +103,7 @@ def repeats_of(
 
 # The share of the events, and its ratio to that of the mean user, of one who may be nobody.
 _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
+_FEWEST_USES = 1.2  # events an item: below, nearly all occur once
 _SHOWN = 3
 _EASY = (
     ". A signal shortly before a target of its item makes that easy to tell: with --duplicates strongest "
@@ -125,7 +126,7 @@ def prepare_warnings(
     if source.unread:
         yield f"not read: {names_of(source.unread)}"
     if is_log:
-        yield from _odd(histories, columns.user)
+        yield from _odd(histories, columns)
         if histories.accounts is not None:
             yield from _too_fast(histories.accounts)
     if not repeats.targets:
@@ -156,12 +157,17 @@ def prepare_warnings(
         )
 
 
-def _odd(histories: Histories, user_column: str) -> Iterator[str]:
-    """A time that orders nothing, and a user who may be nobody."""
+def _odd(histories: Histories, columns: Columns) -> Iterator[str]:
+    """A time that orders nothing, items that do not recur, and a user who may be nobody."""
     if histories.first == histories.last and len(histories) > len(histories.users):
         yield (
             "all events have one time, so their order is that of the file; if this is the time of an export, "
             "name another column with --time"
+        )
+    if len(histories) < _FEWEST_USES * len(histories.items):
+        yield (
+            f"nearly all items occur once ({len(histories):,} events have {len(histories.items):,}) and "
+            f"can't be learnt; if {columns.item!r} holds orders or lists, name another column with --item"
         )
     counts = np.diff(histories.offsets)
     most = int(counts.argmax())
@@ -170,7 +176,7 @@ def _odd(histories: Histories, user_column: str) -> Iterator[str]:
         user = histories.users.id(most)
         yield (
             f"user {user!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
-            f"--null {user_column}={user} --on-bad drop"
+            f"--null {columns.user}={user} --on-bad drop"
         )
 
 

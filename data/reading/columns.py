@@ -69,9 +69,12 @@ def choose(
         return require(named, existing, where, f"{role} (--{option or role})")
     column = next((name for name in usual if name in existing), None)
     if column is None:
-        remedy = f"name it with --{option or role}"
-        if role == "time":
-            remedy += ", or give --in-file-order if the rows of every user are in order"
+        remedy = f"name it with --{option or role}, or "
+        remedy += (
+            "give --in-file-order if the rows of every user are in order"
+            if role == "time"
+            else "join the file that has it"
+        )
         columns = _listed(existing)
         raise ColumnError(
             f"{where} has none of the usual columns for the {role}; its columns are {columns}: {remedy}"
@@ -82,8 +85,10 @@ def choose(
 def require(name: str, existing: Sequence[str], where: str, role: str) -> str:
     """Return `name`. Raises ColumnError when the columns lack it."""
     if name not in existing:
+        record = name.partition(".")[0]
+        nested = f"; if {record!r} holds records, flatten them into columns" * (record in existing)
         raise ColumnError(
-            f"{where} has no column {name!r} for the {role}; its columns are {_listed(existing)}"
+            f"{where} has no column {name!r} for the {role}; its columns are {_listed(existing)}{nested}"
         )
     return name
 

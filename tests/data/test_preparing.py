@@ -234,6 +234,7 @@ def test_accounts_that_are_too_fast_for_people_are_said_with_the_way_to_leave_th
     [
         ("1,a,7\n1,b,7\n", "all events have one time, so their order is that of the file"),
         ("1,a,7\n2,b,8\n", "the split leaves no event for the test"),
+        ("1,a b,7\n2,b c,8\n2,a c,9\n", "nearly all items occur once (3 events have 3)"),
     ],
 )
 def test_what_an_export_or_a_split_lost_is_said(warn: Warn, rows: str, sentence: str) -> None:
