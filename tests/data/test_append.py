@@ -164,9 +164,6 @@ def test_columns_of_other_names_are_found_or_named(tmp_path: Path) -> None:
     assert len(manifest.sources) == 4
 
 
-WEIGHTS: dict[str, object] = {"columns.kind": "event", "kinds": ["view", "buy=target:5"]}
-
-
 def dump(path: Path, *rows: tuple[str, str, int, str | None]) -> Path:
     """A file as `turret history dump` writes it: times are dates, and the column of kinds is called kind."""
     frame = pl.DataFrame(rows, schema=("user_id", "item_id", "timestamp", "kind"), orient="row")
@@ -180,7 +177,8 @@ def with_kinds(tmp_path: Path) -> Path:
     text = f"user_id,item_id,timestamp,event\na,x,{START},view\na,y,{START + 1},buy\n"
     (tmp_path / "0.csv").write_text(text)
     stated: dict[str, object] = {"columns.time_unit": "seconds", "format.kind": "csv"}
-    prepared(tmp_path / "0.csv", tmp_path / "data", **WEIGHTS, **stated)
+    kinds: dict[str, object] = {"columns.kind": "event", "kinds": ["view", "buy=target:5"]}
+    prepared(tmp_path / "0.csv", tmp_path / "data", **kinds, **stated)
     return tmp_path / "data"
 
 

@@ -20,7 +20,7 @@ from turret.data.errors import ConfigurationError
 from turret.data.extras import EXTRA_OF, install_command, install_hint
 from turret.data.kinds import Kind
 from turret.data.preparing.options import given_settings
-from turret.data.reading.schema import FilesSplit, PrepareConfig, TimeSplit
+from turret.data.reading.schema import PrepareConfig, TimeSplit
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,6 @@ def test_options_win_over_the_file_and_what_is_not_given_is_of_the_file(tmp_path
     assert config.kinds == {"buy": Kind(weight=2), "view": Kind(role="signal")}
     assert isinstance(config.split, TimeSplit)
     assert config.split.test_fraction == 0.2
-    files = {"split.kind": "files", "split.train": "a.csv", "split.test": "b.csv"}
-    assert isinstance(load_configuration(PrepareConfig, overrides=files).split, FilesSplit)
 
 
 def test_dates_of_toml_are_moments(tmp_path: Path) -> None:
@@ -121,14 +119,9 @@ for example in sys.stdin.read().splitlines():
 """
 # The extra of each command. Those left out run with the extra `bundle` alone.
 NEEDS = {
-    **dict.fromkeys(
-        (
-            *("data fetch", "data synth", "data prepare", "data append"),
-            *("train", "tune", "evaluate", "compare", "export"),
-        ),
-        "train",
-    ),
-    **dict.fromkeys(("report samplers", "report run", "report compare"), "train"),
+    **dict.fromkeys((f"data {name}" for name in ("fetch", "synth", "prepare", "append")), "train"),
+    **dict.fromkeys((f"report {name}" for name in ("samplers", "run", "compare")), "train"),
+    **dict.fromkeys(("train", "tune", "evaluate", "compare", "export"), "train"),
     # They need both: Polars, and a store.
     **dict.fromkeys(("history dump", "retrain"), "train"),
     **dict.fromkeys(("serve", "history load", "keys new", "keys list", "keys revoke"), "serve"),

@@ -118,18 +118,11 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
     ),
     "gaps": (_gaps, None, {"on_bad": "drop"}, "946d790ff4ac24cf"),
     "gaps in a text file": (_gaps, _csv, {"on_bad": "drop", "filters": CORE}, "a5397c6c5d618224"),
-    "first uses": (_plain, None, {"filters": {"duplicates": "first"}}, "7173db7fb8799198"),
     "last uses": (
         _texts,
         None,
         {"filters": {"duplicates": "last", "min_item_events": 9}, "split": BY_TIME},
         "088e16ebb12fab79",
-    ),
-    "exact repeats": (
-        lambda log: pl.concat([log, log]),
-        None,
-        {"filters": {"duplicates": "exact"}},
-        "2920856d8b7d4d9f",
     ),
     "a core": (_plain, None, {"filters": CORE}, "f48a90b9bdaff452"),
     "weights": (
@@ -151,8 +144,8 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
     "labels": (
         lambda log: log.with_columns(label=pl.col("stars") % 3 > 0),
         None,
-        {"columns": {"label": "label"}, "filters": {"min_user_events": 8}},
-        "327d9a05cea1c4db",
+        {"columns": {"label": "label"}, "filters": {"min_user_events": 4, "min_item_events": 4}},
+        "550b87b444eff51b",
     ),
     "order of the file": (
         _plain,
@@ -165,12 +158,6 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
         None,
         {"split": BY_TIME},
         "58a043c02b982d7b",
-    ),
-    "dates": (
-        lambda log: log.with_columns(pl.from_epoch("timestamp").dt.strftime("%Y-%m-%d")),
-        _csv,
-        {},
-        "e0c1dfeb87eb0ce2",
     ),
     "a catalog": (_plain, _catalog, {"on_bad": "drop"}, "8c66c65cb8a0d042"),
     "a catalog of texts": (_texts, _catalog, {"on_bad": "drop"}, "b1e7a57f842a6ff2"),

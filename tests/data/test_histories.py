@@ -78,9 +78,6 @@ def test_users_with_more_events_than_people_have_are_left_out_and_counted(prepar
     assert opened.users.ids(range(len(opened.users))) == ["b", "c"]
     assert opened.item_ids.ids(opened.event_items.tolist()) == ["x", "y", "z"]
     assert [(one.filter, one.events) for one in opened.manifest.removed] == [("max_user_events = 2", 3)]
-    text = "user_id,item_id,timestamp\na,x,1\na,x,2\nb,x,1\nb,x,2\n"
-    with pytest.raises(EmptyDataError, match="the filter max_user_events = 1 leaves none of 4 events"):
-        prepared(text, {"filters.max_user_events": 1, "filters.duplicates": "last"})
 
 
 SIX = "user,item,time\na,0,10\na,1,20\na,2,30\na,3,40\nb,4,15\nb,5,35\n"

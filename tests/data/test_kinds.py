@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.data.conftest import Prepare, prepare_as
-from turret.data.errors import EmptyDataError
 from turret.data.kinds import Kind, left_out_for, read_kinds, text_of_kind
 from turret.data.prepared import PARTS, look_up
 from turret.data.preparing.describe import describe
@@ -181,14 +180,6 @@ def test_a_table_is_proposed_for_a_funnel_alone(
     assert {name: text_of_kind(kind) for name, kind in used.kinds.items()} == table
     assert PrepareConfig.model_validate(used.settings).kinds == used.kinds
     assert (prepared[None].manifest.kinds, prepared[None].manifest.columns.kind) == ({}, None)
-
-
-def test_a_log_of_signals_alone_trains_nothing(prepared: Prepare) -> None:
-    with pytest.raises(EmptyDataError, match="leaves no targets for training"):
-        prepared(
-            csv([("a", "x", 1, "view"), ("b", "x", 9, "buy")]),
-            {"columns.kind": "event", "kinds": ["view=signal", "buy"], "split.kind": "time"},
-        )
 
 
 def test_the_test_targets_that_cannot_be_hit_are_those_that_were_consumed(tmp_path: Path) -> None:

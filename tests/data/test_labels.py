@@ -94,18 +94,6 @@ def test_negatives_have_the_weights_of_their_rows(prepared: Prepare) -> None:
     assert (opened.weights.tolist(), opened.negatives.weights.tolist()) == ([2.0, 4.0], [3.0])
 
 
-def test_enough_events_are_events_and_no_negatives(prepared: Prepare) -> None:
-    """User b and item q have too few; items with no event leave with them, and so do negatives."""
-    text = "user,item,time,label\n" + "".join(
-        f"{user},{item},{time},{label}\n"
-        for user, rows in {"a": "x1q0y1x1", "b": "x1q0q0", "c": "y1q0x1y1"}.items()
-        for time, (item, label) in enumerate(zip(rows[::2], rows[1::2], strict=True))
-    )
-    opened = prepared(text, {**BY_LABEL, "filters.min_user_events": 2, "filters.min_item_events": 2})
-    assert opened.users.ids(range(len(opened.users))) == ["a", "c"]
-    assert given_by_event(opened) == [(item, []) for item in "xyxyxy"]
-
-
 @pytest.mark.parametrize(
     ("text", "settings", "sentence"),
     [
@@ -137,10 +125,6 @@ ROWS = st.lists(
 ).filter(lambda rows: any(row[4] for row in rows))  # users without an event are dropped before
 
 
-def _sorted_rows(rows: list[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: (row[0], row[3], row[2]))
-
-
 def _event_of(rows: list[Row], place: int) -> int | None:
     """The place of the event that the negative at `place` belongs to."""
     user, _, time, part, _ = rows[place]
@@ -156,7 +140,7 @@ def _event_of(rows: list[Row], place: int) -> int | None:
 @given(ROWS)
 def test_a_negative_belongs_to_the_next_event_or_to_one_at_the_same_time(rows: list[Row]) -> None:
     """As a loop over the rows finds them; others are counted."""
-    rows = _sorted_rows(rows)
+    rows = sorted(rows, key=lambda row: (row[0], row[3], row[2]))
     users, items, times, parts, labels = np.array(rows, dtype=np.int64).reshape(-1, 5).T
     narrow = (parts.astype(np.int8), labels.astype(np.int8))
     found, negatives_found, positions, loose, equal = placed(

@@ -19,8 +19,6 @@ from turret.data.preparing.describe import describe
 from turret.data.preparing.prepare import new_prepared_folder
 from turret.data.preparing.prepare_warnings import repeats_of
 
-Row = tuple[int, str, int]
-
 HEADER = "user_id,item_id,timestamp\n"
 
 
@@ -150,10 +148,14 @@ def test_rows_of_one_item_are_merged_if_equal_and_else_refused_with_a_way_out(
         prepared(text, {"items": path, "on_bad": "drop"})
 
 
-def test_items_without_an_event_stay_if_they_have_features(prepared: Prepare, tmp_path: Path) -> None:
-    text, path = HEADER + "a,1,1\na,3,2\n", tmp_path / "items.csv"
-    path.write_text("item_id,shelf,price\n1,red,2.5\n2,red,-\n3,blue,4\n4,green,6\nx,red,1\n")
-    data = prepared(text, {"items": path, "item_features.category": ["shelf"], "fields": ["price"]})
+def test_items_without_an_event_stay_if_they_have_features(tmp_path: Path) -> None:
+    items, log = tmp_path / "items.csv", tmp_path / "log.csv"
+    items.write_text("item_id,shelf,price\n1,red,2.5\n2,red,-\n3,blue,4\n4,green,6\nx,red,1\n")
+    log.write_text(HEADER + "a,1,1\na,3,2\n")
+    given: dict[str, object] = {"source": log, "items": items, "fields": ["price"]}
+    report = prepare_as(tmp_path / "prepared", **given, item_features__category=["shelf"])
+    assert any("2 of 4 items have no event; a model whose" in one for one in report.warnings)
+    data = PreparedData.open(report.folder)
     assert data.item_ids.ids(range(len(data.item_ids))) == [1, 3]
     assert data.fields == {"price": [2.5, 4.0]}
     assert data.cold_items() == ColdItems(
@@ -161,8 +163,9 @@ def test_items_without_an_event_stay_if_they_have_features(prepared: Prepare, tm
     )
     shelf, price = data.item_features.features
     assert (shelf.values, price.mean) == (("blue", "red"), 3.25), "of the items with an event"
-    without = prepared(text, {"items": path, "item_features.ignore": ["*"]})
-    assert without.cold_items() == ColdItems()
+    report = prepare_as(tmp_path / "prepared", **given, item_features__ignore=["*"])
+    assert any("2 of 4 items have no event and no features" in one for one in report.warnings)
+    assert PreparedData.open(report.folder).cold_items() == ColdItems()
 
 
 Warn = Callable[..., tuple[str, ...]]
@@ -178,19 +181,6 @@ def warn(tmp_path: Path) -> Warn:
         return prepare_as(tmp_path / "prepared", **settings).warnings
 
     return make
-
-
-@pytest.mark.parametrize(
-    ("ignore", "sentence"),
-    [((), "a model whose item tower reads features recommends them"), (("*",), "they are left out")],
-)
-def test_items_without_an_event_are_counted(
-    warn: Warn, tmp_path: Path, ignore: tuple[str, ...], sentence: str
-) -> None:
-    (tmp_path / "items.csv").write_text("item_id,shelf\nx,1.5\ny,2.5\nz,2.5\n")
-    said = warn(HEADER + "a,x,1\na,y,2\n", items=tmp_path / "items.csv", item_features__ignore=ignore)
-    (found,) = (one for one in said if one.startswith("items.csv: 1 of 3 items have no event"))
-    assert sentence in found
 
 
 def test_a_user_who_may_be_nobody_is_said(warn: Warn) -> None:
@@ -270,7 +260,6 @@ NOON, MINUTE, DAY = 1_700_000_000, 60, 86_400
     [
         # A view, a cart and a purchase in five minutes, and another item on the next day.
         ([("a", 0), ("a", 2 * MINUTE), ("a", 5 * MINUTE), ("b", DAY)], None, (0, 2 / 4)),
-        ([("a", 0), ("a", 30 * MINUTE), ("a", 31 * MINUTE)], None, (1 / 3, 1 / 3)),
         # One visit tells nothing, unless the log has kinds of events.
         ([("a", 0), ("a", 2 * MINUTE), ("a", 5 * MINUTE)], None, (2 / 3, 0)),
         ([("a", 0), ("a", 2 * MINUTE), ("a", 5 * MINUTE)], "kind", (0, 2 / 3)),

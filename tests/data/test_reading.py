@@ -50,9 +50,6 @@ def test_a_folder_without_events_says_what_was_looked_for(tmp_path: Path) -> Non
         _open_source(tmp_path, source=tmp_path / "none")
 
 
-FRAME = pl.DataFrame({"user": [1, 2], "tags": [["a"], []]})
-
-
 def _zip(content: bytes, *names: str) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -134,7 +131,7 @@ def test_what_can_not_be_read_is_refused_with_what_to_do(
 
 
 def test_the_kind_can_be_named_where_the_file_does_not_say(tmp_path: Path) -> None:
-    FRAME.write_parquet(tmp_path / "events")
+    pl.DataFrame({"user": [1, 2], "tags": [["a"], []]}).write_parquet(tmp_path / "events")
     assert scan(tmp_path / "events", FormatSettings(kind="parquet"), tmp_path).columns() == ["user", "tags"]
 
 

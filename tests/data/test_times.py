@@ -165,13 +165,9 @@ def test_times_outside_the_years_that_calendars_know_are_unreadable(
     assert _read(values, time_unit=unit) == ("timestamp", expected)
 
 
-def test_what_orders_nothing_and_what_contradicts_is_refused() -> None:
+def test_lists_order_nothing() -> None:
     with pytest.raises(ColumnError, match=r"'when' holds List\(Int64\), which does not order events"):
         _read([[1]])
-    with pytest.raises(
-        ColumnError, match="time_unit = 'seconds' is for numbers, but column 'when' holds dates"
-    ):
-        _read(["2020-01-01"], time_unit="seconds")
 
 
 def test_dates_cut_times_and_numbers_cut_in_the_unit_of_their_column() -> None:
