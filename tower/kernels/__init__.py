@@ -1,3 +1,3 @@
 """Compiled numeric kernels (numba) and the threads that run them."""
 
-__all__ = ["bucket_rows", "compiled", "elementwise"]
+__all__ = ["compiled", "elementwise"]

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from turret.tower.config import ScoringConfig
-from turret.tower.kernels.bucket_rows import pad_rows
 from turret.tower.kernels.compiled import compiled_sum, in_parts
 
 Halves = NDArray[np.uint16]
@@ -196,6 +195,18 @@ def _gradients(
     )
 
 
+def _padded(matrix: Tensor) -> Tensor:
+    """`matrix` [R, ...] with zeros below it, up to the next of sixteen numbers of rows in each octave.
+
+    oneDNN compiles a bfloat16 kernel for each new size, which takes ten times as long as the product of a
+    batch, and no two batches have equally many steps.
+    """
+    step = 1 << max(0, len(matrix).bit_length() - 5)
+    filled = matrix.new_zeros(-(-len(matrix) // step) * step, *matrix.shape[1:])
+    filled[: len(matrix)] = matrix
+    return filled
+
+
 def blocked_softmax(
     users: Tensor,
     positive: Tensor,
@@ -231,7 +242,7 @@ def blocked_softmax(
     given = [users.detach().to(kind), positive.detach(), weights]
     if kind == torch.bfloat16 and users.device.type == "cpu":
         # Padded examples have weight zero.
-        given = [pad_rows(part, part.dtype) for part in given]
+        given = [_padded(part) for part in given]
     # The inputs already have the requested type.
     with torch.autocast(users.device.type, enabled=False):
         total: Tensor = _WeightedSum.apply(  # type: ignore[no-untyped-call]
