@@ -93,8 +93,8 @@ def publish_to_engine(
             collection = collection_name(bundles, target.name)
             try:
                 _load(old, engine, url, collection, report)
-                chosen = _tuned(_Tuner(old, engine, url, collection, recall, report), recall)
-                publish_chosen(old, chosen, target)
+                tuner = _Tuner(old, engine, url, collection, recall, report)
+                publish_chosen(old, tuner.chosen(), target)
             except BaseException:
                 with suppress(EngineError):  # the next publication drops it
                     engine.drop(collection)
@@ -111,29 +111,6 @@ def _load(old: Bundle, engine: Engine, url: str, collection: str, report: Report
         raise EngineError(f"{address} holds {found} of {count} items after the load; publish again")
 
 
-def _tuned(tuner: "_Tuner", recall: float) -> Chosen:
-    """The index with the least efforts that reach the recall on all queries, as a service would search."""
-    task, name = tuner.task, engine_name(tuner.url)
-    count, dimension = task.vectors.shape
-    tuner.report("tuning the search effort ...")
-    for margin in _MARGINS:
-        index, words = tuner.index(with_margin(recall, margin))
-        planner = Planner(index, task.scoring)
-        measured = measure_recall(planner, task.queries, selectivities=SHARES, masks=tuner.mask)
-        missed = sum(cell.recall < recall for cell in measured)
-        if not missed:
-            break
-        tuner.report(f"cells under {recall:g} on more queries: {missed}")
-    check_recall(measured, recall, name)
-    described = (
-        f"{count:,} items of {dimension} numbers in {name}",
-        f"up to {index.settings.subset_rows:,} allowed items are searched exactly in the service",
-        *words,
-    )
-    choice = IndexChoice(asked=name, recall=recall, queries=len(task.queries), words=described)
-    return Chosen(index, measured, choice)
-
-
 class _Tuner:
     """Finds the efforts that search a loaded collection with a recall."""
 
@@ -141,16 +118,41 @@ class _Tuner:
         self, old: Bundle, engine: Engine, url: str, collection: str, recall: float, report: Report
     ) -> None:
         queries = split_queries(query_vectors(old), len(old.vectors))[0]
-        self.task = Task(old.vectors, queries, old.manifest.scoring, recall)
-        self.url, self.report = url, report
+        self._task = Task(old.vectors, queries, old.manifest.scoring, recall)
+        self._url, self._report = url, report
         self._engine, self._collection, self._catalog = engine, collection, old.catalog
-        self._truths = list(truths(self.task.exact, self.task.few, TUNED_KS, SHARES, self.mask))
+        self._truths = list(truths(self._task.exact, self._task.few, TUNED_KS, SHARES, self._mask))
 
-    def mask(self, selectivity: float) -> RowMask:
+    def chosen(self) -> Chosen:
+        """The index with the least efforts that reach the recall on all queries, as a service would search.
+
+        Raises BundleError where no margin is enough.
+        """
+        task, recall, name = self._task, self._task.least_recall, engine_name(self._url)
+        count, dimension = task.vectors.shape
+        self._report("tuning the search effort ...")
+        for margin in _MARGINS:
+            index, words = self._index(with_margin(recall, margin))
+            planner = Planner(index, task.scoring)
+            measured = measure_recall(planner, task.queries, selectivities=SHARES, masks=self._mask)
+            missed = sum(cell.recall < recall for cell in measured)
+            if not missed:
+                break
+            self._report(f"cells under {recall:g} on more queries: {missed}")
+        check_recall(measured, recall, name)
+        described = (
+            f"{count:,} items of {dimension} numbers in {name}",
+            f"up to {index.settings.subset_rows:,} allowed items are searched exactly in the service",
+            *words,
+        )
+        choice = IndexChoice(asked=name, recall=recall, queries=len(task.queries), words=described)
+        return Chosen(index, measured, choice)
+
+    def _mask(self, selectivity: float) -> RowMask:
         """The rows of the first share of the draw, which the engine can filter by."""
-        return Filter(Drawn(round(selectivity * len(self.task.vectors))), self._catalog).allowed()
+        return Filter(Drawn(round(selectivity * len(self._task.vectors))), self._catalog).allowed()
 
-    def index(self, target: float) -> tuple[EngineIndex, list[str]]:
+    def _index(self, target: float) -> tuple[EngineIndex, list[str]]:
         """The index with the efforts that reach `target`, and a line for each share of the items.
 
         Raises BundleError where no effort reaches the target for all items: there nothing could be searched
@@ -168,22 +170,22 @@ class _Tuner:
                 )
             every += efforts
             words.append(_described(truth.selectivity, efforts))
-            self.report(words[-1])
+            self._report(words[-1])
             if truth.allowed is not None and not subset_rows and self._exact_is_better(truth, efforts):
                 subset_rows = truth.allowed.count
         settings = EngineSettings(
-            engine=engine_name(self.url),
-            url=without_credentials(self.url),
+            engine=engine_name(self._url),
+            url=without_credentials(self._url),
             collection=self._collection,
             efforts=tuple(every),
             subset_rows=subset_rows,
         )
-        opened = Connection(self.url, engine=self._engine)
-        return EngineIndex(self.task.vectors, settings, opened), words
+        opened = Connection(self._url, engine=self._engine)
+        return EngineIndex(self._task.vectors, settings, opened), words
 
     def _effort(self, truth: Truth, k: int, target: float) -> EngineEffort:
         """The least effort of the engine's own answers, of which short ones count as misses, by bisection."""
-        task, breadths, recalls = self.task, list(self._engine.breadths(k)), dict[int, float]()
+        task, breadths, recalls = self._task, list(self._engine.breadths(k)), dict[int, float]()
 
         def reaches(breadth: int) -> bool:
             recalls[breadth] = truth.recall(partial(self._find, truth, k, breadth), k, task.most(k))
@@ -195,7 +197,7 @@ class _Tuner:
 
     def _find(self, truth: Truth, k: int, breadth: int, query: NDArray[np.float32]) -> NDArray[np.int64]:
         where = None if truth.allowed is None else where_of(Drawn(truth.allowed.count), self._catalog)
-        signs = (1, -1) if self.task.scoring.absolute else (1,)
+        signs = (1, -1) if self._task.scoring.absolute else (1,)
         found = [self._engine.search(self._collection, sign * query, k, breadth, where) for sign in signs]
         rows = np.unique(np.concatenate(found))
         return rows if truth.allowed is None else rows[truth.allowed.mask[rows]]
@@ -204,10 +206,10 @@ class _Tuner:
         """Whether the exact search among the allowed rows is as fast as the engine's, or the only one."""
         if not efforts or efforts[0].breadth is None:
             return True
-        k, few = efforts[0].k, self.task.few
+        k, few = efforts[0].k, self._task.few
 
         def exact(query: NDArray[np.float32]) -> object:
-            return self.task.exact.nearest(query, k, None, truth.allowed)
+            return self._task.exact.nearest(query, k, None, truth.allowed)
 
         engine = partial(self._find, truth, k, efforts[0].breadth)
         return median_seconds(exact, few, _TIMED) <= median_seconds(engine, few, _TIMED)
