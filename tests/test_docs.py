@@ -1,4 +1,4 @@
-"""README.md, CONTRIBUTING.md and docs/*.md name only what exists, and their examples can be used."""
+"""README.md, CONTRIBUTING.md and docs/*.md name only what exists, and become a site that has them all."""
 
 import re
 import tomllib
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.site import navigation, within_site
 from tests.support.command_line import calls, check_call, commands
 from tests.support.places import ROOT
 from turret.data.errors import TurretError
@@ -105,13 +106,6 @@ def test_a_page_names_only_what_exists(page: Path, tmp_path: Path) -> None:
     assert [*wrong_commands(text), *wrong_links(text, page.parent), *wrong_settings(text, tmp_path)] == []
 
 
-def test_the_list_of_documents_has_all_of_them() -> None:
-    text = (ROOT / "docs" / "README.md").read_text("utf-8")
-    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} == set(
-        re.findall(r"\((\w+\.md)\)", text)
-    )
-
-
 def test_the_readme_shows_every_step_and_both_make_targets() -> None:
     """A reader who types only its commands gets from a log to recommendations."""
     text = (ROOT / "README.md").read_text("utf-8")
@@ -120,3 +114,19 @@ def test_the_readme_shows_every_step_and_both_make_targets() -> None:
     }
     assert shown >= {"data prepare", "train", "evaluate", "export", "serve", "recommend", "activate"}
     assert {"demo", "test"} <= make_targets(text)
+
+
+def test_the_navigation_of_the_site_has_every_page_once() -> None:
+    sections = navigation((ROOT / "docs" / "README.md").read_text("utf-8"))
+    pages = [page for section in sections for pages in section.values() for page in pages]  # type: ignore[attr-defined]
+    names = [page if isinstance(page, str) else next(iter(page.values())) for page in pages]
+    assert sorted(names) == sorted([*(path.name for path in (ROOT / "docs").glob("*.md")), "start.md"])
+
+
+def test_a_link_of_the_site_leads_to_a_page_or_is_none() -> None:
+    moved = {Path("/r/README.md"): "start.md", Path("/r/docs/data.md"): "data.md"}
+    text = (
+        "[a](data.md#x) [b](../README.md) [c](../tests/test_it.py) [d](#here) [e](https://x.org) ![f](no.png)"
+    )
+    expected = "[a](data.md#x) [b](start.md) c [d](#here) [e](https://x.org) !f"
+    assert within_site(text, Path("/r/docs"), moved) == expected

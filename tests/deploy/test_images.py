@@ -1,14 +1,19 @@
-"""The images and their locks, checked without a container engine."""
+"""The images, their locks and their bill of materials, checked without a container engine."""
 
+import json
 import re
+import subprocess
 import tomllib
-from importlib.metadata import requires
+from importlib.metadata import requires, version
 from typing import Any
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from deploy import sbom
 from tests.support.places import ROOT
 
 LOCKS = ROOT / "deploy" / "locks"
@@ -90,3 +95,20 @@ def test_the_locks_of_an_image_have_all_that_it_needs(target: str, names: list[s
     # Packages that only PyPI's torch, a build with CUDA, needs have another lock.
     cuda = locked((LOCKS / "torch-cuda.txt").read_text("utf-8")).keys() - {"torch"}
     assert installed_with(listed(target)) - cuda <= found
+
+
+def test_the_bill_of_materials_names_every_package_with_its_version_and_follows_the_schema_of_cyclonedx(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = subprocess.CompletedProcess([], 0, "libc6\t2.36-9+deb12u9\tamd64\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: listed)
+    assert sbom.main("turret:serve", "sha256:0") == 0
+    written = capsys.readouterr().out
+    components = json.loads(written)["components"]
+    by_name = {one["name"].lower(): one for one in components}
+    assert by_name["numpy"]["version"] == version("numpy")
+    assert by_name["pydantic"]["purl"] == f"pkg:pypi/pydantic@{version('pydantic')}"
+    assert by_name["libc6"]["purl"] == "pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64"
+    references = [one["bom-ref"] for one in components]
+    assert len(references) == len(set(references))
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(written) is None

@@ -18,6 +18,7 @@ import pytest
 from benchmarks.processes import PROXY_FOLDER, running_proxy
 from tests.support.limits import BOUND
 from tests.support.places import ROOT
+from tests.support.ports import free_port
 from tests.support.tools import require
 from turret.service.http.admission import BODY_LIMITS
 from turret.service.http.guard import HEAD_BYTES
@@ -60,18 +61,6 @@ class Replica:
         self.server.server_close()
 
 
-class Refusing:
-    """A port that refuses connections, and that no other process is given meanwhile."""
-
-    def __init__(self) -> None:
-        self._bound = socket.socket()
-        self._bound.bind(("127.0.0.1", 0))
-        self.port: int = self._bound.getsockname()[1]
-
-    def close(self) -> None:
-        self._bound.close()
-
-
 class Client:
     """A client of nginx on a socket of the file system."""
 
@@ -95,9 +84,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, 
     folder = tmp_path_factory.mktemp("nginx")
     with ExitStack() as stack:
         first, second = (stack.enter_context(closing(Replica())) for _ in range(2))
-        gone = stack.enter_context(closing(Refusing()))
         listen = f"unix:{folder}/socket"
-        stack.enter_context(running_proxy(folder, [first.port, second.port, gone.port], listen))
+        stack.enter_context(running_proxy(folder, [first.port, second.port, free_port()], listen))
         yield Client(folder / "socket"), first, second
 
 
@@ -146,7 +134,7 @@ def test_the_proxy_refuses_in_the_words_of_the_service(tmp_path: Path) -> None:
     """A service that is gone, a body that is too large, and too many requests of one address."""
     require("nginx")
     limits = LIMITS.replace("200r/s", "1r/m").replace("burst=400", "burst=1")
-    with closing(Refusing()) as gone, running_proxy(tmp_path, [gone.port], f"unix:{tmp_path}/socket", limits):
+    with running_proxy(tmp_path, [free_port()], f"unix:{tmp_path}/socket", limits):
         client = Client(tmp_path / "socket")
         for _ in range(2):  # as many as the limits let through at once
             status, value = client.ask("/v1/recommend")

@@ -1,0 +1,101 @@
+"""The figures of benchmarks, those that `turret plan` installs, and scripts that need no data."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.first_week import claim, summary
+from benchmarks.next_items import difference
+from benchmarks.plan_figures import TARGET, fit, plan_figures, worst_error
+from tests.support.places import ROOT
+
+
+def test_rates_are_found_and_none_is_negative() -> None:
+    """A figure that seems to fall with a size does not grow with it."""
+    points = [{"base": 1.0, "x": x, "y": y} for x, y in ((1.0, 2.0), (4.0, 2.0), (4.0, 9.0), (7.0, 1.0))]
+    rising = [5 + 3 * point["x"] + 0.25 * point["y"] for point in points]
+    assert fit(points, rising, ("base", "x", "y")) == pytest.approx({"base": 5.0, "x": 3.0, "y": 0.25})
+    falling = [9 + 2 * point["x"] - 0.5 * point["y"] for point in points]
+    rates = fit(points, falling, ("base", "x", "y"))
+    assert rates["y"] == 0.0
+    assert min(rates.values()) >= 0.0
+    assert 0.05 < worst_error(points, falling, rates) < 0.5
+
+
+def test_small_values_count_as_much_as_large_ones() -> None:
+    points = [{"x": 1.0}, {"x": 1000.0}]
+    assert fit(points, [1.0, 2000.0], ("x",))["x"] == pytest.approx(1.2)
+
+
+def test_the_installed_figures_are_those_of_the_last_results_and_near_the_measured_points() -> None:
+    """A model that does not describe the measured points would not describe others."""
+    installed = TARGET.read_text(encoding="utf-8")
+    assert installed == plan_figures(), "run `python -m benchmarks.plan_figures`"
+    figures = json.loads(installed)["quantities"]
+    assert {name: one["worst_error"] for name, one in figures.items() if one["worst_error"] > 0.35} == {}
+
+
+def test_the_interval_covers_the_true_difference_as_often_as_it_says() -> None:
+    """Of 200 samples of normal differences 95 % do, give or take three standard deviations of that share."""
+    random = np.random.default_rng(5)
+    covered = 0
+    for _ in range(200):
+        values = random.normal(0.3, 1.0, 100)
+        found = difference(values, np.zeros(100), range(100), replicates=300)
+        covered += found["low"] <= 0.3 <= found["high"]
+    assert 0.95 - 3 * (0.95 * 0.05 / 200) ** 0.5 - 0.02 < covered / 200 <= 1.0
+
+
+def test_questions_of_one_session_are_drawn_together() -> None:
+    """A hundred copies of each of ten values say no more than the ten: the interval must not shrink."""
+    values = np.arange(10.0)
+    once = difference(values, np.zeros(10), range(10))
+    copied = difference(np.repeat(values, 100), np.zeros(1000), np.repeat(np.arange(10), 100))
+    assert copied == pytest.approx(once)
+    apart = difference(np.repeat(values, 100), np.zeros(1000), range(1000))
+    assert apart["high"] - apart["low"] < 0.3 * (once["high"] - once["low"])
+
+
+def test_the_mean_is_over_questions() -> None:
+    """Three of one session and one of another: not the mean of the two sessions' means."""
+    found = difference([1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0], [7, 7, 7, 9])
+    assert found == {"difference": 0.75, "low": 0.0, "high": 1.0}
+
+
+def test_a_set_is_compared_with_its_best_baseline_and_the_claim_is_the_least_ratio() -> None:
+    def row(towers: float, **baselines: float) -> dict[str, Any]:
+        return summary(
+            {
+                "towers": interval(towers),
+                **{name: interval(mean) for name, mean in baselines.items()},
+                "differences": {name: interval(towers - mean) for name, mean in baselines.items()},
+                "auto": {"picked": "set"},
+            }
+        )
+
+    def interval(mean: float) -> dict[str, dict[str, float]]:
+        return {"ndcg@10": {"mean": mean, "low": mean - 0.01, "high": mean + 0.01}}
+
+    best = row(0.33, popularity=0.1, ease=0.3, item_knn=0.2)
+    assert best["best_baseline"] == "ease"
+    assert best["auto_over_best_baseline"] == pytest.approx(1.1)
+    assert best["differences"]["ease"]["mean"] == pytest.approx(0.03)
+    assert claim([best, row(0.18, popularity=0.2)])["auto_over_best_baseline"] == pytest.approx(0.9)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["first_week", "operations proxy", "operations replicas", "preparation"])
+def test_a_quick_run_prints_its_figures(name: str, tmp_path: Path) -> None:
+    """`benchmarks.thresholds` judges some of them."""
+    options = ["--quick", "--json", "--data", str(tmp_path)]
+    command = [sys.executable, "-m", *f"benchmarks.{name}".split(), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert (figures["benchmark"], figures["quick"]) == (re.split("[ .]", name)[-1], True)
