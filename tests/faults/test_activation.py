@@ -1,12 +1,16 @@
-"""Versions that are activated, rolled back and refused while others ask."""
+"""Versions that are activated while others ask, and beside a worker that is stopped."""
 
+import os
+import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.service_calls import activate
+from tests.support.service_calls import activate, admin, children, client_of
 from tests.support.service_process import Start, plain_client
 from tests.support.until import until
 
@@ -57,3 +61,24 @@ def test_no_answer_is_older_than_what_an_acknowledged_activation_promised(
         for client in clients:
             client.join()
     assert wrong == []
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(66)
+def test_activations_do_not_queue_behind_one_that_waits_for_a_stopped_worker(
+    start: Start, three: Path
+) -> None:
+    """Each waits for the others to follow, but not the next for that: all are over while it is stopped."""
+    service = start(workers=2, activation_seconds=10)  # a worker that is stopped for 15 seconds is killed
+    pid, other = children(service.process.pid)
+    with ExitStack() as opened:
+        clients = [opened.enter_context(closing(client_of(service, other))) for _ in range(4)]
+        os.kill(pid, signal.SIGSTOP)
+        opened.callback(os.kill, pid, signal.SIGCONT)
+        pool = opened.enter_context(ThreadPoolExecutor(4))
+        asked = [
+            pool.submit(admin, service, three, "activate", {"version": version}, client)
+            for version, client in zip(["v2", "v3", "v2", "v3"], clients, strict=True)
+        ]
+        answers = [one.result() for one in asked]
+    assert [answer.json()["behind"] for answer in answers] == [[pid]] * 4

@@ -1,17 +1,31 @@
-"""Workers that die, memory maps that lose their files, signals, and the end of the service."""
+"""Workers: changes and figures hold in all of them, others replace those that die, and signals end them."""
 
+import json
 import os
 import shutil
 import signal
 import socket
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx2
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import contents
-from tests.support.service_calls import activate, address, anew, answered_versions, children, listeners
-from tests.support.service_process import Start
+from tests.support.item_towers import placed, with_item_tower
+from tests.support.service_calls import (
+    activate,
+    address,
+    anew,
+    answer_of,
+    answered_versions,
+    children,
+    kill_workers,
+    listeners,
+)
+from tests.support.service_process import FIRST, Process, Start, plain_client
 from tests.support.until import until
 from turret.tower.bundle.publish import publish
 from turret.tower.format.listing import current
@@ -83,11 +97,6 @@ def test_workers_that_can_not_start_end_the_service_with_a_sentence(start: Start
     assert "v1" in complaints.splitlines()[-1]
 
 
-def answer_on(connection: socket.socket) -> bytes:
-    """What comes on a connection until it is closed."""
-    return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
 @pytest.mark.process
 @pytest.mark.fault(13, 54)
 def test_a_service_that_is_told_to_end_says_so_and_answers_on(start: Start) -> None:
@@ -106,7 +115,7 @@ def test_a_service_that_is_told_to_end_says_so_and_answers_on(start: Start) -> N
         connections += [opened.enter_context(socket.create_connection(address(service))) for _ in range(8)]
         for connection in connections:
             connection.sendall(ASK)
-            answer = answer_on(connection)
+            answer = answer_of(connection)
             assert answer.startswith(b"HTTP/1.1 200 OK")
             assert b"connection: close" in answer.lower()
     assert service.process.poll() is None
@@ -128,3 +137,104 @@ def test_a_worker_that_is_killed_while_it_drains_takes_no_other_along(start: Sta
     service.process.send_signal(signal.SIGTERM)
     until(lambda: listeners(service) == 1, "the other one has ended")
     assert service.stop()[0] == 0  # the third signal
+
+
+# The supervisor's forks fail three times, from its third worker on.
+FAIL = f"""{FIRST}
+import errno
+real, calls = os.fork, []
+def fork():
+    calls.append(1)
+    if 3 <= len(calls) < 6:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return real()
+os.fork = fork
+"""
+
+
+@pytest.mark.nightly
+def test_a_worker_that_can_not_be_begun_is_begun_later(start: Start) -> None:
+    """The other one answers meanwhile."""
+    service = start(workers=2, before=FAIL)
+    kill_workers(service, children(service.process.pid)[0])
+    assert answered_versions(service, 10) == {"v1"}
+    status, complaints = service.stop()
+    assert status == 0
+    assert complaints.count("the system gives no process (Resource temporarily unavailable); restarting") == 3
+
+
+def ids(answer: httpx2.Response) -> list[int]:
+    assert answer.status_code == 200, answer.text
+    return [item["id"] for item in answer.json()["items"]]
+
+
+def everywhere(service: Process) -> Iterator[list[list[int]]]:
+    """Ids by the towers, by popularity and near an item, on connections that are spread over the workers."""
+    for _ in range(24):
+        with plain_client(service.urls[0]) as client:
+            bodies = [{"history": [101], "k": 61}, {"k": 61}]
+            answers = [client.post("/v1/recommend", json=body) for body in bodies]
+            yield [*map(ids, answers), ids(client.get("/v1/items/101/similar?k=61"))]
+
+
+@pytest.mark.process
+@pytest.mark.fault(30)
+def test_a_change_holds_in_every_worker_in_the_next_answer(start: Start, tmp_path: Path) -> None:
+    """An item that is withdrawn and put back, and one that the bundle doesn't have."""
+    publish(tmp_path / "items", with_item_tower(contents()))
+    near_101 = {"features": placed(contents().item_vectors[1])}
+    service = start(tmp_path / "items", workers=3)
+    for _ in range(4):
+        assert service.client.delete("/v1/items/107").status_code == 200
+        assert all(107 not in found for answers in everywhere(service) for found in answers)
+        assert service.client.put("/v1/items/107", json=near_101).status_code == 200
+        assert all(107 in by_towers for by_towers, *_ in everywhere(service))
+    assert service.client.put("/v1/items/900", json=near_101).json()["vector"] == "features"
+    assert all(by_towers[0] == 900 for by_towers, *_ in everywhere(service))
+    assert service.client.delete("/v1/items/900").status_code == 200
+    assert all(900 not in found for answers in everywhere(service) for found in answers)
+
+
+ASKED = {"history": [101, 102], "k": 5}
+
+
+def figures(service: Process) -> dict[tuple[str, str], float]:
+    """Every sample of one scrape by its name and its labels."""
+    text = anew(service, "GET", "/metrics").text
+    return {
+        (sample.name, json.dumps(sample.labels, sort_keys=True)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def only(found: dict[tuple[str, str], float], name: str, **labels: str) -> float:
+    return found.get((name, json.dumps(labels, sort_keys=True)), 0.0)
+
+
+@pytest.mark.process
+@pytest.mark.fault(31)
+def test_a_scrape_of_any_worker_tells_of_all_and_nothing_goes_back_when_one_is_killed(start: Start) -> None:
+    service = start(workers=2)
+    for _ in range(40):
+        assert anew(service, "POST", "/v1/recommend", json=ASKED).status_code == 200
+    answered = {"route": "/v1/recommend", "status": "200"}
+    until(lambda: only(figures(service), "turret_requests_total", **answered) == 40, "all are counted")
+    before = figures(service)
+    assert only(before, "turret_answers_total", source="towers") == 40
+    assert only(before, "turret_workers") == 2
+    assert only(before, "turret_workers_serving", version="v1") == 2
+    for victim in children(service.process.pid):  # each of the two in turn
+        kill_workers(service, victim)
+        until(lambda: only(figures(service), "turret_workers") == 2, "the other one exports figures")
+        after = figures(service)
+        fallen = [
+            (key, before[key], after.get(key))
+            for key in before
+            if key[0].endswith(("_total", "_bucket", "_count", "_sum")) and after.get(key, 0.0) < before[key]
+        ]
+        assert not fallen
+        assert only(after, "turret_requests_total", **answered) == 40
+        before = after
+    assert only(before, "turret_worker_starts_total") == 4
+    until(lambda: only(figures(service), "turret_in_flight") == 1, "the scrape itself alone is running")

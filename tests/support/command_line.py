@@ -19,9 +19,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import turret.cli
+from tests.support.places import ROOT
 from tests.support.service_process import plain_client
 
-ROOT = Path(__file__).parents[2]
 TURRET = [sys.executable, "-m", "turret"]
 WORD = re.compile(r"""(?:[^\s'"|&;<>]|'[^']*'|"[^"]*")+|[|&;<>]+""")
 PROGRESS = re.compile(r".+: .*\d+ s(, about \d+ s left)?")
@@ -29,15 +29,15 @@ RUNNERS = ("turret", "trainer")  # a command of the environment, and of docker-c
 
 
 @cache
-def commands() -> dict[str, Any]:
-    """Every command by its words, such as `data synth`; groups are left out."""
-    return dict(_below(_root(), ()))
-
-
-@cache
 def _root() -> Any:
     """Building the tree takes a tenth of a second."""
     return get_command(turret.cli.app)
+
+
+@cache
+def commands() -> dict[str, Any]:
+    """Every command by its words, such as `data synth`; groups are left out."""
+    return dict(_below(_root(), ()))
 
 
 def _below(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,9 @@
-"""Calls to a running service, its workers, and traffic in the background."""
+"""Calls to a running service, and its workers."""
 
 import os
 import signal
-from contextlib import nullcontext
+import socket
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,6 +63,15 @@ def client_of(service: Process, pid: int) -> httpx2.Client:
                 if any(os.readlink(file) == held for file in Path(f"/proc/{pid}/fd").iterdir()):
                     return client
         client.close()
+
+
+def answer_of(connection: socket.socket) -> bytes:
+    """All that comes on a connection until it is closed."""
+    found = b""
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            found += part
+    return found
 
 
 def ask(service: Process, **body: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx2
 
+from tests.support.places import ROOT
 from tests.support.until import PATIENCE, until
 
 START = """
@@ -38,8 +39,6 @@ sys.meta_path.insert(0, Refuse())
 # No waiting for a proxy that isn't there, and versions of a test have nothing in common. Admin calls go to
 # the same client, unless a test is about their port.
 _QUICK = {"drain_delay": 0, "overlap_minimum": 0, "access_log": False, "admin_port": "same"}
-HERE = Path(__file__).parents[2]
-OPEN = "there are no API keys in"
 
 
 def plain_client(
@@ -50,18 +49,16 @@ def plain_client(
 
 
 class Process:
-    """A service on a free port, with its history beside its bundles.
-
-    `before` is code in front of its own, `prefix` a command that runs it.
-    """
+    """A service with its history beside its bundles; `before` is code before its own, `prefix` a command."""
 
     def __init__(self, bundles: Path, before: str = "", prefix: Sequence[str] = (), **settings: Any) -> None:
-        settings = {"bundles": str(bundles), "port": 0, "store": store_of(bundles), **_QUICK, **settings}
+        place = {"bundles": str(bundles), "port": 0, "store": f"sqlite:///{bundles}/../history.sqlite"}
+        given = json.dumps({**place, **_QUICK, **settings})
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-c", before + START, json.dumps(settings)],
-            cwd=HERE,
+            [*prefix, sys.executable, "-c", before + START, given],
+            cwd=ROOT,
             # One that is killed leaves its temporary files.
-            env={**os.environ, "PYTHONPATH": str(HERE), "TMPDIR": str(bundles.absolute().parent)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(bundles.absolute().parent)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -73,30 +70,27 @@ class Process:
         self.client = plain_client(urls[0] if urls else "")
         self.urls = urls
 
-    def has_said(self, words: str, times: int = 1) -> bool:
-        """Whether words were written to standard error so many times; `stop` gives all that was."""
+    def until_said(self, words: str) -> None:
+        """Wait until words were written to standard error; `stop` gives all that was."""
         stream = self.process.stderr
         assert stream is not None
         os.set_blocking(stream.fileno(), False)
-        with suppress(BlockingIOError):
-            self._said += os.read(stream.fileno(), 1 << 20)
-        return self._said.count(words.encode()) >= times
 
-    def until_said(self, words: str, times: int = 1) -> None:
-        """Wait until it has said so."""
-        until(lambda: self.has_said(words, times), f"the service says {words!r}")
+        def has_said() -> bool:
+            with suppress(BlockingIOError):
+                self._said += os.read(stream.fileno(), 1 << 20)
+            return words.encode() in self._said
+
+        until(has_said, f"the service says {words!r}")
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Send a signal; gives the exit status and what was written to standard error.
-
-        Without the warning of the start that there are no keys, which most of these services have to give.
-        """
+        """Send a signal; gives the exit status and the errors, but for the warning that there are no keys."""
         self.client.close()
         self.process.send_signal(number)
         _, rest = self.process.communicate(timeout=PATIENCE)
-        complaints = self._said.decode() + rest
-        lines = [line for line in complaints.splitlines(keepends=True) if OPEN not in line]
-        return self.process.returncode, "".join(lines)
+        lines = (self._said.decode() + rest).splitlines(keepends=True)
+        errors = (line for line in lines if "there are no API keys in" not in line)
+        return self.process.returncode, "".join(errors)
 
     def close(self) -> None:
         """End it, if it hasn't ended, and let go of everything."""
@@ -107,7 +101,3 @@ class Process:
 
 
 Start = Callable[..., Process]
-
-
-def store_of(bundles: Path) -> str:
-    return f"sqlite:///{bundles}/../history.sqlite"
