@@ -14,7 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.command_line import ROOT, commands, environment, output
+from tests.support.command_line import commands, environment, output
+from tests.support.places import ROOT
 from turret.data.configuration import load_configuration, override, parse_overrides
 from turret.data.errors import ConfigurationError
 from turret.data.extras import EXTRA_OF, install_command, install_hint

@@ -15,7 +15,7 @@ import pytest
 
 from tests.data.conftest import FAST_JAVA, FAST_SPARK, BothWays
 from tests.data.test_fingerprints import CASES, given, tied_log
-from tests.support.command_line import ROOT
+from tests.support.places import ROOT
 from tests.support.ports import free_port
 from tests.support.tools import require
 from tests.support.until import until

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_line import ROOT, Service, output, serving
+from tests.support.command_line import Service, output, serving
+from tests.support.places import ROOT
 
 PAGE = ROOT / "docs" / "messy_shop.md"
 SMALL = {
