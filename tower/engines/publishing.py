@@ -134,7 +134,7 @@ class _Tuner:
         for margin in _MARGINS:
             index, words = self._index(with_margin(recall, margin))
             planner = Planner(index, task.scoring)
-            measured = measure_recall(planner, task.queries, selectivities=SHARES, masks=self._mask)
+            measured = measure_recall(planner, task.queries, SHARES, self._mask)
             missed = sum(cell.recall < recall for cell in measured)
             if not missed:
                 break

@@ -69,11 +69,10 @@ def split_queries(queries: Vectors, count: int) -> tuple[Vectors, Vectors]:
 def measure_recall(
     planner: Planner,
     queries: Vectors,
-    ks: Sequence[int] = KS,
     selectivities: Sequence[float] = SELECTIVITIES,
     masks: Callable[[float], RowMask] | None = None,
 ) -> tuple[MeasuredRecall, ...]:
-    """Compare the planner's answers with brute force for queries [Q, D] over its vectors.
+    """Compare the planner's answers with brute force for each of `KS` and queries [Q, D] over its vectors.
 
     For each selectivity that share of the rows, drawn with a fixed seed, or its mask of `masks`, is allowed.
     A k beyond the number of allowed rows is left out. Recall: share of the found items whose true score
@@ -81,7 +80,7 @@ def measure_recall(
     """
     return tuple(
         MeasuredRecall(k=k, selectivity=truth.selectivity, recall=truth.planned(planner, k))
-        for truth in truths(planner, queries, ks, selectivities, masks)
+        for truth in truths(planner, queries, KS, selectivities, masks)
         for k in truth.ks
     )
 
