@@ -205,7 +205,6 @@ def test_a_reply_that_no_redis_search_gives_is_an_engine_error(
         (ResponseError("c: no such index"), "c: no such index; publish the version there"),
         (ResponseError("OOM command not allowed"), "engine:6379 refuses: OOM command not allowed"),
         (AuthenticationError("WRONGPASS"), "refuses user or password .* TURRET_ENGINE"),
-        (ConnectionError("refused"), "can't be reached or is too slow .* start it, or name another"),
     ],
 )
 def test_a_failure_of_redis_is_told_with_its_remedy(
