@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from turret.data.errors import TurretError
 from turret.training.evaluation.evaluation import Relevant, measure, summarise
-from turret.training.evaluation.ranking import USERS_A_BLOCK, Block
+from turret.training.evaluation.ranking import USERS_A_BLOCK
 from turret.training.evaluation.top_rows import top_rows
 
 ItemRows = Sequence[Sequence[int]]
@@ -61,7 +61,7 @@ def evaluate(
 
 def _rank(
     users: NDArray[np.float32], items: NDArray[np.float32], seen: ItemRows | None, k: int
-) -> Iterator[Block]:
+) -> Iterator[NDArray[np.int64]]:
     """The k best rows of each user, in blocks of users."""
     for first in range(0, len(users), USERS_A_BLOCK):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -75,8 +75,7 @@ def _rank(
             )
         for index, rows in enumerate(seen[first : first + len(scores)] if seen else ()):
             scores[index, list(rows)] = -np.inf
-        rows_of = top_rows(torch.from_numpy(scores), k)
-        yield Block(np.arange(first, first + len(scores)), rows_of.numpy())
+        yield top_rows(torch.from_numpy(scores), k).numpy()
 
 
 def _check(

@@ -49,7 +49,7 @@ def ranked_by_the_evaluator(run: Run, data: PreparedData, step: int = 2) -> Expe
     return Expected(
         rows=users.tolist(),
         histories=[data.item_ids.ids(data.history(user, "test")) for user in users.tolist()],
-        ranked=[data.item_ids.ids(rows[rows >= 0]) for rows in block.rows],
+        ranked=[data.item_ids.ids(rows[rows >= 0]) for rows in block],
     )
 
 

@@ -22,7 +22,6 @@ from turret.training.evaluation.evaluation import Relevant, evaluate, measure, r
 from turret.training.evaluation.metrics import metrics_at, popularity_kinds
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.ranking import (
-    Block,
     auc_of_users,
     popularity_scores,
     rank,
@@ -93,7 +92,7 @@ def test_slices_divide_the_users(loyal: PreparedData) -> None:
 
 def test_coverage_is_of_the_first_k_of_each_user() -> None:
     """Two users of five items: at 1 they see one, at 3 four; minus one is no item."""
-    blocks = [Block(np.array([0]), np.array([[4, 2, 1]])), Block(np.array([1]), np.array([[4, 3, -1]]))]
+    blocks = [np.array([[4, 2, 1]]), np.array([[4, 3, -1]])]
     relevant = Relevant(np.arange(2), np.array([0, 0]), np.arange(3))
     _, coverage, _ = measure(blocks, relevant, (1, 2, 3), 5, "ranking")
     assert coverage == {"coverage@1": 1 / 5, "coverage@2": 3 / 5, "coverage@3": 4 / 5}
@@ -113,9 +112,7 @@ def test_users_without_a_history_get_the_popular_items(handmade: PreparedData) -
     users = np.arange(5)
     (towers,) = rank(tower_scores(model, shifted, "test", popularity), shifted, users, "test", 4, True)
     (baseline,) = rank(popularity_scores(popularity), shifted, users, "test", 4, True)
-    assert (
-        towers.rows.tolist() == baseline.rows.tolist() == [oracle.ranking(popularity.tolist(), set())[:4]] * 5
-    )
+    assert towers.tolist() == baseline.tolist() == [oracle.ranking(popularity.tolist(), set())[:4]] * 5
 
 
 def test_the_oldest_of_many_seen_items_is_masked(handmade: PreparedData) -> None:
@@ -287,7 +284,7 @@ def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedDat
         times.append(Times(loyal.times[first:end] / 1e3, float(loyal.times[end]) / 1e3))
     nothing = [np.empty(0, np.int64)] * len(users)
     answers = Retriever(bundle).recommend(histories, [{}] * len(users), 10, nothing, times)
-    assert [answer.rows.tolist() for answer in answers] == block.rows.tolist()
+    assert [answer.rows.tolist() for answer in answers] == block.tolist()
     for own, answer in zip(scores, answers, strict=True):
         assert answer.scores == pytest.approx(own[answer.rows], rel=1e-5, abs=1e-5)
 

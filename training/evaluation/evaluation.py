@@ -14,11 +14,10 @@ from turret.data.ranges import distinct, ranges
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import EvaluationConfig
 from turret.training.errors import TrainingError
-from turret.training.evaluation.metrics import AUC, Values, bootstrap_interval, metrics_at, slices
+from turret.training.evaluation.metrics import AUC, USED, Values, bootstrap_interval, metrics_at, slices
 from turret.training.evaluation.per_user import PerUser
 from turret.training.evaluation.ranking import (
     USERS_A_BLOCK,
-    Block,
     CatalogScores,
     ScoresOf,
     auc_of_users,
@@ -176,14 +175,14 @@ def _among(
 
 
 def measure(
-    ranked: Iterable[Block],
+    ranked: Iterable[NDArray[np.int64]],
     relevant: Relevant,
     ks: Sequence[int],
     item_count: int,
     label: str,
     others: Sequence[Relevant] = (),
 ) -> tuple[dict[str, Values], dict[str, float], list[dict[str, Values]]]:
-    """Measure rankings of max(ks) items for `relevant.users`.
+    """Measure rankings of max(ks) items for `relevant.users`, blocks [b, K] of rows with -1 for none.
 
     Returns:
         Metrics by name, [U] each, and coverage@k, the share of the catalog in the first k of any user; and
@@ -194,14 +193,14 @@ def measure(
     shown = {k: np.zeros(item_count, dtype=bool) for k in ks}
     done = 0
     with progress(label, len(relevant.users)) as advance:
-        for block in ranked:
+        for rows in ranked:
             for own, found in zip(sets, hits, strict=True):
-                found.append(hits_of(block.rows, own, done, item_count))
-            done += len(block.users)
+                found.append(hits_of(rows, own, done, item_count))
+            done += len(rows)
             for k in ks:
-                top = block.rows[:, :k]
+                top = rows[:, :k]
                 shown[k][top[top >= 0]] = True
-            advance(len(block.users))
+            advance(len(rows))
     metrics = []
     for own, found in zip(sets, hits, strict=True):
         have = own.counts > 0
@@ -291,7 +290,7 @@ def evaluate_rankers(
                 report["slices"][group][name] = summarise(own, config.bootstrap, seed)
         del scores_of, ranked  # before the next one is made
     report["differences"] = differences(all_values, config.bootstrap, seed)
-    used = used_before(data, first_targets(data, part, relevant.users), part)
+    used = groups.get(USED, np.zeros(len(relevant.users), dtype=bool))
     return report, PerUser(data.users.ids(relevant.users), used, all_values)
 
 

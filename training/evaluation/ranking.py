@@ -1,7 +1,6 @@
 """Full rankings of the catalog for blocks of users, and the AUC of the items offered to them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,14 +26,6 @@ USERS_A_BLOCK, SCORES_A_BLOCK = 512, 2**22
 
 CatalogScores = Callable[[Tensor, Tensor, ScoringConfig], Tensor]
 """Ranking scores [U, N] from user vectors [U, D] and item vectors [N, D]."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """The top K items of a block: user rows `users` [U] and item rows `rows` [U, K], -1 for none."""
-
-    users: NDArray[np.int64]
-    rows: NDArray[np.int64]
 
 
 def histories_of(
@@ -175,8 +166,8 @@ def rank(
     k: int,
     exclude_seen: Seen,
     labelled: bool = False,
-) -> Iterator[Block]:
-    """Rank the catalog for `users` [U] in blocks, without the items that `exclude_seen` leaves out.
+) -> Iterator[NDArray[np.int64]]:
+    """The best k items of `users` [U] in blocks [b, k], -1 for none, without those that `exclude_seen` masks.
 
     `labelled` leaves out all items but the events of the user's part `until` and their given negatives.
     """
@@ -191,7 +182,7 @@ def rank(
             candidates = torch.full_like(scores, float("-inf"))
             candidates[indices, rows] = scores[indices, rows]
             scores = candidates
-        yield Block(block, top_rows(scores, k).numpy())
+        yield top_rows(scores, k).numpy()
 
 
 def _labelled_pairs(

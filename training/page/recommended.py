@@ -41,16 +41,13 @@ def recommendations(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -
         TrainingError: the run has no model yet, or the part is empty.
     """
     relevant, scores_of = relevant_items(data, part), run.open_ranker(data, part)
-    count, seed, seen = (
-        len(data.item_ids),
-        run.experiment.training.seed,
-        run.experiment.evaluation.exclude_seen,
-    )
+    count, seed = len(data.item_ids), run.experiment.training.seed
+    seen = run.experiment.evaluation.exclude_seen
     ranked = []
     with progress("listing recommendations", len(relevant.users)) as advance:
         for block in rank(scores_of, data, relevant.users, part, k, seen):
-            ranked.append(block.rows)
-            advance(len(block.users))
+            ranked.append(block)
+            advance(len(block))
     rows = np.concatenate(ranked)
     hits = hits_of(rows, relevant, 0, count)
 
@@ -59,12 +56,12 @@ def recommendations(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -
     with_hit = min(len(hit), max(EXAMPLES // 2, EXAMPLES - len(missed)))
     drawn = np.concatenate([hit[:with_hit], missed[: EXAMPLES - with_hit]])
     # The whole catalog, -1 behind the items that are not masked.
-    whole = [block.rows for block in rank(scores_of, data, relevant.users[drawn], part, count, seen)]
+    whole = np.concatenate(list(rank(scores_of, data, relevant.users[drawn], part, count, seen)))
     popularity = data.item_counts("train")
     return {
         "examples": [
             _example(data, part, int(relevant.users[index]), rows[index], hits[index], order)
-            for index, order in zip(drawn, np.concatenate(whole), strict=True)
+            for index, order in zip(drawn, whole, strict=True)
         ],
         "spread": {
             "recommendations": spread(np.bincount(rows[rows >= 0], minlength=count), popularity),
