@@ -25,9 +25,7 @@ def positive_against_others(positive: Tensor, others: Tensor) -> Tensor:
 def binary_cross_entropy(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-s_y) + sum_j softplus(s_j): label 1 for the positive, 0 for each of the drawn.
 
-    The sum over the candidates. `negative_sampling` takes their mean, so both are equal at K = 1, and `nce`
-    corrects the scores by their log counts first. Uncorrected and with hits masked, it learns
-    log(p_i / ((1 - p_i) K q_i)): the popular items of a popularity sampler come out low.
+    Uncorrected and with hits masked, it learns log(p_i / ((1 - p_i) K q_i)).
 
     Returns:
         [B], at least zero; the positive's part alone where no candidate is valid.
@@ -39,10 +37,8 @@ def binary_cross_entropy(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 def negative_sampling(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-s_y) + (1/K) sum_j softplus(s_j), the mean over the valid candidates.
 
-    `binary_cross_entropy` with the mean over the drawn in place of the sum: K hardly changes the optimum.
-    With hits kept it is s_i = log(p_i / q_i), and with hits masked about log(p_i / ((1 - p_i) q_i)). That is
-    no estimate of log p_i unless q is uniform; a ranking by it under another sampler is a ranking by the
-    lift over q.
+    The optimum is s_i = log(p_i / q_i), a ranking by the lift over q; with hits masked it is about
+    log(p_i / ((1 - p_i) q_i)).
 
     Returns:
         [B], at least zero; the positive's part alone where no candidate is valid.
@@ -66,11 +62,8 @@ class NceSettings(HitSettings):
 def nce(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-(s_y - l_y)) + sum_j softplus(s_j - l_j), l = log(K q): a classifier of data against noise.
 
-    `binary_cross_entropy` over corrected scores. With hits valid, as both papers have it, its optimum is
-    s_i = log p_i, so scores come out normalised by themselves, or up to the constant that a learned
-    normaliser takes from them; with K to infinity its gradient goes to that of the full softmax. With hits
-    masked the optimum is the log odds log(p_i / (1 - p_i)): the same order, and the same number wherever p_i
-    is small.
+    With hits valid, as both papers have it, the optimum is s_i = log p_i, and with K to infinity the gradient
+    goes to that of the full softmax. With hits masked the optimum is the log odds log(p_i / (1 - p_i)).
 
     Returns:
         [B], at least zero; the positive's part alone where no candidate is valid.
@@ -93,9 +86,8 @@ def gbce(
     """(beta softplus(-s_y) + sum_j softplus(s_j)) / (K + 1): the positive's probability is sigma(s_y)^beta.
 
     beta = alpha (t (1 - 1/alpha) + 1/alpha) = 1 - t (1 - alpha), with alpha = K / (N - 1) the share of the
-    negatives that was drawn and K an example's valid candidates. At t = 0 this is the mean binary cross
-    entropy, which drives the probability of every positive to 1; at t = 1 sigma(s_i) goes to the true
-    p_i. That holds for uniform draws only, which draw all items at the same rate.
+    negatives that was drawn and K an example's valid candidates. At t = 1 sigma(s_i) goes to the true p_i,
+    under uniform draws.
 
     Args:
         t: how much of the overconfidence is corrected, from 0 to 1.

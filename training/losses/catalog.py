@@ -99,8 +99,6 @@ class CatalogObjective(Objective):
 def full_softmax(scores: Tensor, positives: Tensor) -> Tensor:
     """log sum_i exp s_i - s_y over the whole catalog.
 
-    Affordable up to about 100,000 items; beyond that, draw.
-
     Args:
         scores: [B, N] tempered scores.
         positives: int64 [B], the rows of the positives.
@@ -116,10 +114,6 @@ def spherical_softmax(
     scores: Tensor, positives: Tensor, *, epsilon: Annotated[float, Field(gt=0.0, le=1e6)] = 1.0
 ) -> Tensor:
     """-log p_y with p_i = (s_i^2 + epsilon) / sum_k (s_k^2 + epsilon), over the whole catalog.
-
-    A score counts the same with either sign, so items must be ranked by its absolute value. Tails are much
-    heavier than the softmax's: for a loss of log 2 the positive's squared score has to be as large as those
-    of all other items together, whose sum grows with N; on a large catalog that takes large scores.
 
     Args:
         scores: [B, N] tempered scores; minus infinity for a masked item.
@@ -157,9 +151,8 @@ class ScalableCrossEntropyConfig(LossSettings):
 def scalable_cross_entropy(positive: Tensor, bucketed: Tensor, draw: Draw, examples: Tensor) -> Tensor:
     """Each example's greatest cross entropy, over its buckets, against its positive and the bucket's items.
 
-    The items of a bucket are taken for the whole catalog, which they are not: the loss is a lower bound of
-    the full softmax, near to it where they hold nearly all of the mass. One bucket of everything *is* the
-    full softmax. Within a bucket it is `sampled_softmax` with every item expected once.
+    Within a bucket it is `sampled_softmax` with every item expected once: a lower bound of the full softmax,
+    which one bucket of everything is.
 
     Args:
         positive: [B] tempered scores of the positives.

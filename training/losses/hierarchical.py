@@ -74,11 +74,7 @@ def tree_softmax(scores: Tensor, signs: Tensor) -> Tensor:
 
 
 class HuffmanObjective(Objective):
-    """Inner nodes have vectors beside the towers; an example scores the nodes on its positive's path.
-
-    About log2 N of them, fewer for frequent items. For comparison, as items are ranked by log p, which no
-    index of item vectors can serve.
-    """
+    """Inner nodes have vectors beside the towers; an example scores the nodes on its positive's path."""
 
     nodes: Tensor
     signs: Tensor
@@ -157,10 +153,7 @@ def hierarchical_softmax(
 
 
 class HierarchicalObjective(Objective):
-    """Clusters have vectors of their own beside the towers; an example scores C of them and N / C items.
-
-    For comparison: items are ranked by log p, which no index of item vectors can serve.
-    """
+    """Clusters have vectors of their own beside the towers; an example scores C of them and N / C items."""
 
     members: Tensor
     slots: Tensor

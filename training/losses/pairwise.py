@@ -41,9 +41,7 @@ def ranking(
     """mean_j softplus(-(s_y - s_j - delta)).
 
     `delta` = 0 is BPR. `delta` = log(N - 1) makes each pair the complementary sum sampling of one uniform
-    candidate, log(exp s_y + (N - 1) exp s_j) - s_y; the mean over K such pairs lies further below the full
-    softmax than `sampled_softmax` over the K candidates together. Not corrected for the sampler: with a
-    popularity sampler, items that are drawn often are pushed down for being drawn.
+    candidate, log(exp s_y + (N - 1) exp s_j) - s_y. Not corrected for the sampler.
 
     Args:
         delta: by how much the positive should be ahead, in tempered scores; "complementary_sum" stands for
@@ -66,9 +64,6 @@ def ranking_hinge(
     positive: Tensor, drawn: Tensor, draw: Draw, *, delta: Annotated[float, _DELTA] = 1.0
 ) -> Tensor:
     """mean_j max(0, delta - s_y + s_j).
-
-    Pairs that are `delta` apart have no gradient, so late in training few candidates contribute: use a
-    sampler of hard negatives, or `ranking`.
 
     Args:
         delta: by how much the positive should be ahead, in tempered scores.
@@ -106,9 +101,6 @@ def cosine_embedding(
     positive: Tensor, drawn: Tensor, draw: Draw, *, margin: Annotated[float, Field(ge=-1.0, lt=1.0)] = 0.0
 ) -> Tensor:
     """1 - cos(h, w_y) + mean_j max(0, cos(h, w_j) - margin).
-
-    Positive and candidates are independent: the positive always has a gradient, and a candidate only while
-    its cosine is above the margin.
 
     Args:
         margin: the cosine below which a candidate has no loss.

@@ -1,10 +1,4 @@
-"""Softmax losses over a draw, with the arguments of `objectives.contract.Loss`.
-
-Complementary sum sampling (Botev et al. 2017) is no loss of its own but a way to draw: the sampled softmax
-over a draw that leaves the positive out (importance, eq. 16-19, `exclude_positive`), or over one that takes
-each item by itself with a probability b_i, l_i = log b_i (Bernoulli, eq. 7-9 and 22). The absolute softmax
-(Blanc & Rendle 2018, eq. 11) is any of the softmax losses over scores without their sign.
-"""
+"""Softmax losses over a draw, with the arguments of `objectives.contract.Loss`; see docs/estimators.md."""
 
 import math
 
@@ -45,9 +39,7 @@ def sampled_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """`sampled_softmax` with s_y - l_y in place of s_y: the positive is corrected as the candidates are.
 
-    The form for draws in which the positive takes part like any other item, with hits kept: they stand for it
-    in the sum, where its own term vanishes as the draw grows. With hits removed nothing does, and the
-    gradient stays away from the full softmax's at any number of candidates; `sampled_softmax` does not.
+    With hits removed, the gradient stays away from the full softmax's at any number of candidates.
 
     Returns:
         [B], at least zero; exactly zero where no candidate is valid.
@@ -61,10 +53,8 @@ def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Te
 def subset_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """log(exp s_y + sum_j exp s_j) - s_y: the softmax over the positive and the drawn, uncorrected.
 
-    Jean et al. take the proposal for constant on the subset, so that its correction cancels between
-    positive and candidates: with the uniform sampler this is `sampled_softmax_corrected`. Wrong with any
-    other proposal, which pushes items down for being drawn often; and even a uniform draw makes log Z too
-    small by the mass outside the subset, so the loss can't be compared with the full softmax.
+    With the uniform sampler, whose correction cancels, it is `sampled_softmax_corrected`. Even then log Z is
+    too small by the mass outside the subset, so the loss can't be compared with the full softmax.
 
     Returns:
         [B], at least zero; exactly zero where no candidate is valid.
@@ -79,11 +69,8 @@ def refined_logq(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """(1 - P_y) (log sum_j exp(s_j - l_j) - s_y), with no gradient through the weight 1 - P_y.
 
     P_y = exp s_y / (exp s_y + sum_j exp(s_j - l_j)) is the positive's share, itself uncorrected because it
-    is there with probability one. The gradient of the full softmax splits into the positive's part and a
-    softmax over the others, and this estimates both; with the whole catalog as the draw (l = 0) the
-    gradient is the full softmax's. For any draw it is that of `sampled_softmax`, which keeps the positive
-    exactly too; both refine `sampled_softmax_corrected`. The value differs and may be negative:
-    watch the metrics, not the loss. The positive must be masked in the draw.
+    is there with probability one. The gradient is that of `sampled_softmax` for any draw, the value is not.
+    The positive must be masked in the draw.
 
     Returns:
         [B], of either sign; zero, with a gradient of zero, where no candidate is valid.
@@ -99,9 +86,8 @@ def refined_logq(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 def standard_importance(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """log((1/K) sum_j exp(s_j) / q_j) - s_y = log sum_j exp(s_j - l_j) - s_y.
 
-    For comparison only. The draw estimates all of Z, so a drawn positive has to count (the objective keeps
-    it), and a draw without the positive leaves out the largest term of a good model:
-    the loss falls without bound, which `sampled_softmax` can't.
+    The draw estimates all of Z, so a drawn positive has to count (the objective keeps it), and without it the
+    loss falls without bound.
 
     Returns:
         [B], of either sign; zero, with a gradient of zero, where no candidate is valid, as nothing
@@ -123,9 +109,7 @@ _SMALL_SHARE = 1e-30
 def blackout(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """-log p_y - sum_j log(1 - p_j), p the softmax over the positive and the drawn of s - l.
 
-    exp(s)/q and exp(s - log(K q)) have the same shares, so the expected counts serve as they are. Between
-    the softmax, whose first term it is, and `nce`: a candidate with a large share is punished twice. The
-    estimate is of the shares and not of the full softmax, and depends on K.
+    exp(s)/q and exp(s - log(K q)) have the same shares, so the expected counts serve as they are.
 
     Returns:
         [B], at least zero; zero where no candidate is valid.

@@ -1,11 +1,9 @@
 """The objective that scores the positives and the candidates of one draw, and over labelled pairs.
 
 An example with several positives is an example for each, which knows the others. With probabilities pi_t of
-the positives y_t of a user vector, the loss is the sum of pi_t times that of y_t. In a softmax the other
-positives are terms that are known: kept in the sum and masked in the draw, so that the loss is the
-cross-entropy of the distribution pi: with pi_t = 1 / T that of `num_true` of TensorFlow's
-`sampled_softmax_loss`. A loss that judges candidates one by one leaves them out, whereas TensorFlow's
-`nce_loss` counts each positive as a negative too, with the weight 1 - 1 / T.
+the positives y_t of a user vector, the loss is the sum of pi_t times that of y_t. A softmax keeps the other
+positives in its sum and masks them in the draw, so that the loss is the cross-entropy of the distribution pi;
+a loss that judges candidates one by one leaves them out.
 """
 
 from abc import ABC, abstractmethod

@@ -74,9 +74,8 @@ class MixedSampler(CountingSampler):
     """A union of draws: every candidate of every part, expected as often as by all parts together.
 
     The expected count of an item does not depend on the part that drew it: with B positives and K uniform
-    candidates it is B p_i + K / N for both. Corrected by its own part's count instead, an item
-    that n parts reach would weigh n times what it should. An item that one part can never draw (no known
-    frequency, not among the mined) has the counts of the others.
+    candidates it is B p_i + K / N for both. An item that one part can never draw (no known frequency, not
+    among the mined) has the counts of the others.
 
     Each part draws from a random stream of its own, so that none depends on how much the others draw.
     """

@@ -164,11 +164,8 @@ class TwoPassSampler(Sampler):
 
     The first pass draws the pool from a static proposal, with replacement; a copy c in it is of an item
     that was expected exp(l_c) = P q1 times. The second draws copies by p2, the softmax of s_c - l_c over the
-    copies that are not of the example's positive; the log count that is reported is l_c + log(K p2(c)).
-
-    Given the pool the sum of exp(s_j) / count is expected to be sum_c exp(s_c - l_c); over all pools that is
-    the sum of exp s_i over the other items. So the estimate is unbiased, though the count is not one that an
-    item has beforehand: it is that given the pool.
+    copies that are not of the example's positive; the log count that is reported, given the pool, is
+    l_c + log(K p2(c)). Over all pools the estimate is unbiased.
     """
 
     def __init__(
@@ -242,11 +239,8 @@ class MinedSampler(SnapshotSampler, CountingSampler):
     """K candidates an example: its items of highest score, by vectors at most `refresh_every` steps old.
 
     The draw is deterministic: an item among the K best is expected once, any other never, so that alone it
-    estimates no sum. In a union with a sampler that can draw every item, the best are scored in every step,
-    and the sum of the counts is right for all (mined as by Xiong et al. 2021, ANCE; the correction is that of
-    a mixture of proposals).
-
-    The positive is among its example's best like any other item, and masked there.
+    estimates no sum (mined as by Xiong et al. 2021, ANCE). The positive is among its example's best like any
+    other item, and masked there.
     """
 
     def __init__(self, settings: MinedConfig, context: BuildContext) -> None:

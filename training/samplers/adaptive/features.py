@@ -137,14 +137,9 @@ class PositiveFeaturesSampler(FeatureSampler):
     alias table: O(D F) a query and O(1) a draw. q is exact with any features. Its log takes O(D F) a
     different candidate and O(F) a candidate.
 
-    The estimate's relative variance is up to exp(sharpness |h + w|^2) / F: with few features a kernel as
-    sharp as a softmax of low temperature is drawn further from it than a milder one.
-
-    The tables take 8 F N bytes, 205 MB for 256 features of 100,000 items. As an alias table can't be changed
-    in part, they are all built from one frozen copy of the item vectors, while a second copy is renewed a
-    part a step. Once all of that is new, it is the next frozen one: O(D F N) in that step. Features are
-    kept as logarithms relative to their largest, so that no norm overflows them. The tables and the work on
-    them stay on the CPU, wherever the snapshot is.
+    The tables take 8 F N bytes. As an alias table can't be changed in part, all are built from one frozen
+    copy of the item vectors, while a second copy is renewed a part a step. Once all of that is new, it is the
+    next frozen one: O(D F N) in that step. The tables and the work on them stay on the CPU.
 
     Source: Choromanski et al. 2021, lemma 1 (the features) and section 3 (orthogonal directions); Blanc &
     Rendle 2018, section 5, name such a kernel as future work.
@@ -239,13 +234,9 @@ class FourierFeaturesSampler(FeatureSampler, DenseSampler):
     phi(x) holds the cosines and sines of F Gaussian directions times sqrt(sharpness) x, over sqrt(F); the
     mean of k_i = phi(h)'phi(w_i) is the kernel, for unit vectors exp(sharpness <h, w_i>) but for a factor.
 
-    Where the kernel is small, k_i is off by about 1 / sqrt(2 F), and often negative. A floor under q would
-    count by another law than it draws by. Here q is in proportion to k_i + sqrt(k_i^2 + 1 / (2 F)): positive
-    and smooth, about 2 k_i where the estimate stands out of its error, and small for negative k_i.
-
-    All weights of a query are needed for its q: O(F N), in blocks of examples. (A tree whose nodes hold sums
-    of phi would need O(F log N), and soften the error of every level.) That is more work than the exact
-    kernel or the full softmax, O(D N): this sampler is there for comparison.
+    Where the kernel is small, k_i is off by about 1 / sqrt(2 F), and often negative. So q is in proportion to
+    k_i + sqrt(k_i^2 + 1 / (2 F)): positive and smooth, about 2 k_i where the estimate stands out of its
+    error. All weights of a query are needed for its q: O(F N), in blocks of examples.
 
     The features of all items take 8 F N bytes, and are those of a snapshot of which a part is renewed a step.
 

@@ -219,10 +219,8 @@ class AdaptiveNgramSampler(NgramSampler):
     each table's mass is redistributed in proportion to exp s, by `rate`. The shares a_k, one set for each
     bin of how often the last item was followed, move by `rate` towards the mean probability under p that
     an item came from component k: a step of EM for the least divergence of the mixture from p, where they
-    follow the gradient. Part of the first shares stays, so that every item keeps a chance of being drawn.
-
-    Tables learn in each step and are drawn from once they are published, every `publish_every` steps; log
-    counts are those of the tables that were drawn from.
+    follow the gradient. Tables learn in each step and are drawn from once they are published, every
+    `publish_every` steps; log counts are those of the tables that were drawn from.
     """
 
     kind = "adaptive_ngram"

@@ -111,9 +111,7 @@ class UniqueSampler(CountingSampler):
     is the time of the (K+1)th item, for any other item that of the Kth. The estimated sum is unbiased at
     every K (rank conditioning: Cohen & Kaplan 2007; Duffield, Lund & Thorup 2007), and counts of several
     samplers can be added. TensorFlow's 1 - (1 - q)^tries takes the tries for given, although the last of them
-    always finds a new item: its sum is too large. The price is variance: tau is known to one part in the
-    square root of K, so few candidates are less noisy by tries. K = N takes the whole catalog; each item is
-    expected once.
+    always finds a new item: its sum is too large. K = N takes the whole catalog; each item is expected once.
     """
 
     def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:

@@ -155,9 +155,8 @@ class ExactHeadSampler(FixedCountSampler):
 
     The sum over the catalog is split in two without a common item. The first, over the set C_n of Botev et
     al. 2017, section 3, is exact: beside the positive, which the loss keeps, C_n has the head. The second is
-    estimated from q_j / (1 - Q), Q the head's share of q; a positive beyond the head is masked there, as it
-    is in C_n already. The variance is that of the second sum alone: (sum u^2 / q' - Z'^2) / K (eq. 6).
-    A head as large as the catalog leaves nothing to draw: the full softmax.
+    estimated from q_j / (1 - Q), Q the head's share of q. A head as large as the catalog leaves nothing to
+    draw: the full softmax.
     """
 
     def __init__(self, weights: Weights, exact: int, negatives: int, device: torch.device) -> None:

@@ -71,10 +71,8 @@ class BatchSampler(CountingSampler, ABC):
 class InBatchSampler(BatchSampler):
     """K = B candidates: the positives of the batch, item i expected B p_i times among them.
 
-    Popular items are drawn as often as they are positives; without the correction by their count the
-    loss pushes them down (Yi et al. 2019). An item that several examples have as their positive is as many
-    candidates; with `unique` it is one, expected 1 - (1 - p_i)^B times: the probability that it is among B
-    positives at all.
+    An item that several examples have as their positive is as many candidates; with `unique` it is one,
+    expected 1 - (1 - p_i)^B times: the probability that it is among B positives at all.
 
     The counts are those of the whole batch, the example's own positive included, as the corrected softmax
     has it in its sum. An example meets only the other B - 1, so that where the positive is kept as it is

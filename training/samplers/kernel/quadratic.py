@@ -278,10 +278,8 @@ class QuadraticConfig(SnapshotSettings, ExcludingSettings):
 class QuadraticSampler(SnapshotSampler):
     """K candidates an example, independent and with replacement, by the kernel of its own query.
 
-    The kernel is large where the score is, of either sign, so that few candidates show most of the softmax;
-    and it is symmetric, as the absolute softmax needs (their section 3.3). The temperature is a factor of the
-    query's side alone, and no snapshot holds it: where a model learns one and divides its user vectors by
-    it, each draw follows the temperature of its own step.
+    The temperature is a factor of the query's side alone, and no snapshot holds it: where a model learns one
+    and divides its user vectors by it, each draw follows the temperature of its own step.
     With `exclude_positive` the candidates come from q_j / (1 - q_y).
     """
 
