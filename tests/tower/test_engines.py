@@ -290,16 +290,6 @@ def test_withdrawn_and_replaced_items_are_respected(bundle: Bundle, server: Serv
     assert len(server.searches) == len(QUERIES)
 
 
-def test_many_withdrawn_items_without_a_filter_are_dropped_from_more(bundle: Bundle, server: Server) -> None:
-    few, many = np.ones(ITEMS, dtype=bool), np.ones(ITEMS, dtype=bool)
-    few[::3], many[: ITEMS * 2 // 3] = False, False
-    assert found(bundle.index, 10, RowMask(few)) == found(bundle.index.exact, 10, RowMask(few))
-    assert len(server.searches) >= len(QUERIES)
-    server.searches.clear()
-    assert found(bundle.index, 10, RowMask(many)) == found(bundle.index.exact, 10, RowMask(many))
-    assert server.searches == []
-
-
 @pytest.mark.parametrize("fault", ["short", "wrong", "odd"])
 def test_short_and_wrong_answers_are_replaced_and_open_the_circuit(
     bundle: Bundle, server: Server, fault: str

@@ -59,16 +59,6 @@ def test_towers_of_the_tests_and_of_older_exporters_pass(tower: bytes) -> None:
     check_onnx(tower, "user_tower.onnx")
 
 
-def test_sizes_may_follow_those_of_the_inputs() -> None:
-    """As the lengths that the exporter reads off a history do."""
-    model = honest()
-    shape = helper.make_node("Shape", ["history"], ["lengths"])
-    with_nodes(
-        shape, helper.make_node("Expand", ["zero", "lengths"], ["zeros"]), zero=np.zeros(1, np.float32)
-    )(model)
-    check_onnx(model.SerializeToString(), "user_tower.onnx")
-
-
 @pytest.mark.fault(48)
 @pytest.mark.parametrize(
     ("change", "words"),

@@ -62,16 +62,6 @@ def test_the_plan_goes_by_what_is_left_out_and_how_much_is_allowed(
     assert (plan.kind, plan.allowed) == (kind, allowed)
 
 
-def test_a_few_more_are_fetched_and_all_that_are_needed_when_those_were_left_out() -> None:
-    """50 that are far away cost one small search; the 50 nearest cost further ones."""
-    planner = Planner(ExactIndex(VECTORS), SCORING)
-    far, near = planner.nearest(QUERY, 10, RANKED[-50:]), planner.nearest(QUERY, 10, RANKED[:50])
-    assert far.rows.tolist() == RANKED[:10].tolist()
-    assert near.rows.tolist() == RANKED[50:60].tolist()
-    assert far.plan.fetched < 30
-    assert near.plan.fetched == 60
-
-
 def test_a_k_beyond_the_efforts_is_searched_exactly() -> None:
     rows = Planner(APPROXIMATE, SCORING).nearest(QUERY, 101).rows
     assert rows.tolist() == RANKED[:101].tolist()
