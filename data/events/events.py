@@ -36,12 +36,7 @@ from turret.data.events.sessions import with_strangers
 from turret.data.kinds import NEGATIVE, KindTable, row_codes
 from turret.data.manifest import BadRows, Columns, Removed
 from turret.data.reading.queries import ORDER
-from turret.data.reading.schema import (
-    ColumnSettings,
-    FilterSettings,
-    FormatSettings,
-    nulls_of,
-)
+from turret.data.reading.schema import FilterSettings, PrepareConfig, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
 from turret.data.reading.times import TimeReader, choose_reader, read_positions
 from turret.data.vocabulary import ID_LENGTH
@@ -148,25 +143,21 @@ class Log:
 def validate(
     parts: Sequence[tuple[int | None, Table]],
     columns: Columns,
-    settings: ColumnSettings,
-    filters: FilterSettings,
-    catalog: pl.Series | None,
-    form: FormatSettings = FormatSettings(),  # noqa: B008
-    kinds: KindTable = {},  # noqa: B006
+    config: PrepareConfig,
+    catalog: pl.Series | None = None,
 ) -> Log:
     """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
 
-    `form` has the texts that are no ids, the separator of negatives that are no list, and the decimal mark of
-    weights and quantities. Raises ColumnError when columns differ in type between parts, or don't fit their
-    role.
+    Raises ColumnError when columns differ in type between parts, or don't fit their role.
     """
+    form, filters, kinds = config.format, config.filters, config.kinds
     names = {f"raw_{role}": name for role, name in columns if name is not None}
     nulls = {raw: nulls_of(form.nulls, name) for raw, name in names.items()}
     raw = _with_points(_raw(parts, names), form.decimal)
     with readable(parts[0][1].path):
         time = read_positions(ROW)
         if columns.time is not None:
-            time = choose_reader(raw, "raw_time", columns.time, settings)
+            time = choose_reader(raw, "raw_time", columns.time, config.columns)
         floats = float_texts(raw, {name: nulls[name] for name in (*_IDS, "raw_session") if name in nulls})
     user_dtype, notes = raw.collect_schema()["raw_user"], []
     if columns.session is not None:

@@ -4,7 +4,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from turret.data.preparing.prepare import (
     shared_columns,
 )
 from turret.data.progress import progress
-from turret.data.reading.open_source import entity_files
+from turret.data.reading.open_source import entity_files, open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.reading.tables import Source
 from turret.data.stores import Place, local_copies
@@ -93,9 +92,9 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
         given = {name: value for name, value in options.items() if value is not None}
         config = _configuration(old, source, given)
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
-            ingested = ingest_source(
-                config, Path(work), copies, continued=partial(_columns, old.manifest, given, config)
-            )
+            opened = open_source(config, Path(work), copies)
+            opened = replace(opened, columns=_columns(old.manifest, given, config, opened))
+            ingested = ingest_source(config, opened, Path(work), is_continued=True)
             advance(1)
             count = len(ingested.events)
             histories = _histories_of_both(old, ingested, config, folder, Path(work))

@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -58,7 +58,7 @@ from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnin
 from turret.data.progress import LOGGER, progress
 from turret.data.reading.columns import KINDS, choose_columns
 from turret.data.reading.open_source import open_source
-from turret.data.reading.schema import ColumnSettings, PrepareConfig
+from turret.data.reading.schema import PrepareConfig
 from turret.data.reading.tables import EXAMPLES, Source
 from turret.data.stores import LocalCopies, local_copies
 
@@ -91,8 +91,9 @@ def prepare(
     ):
         # The work folder is removed with the other one.
         with tempfile.TemporaryDirectory(dir=folder) as work, _session(engine) as session:
-            ingested = ingest_source(config, Path(work), copies, session)
-            _refuse_unknown_nulls(config.format.nulls, ingested.source)
+            source = open_source(config, Path(work), copies)
+            ingested = ingest_source(config, source, Path(work), session)
+            _refuse_unknown_nulls(config.format.nulls, source)
             advance(1)
             histories = build_histories(
                 ingested.log,
@@ -158,32 +159,31 @@ class IngestedSource:
 
 def ingest_source(
     config: PrepareConfig,
+    source: Source,
     work: Path,
-    copies: LocalCopies,
     session: "SparkSession | None" = None,
-    continued: Callable[[Source], ColumnSettings] | None = None,
+    is_continued: bool = False,
 ) -> IngestedSource:
-    """Open, validate and read the source, by Polars or a session of Spark; `work` is a folder for events.
+    """Validate and read a source, by Polars or a session of Spark; `work` is a folder for events.
 
-    `continued` gives the columns of a source that continues a log, which need not have events of every kind.
-    Raises BadRowsError for bad rows unless they are to be dropped, EmptyDataError when no row is an event,
-    and the errors of `open_source`, `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
+    A log that is continued (`is_continued`) need not have events of every kind. Raises BadRowsError for bad
+    rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
+    `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
-    source = open_source(config, work, copies)
-    nulls = config.format.nulls
-    settings = continued(source) if continued else source.columns or config.columns
-    columns, usual = _chosen_columns(source, settings, config)
-    if config.kinds or config.kinds_auto:
-        columns = columns.model_copy(update={"kind": usual})
+    config = config.model_copy(update={"columns": source.columns or config.columns})
+    settings, nulls = config.columns, config.format.nulls
+    columns, usual = _chosen_columns(source, config)
+    with_kind = columns.model_copy(update={"kind": usual})
+    columns = with_kind if config.kinds or config.kinds_auto else columns
     items = read_entity_table(source.items, settings.item_id, columns.item, "item", nulls)
     users = read_entity_table(source.users, settings.user_id, columns.user, "user", nulls)
-    catalog = None if items is None else items.ids
-    kinds, note = config.kinds, ""
-    if continued is None:
-        refuse_absent_kinds(source.parts, columns, kinds, config.filters.default_kind)
-        if not kinds and config.queries is None:
-            kinds, note = _proposed(source, columns.model_copy(update={"kind": usual}), settings, config)
-    log = validate(source.parts, columns, settings, config.filters, catalog, config.format, kinds)
+    catalog, note = None if items is None else items.ids, ""
+    if not is_continued:
+        refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind)
+        if not config.kinds and config.queries is None:
+            kinds, note = _proposed(source, with_kind, config)
+            config = config.model_copy(update={"kinds": kinds})
+    log = validate(source.parts, columns, config, catalog)
     log = replace(log, notes=(*log.notes, note)) if note else log
     events: EventFiles | SparkEvents
     if session is None:
@@ -207,13 +207,11 @@ def ingest_source(
     return ingested
 
 
-def _chosen_columns(
-    source: Source, settings: ColumnSettings, config: PrepareConfig
-) -> tuple[Columns, str | None]:
+def _chosen_columns(source: Source, config: PrepareConfig) -> tuple[Columns, str | None]:
     """Return the columns of the events, and the column of kinds, also where none is wanted."""
     existing = shared_columns(source)
     try:
-        columns = choose_columns(settings, existing, str(source.parts[0][1].path))
+        columns = choose_columns(config.columns, existing, str(source.parts[0][1].path))
     except ColumnError as error:
         has_header = config.format.has_header and all(table.is_text for _, table in source.parts)
         hint = "; if its first line is a row and no header, give --no-header" if has_header else ""
@@ -221,9 +219,7 @@ def _chosen_columns(
     return columns, columns.kind or next((name for name in KINDS if name in existing), None)
 
 
-def _proposed(
-    source: Source, columns: Columns, settings: ColumnSettings, config: PrepareConfig
-) -> tuple[KindTable, str]:
+def _proposed(source: Source, columns: Columns, config: PrepareConfig) -> tuple[KindTable, str]:
     """Return the table of kinds of a log without one, and sentences about a table for a funnel.
 
     The table is empty unless it is wanted. Raises ColumnError where it is, and there is no column of kinds.
@@ -233,9 +229,7 @@ def _proposed(
             raise ColumnError("--kinds auto needs a column of kinds; name it with --kind-column")
         return {}, ""
     columns = columns.model_copy(update={"session": None})
-    table, note = propose_kinds(
-        validate(source.parts, columns, settings, config.filters, None, config.format)
-    )
+    table, note = propose_kinds(validate(source.parts, columns, config))
     if not table:
         return {}, note if config.kinds_auto else ""
     shown = shown_table(columns.kind or "", table)

@@ -68,7 +68,7 @@ class Source:
 
     `parts` are the tables of events, each with the part (0 train, 1 validation, 2 test) of all its events, or
     None if the split is still to be made. `unread` are other files of a folder. `columns` are those of
-    queries, else None, and the features are the defaults of a known data set.
+    queries and of a log that is continued, else None; the features are the defaults of a known data set.
     """
 
     parts: tuple[tuple[int | None, Table], ...]

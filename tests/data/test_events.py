@@ -13,16 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turret.data.configuration import load_configuration
 from turret.data.errors import ColumnError, SourceError
 from turret.data.events import ids as numbering
 from turret.data.events.event_arrays import Events, stable_order
 from turret.data.events.events import Log, read_events, validate
 from turret.data.events.ids import IdInterner, as_keys, id_text, vocabulary
-from turret.data.kinds import Kind, KindTable
+from turret.data.kinds import Kind
 from turret.data.manifest import BadRows, Removed
 from turret.data.reading.columns import choose_columns
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, FormatSettings
+from turret.data.reading.schema import NULLS, FormatSettings, PrepareConfig
 from turret.data.reading.tables import ROW, Table
 
 EXPORTED = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])
@@ -130,24 +131,14 @@ def _table(columns: Columns, name: str = "log.csv") -> Table:
     return Table(frame.with_columns(pl.col(ROW).cast(pl.Int64)).lazy(), Path(name), is_text=True)
 
 
-def _validate(
-    columns: Columns,
-    catalog: list[str] | None = None,
-    nulls: Sequence[str] = NULLS,
-    kinds: KindTable = {},  # noqa: B006
-    **settings: object,
-) -> Log:
-    """`settings` are those of columns and of filters."""
-    filters = {name: settings.pop(name) for name in ("min_weight", "default_kind") if name in settings}
-    chosen = ColumnSettings.model_validate(settings)
+PLAIN = PrepareConfig(source=Path("log.csv"))
+
+
+def _validate(columns: Columns, catalog: list[str] | None = None, **settings: object) -> Log:
+    config = load_configuration(PrepareConfig, overrides={"source": "log.csv", **settings})
+    chosen = choose_columns(config.columns, list(columns), "log")
     return validate(
-        [(None, _table(columns))],
-        choose_columns(chosen, list(columns), "log"),
-        chosen,
-        FilterSettings.model_validate(filters),
-        None if catalog is None else pl.Series(catalog),
-        FormatSettings(nulls=tuple(nulls)),
-        kinds,
+        [(None, _table(columns))], chosen, config, None if catalog is None else pl.Series(catalog)
     )
 
 
@@ -189,18 +180,23 @@ HUGE, HUGE_USER = "item too large for a float to hold exactly", "user too large 
 @pytest.mark.parametrize(
     ("columns", "settings", "bad", "removed"),
     [
-        (EVENTS, {"weight": "stars", "catalog": ["x", "y"]}, FIRST_REASONS, {}),
+        (EVENTS, {"columns.weight": "stars", "catalog": ["x", "y"]}, FIRST_REASONS, {}),
         (LONG, {}, {"id longer than 512 characters": 2}, {}),
         (_log(3, user=[1e16, 5.0, None]), {}, {HUGE_USER: 1, "null user": 1}, {}),
         (_log(2, item=["1e+17", "2.5e+18"]), {}, {HUGE: 2}, {}),
         (CLOCKS, {}, {"time before 1990 or in the future": 2}, {}),
-        (CLOCKS, {"time_unit": "seconds"}, {}, {}),
+        (CLOCKS, {"columns.time_unit": "seconds"}, {}, {}),
         *(
-            (_log(2, user=ids, item=ids), {"nulls": ["user=0"]}, {"null user": 1}, {})
+            (_log(2, user=ids, item=ids), {"format.nulls": ["user=0"]}, {"null user": 1}, {})
             for ids in (pl.Series([0, 7]), pl.Series([0.0, 7.0]), pl.Series([0, 7], dtype=pl.UInt64))
         ),
         *(
-            (WITH_KINDS, {"kinds": kinds, "kind": "event", "default_kind": default}, {}, removed)
+            (
+                WITH_KINDS,
+                {"kinds": kinds, "columns.kind": "event", "filters.default_kind": default},
+                {},
+                removed,
+            )
             for kinds in (BUY, BUY_AND_SEE)
             for default, removed in (
                 (None, {"kinds": 1, "missing kind": 4}),
@@ -208,12 +204,12 @@ HUGE, HUGE_USER = "item too large for a float to hold exactly", "user too large 
                 ("see", {"kinds": 5}),
             )
         ),
-        (RATED, {"weight": "n", "min_weight": 7}, {}, {"min_weight": 2}),
+        (RATED, {"columns.weight": "n", "filters.min_weight": 7}, {}, {"min_weight": 2}),
         # No quantity is no return: in a log of views and purchases, views have none.
-        (_log(3, n=[2, 1.5, None]), {"quantity": "n"}, {}, {}),
-        (_log(3, n=[3, 0, -1]), {"quantity": "n"}, {"return (quantity not above 0)": 2}, {}),
-        (_log(3, n=["1", " ", "NULL"]), {"quantity": "n"}, {}, {}),
-        (_log(3, n=["1", "two", "-"]), {"quantity": "n"}, {"unreadable quantity": 1}, {}),
+        (_log(3, n=[2, 1.5, None]), {"columns.quantity": "n"}, {}, {}),
+        (_log(3, n=[3, 0, -1]), {"columns.quantity": "n"}, {"return (quantity not above 0)": 2}, {}),
+        (_log(3, n=["1", " ", "NULL"]), {"columns.quantity": "n"}, {}, {}),
+        (_log(3, n=["1", "two", "-"]), {"columns.quantity": "n"}, {"unreadable quantity": 1}, {}),
     ],
 )
 def test_every_row_is_an_event_or_has_the_first_reason_why_it_is_none(
@@ -247,7 +243,8 @@ def test_decimal_numbers_are_numbers() -> None:
     """Databases export whole numbers as decimals."""
     one, other = [Decimal("7")], [Decimal("8.50")]
     columns: Columns = {"user": one, "item": one, "time": other, "n": other, "count": one}
-    found, events = _read(_validate(columns, weight="n", quantity="count"))
+    settings: dict[str, Any] = {"columns.weight": "n", "columns.quantity": "count"}
+    found, events = _read(_validate(columns, **settings))
     assert (found.users.to_list(), found.items.to_list()) == (["7"], ["7"])
     assert events.weights is not None
     assert (events.times.tolist(), events.weights.tolist()) == ([8.5], [8.5])
@@ -256,8 +253,8 @@ def test_decimal_numbers_are_numbers() -> None:
 def test_parts_keep_their_numbers_and_examples_name_the_file() -> None:
     train = _table({"user": [1], "item": [1], "time": [1]}, "train.csv")
     test = _table({"user": [1, None], "item": [2, 1], "time": [2, 1]}, "test.csv")
-    columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
-    log = validate([(0, train), (2, test)], columns, ColumnSettings(), FilterSettings(), None)
+    columns = choose_columns(PLAIN.columns, ["user", "item", "time"], "log")
+    log = validate([(0, train), (2, test)], columns, PLAIN)
     found, events = _read(log)
     assert events.parts is not None
     assert events.parts.tolist() == [0, 2]
@@ -272,8 +269,8 @@ def test_a_source_that_breaks_off_is_refused_by_its_name(tmp_path: Path) -> None
     frame = pl.DataFrame({"user": range(50_000), "item": range(50_000), "time": range(50_000)})
     frame.write_parquet(path, compression="zstd", row_group_size=10_000)
     table = scan(path, FormatSettings(), tmp_path)
-    columns = choose_columns(ColumnSettings(), table.columns(), "log")
-    log = validate([(None, table)], columns, ColumnSettings(), FilterSettings(), None)
+    columns = choose_columns(PLAIN.columns, table.columns(), "log")
+    log = validate([(None, table)], columns, PLAIN)
     content = bytearray(path.read_bytes())
     middle = len(content) // 2
     content[middle : middle + 60_000] = bytes(60_000)
@@ -284,9 +281,9 @@ def test_a_source_that_breaks_off_is_refused_by_its_name(tmp_path: Path) -> None
 
 def test_parts_with_columns_of_different_types_are_refused() -> None:
     parts = [_table({"user": [1], "item": [1], "time": [time]}) for time in (1, [1])]
-    columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
+    columns = choose_columns(PLAIN.columns, ["user", "item", "time"], "log")
     with pytest.raises(ColumnError, match="differ in type between the parts"):
-        validate([(0, parts[0]), (2, parts[1])], columns, ColumnSettings(), FilterSettings(), None)
+        validate([(0, parts[0]), (2, parts[1])], columns, PLAIN)
 
 
 FEW, WIDE = st.integers(-3, 3), st.sampled_from([-(2**63), -1, 0, 1, 2**40, 2**63 - 1])
