@@ -1,7 +1,9 @@
-"""`POST /v1/items`: many changes as JSON lines, each with its own result."""
+"""Writing items: `POST /v1/items` with many changes as JSON lines, and the writers of several workers."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,12 @@ from fastapi.testclient import TestClient
 from tests.conftest import contents
 from tests.support.item_towers import placed, with_item_tower
 from tests.support.service_app import ids, recommended, serving
+from turret.service.errors import ConflictError
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.overlay.item_writer import ItemEdit, ItemWriter
+from turret.service.stores.sqlite.shared import SqliteItems
+from turret.service.versions.record import ItemsNumber
+from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 
 HERE = placed(contents().item_vectors[0])  # where item 100 is
@@ -106,11 +114,8 @@ def test_several_lines_of_one_item_are_applied_in_their_order(shop: TestClient) 
     assert statuses == [200] * 5 + [409] + [200] * 2
     assert shop.get("/v1/items/900").json()["fields"] == {"stock": 2, "price": 4}
     assert shop.get("/v1/items/901").status_code == 404
-    assert shop.get("/v1/items/105").json()["fields"] == {
-        "title": "Item 105",
-        "genres": ["drama"],
-        "price": 1,
-    }
+    fields = shop.get("/v1/items/105").json()["fields"]
+    assert fields == {"title": "Item 105", "genres": ["drama"], "price": 1}
 
 
 def test_ten_thousand_items_fit_into_one_call_and_one_more_does_not(shop: TestClient) -> None:
@@ -128,11 +133,7 @@ def test_ten_thousand_items_fit_into_one_call_and_one_more_does_not(shop: TestCl
     war = recommended(shop, history=[101], k=1_000, filter={"genres": {"equals": "war"}})
     assert len(ids(war)) == 1_000
     assert {item % 2 for item in ids(war)} == {1}
-    stock = [{"id": line["id"], "method": "PATCH", "fields": {"stock": 1}} for line in lines]
-    assert post(shop, *stock).json()["changed"] == 10_000
-    last = shop.get("/v1/items/10999").json()
-    assert last["fields"] == {"title": "New 9999", "genres": ["war"], "stock": 1}
-    refused = post(shop, *stock, stock[0])
+    refused = post(shop, *lines, lines[0])
     assert refused.status_code == 413
     assert "more than 10000 lines; send it in parts" in refused.json()["error"]["message"]
 
@@ -140,3 +141,101 @@ def test_ten_thousand_items_fit_into_one_call_and_one_more_does_not(shop: TestCl
 def test_blank_lines_and_a_mark_of_windows_are_no_items(shop: TestClient) -> None:
     line = json.dumps({"id": 105, "method": "DELETE"}).encode()
     assert results(post(shop, b"\xef\xbb\xbf" + line + b"\n" * 50_000)) == [(105, 200)]
+
+
+# --- Writing them
+
+LIMIT = 10_000
+
+
+def edit(item: str, **fields: object) -> ItemEdit:
+    return ItemEdit(item, "PUT", HERE, fields)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[list[SqliteItems]]:
+    """One store, opened by three workers."""
+    stores = [SqliteItems(tmp_path / "items.sqlite") for _ in range(3)]
+    yield stores
+    for store in stores:
+        asyncio.run(store.close())
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    """60 items with the ids 100 to 159, and an item tower."""
+    return Bundle.open(publish(tmp_path, with_item_tower(contents())))
+
+
+def workers_of(
+    stores: list[SqliteItems], limit: int = LIMIT, late: Sequence[str] = ()
+) -> tuple[list[ItemOverlayCache], list[ItemWriter]]:
+    """The overlay and the writer of each worker, which share the number of the last change."""
+
+    async def late_ones(number: int, seconds: float) -> list[str]:
+        return [*late]
+
+    number = ItemsNumber()
+    overlays = [ItemOverlayCache(store, number) for store in stores]
+    pairs = zip(stores, overlays, strict=True)
+    return overlays, [ItemWriter(store, overlay, limit, 20.0, late_ones) for store, overlay in pairs]
+
+
+async def put_all(workers: list[ItemWriter], bundle: Bundle, items: list[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for place, item in enumerate(items):
+        (refused,), _ = await workers[place % 3].write(bundle, [edit(item)])
+        counts["refused" if isinstance(refused, ConflictError) else "put"] += 1
+    return counts
+
+
+@pytest.mark.parametrize("first", [900, 100])
+async def test_no_more_than_the_limit_are_put_by_several_workers(
+    stores: list[SqliteItems], bundle: Bundle, first: int
+) -> None:
+    """New items, and items of the bundle with new fields."""
+    overlays, workers = workers_of(stores)
+    items = [str(first + number) for number in range(40)]
+    counts = await put_all(workers, bundle, items)
+    assert counts["put"] > 9
+    assert counts["refused"] > 9
+    await overlays[0].poll()
+    held = overlays[0].last_read(bundle)
+    assert LIMIT - 1_000 < held.size <= LIMIT
+    there = list(held.ids) + [str(bundle.vocabulary.id(row)) for row in held.replaced.by_row]
+    assert await put_all(workers, bundle, [*there, *there]) == {"put": 2 * counts["put"]}
+    await workers[1].write(bundle, [ItemEdit(there[0], "DELETE")])
+    assert await put_all(workers, bundle, items) == counts
+
+
+@pytest.mark.parametrize("item", ["900", "100"])
+async def test_no_change_in_part_is_lost_among_several_workers(
+    stores: list[SqliteItems], bundle: Bundle, item: str
+) -> None:
+    _, workers = workers_of(stores)
+    await workers[0].write(bundle, [edit(item, title="New")])
+    parts = [[ItemEdit(item, "PATCH", {}, {f"part {n}": n, "last": n})] for n in range(12)]
+    await asyncio.gather(*(workers[place % 3].write(bundle, part) for place, part in enumerate(parts)))
+    (last,) = await stores[0].last([item])
+    fields = json.loads(last.fields) if last and last.fields else {}
+    assert fields.pop("last") in range(12)
+    assert fields == {"title": "New"} | {f"part {n}": n for n in range(12)}
+
+
+async def test_ids_that_are_put_and_withdrawn_have_a_limit(bundle: Bundle) -> None:
+    """Each is held by every process and read by every later version; a withdrawal itself is never refused."""
+    (overlay,), (writer,) = workers_of([SqliteItems()], limit=2_000)
+    count = 0
+    while (await writer.write(bundle, [edit(str(count))])).refused == [None]:
+        assert (await writer.write(bundle, [ItemEdit(str(count), "DELETE")])).refused == [None]
+        count += 1
+    assert 5 < count < 14
+    assert len((await overlay.of(bundle)).withdrawn_ids) == count
+
+
+async def test_a_replica_that_is_late_is_named_though_the_last_changes_are_refused(bundle: Bundle) -> None:
+    _, (writer,) = workers_of([SqliteItems()], limit=LIMIT * 100, late=["other:8000"])
+    edits = [edit("900"), *(ItemEdit("unknown", "PATCH", {}, {"a": 1}) for _ in range(1_500))]
+    written = await writer.write(bundle, edits)
+    assert [refused is None for refused in written.refused] == [True] + [False] * 1_500
+    assert written.replicas_behind == ["other:8000"]

@@ -31,14 +31,10 @@ def test_items_are_found_and_paged(client: TestClient) -> None:
     first = client.get("/v1/items", params={"query": "item 11", "limit": 4}).json()
     assert first["version"] == "v1"
     assert ids(first) == [110, 111, 112, 113]
-    assert first["items"][0] == {
-        "id": 110,
-        "fields": {"title": "Item 110", "genres": ["drama"]},
-        "training_events": 50,
-    }
-    second = client.get(
-        "/v1/items", params={"query": "item 11", "limit": 9, "cursor": first["cursor"]}
-    ).json()
+    fields = {"title": "Item 110", "genres": ["drama"]}
+    assert first["items"][0] == {"id": 110, "fields": fields, "training_events": 50}
+    page = {"query": "item 11", "limit": 9, "cursor": first["cursor"]}
+    second = client.get("/v1/items", params=page).json()
     assert ids(second) == [114, 115, 116, 117, 118, 119]
     assert "cursor" not in second
     assert ids(client.get("/v1/items").json()) == list(range(100, 120)), "without a query the most popular"
@@ -63,11 +59,8 @@ def test_an_item_of_the_version_is_shown_with_its_fields_and_popularity(client: 
 
 
 def test_similar_items_meet_the_conditions_of_a_recommendation(client: TestClient) -> None:
-    def chosen(**body: Any) -> dict[str, Any]:
-        answer = client.post("/v1/items/101/similar", json=body)
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+    def chosen(**body: Any) -> Any:
+        return client.post("/v1/items/101/similar", json=body).json()
 
     nearest = ids(client.get("/v1/items/101/similar?k=59").json())
     first = chosen(k=9)
@@ -81,8 +74,7 @@ def test_similar_items_meet_the_conditions_of_a_recommendation(client: TestClien
     various = chosen(k=5, diversity=0.9)
     assert ids(various)[0] == nearest[0]
     assert set(ids(various)) != set(nearest[:5])
-    explained = chosen(k=1, explain=True)
-    (parts,) = explained["explanation"]["items"]
+    (parts,) = chosen(k=1, explain=True)["explanation"]["items"]
     assert (parts["id"], parts["pulled_by"]) == (nearest[0], [])
 
 
@@ -112,16 +104,12 @@ def mapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         yield client
 
 
-def test_the_map_is_described_and_sent_as_bytes(mapped: TestClient) -> None:
+def test_the_map_is_sent_as_bytes_with_the_colours_of_a_field(mapped: TestClient) -> None:
     assert mapped.get("/v1/map").json() == {"version": "mapped", "items": 60}
     sent = np.frombuffer(mapped.get("/v1/map/points").content, dtype="<u2").reshape(-1, 2)
     assert (sent == POINTS).all()
-
-
-def test_points_are_coloured_by_a_field(mapped: TestClient) -> None:
     answer = mapped.get("/v1/map/colours", params={"field": "genres"}).json()
     assert answer["groups"] == [{"label": "drama", "items": 60}]
-    assert (answer["version"], answer["field"], answer["kind"]) == ("mapped", "genres", "texts")
     assert b64decode(answer["codes"]) == b"\0" * 60
 
 
@@ -177,9 +165,7 @@ def asked(client: TestClient, *history: object, **body: Any) -> list[Any]:
 
 
 def similar(client: TestClient, item: int, k: int) -> list[Any]:
-    answer = client.get(f"/v1/items/{item}/similar?k={k}")
-    assert answer.status_code == 200, answer.text
-    return ids(answer.json())
+    return ids(client.get(f"/v1/items/{item}/similar?k={k}").json())
 
 
 def state(client: TestClient, item: int) -> dict[str, Any]:
@@ -196,7 +182,7 @@ def make_live(client: TestClient, version: str) -> None:
 
 def test_a_fresh_item_is_in_the_next_answer(shop: TestClient, put: Put) -> None:
     """Where its features put it: beside the item whose vector it has, and behind it where they tie."""
-    assert put(fields={"title": "New"}).json() == {"version": "v1", "id": 900, "vector": "features"}
+    put(fields={"title": "New"})
     first = recommended(shop, history=[100], k=3)["items"][0]
     assert (first["id"], first["source"], first["fields"]) == (900, "fresh", {"title": "New"})
     assert first["score"] == pytest.approx(1 / 0.5, abs=1e-5)
@@ -206,13 +192,10 @@ def test_a_fresh_item_is_in_the_next_answer(shop: TestClient, put: Put) -> None:
 
 def test_a_fresh_item_counts_in_a_history(shop: TestClient, put: Put) -> None:
     put()
-    by_both = recommended(shop, history=[900], k=5)
-    by_known = recommended(shop, history=[100], k=6)
-    assert ids(by_both)[0] == 100
-    assert "unknown_items" not in by_both
-    found = {item["id"]: item["score"] for item in by_known["items"]}
-    for item in by_both["items"][1:]:
-        assert item["score"] == pytest.approx(found[item["id"]], abs=1e-4)
+    by_fresh = recommended(shop, history=[900], k=6)
+    assert ids(by_fresh)[0] == 100
+    assert "unknown_items" not in by_fresh
+    assert ids(by_fresh)[1:] == asked(shop, 100, k=6)[1:]
     assert 900 not in asked(shop, 900, k=59)
     assert 900 not in asked(shop, 101, exclude=[900], k=60)
 
@@ -248,7 +231,6 @@ def test_a_known_item_is_changed_in_part(shop: TestClient) -> None:
     assert asked(shop, 101, k=60) == before
     assert asked(shop, 101, filter={"genres": {"any_of": ["crime"]}}) == [100]
     assert patched(shop, 100, fields={"stock": None})["fields"] == {"title": "Item 100", "genres": ["crime"]}
-    assert patched(shop, 100, fields={"stock": 0})["fields"]["genres"] == ["crime"]
 
 
 def test_a_fresh_item_is_changed_in_part(shop: TestClient, put: Put) -> None:
@@ -256,10 +238,6 @@ def test_a_fresh_item_is_changed_in_part(shop: TestClient, put: Put) -> None:
     shown = patched(shop, 900, features={"tags": None} | placed(HERE), fields={"stock": 2})
     assert (shown["features"], shown["fields"]) == (placed(HERE), {"title": "New", "stock": 2})
     assert similar(shop, 100, k=1) == [900]
-    features = patched(shop, 900, features={"n0": 0.0})["features"]
-    assert features == {**placed(HERE), "n0": 0.0}
-    put(fields={"title": "New", "colour": None})
-    assert patched(shop, 900, fields={"stock": 2})["fields"] == {"title": "New", "colour": None, "stock": 2}
 
 
 @pytest.mark.parametrize("item", [900, 107], ids=["fresh", "of the version"])
@@ -293,8 +271,6 @@ def test_a_withdrawn_item_of_the_version_is_shown_and_another_is_not_found(
     assert (answer.status_code, answer.json()["error"]["field"]) == (404, "id")
     assert "withdrawn" in answer.json()["error"]["message"]
     assert shop.get("/v1/items/900/similar").status_code == 404
-    put(107, fields={})
-    assert not state(shop, 107)["withdrawn"]
 
 
 def test_a_version_that_was_trained_with_it_has_it_once(shop: TestClient, put: Put) -> None:

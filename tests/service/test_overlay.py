@@ -4,10 +4,9 @@ import asyncio
 import gc
 import json
 import weakref
-from collections import Counter
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Container
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -15,13 +14,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from tests.conftest import contents
 from tests.oracles.filtering import holds
 from tests.support.item_towers import placed, with_item_tower
 from turret.data.vocabulary import Vocabulary
-from turret.service.errors import ConflictError, ItemsUnavailableError
+from turret.service.errors import ItemsUnavailableError
 from turret.service.overlay.fresh import (
     ChangedFields,
     FreshItems,
@@ -31,7 +29,6 @@ from turret.service.overlay.fresh import (
     empty_overlay,
 )
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.overlay.item_writer import ItemEdit, ItemWriter
 from turret.service.ranking.searching import merge
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore, NewChange
 from turret.service.stores.sqlite.shared import SqliteItems
@@ -40,8 +37,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import Kind
-from turret.tower.catalog.filters import Filter, compile_filter
-from turret.tower.catalog.masks import RowMask
+from turret.tower.catalog.filters import compile_filter
 from turret.tower.retrieval import Ranking
 
 LATE = 9_999_999_999_999  # long after any bundle
@@ -140,59 +136,34 @@ def test_what_is_no_item_is_left_alone_and_said(
 N = 6
 
 
-def drawn(count: int, dimension: int = 2) -> FreshItems:
-    vectors = np.random.default_rng(0).standard_normal((count, dimension)).astype(np.float32)
+def drawn(count: int) -> FreshItems:
+    vectors = np.random.default_rng(0).standard_normal((count, 2)).astype(np.float32)
     ids = [f"f{place}" for place in range(count)]
     positions = {item: place for place, item in enumerate(ids)}
     return FreshItems(Vocabulary([f"i{row}" for row in range(N)]), vectors, ids, [b"{}"] * count, positions)
 
 
-def ranking(scores: list[float]) -> Ranking:
-    """All N rows with these scores, best first, then lower rows."""
-    order = sorted(range(len(scores)), key=lambda row: (-scores[row], row))
-    return Ranking(np.array(order, np.int64), np.array([scores[row] for row in order], np.float32))
-
-
-few = st.sampled_from([-1.0, 0.0, 0.5, 1.0])
-
-
-@dataclass
-class Allows(Filter):
-    """Allows these fresh items."""
-
-    mask: NDArray[np.bool_]
-
-    def cached(self, rows: Hashable, make: Callable[[], NDArray[np.bool_]]) -> RowMask:
-        return RowMask(self.mask)
+SCORES = st.sampled_from([-1.0, 0.0, 0.5, 1.0])
 
 
 @given(
-    main=st.lists(few, min_size=N, max_size=N),
-    others=st.lists(few, max_size=5),
+    main=st.lists(SCORES, min_size=N, max_size=N),
+    others=st.lists(SCORES, max_size=5),
     k=st.integers(1, 12),
     excluded=st.sets(st.integers(0, N + 4)),
-    mask=st.lists(st.booleans(), min_size=5, max_size=5),
-    is_filtered=st.booleans(),
 )
 def test_the_ranking_is_what_one_catalog_would_give(
-    main: list[float], others: list[float], k: int, excluded: set[int], mask: list[bool], is_filtered: bool
+    main: list[float], others: list[float], k: int, excluded: set[int]
 ) -> None:
     """Sorted by score, then by row, also with ties, excluded rows and short rankings."""
-    allowed = np.array(mask[: len(others)], dtype=bool) if is_filtered else None
-    kept = [row for row in ranking(main).rows.tolist() if row not in excluded]
-    answer = Ranking(np.array(kept[:k], np.int64), np.array([main[row] for row in kept[:k]], np.float32))
-    scores = np.array(others, np.float32)
-    filtering = None if allowed is None else Allows(allowed)
-    found = merge(answer, scores, drawn(len(others)), k, np.array(sorted(excluded), int), filtering)
-    candidates = [(-main[row], row) for row in kept] + [
-        (-score, N + place)
-        for place, score in enumerate(others)
-        if N + place not in excluded and (allowed is None or allowed[place])
-    ]
+    candidates = [(-score, row) for row, score in enumerate(main + others) if row not in excluded]
+    best = sorted((score, row) for score, row in candidates if row < N)[:k]
+    answer = Ranking(np.array([row for _, row in best], int), -np.array([score for score, _ in best]))
+    fresh, out = drawn(len(others)), np.array(sorted(excluded), int)
+    found = merge(answer, np.array(others, np.float32), fresh, k, out)
     expected = sorted(candidates)[:k]
     assert found.rows.tolist() == [row for _, row in expected]
     assert found.scores.tolist() == [-score for score, _ in expected]
-    assert found.plan.fetched == (len(others) if allowed is None else sum(mask[: len(others)]))
 
 
 # --- The overlay of each worker follows the store
@@ -292,9 +263,9 @@ async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle
 async def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bundle) -> None:
     store = Watched()
     overlay = ItemOverlayCache(store)
-    for number in range(5):
-        await put_fresh(store, str(900 + number))
-    assert len(await overlay.of(bundle)) == 5
+    for item in ("900", "901"):
+        await put_fresh(store, item)
+    assert len(await overlay.of(bundle)) == 2
     store.restored = SqliteItems()
     await put_fresh(store.restored, "777")
     await overlay.poll()
@@ -333,101 +304,6 @@ async def test_each_bundle_has_its_own(root: Path, bundle: Bundle) -> None:
     del names
     gc.collect()
     assert gone() is None
-
-
-# --- Writing them
-
-FEATURES_HERE = placed(np.eye(8, dtype=np.float32)[0])
-LIMIT = 10_000
-
-
-def edit(item: str, **fields: object) -> ItemEdit:
-    return ItemEdit(item, "PUT", FEATURES_HERE, fields)
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> list[ItemStore]:
-    """One store, opened by three workers; one of memory can't be, and is theirs together."""
-    if request.param == "memory":
-        return [SqliteItems()] * 3
-    return [SqliteItems(tmp_path / "items.sqlite") for _ in range(3)]
-
-
-async def nobody_is_late(number: int, seconds: float) -> list[str]:
-    return []
-
-
-def workers_of(stores: list[ItemStore]) -> tuple[list[ItemOverlayCache], list[ItemWriter]]:
-    """The overlay and the writer of each worker, which share the number of the last change."""
-    number = ItemsNumber()
-    overlays = [ItemOverlayCache(store, number) for store in stores]
-    pairs = zip(stores, overlays, strict=True)
-    return overlays, [ItemWriter(store, overlay, LIMIT, 20.0, nobody_is_late) for store, overlay in pairs]
-
-
-async def put_all(workers: list[ItemWriter], bundle: Bundle, items: list[str]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for place, item in enumerate(items):
-        (refused,), _ = await workers[place % 3].write(bundle, [edit(item)])
-        counts["refused" if isinstance(refused, ConflictError) else "put"] += 1
-    return counts
-
-
-@pytest.mark.parametrize("first", [900, 100])
-async def test_no_more_than_the_limit_are_put_by_several_workers(
-    stores: list[ItemStore], bundle: Bundle, first: int
-) -> None:
-    """New items, and items of the bundle with new fields."""
-    overlays, workers = workers_of(stores)
-    items = [str(first + number) for number in range(40)]
-    counts = await put_all(workers, bundle, items)
-    assert counts["put"] > 9
-    assert counts["refused"] > 9
-    await overlays[0].poll()
-    held = overlays[0].last_read(bundle)
-    assert LIMIT - 1_000 < held.size <= LIMIT
-    there = list(held.ids) + [str(bundle.vocabulary.id(row)) for row in held.replaced.by_row]
-    assert await put_all(workers, bundle, [*there, *there]) == {"put": 2 * counts["put"]}
-    await workers[1].write(bundle, [ItemEdit(there[0], "DELETE")])
-    assert await put_all(workers, bundle, items) == counts
-    for store in {id(one): one for one in stores}.values():
-        await store.close()
-
-
-@pytest.mark.parametrize("item", ["900", "100"])
-async def test_no_change_in_part_is_lost_among_several_workers(
-    stores: list[ItemStore], bundle: Bundle, item: str
-) -> None:
-    _, workers = workers_of(stores)
-    await workers[0].write(bundle, [edit(item, title="New")])
-    parts = [[ItemEdit(item, "PATCH", {}, {f"part {n}": n, "last": n})] for n in range(12)]
-    await asyncio.gather(*(workers[place % 3].write(bundle, part) for place, part in enumerate(parts)))
-    (last,) = await stores[0].last([item])
-    assert last is not None
-    assert last.fields is not None
-    fields = json.loads(last.fields)
-    assert fields.pop("last") in range(12)
-    assert fields == {"title": "New"} | {f"part {n}": n for n in range(12)}
-    for store in {id(one): one for one in stores}.values():
-        await store.close()
-
-
-async def test_ids_that_are_put_and_withdrawn_have_a_limit(bundle: Bundle) -> None:
-    """Each is held by every process and read by every later version; a withdrawal itself is never refused."""
-    overlay = ItemOverlayCache(store := SqliteItems())
-    writer = ItemWriter(store, overlay, 2_000, 1.0, nobody_is_late)
-
-    async def put(item: str) -> object:
-        return (await writer.write(bundle, [edit(item)])).refused[0]
-
-    put_and_withdrawn = 0
-    while not await put(str(900 + put_and_withdrawn)):
-        assert (await writer.write(bundle, [ItemEdit(str(900 + put_and_withdrawn), "DELETE")])).refused == [
-            None
-        ]
-        put_and_withdrawn += 1
-    assert 5 < put_and_withdrawn < 14
-    assert len((await overlay.of(bundle)).withdrawn_ids) == put_and_withdrawn
 
 
 # --- Many changes
@@ -488,16 +364,3 @@ def test_a_change_after_the_items_file_was_written_is_newer_than_the_bundle(bund
     assert shown(overlay_of(later, put(1, "105", time=before), put(2, "106", time=after)))[1] == {
         6: b'{"a":1}'
     }
-
-
-async def test_a_replica_that_is_late_is_named_though_the_last_changes_are_refused(bundle: Bundle) -> None:
-    async def one_is_late(number: int, seconds: float) -> list[str]:
-        return ["other:8000"]
-
-    store = SqliteItems()
-    writer = ItemWriter(store, ItemOverlayCache(store), LIMIT * 100, 20.0, one_is_late)
-    edits = [edit("900"), *(ItemEdit("unknown", "PATCH", {}, {"a": 1}) for _ in range(1_500))]
-    written = await writer.write(bundle, edits)
-    assert [refused is None for refused in written.refused] == [True] + [False] * 1_500
-    assert written.replicas_behind == ["other:8000"]
-    await store.close()
