@@ -1,7 +1,6 @@
 """The quality of live answers: recall against exact search, and drift from recorded answers."""
 
-import threading
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -24,36 +23,15 @@ from turret.service.observing.quality import (
 from turret.service.settings import Settings
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.config import ScoringConfig
-from turret.tower.format.manifest import Manifest
-
-
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
-
 
 # --- Live recall
 
 
-@dataclass
-class Version:
-    """A live version as far as it is searched."""
-
-    manifest: Manifest
-    vectors: NDArray[np.float32]
-
-
-def version(vectors: NDArray[np.float32], absolute: bool = False) -> Bundle:
-    manifest = Manifest(
-        version="v1",
-        created="now",
-        dimension=vectors.shape[1],
-        item_count=len(vectors),
-        scoring=ScoringConfig(kind="dot", temperature=1.0, absolute=absolute),
-        history_length=5,
-        files={},
-    )
-    return cast(Bundle, Version(manifest, vectors))
+def version(vectors: NDArray[np.float32], absolute: bool = False) -> Any:
+    """A version as far as it is searched."""
+    scoring = ScoringConfig(kind="dot", temperature=1.0, absolute=absolute)
+    manifest = SimpleNamespace(scoring=scoring, item_count=len(vectors), dimension=vectors.shape[1])
+    return SimpleNamespace(manifest=manifest, vectors=vectors)
 
 
 EIGHT = version(np.arange(8, dtype=np.float32)[:, None])  # the higher the row, the better
@@ -88,105 +66,90 @@ def test_recall_is_the_share_of_the_best_allowed_rows(absolute: bool, lost: int)
     [
         ([3.0, 1.0, 1.0, 1.0, 0.0], 2, [0, 3], 1),  # a row that ties with the last of the best counts
         ([3.0, 1.0, 1.0, 1.0, 0.0], 2, [0, 4], 0.5),
-        (range(8), 4, [7, 6], 0.5),  # what is too short lacks what it lacks
+        (range(8), 4, [7, 6], 0.5),  # a short answer lacks the others
         (range(8), 20, [7, 6, 5, 4, 3, 2, 1, 0], 1),
         (range(8), 4, [9, 7, 8, 6], 1),  # places that fresh items took are not judged
         (range(8), 4, [9, 7, 8, 5], 0.5),
-        ([], 4, [], None),
     ],
 )
 def test_a_row_counts_if_its_score_suffices(
-    scores: list[float], k: int, rows: list[int], expected: float | None
+    scores: list[float], k: int, rows: list[int], expected: float
 ) -> None:
-    live = version(np.array(scores, np.float32)[:, None]) if scores else EIGHT
-    given = {} if scores else {"allowed": np.zeros(8, np.bool_)}
-    assert recall_of(live, record(ONE, k, rows, **given)) == expected
+    assert recall_of(version(np.array(scores, np.float32)[:, None]), record(ONE, k, rows)) == expected
 
 
-def samples_of(metrics: Metrics, outcome: str) -> float:
-    value = metrics.registry.get_sample_value("turret_recall_samples_total", {"outcome": outcome})
-    assert value is not None
-    return value
+def test_an_answer_that_could_have_no_item_has_no_recall() -> None:
+    assert recall_of(EIGHT, record(ONE, 4, [], allowed=np.zeros(8, np.bool_))) is None
 
 
-def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing(
-    metrics: Metrics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The buffers of an answer may be used again at once, and further answers are not measured meanwhile."""
-    measured = threading.Event()
-    later = lambda *given: recall_of(*given) if measured.wait(60) else None  # noqa: E731
-    monkeypatch.setattr("turret.service.observing.quality.recall_of", later)
-    clock = Clock()
+def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing() -> None:
+    """The buffers of an answer may be used again at once."""
+    clock, metrics = Clock(), Metrics()
     sampler = RecallSampler(metrics, 1.0, clock)
     vector, rows, excluded = np.ones(1, np.float32), np.array([7, 6]), np.array([5])
     sampler.offer(EIGHT, record(vector, 2, rows, excluded=excluded))
     vector[:], rows[:], excluded[:] = -1, 0, 7
-    clock.now += 1000
-    sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
-    measured.set()
-    until(lambda: samples_of(metrics, "answered") == 1, "the measurement")
+
+    def counted(outcome: str) -> float | None:
+        return metrics.registry.get_sample_value("turret_recall_samples_total", {"outcome": outcome})
+
+    until(lambda: counted("answered") == 1, "the measurement")
     assert metrics.registry.get_sample_value("turret_recall_at_k_sum", {"k": "10"}) == 1
 
-    def is_counted(outcome: str, answer: AnswerRecord) -> bool:
-        clock.now += 1000
-        sampler.offer(EIGHT, answer)
-        return samples_of(metrics, outcome) > (outcome == "answered")
+    def offer(answer: AnswerRecord, outcome: str) -> None:
+        """Offer it until it is counted."""
+        before = counted(outcome)
 
-    until(lambda: is_counted("failed", record(np.ones(3, np.float32), 2, [1])), "a failure")
-    until(lambda: is_counted("answered", record(ONE, 2, [7, 6])), "a measurement after it")
+        def is_counted() -> bool:
+            clock.now += 1000
+            sampler.offer(EIGHT, answer)
+            return counted(outcome) != before
+
+        until(is_counted, f"one that is {outcome}")
+
+    offer(record(np.ones(3, np.float32), 2, [1]), "failed")
+    offer(record(ONE, 2, [7]), "answered")
     sampler.close()
 
 
 # --- Drift
 
 
-LIVE = cast(Bundle, object())
-
-
-class Watch:
-    """The drift from 40 recorded answers: scores from 0 to 1, items as popular as their row is small."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        plain = Reference.__new__(Reference)
-        plain.scores = [(place + 0.5) / 40 for place in range(40)]
-        plain.popularity = np.linspace(0, 0.99, 100, dtype=np.float32)
-        plain.counts = {"scores": np.full(10, 4.0), "popularity": np.full(10, 40.0)}
-        monkeypatch.setattr("turret.service.observing.quality.Reference", lambda bundle: plain)
-        self.clock, self.metrics = Clock(), Metrics()
-        self.drift = Drift(self.metrics, share=1.0, clock=self.clock)
-        self.drift.follow(LIVE)
-
-    def offer(self, score: float = 0.99, first: int = 0, times: int = 1) -> None:
-        """Offer answers with this best score, of these ten rows on."""
-        for _ in range(times):
-            self.drift.offer(LIVE, np.arange(first, first + 10), np.full(10, score))
-
-    def distance(self, of: str, name: str = "turret_drift", live: Bundle = LIVE) -> float:
-        self.drift.follow(live)
-        value = self.metrics.registry.get_sample_value(name, {"of": of})
-        assert value is not None
-        return value
-
-
 def test_other_answers_are_far_once_there_are_enough_for_one_to_two_windows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another version begins from nothing, and answers of the one before are not compared with it."""
-    watch = Watch(monkeypatch)
-    watch.offer(times=MIN_HITS - 1)
-    assert watch.distance("scores") == 0
-    watch.offer()
-    assert watch.distance("scores") > 0.4
-    assert watch.distance("popularity") > 0.4
-    watch.clock.now += WINDOW
-    assert watch.distance("scores") > 0
-    watch.clock.now += WINDOW
-    assert watch.distance("scores") == 0
-    watch.offer(times=MIN_HITS)
-    other = cast(Bundle, object())
-    assert watch.distance("scores", live=other) == 0
-    watch.offer(times=MIN_HITS)
-    assert watch.distance("scores", live=other) == 0
+    recorded = Reference.__new__(Reference)  # forty answers with scores from 0 to 1
+    recorded.scores = [(place + 0.5) / 40 for place in range(40)]
+    recorded.popularity = np.linspace(0, 0.99, 100, dtype=np.float32)
+    recorded.counts = {"scores": np.full(10, 4.0), "popularity": np.full(10, 40.0)}
+    monkeypatch.setattr("turret.service.observing.quality.Reference", lambda bundle: recorded)
+    clock, metrics = Clock(), Metrics()
+    drift = Drift(metrics, share=1.0, clock=clock)
+    live, later = cast(Bundle, object()), cast(Bundle, object())
+
+    def offer(times: int) -> None:
+        for _ in range(times):
+            drift.offer(live, np.arange(10), np.full(10, 0.99))
+
+    def distance(of: str = "scores", version: Bundle = live) -> float:
+        drift.follow(version)
+        return metrics.registry.get_sample_value("turret_drift", {"of": of}) or 0.0
+
+    assert distance() == 0
+    offer(MIN_HITS - 1)
+    assert distance() == 0
+    offer(1)
+    assert distance() > 0.4
+    assert distance("popularity") > 0.4
+    clock.now += WINDOW
+    assert distance() > 0
+    clock.now += WINDOW
+    assert distance() == 0
+    offer(MIN_HITS)
+    assert distance(version=later) == 0
+    offer(MIN_HITS)
+    assert distance(version=later) == 0
 
 
 def test_live_answers_are_searched_again_and_compared_with_the_recorded_ones(
