@@ -5,8 +5,9 @@ The tests wait for conditions of the page, and for no time."""
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +24,7 @@ from turret.training.export.export import quantised
 
 GENRES = ("Comedy", "Drama", "Science Fiction", "Romance")
 _FIRST = ("Amélie", "Star", "Dark", "Silent", "Golden", "Lost", "Étranger", "Winter")
-_SECOND = ("Garden", "Wars", "River", "Night", "Letters", "Machine")
+_SECOND = ("Garden", "Wars", "River", "Night", "Letters")
 _THIRD = ("", " II", " Returns", " at Sea", " in Łódź")
 _TWO_FRAMES = """() => document.fonts.ready.then(
   () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))))"""
@@ -33,9 +34,7 @@ _REFUSED_LOAD = "Failed to load resource: the server responded with a status of"
 def movies(version: str = "v1", count: int = 200, **changes: Any) -> BundleContents:
     """A bundle of invented movies with fields of every kind and a map."""
     made = contents(version, ids=[f"m{number:03d}" for number in range(count)], **changes)
-    titles = [f"{first} {second}{third}" for third in _THIRD for second in _SECOND for first in _FIRST] * (
-        count // 200 + 1
-    )
+    titles = [f"{first} {second}{third}" for third, second, first in product(_THIRD, _SECOND, _FIRST)]
     fields: dict[str, list[Any]] = {
         "title": titles[:count],
         "genres": [[GENRES[n % 4]] if n % 7 else [GENRES[n % 4], GENRES[(n + 1) % 4]] for n in range(count)],
@@ -100,8 +99,7 @@ class View:
     def open(self, address: str = "") -> "View":
         """Open an address of the page, such as `#try?k=5`, in a fresh document."""
         self.page.goto("about:blank")
-        if address != "about:blank":
-            self.page.goto(f"{self.url}/{address}")
+        self.page.goto(f"{self.url}/{address}")
         return self
 
     def ids(self) -> list[str]:
@@ -153,33 +151,24 @@ class View:
 OpenView = Callable[..., View]
 
 
-def give_key(view: View, slot: str, key: str) -> None:
-    """Store a key as the page does after its panel, in this tab."""
-    names = {"read": "turret.key", "admin": "turret.admin-key"}
-    view.page.evaluate("([name, key]) => sessionStorage.setItem(name, key)", [names[slot], key])
+def give_key(view: View, key: str) -> None:
+    """Store an admin key as the page does after its panel, in this tab."""
+    view.page.evaluate("key => sessionStorage.setItem('turret.admin-key', key)", key)
 
 
 @pytest.fixture
 def open_view(browser: Any) -> Iterator[OpenView]:
     """Open the page of a service; at the end of the test it is checked."""
     views: list[View] = []
+    with ExitStack() as contexts:
 
-    @contextmanager
-    def closing() -> Iterator[None]:
-        try:
-            yield
-        finally:
-            for view in views:
-                view.page.context.close()
+        def make(service: Process, address: str = "") -> View:
+            context = browser.new_context(viewport={"width": 1280, "height": 900})
+            contexts.callback(context.close)
+            context.grant_permissions(["clipboard-read", "clipboard-write"])
+            views.append(View(context.new_page(), service.urls[0]))
+            return views[-1].open(address)
 
-    def make(service: Process | str, address: str = "", **options: Any) -> View:
-        url = service if isinstance(service, str) else service.urls[0]
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        context.grant_permissions(["clipboard-read", "clipboard-write"])
-        views.append(View(context.new_page(), url))
-        return views[-1].open(address)
-
-    with closing():
         yield make
         for view in views:
             view.check()

@@ -1,13 +1,15 @@
-"""Compare and Map: two versions side by side, and the items in the plane; and views by keyboard."""
+"""Compare, Map and Service; the views by keyboard, and with a catalog full of markup."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.page.conftest import OpenView, View, give_key
+from tests.page.conftest import OpenView, View, give_key, movies
 from tests.support.service_app import KEY
-from tests.support.service_process import Process
+from tests.support.service_process import Process, Start
+from turret.tower.bundle.publish import BundleContents, publish
 
 PAINTED = """() => {
   const map = document.getElementById('map');
@@ -18,20 +20,21 @@ PAINTED = """() => {
 }"""
 
 
-def compared(view: View, version: str) -> View:
-    give_key(view, "admin", KEY)
-    view.open(f"#compare?history=m001,m009&version={version}")
+def compare(view: View) -> None:
+    """Open the comparison with v2."""
+    give_key(view, KEY)
+    view.open("#compare?history=m001,m009&version=v2")
     view.wait_for("() => document.querySelectorAll('#overall section').length >= 3")
-    return view
 
 
 @pytest.mark.process
 def test_a_version_is_activated_and_taken_back(
-    movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
+    movie_bundles: Path, start: Start, open_view: OpenView
 ) -> None:
     """One that differs too much is activated with force only."""
     service = start(movie_bundles, admin_key=KEY, overlap_minimum=0.9)
-    view = compared(open_view(service), "v2")
+    view = open_view(service)
+    compare(view)
     view.allowed_statuses = {409}
     view.page.locator("#activate").click()
     dialog = view.page.get_by_role("dialog")
@@ -50,16 +53,11 @@ def test_a_version_is_activated_and_taken_back(
     assert service.client.get("/v1/version").json()["version"] == "v1"
 
 
-def map_of(open_view: OpenView, service: Process, address: str) -> View:
-    view = open_view(service, address)
-    view.wait_for("() => Number(document.getElementById('map')?.dataset.frames) > 0")
-    view.settle()
-    return view
-
-
 @pytest.mark.process
 def test_every_item_is_painted_and_coloured_by_a_field(service: Process, open_view: OpenView) -> None:
-    view = map_of(open_view, service, "#map?history=m001,m009&colour=genres")
+    view = open_view(service, "#map?history=m001,m009&colour=genres")
+    view.wait_for("() => Number(document.getElementById('map')?.dataset.frames) > 0")
+    view.settle()
     assert view.page.evaluate(PAINTED) > 200
     groups = view.page.get_by_role("group", name="Groups").get_by_role("button")
     assert groups.count() == 4
@@ -69,7 +67,7 @@ def test_every_item_is_painted_and_coloured_by_a_field(service: Process, open_vi
     assert view.page.evaluate(PAINTED) == 0
     view.page.locator("#colour").select_option("country")
     view.wait_for("() => location.hash.includes('colour=country')")
-    view = map_of(open_view, service, "#map?colour=nowhere")
+    view.open("#map?colour=nowhere")
     view.page.get_by_text("Choose another one").wait_for()
 
 
@@ -88,3 +86,96 @@ def test_the_views_are_reached_and_left_by_keyboard(service: Process, open_view:
     )
     assert view.page.title() == "Service · Turret"
     assert view.page.locator("nav [aria-current=page]").inner_text() == "Service"
+
+
+# --- A catalog full of markup, and of pictures on other hosts
+
+MARKUP = (
+    "<script>window.hit = 1</script>",
+    "<img src=x onerror='window.hit = 2'>",
+    '"><svg onload=window.hit=3>',
+    "javascript:window.hit=4",
+    "</script><script>window.hit=5</script>",
+    "{{7*7}} ${7*7} \u202e right to left",
+    "'; window.hit = 6; //",
+    "https://evil.example/pixel.png",
+)
+
+
+def hostile(version: str) -> BundleContents:
+    texts = [MARKUP[n % len(MARKUP)] for n in range(40)]
+    fields: dict[str, list[Any]] = {
+        "title": [f"{text} {n}" for n, text in enumerate(texts)],
+        "<script>window.hit=7</script>": texts,
+        "poster": ["https://evil.example/pixel.png"] * 40,
+        "tags": [[text, "</option><script>window.hit=8</script>"] for text in texts],
+    }
+    return replace(movies(version, count=40), fields=fields)
+
+
+@pytest.mark.process
+def test_markup_of_a_catalog_is_text_in_every_view(tmp_path: Path, start: Start, open_view: OpenView) -> None:
+    root = tmp_path / "hostile"
+    for version in ("v1", "v2"):
+        publish(root, hostile(version))
+    service = start(root, admin_key=KEY)
+    user = "<img src=x onerror=window.hit=9>"
+    events = [{"event_id": "1", "user_id": user, "item_id": "m001", "kind": "<b>kind</b>"}]
+    assert service.client.post("/v1/events", json={"events": events}).status_code == 200
+    view = open_view(service, "#try?history=m001,m002,%3Cscript%3E&k=20")
+    view.wait_for_items(20)
+    assert "<script>" in view.page.locator("#results").inner_text()
+    view.page.locator("#results").get_by_role("button", name="Why").first.click()
+    view.page.locator(".nearest li").first.wait_for()
+    view.page.get_by_role("combobox", name="Add an item").fill("script")
+    view.page.locator(".found .title").first.wait_for()
+    view.page.locator("#filter-add").select_option("tags")
+    view.page.get_by_label("A stored user").check()
+    view.page.locator("#random-user").click()
+    view.page.locator("#stored-history li").first.wait_for()
+    compare(view)
+    view.open("#map?history=m001&colour=tags")
+    view.wait_for("() => document.querySelectorAll('.groups button').length > 1")
+    view.open("#service")
+    view.page.get_by_role("heading", name="Versions", exact=True).wait_for()
+    assert view.page.evaluate("window.hit ?? null") is None
+    assert view.page.locator("img").count() == 0
+
+
+EARLIER = """turret_requests_total{route="/v1/recommend",status="200"} 1000.0"""
+LATER = """# HELP turret_requests_total Answered requests
+turret_requests_total{route="/v1/recommend",status="200"} 1030.0
+turret_requests_total{route="/v1/recommend",status="503"} 10.0
+turret_request_seconds_bucket{class="2xx",le="0.001",route="/v1/recommend"} 0.0
+turret_request_seconds_bucket{class="2xx",le="0.002",route="/v1/recommend"} 2.0
+turret_request_seconds_bucket{class="2xx",le="+Inf",route="/v1/recommend"} 2.0
+turret_answers_total{source="towers"} 6.0
+turret_answers_total{source="popular"} 2.0
+turret_empty_answers_total 4.0
+turret_recall_at_k_sum{k="10"} 1.8
+turret_recall_at_k_count{k="10"} 2.0
+"""
+SERIES = """scrapes => import(new URL('../service/series.js', document.querySelector('[type=module]').src))
+  .then(({ createSeries }) => {
+    const series = createSeries();
+    scrapes.forEach((text, n) => series.add(text, 100 + 10 * n));
+    return series.series();
+  })"""
+
+
+@pytest.mark.process
+def test_scrapes_of_the_metrics_become_rates_and_quantiles(service: Process, open_view: OpenView) -> None:
+    view = open_view(service, "#service")
+    shown = view.page.evaluate(SERIES, [EARLIER, LATER, LATER])
+    assert shown["times"] == [110, 120]
+    assert shown["requests"] == {"/v1/recommend": [4, 0]}
+    assert shown["errors"] == [1, 0]
+    assert shown["latency"] == {
+        "/v1/recommend": {"p50": [0.0015, None], "p99": [pytest.approx(0.00199), None]}
+    }
+    assert shown["fallback"] == [0.25, None]
+    assert shown["empty"] == [0.5, None]
+    assert shown["recall"] == {"10": [0.9, None]}
+    view.page.locator("#tiles dd", has_text="working").first.wait_for()
+    restarted = view.page.evaluate(SERIES, [LATER, EARLIER])
+    assert restarted["requests"]["/v1/recommend"] == [100], "a counter that fell began again"

@@ -71,17 +71,8 @@ class Client:
         self._writer.write(content)
 
     async def answer(self) -> Answer:
-        """The next answer."""
-        found = await self.next()
-        assert found is not None, "the server has closed the connection"
-        return found
-
-    async def next(self) -> Answer | None:
-        """The next answer; None: the server has closed the connection."""
-        try:
-            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
+        """The next answer; raises where the server has closed the connection."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
         body = await self.reader.readexactly(int(headers.get("content-length", 0)))
@@ -132,20 +123,12 @@ class Running:
         client.send(content)
         return client
 
-    async def ask(self, content: bytes) -> list[Answer]:
-        """Send bytes on a connection of their own; read an answer to each request, or all until it closes."""
+    async def ask(self, content: bytes) -> Answer:
+        """Send one request, or nothing, on a connection of its own."""
         client = await self.connect(content)
-        answers: list[Answer] = []
-        while (answer := await client.next()) is not None:
-            answers.append(answer)
-            if answer.headers.get("connection") != "close" and content.count(b"HTTP/1.1") <= len(answers):
-                break
+        answer = await client.answer()
         await client.leave()
-        return answers
-
-    async def statuses(self, content: bytes) -> list[int]:
-        """The statuses of `ask`."""
-        return [answer.status for answer in await self.ask(content)]
+        return answer
 
     async def leave(self) -> None:
         """Close the connections of all clients."""

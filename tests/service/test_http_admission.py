@@ -11,12 +11,9 @@ from turret.service.http.admission import SMALL_ANSWER
 BODY = b"0123456789"
 
 
-def expecting(head: bytes) -> bytes:
-    return head.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
-
-
-def sized(bytes_: int) -> bytes:
-    return POST.replace(b"10\r\n", b"%d\r\n" % bytes_)
+def sized(count: int, *lines: bytes) -> bytes:
+    """The head of a body of so many bytes."""
+    return b"\r\n".join((POST.replace(b"10\r\n\r\n", b"%d" % count), *lines, b"", b""))
 
 
 @pytest.mark.fault(17)
@@ -63,7 +60,7 @@ async def test_bodies_that_do_not_come_take_no_place_from_those_that_do() -> Non
         ]
         await eventually(lambda: server.admission.held_bytes == 6 * 70_000 + 6 * 2, "all are held")
         assert server.app.began == 0
-        assert await server.statuses(POST + BODY) == [200]
+        served(await server.ask(POST + BODY))
         clients[8].send(BODY[2:])
         served(await clients[8].answer())
         clients[0].send(b"x" * 830_000)
@@ -73,11 +70,11 @@ async def test_bodies_that_do_not_come_take_no_place_from_those_that_do() -> Non
 
 async def test_a_client_that_expects_100_continue_is_asked_for_a_body_within_the_limit() -> None:
     async with running(body_limit=10) as server:
-        client = await server.connect(expecting(POST))
+        client = await server.connect(sized(10, b"Expect: 100-continue"))
         assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.send(BODY)
         served(await client.answer())
-        client = await server.connect(expecting(sized(11)))
+        client = await server.connect(sized(11, b"Expect: 100-continue"))
         refused(await client.answer(), 413, "body")
 
 
@@ -111,7 +108,7 @@ async def test_a_body_beyond_the_limit_is_refused_while_it_arrives() -> None:
     chunk = b"2710\r\n" + b"x" * 10_000 + b"\r\n"
     chunked = POST.replace(b"Content-Length: 10", b"Transfer-Encoding: chunked")
     async with running(body_limit=100_000) as server:
-        (answer,) = await server.ask(sized(900_000_000))
+        answer = await server.ask(sized(900_000_000))
         refused(answer, 413, "body")
         client = await server.connect(chunked + chunk * 10)
         await eventually(lambda: server.admission.held_bytes == 100_000, "the limit is reached")
@@ -143,17 +140,14 @@ async def test_a_large_answer_keeps_its_place_until_it_is_read() -> None:
         reading = await server.connect(GET)
         await eventually(lambda: server.app.began == 1, "it is answered")
         await asyncio.sleep(1)
-        (answer,) = await server.ask(GET)
+        answer = await server.ask(GET)
         refused(answer, 503, "service")
         whole = await reading.answer()
         assert len(whole.body) == 8_000_000
         await eventually(lambda: server.places == 0, "the answer is read")
         server.app.size = SMALL_ANSWER
-        client = await server.connect(GET)
-        await eventually(
-            lambda: server.app.began == 2 and server.places == 0, "a small one is not waited for"
-        )
-        served(await client.answer())
+        await server.connect(GET)
+        await eventually(lambda: server.app.began == 2 and not server.places, "a small one is not waited for")
 
 
 async def test_a_place_is_kept_until_its_request_has_ended_also_without_its_client() -> None:

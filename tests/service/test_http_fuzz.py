@@ -30,9 +30,8 @@ class Sent(NamedTuple):
     ends: bool = False
 
 
-def head(target: bytes, *lines: bytes, method: bytes = b"POST", version: bytes = b"HTTP/1.1") -> bytes:
-    first = b" ".join((method, target, version))
-    return CRLF.join((first, b"Host: x", *lines, b"", b""))
+def head(target: bytes, *lines: bytes, method: bytes = b"POST") -> bytes:
+    return CRLF.join((method + b" " + target + b" HTTP/1.1", b"Host: x", *lines, b"", b""))
 
 
 def counted(target: bytes, body: bytes, *lines: bytes, method: bytes = b"POST") -> Sent:
@@ -50,10 +49,6 @@ def chunked(
     return Sent(content + b"0" + CRLF + b"".join(line + CRLF for line in trailers) + CRLF, b"POST", len(body))
 
 
-def get(target: bytes, *lines: bytes, method: bytes = b"GET", version: bytes = b"HTTP/1.1") -> bytes:
-    return head(target, *lines, method=method, version=version)
-
-
 ASK, EVENTS, CHUNKED = b"/v1/recommend", b"/v1/events", b"Transfer-Encoding: chunked"
 # A whole request that would store the forbidden event, if anything ran it.
 SMUGGLED = counted(EVENTS, FORBIDDEN, KEY).raw
@@ -67,8 +62,8 @@ VALID = [
     *(framed(ASK, QUERY, KEY, *NOISE) for framed in (counted, chunked)),
     *(framed(EVENTS, ALLOWED, KEY) for framed in (counted, chunked)),
     *(counted(ASK, QUERY + b" " * size, KEY) for size in (9_000, 30_000, 300_000)),
-    *(Sent(get(target, *NOISE), b"GET", 0) for target in (b"/livez", b"/nowhere", b"/v1/version?a=b")),
-    *(Sent(get(b"/readyz", method=method), method, 0) for method in (b"HEAD", b"OPTIONS", b"DELETE")),
+    *(Sent(head(path, *NOISE, method=b"GET"), b"GET", 0) for path in (b"/livez", b"/nowhere", b"/x?a=b")),
+    *(Sent(head(b"/readyz", method=method), method, 0) for method in (b"HEAD", b"OPTIONS", b"DELETE")),
     Sent(counted(ASK, QUERY, KEY, b"Connection: close").raw + SMUGGLED, b"POST", len(QUERY), True),
     *(framed(target, SMUGGLED, KEY) for framed in (counted, chunked) for target in (ASK, b"/nowhere")),
     counted(b"/livez", SMUGGLED, method=b"GET"),
@@ -110,7 +105,7 @@ LOOSE = [
     *(Sent(chunked(ASK, QUERY, KEY, extension=b";a=" + b"e" * size).raw) for size in (1, 90, 30_000)),
 ]
 # More requests than a connection may have unanswered.
-MANY = [Sent(get(b"/livez"), b"GET", 0)] * 200
+MANY = [Sent(head(b"/livez", method=b"GET"), b"GET", 0)] * 200
 
 
 class Case(NamedTuple):
@@ -153,17 +148,19 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 class Answer(NamedTuple):
-    """One final answer."""
-
     status: int
     headers: dict[bytes, bytes]
+
+    @property
+    def is_last(self) -> bool:
+        return self.headers.get(b"connection") == b"close"
 
 
 def read_answers(received: bytes, methods: list[bytes], is_cut_off: bool) -> list[Answer]:
     """Read answers by a strict parser that shares nothing with the service; the last may be incomplete."""
     answers: list[Answer] = []
     while received:
-        assert not answers or b"close" not in answers[-1].headers.get(b"connection", b""), received[:200]
+        assert not answers or not answers[-1].is_last, received[:200]
         client = h11.Connection(h11.CLIENT)
         method = methods[len(answers)] if len(answers) < len(methods) else b"GET"
         # A head that could not be read is answered with a body.
@@ -201,7 +198,7 @@ async def drive(case: Case) -> tuple[Application, Counter[int]]:
     assert (KEY.partition(b": ")[2], FORBIDDEN) not in server.app.requests
     assert not [one for one in answers if one.status >= 500 and one.status != 503]
     if case.bodies is not None and case.ending == "wait":
-        assert len(answers) == len(case.bodies) or answers[-1].headers.get(b"connection") == b"close"
+        assert len(answers) == len(case.bodies) or answers[-1].is_last
         for size, one in zip(case.bodies, answers, strict=False):
             assert one.headers.get(b"x-body", b"%d" % (size or 0)) == b"%d" % (size or 0)
     return server.app, Counter(one.status for one in answers)
