@@ -1,11 +1,7 @@
 """Two real services, each with its own workers and port, on one folder of bundles and one Redis, answer with
 one version, whichever of them took the call."""
 
-import os
-import signal
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +9,10 @@ import pytest
 from tests.conftest import contents
 from tests.support.item_towers import with_item_tower
 from tests.support.redis_server import own_redis
-from tests.support.service_calls import activate, admin, answered_versions, ask, children, metric
+from tests.support.service_calls import activate, admin, answered_versions, ask, metric
 from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.tower.bundle.publish import publish
-
-Begin = Callable[..., Process]
-Pair = tuple[Process, Process]
 
 
 @pytest.fixture
@@ -33,50 +26,24 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def begin(root: Path, tmp_path: Path, start: Start) -> Iterator[Begin]:
-    """Start a replica of two workers."""
+def replicas(root: Path, tmp_path: Path, start: Start) -> Iterator[list[Process]]:
+    """Two replicas of two workers each, that know each other."""
     with own_redis(tmp_path / "redis") as redis:
-        yield lambda: start(root, store=redis.address, history_timeout=0.5, workers=2)
+        both = [start(root, store=redis.address, history_timeout=0.5, workers=2) for _ in range(2)]
+        until(lambda: {metric(one, "turret_replicas ") for one in both} == {2}, "they know each other")
+        yield both
 
 
-@pytest.fixture
-def pair(begin: Begin) -> Pair:
-    """Two replicas that know of each other."""
-    services = begin(), begin()
-    until(
-        lambda: all(metric(service, "turret_replicas ") == 2 for service in services),
-        "the replicas know each other",
-    )
-    return services
-
-
-def name_of(service: Process) -> str:
-    return f"{socket.gethostname()}:{service.urls[0].rpartition(':')[2]}"
-
-
-def versions(*services: Process, count: int = 12) -> set[str]:
+def versions(*services: Process) -> set[str]:
     """The versions that connections of their own get."""
-    return set().union(*(answered_versions(service, count) for service in services))
-
-
-@contextmanager
-def stopped(service: Process) -> Iterator[None]:
-    """Stop all processes of a replica; they go on at the end."""
-    pids = [service.process.pid, *children(service.process.pid)]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+    return set().union(*(answered_versions(service, 12) for service in services))
 
 
 @pytest.mark.process
 @pytest.mark.fault(71)
-def test_what_one_replica_acknowledges_holds_in_all(pair: Pair, root: Path) -> None:
+def test_what_one_replica_acknowledges_holds_in_all(replicas: list[Process], root: Path) -> None:
     """Activations, a rollback, routes, `min_version` and items."""
-    a, b = pair
+    a, b = replicas
     for service, version in ((a, "v2"), (b, "v3"), (a, "v1")):
         answer = activate(service, root, version)
         assert answer.status_code == 200, answer.text
@@ -89,9 +56,9 @@ def test_what_one_replica_acknowledges_holds_in_all(pair: Pair, root: Path) -> N
     assert {ask(a, min_version="v2")["version"] for _ in range(10)} == {"v3"}
     canary = {"version": "v2", "share": 1}
     assert "behind" not in admin(a, root, "routes", {"canary": canary}).text
-    assert {ask(service, user_id=user)["version"] for service in pair for user in range(20)} == {"v2"}
+    assert {ask(service, user_id=user)["version"] for service in replicas for user in range(20)} == {"v2"}
     activate(b, root, "v2")  # the canary becomes live, and the route to it ends
-    assert [admin(service, root, "routes").json()["canary"] for service in pair] == [None, None]
+    assert [admin(service, root, "routes").json()["canary"] for service in replicas] == [None, None]
     assert versions(a, b) == {"v2"}
     features = {"features": {f"n{place}": 1.0 for place in range(8)}}
     for number in range(10):
@@ -102,28 +69,3 @@ def test_what_one_replica_acknowledges_holds_in_all(pair: Pair, root: Path) -> N
         assert 9000 + number in {item["id"] for item in ask(reader, k=81)["items"]}
         assert reader.client.delete(f"/v1/items/{9000 + number}").json()["withdrawn"]
         assert 9000 + number not in {item["id"] for item in ask(writer, k=81)["items"]}
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(68)
-def test_a_replica_that_hangs_or_is_killed_is_named_and_follows_when_it_is_back(
-    pair: Pair, root: Path, begin: Begin
-) -> None:
-    a, b = pair
-    with stopped(b):
-        for version in ("v2", "v3"):
-            answer = activate(a, root, version)
-            assert answer.json()["replicas_behind"] == [name_of(b)]
-            assert versions(a) == {version}
-        until(lambda: metric(a, "turret_replicas_behind ") == 1, "it is behind")
-        assert metric(a, "turret_replicas ") == 1
-    until(lambda: versions(b) == {"v3"}, "it follows")
-    until(lambda: metric(a, "turret_replicas_behind ") == 0, "it is back")
-    b.process.kill()
-    assert activate(a, root, "v2").json()["replicas_behind"] == [name_of(b)]
-    (root / "current").write_text("v3\n")  # what the folder says does not count
-    again = begin()
-    assert versions(again, count=30) == {"v2"}
-    assert again.client.get("/readyz").json()["version"] == "v2"
-    _, complaints = again.stop()
-    assert "names version v3, but the live version of all replicas is v2" in complaints

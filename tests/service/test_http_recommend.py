@@ -31,13 +31,11 @@ def batch(client: TestClient, *requests: dict[str, Any]) -> list[dict[str, Any]]
 def test_a_history_is_answered_by_the_towers(client: TestClient) -> None:
     rows, scores = plain_ranking(contents().item_vectors, [1, 2], 0.5, 3)
     answer = recommended(client, history=[101, 102], k=3)
-    assert answer["version"] == "v1"
-    assert answer["degraded"] == []
+    assert (answer["version"], answer["degraded"]) == ("v1", [])
     assert ids(answer) == [100 + row for row in rows.tolist()]
     assert [item["score"] for item in answer["items"]] == pytest.approx(scores.tolist(), rel=1e-5)
     assert {item["source"] for item in answer["items"]} == {"towers"}
     assert answer["items"][0]["fields"] == {"title": f"Item {ids(answer)[0]}", "genres": ["drama"]}
-    assert set(answer) == {"version", "items", "degraded", "cursor"}
     assert len(ids(recommended(client, history=[101]))) == 10
 
 
@@ -54,8 +52,7 @@ def test_unknown_items_are_skipped_and_named_once(client: TestClient) -> None:
     answer = recommended(client, history=[101, "nothing", "102"], k=5)
     assert answer["unknown_items"] == ["nothing"]
     assert ids(answer) == ids(recommended(client, history=[101, 102], k=5))
-    answer = recommended(client, history=["x", 5, "x"], k=2)
-    assert (ids(answer), answer["unknown_items"]) == (POPULAR[:2], ["x", 5])
+    assert recommended(client, history=["x", 5, "x"])["unknown_items"] == ["x", 5]
 
 
 def test_seen_and_excluded_items_are_left_out(client: TestClient) -> None:
@@ -68,12 +65,9 @@ def test_seen_and_excluded_items_are_left_out(client: TestClient) -> None:
 
 def test_a_version_for_repeat_consumption_keeps_seen_items_unless_told_otherwise(tmp_path: Path) -> None:
     publish(tmp_path, contents(exclude_seen=False))
+    one: dict[str, Any] = {"history": [101], "k": 1}
     with serving(tmp_path) as client:
-        assert client.get("/v1/version").json()["exclude_seen"] is False
-        bodies: list[dict[str, Any]] = [{}, {"exclude_seen": None}, {"exclude_seen": False}]
-        for body in bodies:
-            assert ids(recommended(client, history=[101], k=1, **body)) == [101]
-        one = {"history": [101], "k": 1}
+        assert ids(recommended(client, **one)) == ids(recommended(client, **one, exclude_seen=None)) == [101]
         results = batch(client, one, {**one, "exclude_seen": True})
         assert [101 in ids(answer) for answer in results] == [True, False]
 
@@ -81,12 +75,10 @@ def test_a_version_for_repeat_consumption_keeps_seen_items_unless_told_otherwise
 @pytest.mark.fault(20, 21)
 def test_fewer_than_asked_for_say_that_nothing_is_left(client: TestClient) -> None:
     answer = recommended(client, history=[101], k=1000)
-    assert (len(ids(answer)), len(set(ids(answer)))) == (59, 59)
-    assert answer["exhausted"] is True
+    assert (len(set(ids(answer))), answer["exhausted"]) == (59, True)
     assert "exhausted" not in recommended(client, history=[101], k=59)
     everything = recommended(client, history=POPULAR, k=5)
     assert (everything["items"], everything["exhausted"]) == ([], True)
-    assert len(ids(recommended(client, k=1000))) == 60
 
 
 @pytest.mark.fault(22)
@@ -106,7 +98,6 @@ def test_a_filter_of_one_item_gives_it_and_of_none_nothing(
     for more in ({"history": [101]}, {}, {"history": [101], "diversity": 0.5}):
         answer = recommended(client, **more, filter=wanted, k=10)
         assert (ids(answer), answer["exhausted"], "cursor" in answer) == (expected, True, False)
-    assert ids(recommended(client, history=[107], filter=wanted)) == []
 
 
 def test_a_given_history_counts_instead_of_the_stored_one(fresh_client: TestClient) -> None:
@@ -128,10 +119,9 @@ def test_a_batch_answers_as_single_calls_do(client: TestClient) -> None:
     ]
     for request, result in zip(requests, batch(client, *requests), strict=True):
         alone = recommended(client, **request)
-        assert ids(result) == ids(alone)
-        others = set(result) - {"items", "cursor"}  # which tells the moment where a stored history counts
-        assert {name: result[name] for name in others} == {name: alone[name] for name in others}
-        assert set(alone) == set(result)
+        for answer in (alone, result):
+            answer.pop("cursor", None)  # which has the moment of the answer
+        assert result == alone
 
 
 def test_a_process_that_was_stopped_reads_the_record_before_it_answers(
@@ -146,8 +136,7 @@ def test_a_process_that_was_stopped_reads_the_record_before_it_answers(
 
     monkeypatch.setattr(Follower, "was_stopped", property(lambda _: not read))
     monkeypatch.setattr(follower, "refresh", refresh)
-    for _ in range(2):
-        assert client.get("/v1/version").status_code == 200
+    assert client.get("/v1/version").status_code == 200
     assert read == [1]
 
 
@@ -200,18 +189,10 @@ def test_events_between_two_pages_do_not_move_them(fresh_client: TestClient) -> 
     assert ids(recommended(fresh_client, user_id=7, k=20)) != whole
 
 
-def test_a_cursor_of_another_version_is_refused_in_words(client: TestClient) -> None:
-    answer = client.post("/v1/recommend", json={"history": [101], "cursor": "v2~0~a~3~3f800000"})
-    assert (answer.status_code, answer.json()["error"]["field"]) == (409, "cursor")
-    assert "v2" in answer.json()["error"]["message"]
-
-
 def test_an_explanation_names_what_pulls_items_up(client: TestClient, published: Path) -> None:
     answer = recommended(client, history=[101, 105, 111], k=3, explain=True)
-    explanation = answer["explanation"]
     bundle = Bundle.open(published / "v1")
-    for item, shown in zip(explanation["items"], answer["items"], strict=True):
-        assert item["id"] == shown["id"]
+    for item, shown in zip(answer["explanation"]["items"], answer["items"], strict=True):
         parts = item["score_parts"]
         assert parts["inner_product"] / parts["temperature"] == pytest.approx(shown["score"], rel=1e-5)
         for pull in item["pulled_by"]:
@@ -220,11 +201,9 @@ def test_an_explanation_names_what_pulls_items_up(client: TestClient, published:
             (vector,) = bundle.encoder.encode([rows], [{}])
             row = bundle.vocabulary.row(item["id"])
             without = float(np.array(bundle.vectors[row]) @ vector) / parts["temperature"]
-            assert pull["change"] == pytest.approx(shown["score"] - without, rel=1e-3, abs=1e-5)
-            assert pull["change"] > 0
-    assert any(item["pulled_by"] for item in explanation["items"])
-    assert explanation["plan"]["kind"] in {"index", "over_fetch", "subset", "selector"}
-    assert {"history", "encode", "search"} <= set(explanation["milliseconds"])
+            assert 0 < pull["change"] == pytest.approx(shown["score"] - without, rel=1e-3, abs=1e-5)
+    assert any(item["pulled_by"] for item in answer["explanation"]["items"])
+    assert {"history", "encode", "search"} <= set(answer["explanation"]["milliseconds"])
 
 
 # ---- Times

@@ -1,4 +1,4 @@
-"""The processes of a service: how they share ports and end."""
+"""A service as a process: its settings, how its workers share ports, and how they end."""
 
 import asyncio
 import contextlib
@@ -6,24 +6,23 @@ import errno
 import resource
 import signal
 import socket
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.command_line import commands
 from tests.support.until import until
 from tests.support.virtual_time import Clock
 from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
 from turret.service.process.server import connection_limit, reserve, share, url_of
 from turret.service.process.supervisor import Order, Shutdown
-from turret.service.settings import Settings
+from turret.service.settings import Settings, read_settings
+from turret.service.versions.gate import _from_environment
+from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
 
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-# Addresses, descriptors and the end
+# ---- Addresses, descriptors and the end
 
 
 @pytest.mark.process
@@ -88,15 +87,15 @@ def test_a_client_that_reads_nothing_is_cut_off() -> None:
     ],
 )
 def test_a_service_drains_finishes_and_is_killed_each_in_its_time_or_at_the_next_signal(
-    clock: Clock, signals: list[int], orders: list[Order]
+    signals: list[int], orders: list[Order]
 ) -> None:
     """It waits 7 seconds for load balancers and 20 for requests."""
-    shutdown, begun = Shutdown(Settings(drain_delay=7, drain_seconds=20), clock), clock.now
+    clock = Clock(0.0)
+    shutdown = Shutdown(Settings(drain_delay=7, drain_seconds=20), clock)
     for number in signals:
         shutdown.take(number)
     given: list[Order] = []
-    for second in (0, 6.9, 7, 31.9, 32, 1_000):
-        clock.now = begun + second
+    for clock.now in (0, 6.9, 7, 31.9, 32, 1_000):
         given.append(shutdown.advance())
     assert given == orders
 
@@ -155,3 +154,52 @@ def test_the_descriptor_limit_is_raised_to_the_hard_limit_and_must_suffice(
             connection_limit()
     else:
         assert (connection_limit(), limits[-1][0]) == (taken, hard)
+
+
+# ---- Settings: options before the environment, and each fault named
+
+
+def test_an_option_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURRET_PORT", "9001")
+    monkeypatch.setenv("TURRET_HOST", "0.0.0.0")
+    monkeypatch.setenv("TURRET_ADMIN_KEY", "secret-of-thirty-two-characters!")
+    settings = read_settings(bundles="somewhere", port=9002)
+    assert (settings.port, settings.host, settings.bundles) == (9002, "0.0.0.0", Path("somewhere"))
+    assert "secret-of" not in repr(settings)
+
+
+@pytest.mark.parametrize(("name", "value"), [("port", 70000), ("history_timeout", 0), ("shoe_size", 43)])
+def test_a_setting_that_does_not_fit_is_named(name: str, value: int) -> None:
+    with pytest.raises(ServiceError, match=f"setting {name} can't be {value}"):
+        read_settings(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "admin_port"),
+    [({"port": 9000}, 9001), ({"port": 0}, 0), ({"admin_port": 5}, 5), ({"admin_port": "same"}, None)],
+)
+def test_the_admin_port_is_the_one_after_unless_it_is_given(
+    given: dict[str, Any], admin_port: int | None
+) -> None:
+    assert read_settings(**given).admin_port == admin_port
+
+
+def test_a_complaint_names_only_options_that_there_are() -> None:
+    """All that `turret serve` takes has an option; the rest is for the environment alone."""
+    options = {parameter.name for parameter in commands()["serve"].params}
+    for name in Settings.model_fields:
+        with pytest.raises(ServiceError) as caught:
+            read_settings(**{name: object()})
+        assert f"TURRET_{name.upper()}" in str(caught.value)
+        assert ("--" in str(caught.value)) == (name in options), name
+
+
+def test_a_service_and_a_folder_ask_the_same_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, usual in (("overlap_minimum", OVERLAP_MINIMUM), ("recall_minimum", RECALL_MINIMUM)):
+        variable = f"TURRET_{name.upper()}"
+        assert getattr(Settings(), name) == _from_environment(variable, usual) == usual
+        monkeypatch.setenv(variable, "0.25")
+        assert getattr(Settings(), name) == _from_environment(variable, usual) == 0.25
+    monkeypatch.setenv("TURRET_RECALL_MINIMUM", "much")
+    with pytest.raises(ServiceError, match=r"TURRET_RECALL_MINIMUM can't be 'much'.*0\.95"):
+        _from_environment("TURRET_RECALL_MINIMUM", RECALL_MINIMUM)

@@ -118,6 +118,7 @@ async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_m
 # --- Several members
 
 
+@pytest.mark.fault(68)
 async def test_members_follow_each_other_and_late_ones_are_named(members: Members) -> None:
     """A worker of the same service by its process, another replica by its address."""
     one = await members.join(activation_seconds=2)
@@ -138,6 +139,7 @@ async def test_members_follow_each_other_and_late_ones_are_named(members: Member
     assert asyncio.get_running_loop().time() == pytest.approx(begun), "silent ones are not waited for"
 
 
+@pytest.mark.fault(68)
 async def test_a_worker_that_was_stopped_follows_before_it_answers(members: Members) -> None:
     one = await members.join(activation_seconds=1)
     other = await members.join("a:8000/1")
