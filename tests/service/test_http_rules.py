@@ -32,15 +32,16 @@ def put(client: TestClient, **rules: object) -> httpx2.Response:
     return client.put("/v1/rules", json={"rules": rules}, headers=ADMIN)
 
 
+def under(client: TestClient, *rules: str, **body: Any) -> list[Any]:
+    """The ids of an answer to which these rules apply."""
+    return ids(recommended(client, **{"k": 60, **body}, rules=rules))
+
+
 def test_a_request_names_rules_whose_filters_and_caps_apply_beside_its_own(shop: TestClient) -> None:
     assert put(shop, late=LATE, even=EVEN, few={"cap": {"genres": 3}}).status_code == 200
-    assert set(ids(recommended(shop, k=60, rules=["late"]))) == set(range(150, 160))
-    assert set(ids(recommended(shop, k=60, rules=["late", "even"]))) == set(range(150, 160, 2))
-    own = {"title": {"lt": "Item 156"}}
-    assert set(ids(recommended(shop, k=60, rules=["late", "even"], filter=own))) == {150, 152, 154}
-    assert len(ids(recommended(shop, history=[101], k=9, rules=["few"]))) == 3
-    assert len(ids(recommended(shop, history=[101], k=9, rules=["few"], cap={"genres": 2}))) == 2
-    assert len(ids(recommended(shop, history=[101], k=9, rules=["few"], cap={"genres": 5}))) == 3
+    assert set(under(shop, "late")) == set(range(150, 160))
+    assert set(under(shop, "late", "even", filter={"title": {"lt": "Item 156"}})) == {150, 152, 154}
+    assert [len(under(shop, "few", cap={"genres": own})) for own in (2, 5)] == [2, 3]
     similar = shop.post("/v1/items/100/similar", json={"k": 60, "rules": ["late"]}).json()
     assert set(ids(similar)) == set(range(150, 160))
     batch = {"requests": [{"k": 60, "rules": ["late"]}, {"k": 60}]}
@@ -51,8 +52,8 @@ def test_a_request_names_rules_whose_filters_and_caps_apply_beside_its_own(shop:
 def test_pages_go_on_under_rules_but_not_under_caps(shop: TestClient) -> None:
     put(shop, late=LATE, few={"cap": {"genres": 3}})
     first = recommended(shop, history=[101], k=6, rules=["late"])
-    second = recommended(shop, history=[101], k=6, rules=["late"], cursor=first["cursor"])
-    assert sorted(ids(first) + ids(second)) == list(range(150, 160))
+    second = under(shop, "late", history=[101], k=6, cursor=first["cursor"])
+    assert sorted(ids(first) + second) == list(range(150, 160))
     refused = shop.post("/v1/recommend", json={"history": [101], "rules": ["few"], "cursor": first["cursor"]})
     assert (refused.status_code, refused.json()["error"]["field"]) == (422, "cursor")
 
@@ -61,7 +62,7 @@ def test_changed_items_obey_rules(shop: TestClient) -> None:
     put(shop, late=LATE)
     shop.patch("/v1/items/100", json={"fields": {"title": "Item 199"}})
     shop.patch("/v1/items/150", json={"fields": {"title": "Item 099"}})
-    assert set(ids(recommended(shop, k=60, rules=["late"]))) == {100, *range(151, 160)}
+    assert set(under(shop, "late")) == {100, *range(151, 160)}
 
 
 def test_rules_are_shown_replaced_and_rolled_back(shop: TestClient) -> None:
@@ -76,7 +77,6 @@ def test_rules_are_shown_replaced_and_rolled_back(shop: TestClient) -> None:
     assert "there is no such rule; there are: even" in unknown.json()["error"]["message"]
     back = shop.post("/v1/rules/rollback", headers=ADMIN).json()
     assert (list(back["rules"]), back["who"]) == (["late"], "admin (rollback)")
-    assert set(ids(recommended(shop, k=60, rules=["late"]))) == set(range(150, 160))
     assert list(shop.post("/v1/rules/rollback", headers=ADMIN).json()["rules"]) == ["even"]
 
 
@@ -116,17 +116,16 @@ def test_rules_need_a_key_of_their_own(shop: TestClient) -> None:
 
 def test_a_version_that_can_not_apply_a_rule_goes_live_only_by_force(shop: TestClient) -> None:
     put(shop, late=LATE)
-    refused = shop.post("/admin/activate", json={"version": "v2"}, headers=ADMIN)
+    refused = activate(shop, "v2")
     assert refused.status_code == 409
     assert "can't apply the rule 'late'" in refused.json()["error"]["message"]
     assert shop.get("/v1/version").json()["version"] == "v1"
     canary = {"canary": {"version": "v2", "share": 0.5}}
     assert shop.post("/admin/routes", json=canary, headers=ADMIN).status_code == 409
-    forced = shop.post("/admin/activate", json={"version": "v2", "force": True}, headers=ADMIN)
-    assert forced.status_code == 200
+    assert activate(shop, "v2", force=True).status_code == 200
     answer = shop.post("/v1/recommend", json={"rules": ["late"]})
     assert (answer.status_code, answer.json()["error"]["field"]) == (409, "rules")
-    assert shop.post("/v1/recommend", json={}).status_code == 200
+    recommended(shop)
     put(shop)
     refused = shop.post("/v1/rules/rollback", headers=ADMIN)
     assert (refused.status_code, refused.json()["error"]["field"]) == (409, "rules")
@@ -140,5 +139,4 @@ def test_rules_survive_a_restart_and_an_activation(tmp_path: Path) -> None:
         activate(client, "v2")
         assert list(client.get("/v1/rules").json()["rules"]) == ["late"]
     with serving(tmp_path) as client:
-        assert list(client.get("/v1/rules").json()["rules"]) == ["late"]
-        assert len(ids(recommended(client, k=60, rules=["late"]))) == 10
+        assert len(under(client, "late")) == 10
