@@ -16,19 +16,21 @@ CHUNKED = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked
 CLOSED = POST.replace(b"/v1/recommend", b"/closed")
 
 
+@pytest.mark.fault(38)
 @pytest.mark.parametrize(
     ("content", "status", "field"),
     [
         (b"hello\r\n\r\n", 400, "request"),
         (b"GET /\xff HTTP/1.1\r\n\r\n", 400, "request"),
         (b"CONNECT a:1 HTTP/1.1\r\n\r\n", 400, "Upgrade"),
+        (b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 400, "Upgrade"),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_BYTES + b"\r\n\r\n", 431, "headers"),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * 10 * HEAD_BYTES, 431, "headers"),
         (b"GET /" + b"x" * HEAD_BYTES + b" HTTP/1.1\r\n\r\n", 431, "headers"),
         (b"GET / HTTP/1.1\r\n" + b"X: x\r\n" * 101 + b"\r\n", 431, "headers"),
         (b"GET / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "request"),
     ],
-    ids=["no http", "no ascii", "connect", "header", "endless", "path", "lines", "two lengths"],
+    ids=["no http", "no ascii", "connect", "upgrade", "header", "endless", "path", "lines", "two lengths"],
 )
 async def test_a_head_that_can_not_be_read_is_refused_and_its_connection_closed(
     content: bytes, status: int, field: str
@@ -83,18 +85,6 @@ async def test_connections_beyond_the_limit_are_closed_and_those_within_it_go_on
         await kept.leave()
         await eventually(lambda: len(server.server.server_state.connections) < 2, "one is gone")
         served(await server.ask(GET))
-
-
-@pytest.mark.fault(38)
-@pytest.mark.parametrize("request_", [GET, POST + BODY])
-async def test_an_offer_of_another_protocol_is_refused(request_: bytes) -> None:
-    """As `curl --http2` sends it: a parser takes all behind its head for the other protocol."""
-    async with running() as server:
-        offer = b"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n"
-        answer = await server.ask(request_.replace(b"\r\n\r\n", offer))
-        refused(answer, 400, "Upgrade")
-        assert b"send the request without Upgrade" in answer.body
-        assert server.app.began == 0
 
 
 @pytest.mark.fault(35)

@@ -2,8 +2,8 @@
 
 import errno
 import os
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Literal
@@ -102,13 +102,8 @@ def test_a_name_is_taken_once_and_free_again_when_revoked(path: Path) -> None:
 
 
 def test_writers_at_the_same_time_lose_nothing(path: Path) -> None:
-    writers = [
-        threading.Thread(target=add_key, args=(path, record(f"k{n}", "x", ["read"]))) for n in range(12)
-    ]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda name: add_key(path, record(name, "x", ["read"])), map("k{}".format, range(12))))
     assert len(read_keys(path)) == 12
     assert {one.name for one in path.parent.iterdir()} == {"keys.json"}
 
@@ -116,21 +111,20 @@ def test_writers_at_the_same_time_lose_nothing(path: Path) -> None:
 # ---- The commands
 
 
-def keys(*words: str) -> str:
-    answer = CliRunner().invoke(turret.cli.app, ["keys", *words])
-    assert answer.exit_code == 0, answer.output
-    return answer.stdout
-
-
 def test_a_key_is_printed_alone_and_only_once(path: Path) -> None:
+    def keys(*words: str) -> str:
+        answer = CliRunner().invoke(turret.cli.app, ["keys", *words, "--file", str(path)])
+        assert answer.exit_code == 0, answer.output
+        return answer.stdout
+
     scopes = ("--scope", "read", "--scope", "write")
-    key = keys("new", "shop", *scopes, "--rate", "50", "--days", "9", "--file", str(path)).strip()
+    key = keys("new", "shop", *scopes, "--rate", "50", "--days", "9").strip()
     (kept,) = read_keys(path)
     assert kept.sha256 == digest_of(key.encode())
     assert (kept.scopes, kept.rate) == (("read", "write"), 50)
     assert kept.expires is not None
     assert (kept.expires - kept.created).days in (8, 9)
-    listed = keys("list", "--file", str(path))
+    listed = keys("list")
     assert "shop: read, write; 50 a second" in listed
     assert key not in path.read_text() + listed
 
@@ -278,33 +272,19 @@ def test_an_open_service_that_can_not_look_refuses_until_it_can(
 # ---- The admin key
 
 
-@pytest.fixture
-def keyless(tmp_path: Path) -> Settings:
-    return Settings(bundles=tmp_path)
-
-
-@pytest.fixture
-def key_file(keyless: Settings) -> Path:
-    return keyless.bundles / "admin.key"
-
-
-def test_a_key_is_made_once_for_its_owner_only(keyless: Settings, key_file: Path) -> None:
-    key = admin_key(keyless)
-    assert key_file.read_text().strip() == key
-    assert len(key) >= 32
-    assert key_file.stat().st_mode & 0o777 == 0o600
-    assert admin_key(keyless) == key
-
-
-def test_the_key_may_be_in_the_environment_or_in_a_file_elsewhere(
-    tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["admin.key", "elsewhere.key"])
+def test_a_key_is_made_once_for_its_owner_unless_the_environment_has_one(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "elsewhere.key"
-    key = admin_key(Settings(bundles=tmp_path, admin_key_file=path))
-    assert path.read_text().strip() == key
+    file = tmp_path / name
+    settings = Settings(bundles=tmp_path, **{} if name == "admin.key" else {"admin_key_file": file})
+    key = admin_key(settings)
+    assert admin_key(settings) == file.read_text().strip() == key
+    assert len(key) >= 32
+    assert file.stat().st_mode & 0o777 == 0o600
     monkeypatch.setenv("TURRET_ADMIN_KEY", ADMIN_KEY)
-    assert admin_key(Settings(bundles=tmp_path, admin_key_file=path)) == ADMIN_KEY
-    assert not key_file.exists()
+    assert admin_key(Settings(bundles=tmp_path)) == ADMIN_KEY
+    assert [one.name for one in tmp_path.iterdir()] == [file.name]
 
 
 @pytest.mark.fault(46)
@@ -319,27 +299,15 @@ def test_the_key_may_be_in_the_environment_or_in_a_file_elsewhere(
     ],
 )
 def test_an_admin_key_that_could_be_guessed_is_refused_at_the_start_and_not_shown(
-    keyless: Settings, key_file: Path, key: str, words: str, place: str
+    tmp_path: Path, key: str, words: str, place: str
 ) -> None:
-    if place == "environment":
-        keyless = keyless.model_copy(update={"admin_key": SecretStr(key)})
-    else:
-        key_file.write_text(f"{key}\n")
-        key_file.chmod(0o600)
-    with pytest.raises(
-        ServiceError, match=rf"{words}.*(openssl rand -hex 32|delete it for a new key)"
-    ) as caught:
-        admin_key(keyless)
+    (tmp_path / "admin.key").write_text(f"{key}\n")
+    (tmp_path / "admin.key").chmod(0o600)
+    settings = Settings(bundles=tmp_path, admin_key=SecretStr(key) if place == "environment" else None)
+    way_out = "openssl rand -hex 32" if place == "environment" else "delete it for a new key"
+    with pytest.raises(ServiceError, match=f"{words}.*{way_out}") as caught:
+        admin_key(settings)
     assert not key or key not in str(caught.value)
-
-
-def into_a_link(key_file: Path) -> None:
-    key_file.symlink_to(key_file.rename(key_file.with_name("target")))
-
-
-def into_a_pipe(key_file: Path) -> None:
-    key_file.unlink()
-    os.mkfifo(key_file, 0o600)
 
 
 @pytest.mark.parametrize(
@@ -348,16 +316,16 @@ def into_a_pipe(key_file: Path) -> None:
         (lambda file: file.chmod(0o644), r"open to other users \(mode 0644\)"),
         (lambda file: file.chmod(0o620), r"open to other users \(mode 0620\)"),
         (lambda file: os.chown(file, 12345, -1), "belongs to user 12345"),
-        (into_a_link, "TURRET_ADMIN_KEY"),
-        (into_a_pipe, "TURRET_ADMIN_KEY"),
+        (lambda file: file.symlink_to(file.rename(file.with_name("target"))), "TURRET_ADMIN_KEY"),
     ],
 )
 def test_a_file_that_others_may_have_written_is_refused_at_once(
-    keyless: Settings, key_file: Path, change: Callable[[Path], object], words: str
+    tmp_path: Path, change: Callable[[Path], object], words: str
 ) -> None:
-    admin_key(keyless)
+    settings = Settings(bundles=tmp_path)
+    admin_key(settings)
     if words.startswith("belongs"):
         require("root")
-    change(key_file)
+    change(tmp_path / "admin.key")
     with pytest.raises(ServiceError, match=words):
-        admin_key(keyless)
+        admin_key(settings)

@@ -73,17 +73,6 @@ def test_conditions_apply_to_used_items(client: TestClient) -> None:
     assert len(ids(recommended(client, **ASKED, cap={"genres": 2}, k=5))) == 2
 
 
-def test_pages_continue_with_the_same_times(client: TestClient) -> None:
-    """Without `at`, that is the time of the first page."""
-    found: list[int] = []
-    cursor: dict[str, str] = {}
-    for _ in range(6):
-        answer = recommended(client, history=HISTORY, history_times=TIMES, k=10, **cursor)
-        found += ids(answer)
-        cursor = {"cursor": answer["cursor"]} if "cursor" in answer else {}
-    assert sorted(found) == sorted(TIMED)
-
-
 def test_an_explanation_says_what_a_used_item_gains(client: TestClient) -> None:
     answer = recommended(client, **ASKED, k=20, explain=True)
     parts = [item["score_parts"] for item in answer["explanation"]["items"]]

@@ -283,15 +283,6 @@ async def test_a_node_of_a_cluster_that_is_taken_for_a_redis_names_the_scheme_th
             assert "is a node of a Redis Cluster; name it redis+cluster://HOST:PORT" in words
 
 
-@nightly
-async def test_replicas_that_confirm_are_those_of_the_events_own_master(cluster: RedisCluster) -> None:
-    async with history(f"{cluster.address}?replicas=1", seconds=3.0) as store:
-        assert await store.append([EVENT]) == 1
-        assert await store.health_warnings() == []
-    async with history(f"{cluster.address}?replicas=2", seconds=5.0) as doubtful:
-        assert "fewer than 2 replicas have confirmed" in await refused(doubtful.append([EVENT]))
-
-
 @pytest.fixture
 def failing(tmp_path: Path) -> Iterator[RedisCluster]:
     """A cluster whose masters may be killed: a replica takes over within a second or two."""
