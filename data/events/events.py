@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from turret.data.events.dropped_rows import (
     WRONG_CLOCK,
 )
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
-from turret.data.events.ids import IdInterner, as_keys, float_texts, id_key, id_verdicts
+from turret.data.events.ids import IdColumn, IdInterner, as_keys, id_columns
 from turret.data.events.labels import (
     KIND,
     KIND_FILTER,
@@ -152,24 +152,24 @@ def validate(
     """
     form, filters, kinds = config.format, config.filters, config.kinds
     names = {f"raw_{role}": name for role, name in columns if name is not None}
-    nulls = {raw: nulls_of(form.nulls, name) for raw, name in names.items()}
     raw = _with_points(_raw(parts, names), form.decimal)
     with readable(parts[0][1].path):
         time = read_positions(ROW)
         if columns.time is not None:
             time = choose_reader(raw, "raw_time", columns.time, config.columns)
-        floats = float_texts(raw, {name: nulls[name] for name in (*_IDS, "raw_session") if name in nulls})
-    user_dtype, notes = raw.collect_schema()["raw_user"], []
+        of_ids = {name: names[name] for name in (*_IDS, "raw_session") if name in names}
+        ids = id_columns(raw, of_ids, form.nulls)
+    user_dtype, notes = ids["raw_user"].dtype, []
     if columns.session is not None:
-        raw, note = with_strangers(raw, PART, columns, floats, time.value, filters.session_gap, nulls)
-        floats, notes = floats - {"raw_user"}, [note]
-    raw = one_row_an_item(raw, columns, nulls["raw_item"], form.list_separator or "|")
-    kind = kind_name(columns, filters.default_kind, nulls) if kinds else None
-    frame = raw.with_columns(**_values(raw.collect_schema(), columns, time, kind, kinds, floats, nulls))
+        raw, note = with_strangers(raw, PART, ids, time.value, filters.session_gap)
+        ids["raw_user"], notes = replace(ids["raw_user"], dtype=pl.String(), is_float=False), [note]
+    raw = one_row_an_item(raw, columns, ids["raw_item"].nulls, form.list_separator or "|")
+    kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
+    frame = raw.with_columns(**_values(raw.collect_schema(), columns, time, kind, kinds, ids))
     schema = frame.collect_schema()
     if "weight" not in schema and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")
-    verdicts = _verdicts(schema, columns, filters, time, floats, nulls)
+    verdicts = _verdicts(schema, columns, filters, time, ids, form.nulls)
     if kind is not None:  # before a row can be bad
         verdicts = [(kind.is_null(), NO_KIND), (pl.col(KIND).is_null(), KIND_FILTER), *verdicts]
     if catalog is not None:
@@ -229,13 +229,10 @@ def _values(
     time: TimeReader,
     kind: pl.Expr | None,
     kinds: KindTable,
-    floats: set[str],
-    nulls: Mapping[str, Sequence[str]],
+    ids: Mapping[str, IdColumn],
 ) -> dict[str, pl.Expr]:
     """Return the columns of events: ids as keys, times, and weights, quantities, labels and kinds, if any."""
-    values = {"time": time.value}
-    for raw, role in _IDS.items():
-        values[role] = id_key(raw, schema[raw], getattr(columns, role), nulls[raw], raw in floats)
+    values = {"time": time.value} | {role: ids[raw].key() for raw, role in _IDS.items()}
     for role in ("weight", "quantity"):
         if (name := getattr(columns, role)) is not None:
             values[role] = _number(f"raw_{role}", name, schema)
@@ -265,15 +262,11 @@ def _verdicts(
     columns: Columns,
     filters: FilterSettings,
     time: TimeReader,
-    floats: set[str],
-    nulls: Mapping[str, Sequence[str]],
+    ids: Mapping[str, IdColumn],
+    nulls: Sequence[str],
 ) -> list[tuple[pl.Expr, str]]:
     """Return the conditions of bad rows with their verdicts; the first condition that holds decides."""
-    verdicts = [
-        verdict
-        for raw, role in _IDS.items()
-        for verdict in id_verdicts(role, raw, schema, role, nulls[raw], raw in floats)
-    ]
+    verdicts = [verdict for raw, role in _IDS.items() for verdict in ids[raw].verdicts(role, role)]
     texts = [role for role in _IDS.values() if schema[role] == pl.String]
     if texts:
         is_long = pl.max_horizontal(pl.col(texts).str.len_chars()) > ID_LENGTH
@@ -295,7 +288,7 @@ def _verdicts(
     if columns.quantity is not None:
         # No quantity is no return: in a log of several kinds, views have none. A kind may say what is one.
         raw = pl.col("raw_quantity").cast(pl.String).str.strip_chars()
-        is_unreadable = pl.col("quantity").is_null() & ~raw.is_in(nulls["raw_quantity"])
+        is_unreadable = pl.col("quantity").is_null() & ~raw.is_in(nulls_of(nulls, columns.quantity))
         is_event = pl.col(KIND) != NEGATIVE if KIND in schema else pl.lit(True)
         verdicts += [
             (is_unreadable, UNREADABLE_QUANTITY),

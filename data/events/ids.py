@@ -1,6 +1,7 @@
 """Ids: keys of a column, distinct ones as numbers, and the vocabulary of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from turret.data.errors import ColumnError
 from turret.data.events.dropped_rows import INEXACT
-from turret.data.reading.schema import NULLS
+from turret.data.reading.schema import NULLS, nulls_of
 from turret.data.vocabulary import Vocabulary, is_canonical_integer
 
 
@@ -76,104 +77,97 @@ _NUMBER = r"^-?(?:(?:0|[1-9]\d{0,15})(?:\.0)?|[1-9](?:\.\d+)?e\+\d+)$"
 _SAMPLE = 1000
 
 
-def float_texts(frame: pl.LazyFrame, nulls: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return the columns of texts whose ids are whole numbers, and print as floats in some rows: 1000.0.
+@dataclass(frozen=True)
+class IdColumn:
+    """A column of ids, `raw` in a frame and `name` in its source.
 
-    So does pandas write integers of a column that has, or had, a missing value. `nulls` are the texts that
-    are no ids, by column.
+    `nulls` are the texts that are no ids. `is_float`: whole numbers in texts print as floats in some rows,
+    1000.0. So does pandas write integers of a column that has, or had, a missing value.
+    """
+
+    raw: str
+    name: str
+    dtype: pl.DataType
+    nulls: Sequence[str] = NULLS
+    is_float: bool = False
+
+    def text(self) -> pl.Expr:
+        """The ids as text: whole numbers as integers print, null for `nulls` and fractional values.
+
+        pandas turns integers beside nulls into floats, and databases export them as decimals. Null are also
+        floats too large to tell neighbours apart. Raises ColumnError for other types.
+        """
+        value, dtype = pl.col(self.raw), self.dtype
+        if dtype.is_integer():
+            return self._without_nulls(value).cast(pl.String)
+        if dtype.is_decimal():
+            digits = value.cast(pl.String).str.replace(r"\.0+$", "")
+            return pl.when(~digits.str.contains(".", literal=True) & ~digits.is_in(self.nulls)).then(digits)
+        if self.is_float:
+            text = value.cast(pl.String).str.strip_chars()
+            value, dtype = text.cast(pl.Float64, strict=False), pl.Float64()
+        if dtype.is_float():
+            whole = pl.when((value == value.floor()) & ~_is_inexact(value, dtype)).then(value)
+            return self._without_nulls(whole.cast(pl.Int64, strict=False)).cast(pl.String)
+        if dtype in _TEXTS:
+            text = value.cast(pl.String)
+            return pl.when(~text.str.strip_chars().is_in(["", *self.nulls])).then(text)
+        raise ColumnError(f"column {self.name!r} holds {dtype}, but ids have to be integers or text")
+
+    def key(self) -> pl.Expr:
+        """The ids as keys, equal where their texts are: Int64 for integers, else `text`.
+
+        Integers of types wider than Int64 become texts. Raises ColumnError as `text`.
+        """
+        if self.dtype.is_integer() and self.dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
+            return self._without_nulls(pl.col(self.raw).cast(pl.Int64))
+        return self.text()
+
+    def verdicts(self, key: str, role: str) -> list[tuple[pl.Expr, str]]:
+        """The conditions of rows without a key or text, the column `key`; the first that holds decides."""
+        if self.dtype.is_integer():
+            return [(pl.col(key).is_null(), f"null {role}")]
+        is_float = self.is_float or self.dtype.is_float()
+        text = pl.col(self.raw).cast(pl.String).fill_null("").str.strip_chars()
+        text = text.str.replace(r"\.0$", "") if is_float else text
+        is_inexact = _is_inexact(pl.col(self.raw), self.dtype) if is_float else pl.lit(False)
+        return [
+            (text.is_in(["", *self.nulls]), f"null {role}"),
+            (is_inexact, f"{role} {INEXACT}"),
+            (pl.col(key).is_null(), f"unreadable {role}"),
+        ]
+
+    def _without_nulls(self, integers: pl.Expr) -> pl.Expr:
+        values = [int(text) for text in self.nulls if is_canonical_integer(text)]
+        return pl.when(~integers.is_in(values)).then(integers) if values else integers
+
+
+def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[str]) -> dict[str, IdColumn]:
+    """Return the columns of ids of a frame, by the name in the frame; `names` are those in the source.
+
+    `nulls` are entries TEXT and COLUMN=TEXT of texts that are no ids.
     """
     schema = frame.collect_schema()
-    texts = {
-        name: id_text(name, schema[name], nulls=own).str.strip_chars()
-        for name, own in nulls.items()
-        if schema[name] in _TEXTS
-    }
-    numbers = {name: text.str.contains(_NUMBER).all() for name, text in texts.items()}
-    raw = {name: pl.col(name).cast(pl.String).str for name in texts}
+    columns = {raw: IdColumn(raw, name, schema[raw], nulls_of(nulls, name)) for raw, name in names.items()}
+    texts = {raw: one.text().str.strip_chars() for raw, one in columns.items() if one.dtype in _TEXTS}
+    numbers = {raw: text.str.contains(_NUMBER).all() for raw, text in texts.items()}
+    values = {raw: pl.col(raw).cast(pl.String).str for raw in texts}
     floats = {
-        name: (one.ends_with(".0") | one.contains("e+", literal=True)).any() for name, one in raw.items()
+        raw: (one.ends_with(".0") | one.contains("e+", literal=True)).any() for raw, one in values.items()
     }
     # The first rows decide nearly always that texts are no numbers, and a pass without patterns the others.
     for rows, conditions in ((frame.head(_SAMPLE), numbers), (frame, floats), (frame, numbers)):
         if texts:
-            found = rows.select(conditions[name].alias(name) for name in texts).collect(engine="streaming")
-            texts = {name: text for name, text in texts.items() if found[name].item()}
-    return set(texts)
+            found = rows.select(conditions[raw].alias(raw) for raw in texts).collect(engine="streaming")
+            texts = {raw: text for raw, text in texts.items() if found[raw].item()}
+    return {raw: replace(one, is_float=raw in texts) for raw, one in columns.items()}
 
 
-def id_text(
-    column: str,
-    dtype: pl.DataType,
-    name: str | None = None,
-    nulls: Sequence[str] = NULLS,
-    is_float: bool = False,
-) -> pl.Expr:
-    """Return `column` as text: whole numbers as integers print, null for `nulls` and fractional values.
-
-    pandas turns integers beside nulls into floats, and databases export them as decimals. `is_float`: texts
-    print as floats (`float_texts`). Null are also floats too large to tell neighbours apart. Raises
-    ColumnError for other types.
-    """
-    value = pl.col(column)
-    if dtype.is_integer():
-        return _without(value, nulls).cast(pl.String)
-    if dtype.is_decimal():
-        digits = value.cast(pl.String).str.replace(r"\.0+$", "")
-        return pl.when(~digits.str.contains(".", literal=True) & ~digits.is_in(nulls)).then(digits)
-    if is_float:
-        text = value.cast(pl.String).str.strip_chars()
-        value, dtype = text.cast(pl.Float64, strict=False), pl.Float64()
-    if dtype.is_float():
-        whole = pl.when((value == value.floor()) & ~is_inexact(value, dtype)).then(value)
-        return _without(whole.cast(pl.Int64, strict=False), nulls).cast(pl.String)
-    if dtype in _TEXTS:
-        text = value.cast(pl.String)
-        return pl.when(~text.str.strip_chars().is_in(["", *nulls])).then(text)
-    raise ColumnError(f"column {name or column!r} holds {dtype}, but ids have to be integers or text")
-
-
-def is_inexact(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+def _is_inexact(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     """Whether floats are too large to tell neighbours apart; texts are read as 64-bit floats."""
     bound = _INEXACT_FROM.get(dtype, 2**53)
     number = value if dtype.is_float() else value.cast(pl.String).str.strip_chars()
     return number.cast(pl.Float64, strict=False).abs().is_between(bound, float("inf"), closed="left")
-
-
-def _without(integers: pl.Expr, nulls: Sequence[str]) -> pl.Expr:
-    values = [int(text) for text in nulls if is_canonical_integer(text)]
-    return pl.when(~integers.is_in(values)).then(integers) if values else integers
-
-
-def id_key(
-    column: str,
-    dtype: pl.DataType,
-    name: str | None = None,
-    nulls: Sequence[str] = NULLS,
-    is_float: bool = False,
-) -> pl.Expr:
-    """Return `column` as keys, equal where their texts are: Int64 for integers, else `id_text`.
-
-    Integers of types wider than Int64 become texts. Raises ColumnError as `id_text`.
-    """
-    if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
-        return _without(pl.col(column).cast(pl.Int64), nulls)
-    return id_text(column, dtype, name, nulls, is_float)
-
-
-def id_verdicts(
-    key: str, raw: str, schema: pl.Schema, role: str, nulls: Sequence[str], is_float: bool
-) -> list[tuple[pl.Expr, str]]:
-    """Return the conditions of rows without a key, with their verdicts; the first that holds decides."""
-    if schema[key] == pl.Int64:
-        return [(pl.col(key).is_null(), f"null {role}")]
-    is_float = is_float or schema[raw].is_float()
-    text = pl.col(raw).cast(pl.String).fill_null("").str.strip_chars()
-    text = text.str.replace(r"\.0$", "") if is_float else text
-    return [
-        (text.is_in(["", *nulls]), f"null {role}"),
-        (is_inexact(pl.col(raw), schema[raw]) if is_float else pl.lit(False), f"{role} {INEXACT}"),
-        (pl.col(key).is_null(), f"unreadable {role}"),
-    ]
 
 
 def as_keys(texts: pl.Series, dtype: pl.DataType) -> pl.Series:

@@ -1,7 +1,7 @@
 """Which rows of a log are events, and which are negatives, items not chosen: by kinds, labels and columns."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -9,6 +9,7 @@ from turret.data.errors import ColumnError
 from turret.data.kinds import KindTable
 from turret.data.manifest import Columns
 from turret.data.progress import counted
+from turret.data.reading.schema import nulls_of
 from turret.data.reading.tables import Table, readable
 
 KIND, KIND_FILTER = "__kind", "kinds"
@@ -105,15 +106,15 @@ def check_labels(counts: Counter[int], columns: Columns) -> None:
         )
 
 
-def kind_name(columns: Columns, default: str | None, nulls: Mapping[str, Sequence[str]]) -> pl.Expr:
-    """The kind of a row, or null: a blank text and those of `nulls` are none.
+def kind_name(columns: Columns, default: str | None, nulls: Sequence[str]) -> pl.Expr:
+    """The kind of a row, or null: a blank text and those of `nulls` (see `nulls_of`) are none.
 
     Raises ColumnError for a log without a column of kinds.
     """
     if columns.kind is None:
         raise ColumnError("kinds need a column of kinds; name it with --kind-column")
     text = pl.col("raw_kind").cast(pl.String).str.strip_chars()
-    kind = pl.when(text.is_in(nulls["raw_kind"]).not_()).then(text)
+    kind = pl.when(text.is_in(nulls_of(nulls, columns.kind)).not_()).then(text)
     return pl.coalesce(kind, pl.lit(default, pl.String))
 
 

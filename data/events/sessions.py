@@ -1,11 +1,10 @@
 """Users of the rows without one: the user of a later login in the session, else the session itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import polars as pl
 
-from turret.data.events.ids import id_text
-from turret.data.manifest import Columns
+from turret.data.events.ids import IdColumn
 from turret.data.progress import counted
 from turret.data.reading.schema import milliseconds_of
 from turret.data.reading.tables import ROW
@@ -15,31 +14,20 @@ _USER, _SESSION, _NUMBER, _NAME = "__user", "__session", "__number", "__name"
 
 
 def with_strangers(
-    raw: pl.LazyFrame,
-    part: str,
-    columns: Columns,
-    floats: set[str],
-    time: pl.Expr,
-    gap: str | None,
-    nulls: Mapping[str, Sequence[str]],
+    raw: pl.LazyFrame, part: str, ids: Mapping[str, IdColumn], time: pl.Expr, gap: str | None
 ) -> tuple[pl.LazyFrame, str]:
     """Give each row of a session that has no user one, in `raw_user` as text; and a sentence about them.
 
-    Rows are told by ROW and the column `part`; `floats` are the columns whose texts print as floats, and
-    `nulls` the texts for none by column. A row has the next user who logs in during its session, else the
-    last who did, else `session:ID`. After a pause of more than `gap` an id is another session, `session:ID#2`
-    and so on. Memory holds the rows of all sessions with a row without a user.
+    Rows are told by ROW and the column `part`. A row has the next user who logs in during its session, else
+    the last who did, else `session:ID`. After a pause of more than `gap` an id is another session,
+    `session:ID#2` and so on. Memory holds the rows of all sessions with a row without a user.
     """
-    schema = raw.collect_schema()
-
-    def text(raw_name: str, name: str | None) -> pl.Expr:
-        if schema[raw_name] == pl.Null:
-            return pl.lit(None, pl.String)
-        return id_text(raw_name, schema[raw_name], name, nulls[raw_name], raw_name in floats)
-
-    session = text("raw_session", columns.session)
-    # A log without users names the sessions twice.
-    user = pl.lit(None, pl.String) if columns.user == columns.session else text("raw_user", columns.user)
+    user, session = (
+        pl.lit(None, pl.String) if ids[name].dtype == pl.Null else ids[name].text()
+        for name in ("raw_user", "raw_session")
+    )
+    if ids["raw_user"].name == ids["raw_session"].name:  # a log without users names the sessions twice
+        user = pl.lit(None, pl.String)
     rows = raw.select(
         ROW, part, user.alias(_USER), session.alias(_SESSION), time.cast(pl.Float64).alias("time")
     ).filter(pl.col(_SESSION).is_not_null())

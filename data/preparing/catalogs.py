@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
 from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
-from turret.data.events.ids import as_keys, float_texts, id_text, id_verdicts
+from turret.data.events.ids import as_keys, id_columns
 from turret.data.features import QUERY, Features, VectorRows, grams, text_of
 from turret.data.histories.histories import Histories
 from turret.data.manifest import BadRows
@@ -25,7 +25,7 @@ from turret.data.preparing.feature_readings import CHANGING, Readings, read_feat
 from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note
 from turret.data.progress import counted
 from turret.data.reading.columns import USUAL, Role, choose, require
-from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, PrepareConfig, nulls_of
+from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
 from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_integer
 
@@ -77,14 +77,12 @@ def read_entity_table(
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
     frame = frame.unique([name for name in frame.columns if name != ROW], keep="first", maintain_order=True)
-    own = nulls_of(nulls, id_column)
-    is_float = bool(float_texts(frame.lazy(), {id_column: own}))
-    text = id_text(id_column, frame.schema[id_column], nulls=own, is_float=is_float)
-    frame = frame.with_columns(text.alias(_ID))
+    ids = id_columns(frame.lazy(), {id_column: id_column}, nulls)[id_column]
+    frame = frame.with_columns(ids.text().alias(_ID))
     is_repeated = pl.col(_ID).is_not_null() & ~pl.col(_ID).is_first_distinct()
     bad = malformed_rows(f"{role}s file: malformed line", table)
     without_id = frame.filter(pl.col(_ID).is_null())
-    for condition, verdict in id_verdicts(_ID, id_column, frame.schema, "id", own, is_float):
+    for condition, verdict in ids.verdicts(_ID, "id"):
         bad += _rows(f"{role}s file: {verdict}", table, without_id.filter(condition), id_column)
         without_id = without_id.filter(~condition)
     bad += _rows(f"{role}s file: {REPEATED_ID}", table, frame.filter(is_repeated), id_column)

@@ -18,7 +18,7 @@ from turret.data.errors import ColumnError, SourceError
 from turret.data.events import ids as numbering
 from turret.data.events.event_arrays import Events, stable_order
 from turret.data.events.events import Log, read_events, validate
-from turret.data.events.ids import IdInterner, as_keys, id_text, vocabulary
+from turret.data.events.ids import IdColumn, IdInterner, as_keys, vocabulary
 from turret.data.kinds import Kind
 from turret.data.manifest import BadRows, Removed
 from turret.data.reading.columns import choose_columns
@@ -47,7 +47,7 @@ EXPORTED = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])
 def test_ids_of_every_type_become_the_text_that_finds_them_again(
     ids: pl.Series, nulls: Sequence[str], texts: list[str | None]
 ) -> None:
-    found = pl.DataFrame({"id": ids}).select(id_text("id", ids.dtype, nulls=nulls))
+    found = pl.DataFrame({"id": ids}).select(IdColumn("id", "id", ids.dtype, nulls).text())
     assert found.to_series().to_list() == texts
 
 

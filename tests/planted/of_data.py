@@ -93,7 +93,7 @@ def the_last_events_are_held_out_though_they_are_no_targets(
 
 @planted("data.events.events:with_strangers", "data/test_sessions.py")
 def a_login_reaches_across_the_pause_that_ends_a_session(original: Any, *others: Any) -> Any:
-    return original(*others[:5], None, others[6])
+    return original(*others[:-1], None)
 
 
 @planted("data.preparing.append:_known", "data/test_append.py")
