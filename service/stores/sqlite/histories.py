@@ -5,7 +5,7 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
@@ -74,12 +74,12 @@ _BEGINNING, _END = ("", _FIRST, _FIRST), (b"", _LAST, _LAST)  # SQLite orders by
 _USER = itemgetter(1)  # of an event
 
 
+@dataclass(eq=False)
 class _Append:
     """The events of a call, and once they are written the number of new ones, or the error."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
-        self.events = events
-        self.outcome: int | Exception | None = None
+    events: Sequence[Event]
+    outcome: int | Exception | None = None
 
 
 class SqliteHistory:
@@ -120,19 +120,35 @@ class SqliteHistory:
         return call.outcome
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
-        reader = self._short if limit <= _SHORT else self._long
-        return await reader.run(
-            lambda connection: {user: self._used(connection, user, limit) for user in users}
-        )
+        oldest, reader = oldest_kept(self._keep_days), self._short if limit <= _SHORT else self._long
+
+        def read(connection: sqlite3.Connection) -> dict[str, History]:
+            newest = {user: connection.execute(_USED, (user, oldest, limit)).fetchall() for user in users}
+            return {user: History.of(rows[::-1]) for user, rows in newest.items()}
+
+        return await reader.run(read)
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
-        return await self._long.run(lambda connection: self._counted_events(connection, user, limit))
+        oldest = oldest_kept(self._keep_days)
+
+        def read(connection: sqlite3.Connection) -> tuple[int, list[Event]]:
+            (count,) = connection.execute(_COUNT, (user, oldest, COUNT_LIMIT)).fetchone()
+            rows = connection.execute(_NEWEST, (user, oldest, limit)).fetchall()
+            return int(count), [Event(*row) for row in reversed(rows)]
+
+        return await self._long.run(read)
 
     async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
-        # Each read visits a number of rows, so that none lasts long where few of them are in the range.
         position: _Position = _BEGINNING
+        first = max(first, oldest_kept(self._keep_days))
+
+        def read(connection: sqlite3.Connection) -> tuple[list[Event], _Position]:
+            end = _portion_end(connection, position, _SCAN_PORTION)
+            rows = connection.execute(_SCAN, (*position, *end, first, last))
+            return list(map(Event._make, rows)), end
+
+        # Each read visits a number of rows, so that none lasts long where few of them are in the range.
         while position != _END:
-            read = partial(self._scan_some, position, first, last)
             events, position = await self._long.run(read)
             if events:
                 yield events
@@ -151,10 +167,23 @@ class SqliteHistory:
             await database.close()
 
     async def _take(self, user: str, to: str | None) -> int:
-        """Delete a user's events, or move them to another user, in portions; return how many count."""
+        """Delete a user's events, which become those of `to`, in portions.
+
+        Returns the number of those that have not expired, or of them the new ones of `to`.
+        """
+
+        def take_oldest(connection: sqlite3.Connection) -> tuple[int, int]:
+            self._check_identity()
+            oldest = oldest_kept(self._keep_days)
+            with transaction(connection):
+                rows = sorted(connection.execute(_TAKE_OLDEST, (user, _TAKEN_PORTION)).fetchall())
+                kept = [(name, to, item, time, kind) for time, _, name, item, kind in rows if time >= oldest]
+                new = len(kept) if to is None else connection.executemany(_INSERT, kept).rowcount
+            return len(rows), max(new, 0)
+
         counted = 0
         while True:
-            taken, new = await self._writer.run(partial(self._take_oldest, user, to))
+            taken, new = await self._writer.run(take_oldest)
             counted += new
             if taken < _TAKEN_PORTION:
                 return counted
@@ -194,54 +223,11 @@ class SqliteHistory:
                 connection.executemany(_INSERT, sorted(drop_expired(events, oldest), key=_USER)).rowcount
                 for events in calls
             ]
-            if self._keep_days is not None:
-                self._sweep(connection, oldest)
+            if self._keep_days is not None:  # some rows, cyclically
+                end = _portion_end(connection, self._sweep_position, _SWEEP_PORTION)
+                connection.execute(_SWEEP, (*self._sweep_position, *end, oldest))
+                self._sweep_position = _BEGINNING if end == _END else end
         return stored
-
-    def _sweep(self, connection: sqlite3.Connection, oldest: int) -> None:
-        """Delete events before `oldest` among the next rows, cyclically."""
-        end = _portion_end(connection, self._sweep_position, _SWEEP_PORTION)
-        connection.execute(_SWEEP, (*self._sweep_position, *end, oldest))
-        self._sweep_position = _BEGINNING if end == _END else end
-
-    def _take_oldest(self, user: str, to: str | None, connection: sqlite3.Connection) -> tuple[int, int]:
-        """Delete a portion of a user's events, which become those of `to`.
-
-        Returns their number, and of those that have not expired the number of all, or of the new ones of
-        `to`.
-        """
-        self._check_identity()
-        oldest = oldest_kept(self._keep_days)
-        with transaction(connection):
-            rows = sorted(connection.execute(_TAKE_OLDEST, (user, _TAKEN_PORTION)).fetchall())
-            kept = [
-                (event_id, to, item, time, kind) for time, _, event_id, item, kind in rows if time >= oldest
-            ]
-            new = len(kept) if to is None else connection.executemany(_INSERT, kept).rowcount
-        return len(rows), max(new, 0)
-
-    def _used(self, connection: sqlite3.Connection, user: str, limit: int) -> History:
-        rows = connection.execute(_USED, (user, oldest_kept(self._keep_days), limit)).fetchall()
-        rows.reverse()
-        return History.of(rows)
-
-    def _counted_events(
-        self, connection: sqlite3.Connection, user: str, limit: int
-    ) -> tuple[int, list[Event]]:
-        oldest = oldest_kept(self._keep_days)
-        (count,) = connection.execute(_COUNT, (user, oldest, COUNT_LIMIT)).fetchone()
-        rows = connection.execute(_NEWEST, (user, oldest, limit)).fetchall()
-        rows.reverse()
-        return int(count), list(map(Event._make, rows))
-
-    def _scan_some(
-        self, position: _Position, first: int, last: int, connection: sqlite3.Connection
-    ) -> tuple[list[Event], _Position]:
-        """Return the events of the next rows, and the position of the last row or _END."""
-        end = _portion_end(connection, position, _SCAN_PORTION)
-        first = max(first, oldest_kept(self._keep_days))
-        rows = connection.execute(_SCAN, (*position, *end, first, last))
-        return list(map(Event._make, rows)), end
 
     def _check_identity(self) -> None:
         """Refuse to write to a file that was moved or deleted: a restart would lose the events."""
