@@ -27,10 +27,6 @@ _WORTH_A_LOOK = frozenset({"overlap", "recall"})
 _log = logging.getLogger("turret.activation")
 
 
-class RefusedError(BundleError):
-    """A version that failed the gate; `reason` names the check."""
-
-
 class Swap(NamedTuple):
     """The new live version, the previous one, and the members that are late.
 
@@ -46,10 +42,10 @@ class Swap(NamedTuple):
 class Activator:
     """Activates, rolls back and routes for all workers and replicas, from any worker.
 
-    Calls run one at a time: by a lock in this process, one on the folder, which keeps `turret retrain` from
-    deleting a version meanwhile, and a lease of the `records`. What makes a change is the replacement of the
-    record that it began with: so no two activations have one number, also if a member is stopped for longer
-    than its lease lasts. `run_gate` checks a version.
+    Calls run one at a time: by a lock on the folder, which keeps `turret retrain` from deleting a version
+    meanwhile, and a lease of the `records`. What makes a change is the replacement of the record that it
+    began with: so no two activations have one number, also if a member is stopped for longer than its lease
+    lasts. `run_gate` checks a version.
     """
 
     def __init__(
@@ -66,13 +62,12 @@ class Activator:
         self._settings = settings
         self._run_gate = run_gate
         self._root = holder.root
-        self._one_at_a_time = asyncio.Lock()
 
     async def activate(self, version: str, force: bool = False, who: str = "admin") -> Swap:
         """Make `version` live everywhere, after it has passed the gate.
 
-        `force` accepts answers that overlap too little with those of the live version. Raises RefusedError,
-        without any effect, if a check fails; BusyError if other calls hold the lock for too long.
+        `force` accepts answers that overlap too little with those of the live version. Raises BundleError,
+        without any effect, if a check fails, its `reason`; BusyError if other calls hold the lock too long.
         """
         async with self._turn() as before:
             report = await self._check(before, version, force, who)
@@ -99,7 +94,7 @@ class Activator:
     async def route(self, change: Callable[[Routes], Routes]) -> Late:
         """Apply changed routes everywhere and store them; return who is late.
 
-        Raises RefusedError if one of their versions fails the gate, BusyError like `activate`.
+        Raises BundleError if one of their versions fails the gate, BusyError like `activate`.
         """
         async with self._turn() as before:
             if before is None:
@@ -123,7 +118,6 @@ class Activator:
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(self._settings.activation_seconds) as limit:
-                    await stack.enter_async_context(self._one_at_a_time)
                     await stack.enter_async_context(activation_turn(self._root))
                     await stack.enter_async_context(self._lease())
                     await self._follower.look()
@@ -184,7 +178,7 @@ class Activator:
         who: str,
         accepted: frozenset[str] = frozenset(),
     ) -> GateReport:
-        """Raise RefusedError, and log it, unless a version passes the gate but for `accepted` checks."""
+        """Raise BundleError, and log it, unless a version passes the gate but for `accepted` checks."""
         settings = self._settings
         report = await self._run_gate(
             GateRequest(
@@ -203,7 +197,7 @@ class Activator:
     async def _check_rules(
         self, before: Record | None, opened: LoadedModel, rules: RuleSet, who: str
     ) -> None:
-        """Raise RefusedError, and log it, where the catalog of a version can't apply a rule."""
+        """Raise BundleError, and log it, where the catalog of a version can't apply a rule."""
         if fault := rules.fault(opened.bundle.catalog):
             name, error = fault
             message = f"{opened.version} can't apply the rule {name!r} ({error}); change the rule"
@@ -222,12 +216,12 @@ class Activator:
             words=words[:1000],
         )
         await asyncio.to_thread(add_line, self._root, refused)
-        raise RefusedError(words, reason)
+        raise BundleError(words, reason)
 
     async def _make_live(self, before: Record | None, line: Activation, checks_rules: bool = False) -> Record:
         """Open a version, and make it that of the record, of the folder, and of this worker.
 
-        Raises RefusedError where its catalog can't apply a stored rule, if it `checks_rules`.
+        Raises BundleError where its catalog can't apply a stored rule, if it `checks_rules`.
         """
         live = await asyncio.to_thread(open_live, self._root, line.version, line.manifest)
         rules = before.routes.rules if before and checks_rules else RuleSet()
@@ -262,7 +256,7 @@ class Activator:
 
     async def _swapped(self, before: Record | None, after: Record) -> Swap:
         """Wait for the others, and for the engine, without the lock: a late one loads the newest version."""
-        warning = await asyncio.to_thread(missing_collection, self._holder.live.bundle.manifest)
+        warning = await asyncio.to_thread(_missing_collection, self._holder.live.bundle.manifest)
         replaced = before.live.version if before else None
         return Swap(after.live.version, replaced, await self._late(after), warning)
 
@@ -272,7 +266,7 @@ class Activator:
         )
 
 
-def missing_collection(live: Manifest) -> str | None:
+def _missing_collection(live: Manifest) -> str | None:
     """A warning where the engine of `live` doesn't hold its whole collection.
 
     An activation is refused by the gate for an incomplete collection, a rollback is not: the version that it

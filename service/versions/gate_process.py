@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from turret.service.versions.gate import GateReport, GateRequest, crashed, run_gate
 from turret.service.versions.memory import data_bytes, few_arenas
-from turret.service.versions.record import Stored
 from turret.tower.config import MEMORY_FACTOR
 from turret.tower.engines.access import inherited_access
 from turret.tower.errors import BundleError
@@ -30,14 +29,6 @@ _BASE_BYTES, _THREAD_BYTES = 256_000_000, 16_000_000
 _PROGRAM = f"import os; os.nice(19); from {__name__} import main; main()"
 
 
-class _Call(Stored):
-    """A request with its time and the pid of its caller."""
-
-    request: GateRequest
-    seconds: float
-    parent: int
-
-
 async def run_gate_in_process(request: GateRequest, seconds: float) -> GateReport:
     """Check a version in a process that is killed after `seconds`, or when this call is cancelled.
 
@@ -48,13 +39,14 @@ async def run_gate_in_process(request: GateRequest, seconds: float) -> GateRepor
         version_folder(request.root, request.version)
     except BundleError:  # the first check, which opens nothing, will refuse it
         return await asyncio.to_thread(run_gate, request)
-    call = _Call(request=request, seconds=seconds, parent=os.getpid())
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # without the current folder, where authors of models may be able to write
             "-c",
             _PROGRAM,
+            str(seconds),
+            str(os.getpid()),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, **inherited_access(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -63,7 +55,7 @@ async def run_gate_in_process(request: GateRequest, seconds: float) -> GateRepor
         return crashed(request, f"before its start ({error.strerror})")
     try:
         async with asyncio.timeout(seconds):
-            report, _ = await process.communicate(call.model_dump_json().encode())
+            report, _ = await process.communicate(request.model_dump_json().encode())
     except TimeoutError:
         return crashed(request, f"after {seconds:g} seconds, the limit (TURRET_GATE_SECONDS)")
     finally:
@@ -80,19 +72,23 @@ async def run_gate_in_process(request: GateRequest, seconds: float) -> GateRepor
 
 
 def main() -> None:
-    """Check the version that standard input names, and write the report to standard output."""
+    """Check the version that standard input names, and write the report to standard output.
+
+    The arguments are the limit in seconds, and the pid of the caller.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):  # from a terminal; the caller ends this process
         signal.signal(number, signal.SIG_IGN)
     answer = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no outcome
-    call = _Call.model_validate_json(sys.stdin.buffer.read())
-    end_with_parent(call.parent)
+    seconds, parent = sys.argv[1:]
+    end_with_parent(int(parent))
+    request = GateRequest.model_validate_json(sys.stdin.buffer.read())
     few_arenas()
-    _limit(call.request, call.seconds)
+    _limit(request, float(seconds))
     try:
-        report = run_gate(call.request)
+        report = run_gate(request)
     except Exception as error:  # a version may make a library raise anything
-        report = crashed(call.request, f"with {type(error).__name__}: {str(error)[:500]}")
+        report = crashed(request, f"with {type(error).__name__}: {str(error)[:500]}")
     with open(answer, "wb") as written:
         written.write(report.model_dump_json().encode())
     os._exit(0)  # a library that fails at the end of the interpreter changes nothing any more
