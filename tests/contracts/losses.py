@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.oracles.estimators import Example
+from tests.oracles.losses import Example
 from turret.training.samplers.core.contract import Draw, without_accidental_hits
 
 # Strongly unequal: with a constant q a missing correction does not show.

@@ -1,7 +1,9 @@
-"""Ranking metrics and full rankings by plain loops."""
+"""Ranking metrics, full rankings and baselines by plain loops."""
 
 import math
 from collections.abc import Sequence
+
+import numpy as np
 
 Scores = Sequence[float]
 
@@ -27,3 +29,25 @@ def metric(name: str, ranked: Sequence[int], relevant: set[int]) -> float:
     gained = sum(1 / math.log2(place + 1) for place in hits)
     best = sum(1 / math.log2(place + 1) for place in range(1, min(len(relevant), int(at)) + 1))
     return gained / best
+
+
+def users_of(histories: Sequence[set[int]], item: int) -> set[int]:
+    """The users of an item."""
+    return {user for user, items in enumerate(histories) if item in items}
+
+
+def shared(histories: Sequence[set[int]], first: int, second: int) -> int:
+    """The number of users of both items."""
+    return len(users_of(histories, first) & users_of(histories, second))
+
+
+def least_squares_columns(matrix: np.ndarray, regularisation: float) -> np.ndarray:
+    """Weights [N, N] that predict each column from the others: one ridge regression an item."""
+    items = matrix.shape[1]
+    weights = np.zeros((items, items))
+    for target in range(items):
+        others = [item for item in range(items) if item != target]
+        inputs = matrix[:, others]
+        normal = inputs.T @ inputs + regularisation * np.eye(len(others))
+        weights[others, target] = np.linalg.solve(normal, inputs.T @ matrix[:, target])
+    return weights

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.oracles import pooling
-from tests.oracles import transformer as transformer_oracle
+from tests.oracles import user_towers as oracle
 from tests.support.plugin import install, run_with
 from tests.tower.small_towers import USERS, config, from_the_start, no_features, packed, vectors
 from turret.tower.layers.packed import PackedHistories
@@ -67,8 +66,8 @@ def test_agrees_with_the_formula_in_plain_numpy() -> None:
     given = vectors().double().numpy()
     ours = made(packed(), vectors()).detach().numpy()
     for b, (start, end) in enumerate([(0, 1), (0, 3), (1, 5), (5, 6), (5, 8)]):
-        inputs = np.concatenate([pooling.window_mean(given, start, end), given[end - 1]])
-        np.testing.assert_allclose(ours[b], pooling.network(layers, inputs), rtol=1e-4, atol=1e-5)
+        inputs = np.concatenate([oracle.window_mean(given, start, end), given[end - 1]])
+        np.testing.assert_allclose(ours[b], oracle.network(layers, inputs), rtol=1e-4, atol=1e-5)
 
 
 def test_items_are_left_out_of_means_while_training() -> None:
@@ -117,7 +116,7 @@ def test_agrees_with_loops_in_numpy() -> None:
         for parameter in made.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.manual_seed(parameter.numel())))
     weights = {name: value.double().numpy() for name, value in made.state_dict().items()}
-    expected = transformer_oracle.states(weights, vectors()[:5].double().numpy(), heads=3)
+    expected = oracle.states(weights, vectors()[:5].double().numpy(), heads=3)
     ours = made(from_the_start(), vectors())[:5].detach().numpy()
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 

@@ -39,6 +39,16 @@ def prepared(folder: Path, events: Sequence[Mapping[str, object]] | str, **setti
     return PreparedData.open(folder / "prepared")
 
 
+def with_events(data: PreparedData, held_out: bool) -> PreparedData:
+    """The same data in which all events of the training part, or all held out, are of other items."""
+    starts, ends = data.bounds("train")
+    training = np.zeros(len(data.event_items), dtype=bool)
+    for start, end in zip(starts, ends, strict=True):
+        training[start:end] = True
+    mirrored = len(data.item_ids) - 1 - np.asarray(data.event_items)
+    return replace(data, event_items=np.where(training != held_out, mirrored, data.event_items))
+
+
 def trained(folder: Path, data: PreparedData, experiment: ExperimentConfig) -> tuple[Run, list[str]]:
     """A run that is trained to its end, and the lines of its training."""
     run, said = Run(folder, experiment, data.folder, data.fingerprint), list[str]()

@@ -3,8 +3,6 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,11 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.support.until import until
+from tests.training.conftest import prepared, with_events
 from turret.data.configuration import load_configuration
 from turret.data.prepared import Negatives, PreparedData
 from turret.data.preparing.prepare import prepare
@@ -52,24 +49,26 @@ def examples(batch: Batch) -> list[Example]:
     ]
 
 
-def naive_examples(data: PreparedData, history_length: int) -> list[Example]:
-    """Every training event but the first of each user, with the events before it."""
-    found = []
-    for user in range(len(data.users)):
-        history = data.targets(user, "train").tolist()
-        for place in range(1, len(history)):
-            read = tuple(history[max(0, place - history_length) : place])
-            found.append((user, read, history[place]))
-    return found
-
-
+@pytest.mark.parametrize("since", [None, 1_650_000_000])
 @pytest.mark.parametrize(("history_length", "span_length"), [(50, 64), (3, 2), (1, 1)])
-def test_every_position_is_one_example(shop: PreparedData, history_length: int, span_length: int) -> None:
-    """An epoch holds each position once, with exactly the newest items before it, however it is cut."""
-    batches = TrainingBatches(shop, 256, history_length, span_length)
+def test_every_position_is_one_example(
+    shop: PreparedData, history_length: int, span_length: int, since: int | None
+) -> None:
+    """An epoch holds each position once, with exactly the newest items before it, however it is cut.
+
+    Since a moment: positions from then on, from the same histories.
+    """
+    expected = []
+    for user in range(len(shop.users)):
+        history = shop.targets(user, "train").tolist()
+        for place in range(1, len(history)):
+            if since is None or shop.times[shop.offsets[user] + place] >= 1000 * since:
+                read = tuple(history[max(0, place - history_length) : place])
+                expected.append((user, read, history[place]))
+    batches = TrainingBatches(shop, 256, history_length, span_length, start_time=since)
     found = [example for batch in batches.epoch(stream(0, "order", 0)) for example in examples(batch)]
-    assert sorted(found) == sorted(naive_examples(shop, history_length))
-    assert len(found) == batches.example_count
+    assert sorted(found) == sorted(expected)
+    assert len(found) == batches.example_count > 100
 
 
 @pytest.mark.parametrize("history_length", [1, 3, 50])
@@ -99,25 +98,11 @@ def test_shares_of_the_processes_make_the_batches_of_one(shop: PreparedData, pro
         assert max(sizes) - min(sizes) <= 16
 
 
-def test_a_process_without_a_share_has_padding_of_weight_zero(shop: PreparedData) -> None:
-    batches = TrainingBatches(shop, 2, 50, 2)
-    shares = [batches.epoch(stream(0, "order", 0), 0, (part, 2)) for part in range(2)]
-    first, second = (next(share) for share in shares)
-    padding, other = (first, second) if first.is_padding else (second, first)
-    assert (padding.size, other.size) == (0, len(other.targets))
-    assert float(padding.weights.sum()) == 0.0
-    assert examples(padding) == examples(other)
-
-
 @pytest.mark.parametrize("context", ["causal_window", "causal_segment", "leave_one_out", "full_set"])
-def test_data_without_a_pair_of_events_is_refused(
-    tmp_path_factory: pytest.TempPathFactory, context: Context
-) -> None:
-    folder = tmp_path_factory.mktemp("singles")
-    (folder / "events.csv").write_text("user,item,time\na,x,1\nb,y,2\n")
-    prepare(PrepareConfig(source=folder / "events.csv"), folder / "prepared")
+def test_data_without_a_pair_of_events_is_refused(tmp_path: Path, context: Context) -> None:
+    data = prepared(tmp_path, "user,item,time\na,x,1\nb,y,2\n")
     with pytest.raises(TrainingError, match="nothing to predict"):
-        TrainingBatches(PreparedData.open(folder / "prepared"), 8, 5, 5, context)
+        TrainingBatches(data, 8, 5, 5, context)
 
 
 @pytest.mark.parametrize(("history_length", "span_length"), [(1000, 64), (7, 3)])
@@ -171,71 +156,15 @@ def test_a_set_can_be_read_whole_for_all_items_of_its_user(shop: PreparedData) -
     assert target_counts(shop, "full_set").tolist() == counts.tolist()
 
 
-def newest(data: PreparedData, share: float) -> float:
-    """The moment from which on this share of all events lies, in milliseconds."""
-    return float(np.sort(data.times)[int(len(data.times) * (1 - share))])
-
-
-def as_date(milliseconds: float) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
-
-
-@pytest.mark.parametrize(("history_length", "span_length"), [(50, 64), (3, 2)])
-def test_only_events_since_a_moment_are_predicted(
-    shop: PreparedData, history_length: int, span_length: int
-) -> None:
-    """From the same histories as ever: what is older is read."""
-    moment = newest(shop, 0.3)
-    batches = TrainingBatches(shop, 256, history_length, span_length, start_time=as_date(moment))
-    found = [example for batch in batches.epoch(stream(0, "order", 0)) for example in examples(batch)]
-    expected = [
-        example
-        for example, time in zip(naive_examples(shop, history_length), naive_times(shop), strict=True)
-        if time >= moment
-    ]
-    assert sorted(found) == sorted(expected)
-    assert 100 < len(found) == batches.example_count < len(naive_times(shop)) / 2
-
-
-def naive_times(data: PreparedData) -> list[int]:
-    """When each of `naive_examples` happened."""
-    found = []
-    for user in range(len(data.users)):
-        start, end = int(data.offsets[user]), int(data.splits[user, 0])
-        found += data.times[start + 1 : end].tolist()
-    return found
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=8),
-    st.lists(st.integers(0, 7), max_size=6),
-)
-def test_the_negatives_of_targets_in_any_order_are_their_own(lists: list[list[int]], raw: list[int]) -> None:
+def test_the_negatives_of_targets_in_any_order_are_their_own() -> None:
     """Of a target that is there twice, too; -1 with a weight of zero where a target has fewer."""
-    targets = [target % len(lists) for target in raw]
-    items = np.array([item for row in lists for item in row], dtype=np.int32)
-    offsets = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)
-    places = np.arange(len(items), dtype=np.float32) + 2.0
-    for weights in (None, places):
-        negatives = Negatives(items, offsets, weights)
-        rows, found = padded_negatives(negatives, np.array(targets, dtype=np.int64))
-        assert rows.shape == (len(targets), max([len(lists[target]) for target in targets], default=0))
-        for target, row, weight in zip(targets, rows.tolist(), found.tolist(), strict=True):
-            own = lists[target]
-            assert row == own + [-1] * (len(row) - len(own))
-            expected = [1.0] * len(own) if weights is None else places[offsets[target] :][: len(own)].tolist()
-            assert weight == expected + [0.0] * (len(row) - len(own))
-
-
-CPU = torch.device("cpu")
-
-
-def shop_epoch(shop: PreparedData) -> Iterator[Batch]:
-    return TrainingBatches(shop, 64, 50, 64).epoch(stream(0, "order", 0))
-
-
-def makers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("turret-batches")]
+    items, offsets = np.array([4, 5, 6], dtype=np.int32), np.array([0, 2, 2, 3])
+    weights, targets = np.array([2.0, 3.0, 4.0], dtype=np.float32), np.array([2, 0, 1, 0])
+    rows, found = padded_negatives(Negatives(items, offsets, weights), targets)
+    assert rows.tolist() == [[6, -1], [4, 5], [-1, -1], [4, 5]]
+    assert found.tolist() == [[4.0, 0.0], [2.0, 3.0], [0.0, 0.0], [2.0, 3.0]]
+    rows, found = padded_negatives(Negatives(items, offsets, None), targets)
+    assert found.tolist() == [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
 
 
 def test_batches_are_made_before_they_are_asked_for(shop: PreparedData) -> None:
@@ -243,17 +172,17 @@ def test_batches_are_made_before_they_are_asked_for(shop: PreparedData) -> None:
     made: list[int] = []
 
     def counted() -> Iterator[Batch]:
-        for batch in shop_epoch(shop):
+        for batch in TrainingBatches(shop, 64, 50, 64).epoch(stream(0, "order", 0)):
             made.append(1)
             yield batch
 
-    batches = prefetched(counted(), CPU)
+    batches = prefetched(counted(), torch.device("cpu"))
     for asked in range(1, 5):
         next(batches)
         until(lambda: len(made) >= asked + AHEAD + 1, "batches are made ahead")  # noqa: B023
         assert len(made) <= asked + AHEAD + 1
     batches.close()  # type: ignore[attr-defined] # a generator
-    assert not makers()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("turret-batches")]
 
 
 def test_queries_of_one_answer_are_seen_by_each_other(tmp_path: Path) -> None:
@@ -293,16 +222,6 @@ def test_pairs_are_counted_within_users(
     }
     assert found == expected
     assert max(found.values()) > 1
-
-
-def with_events(data: PreparedData, held_out: bool) -> PreparedData:
-    """The same data in which all events of the training part, or all held out, are of other items."""
-    starts, ends = data.bounds("train")
-    training = np.zeros(len(data.event_items), dtype=bool)
-    for start, end in zip(starts, ends, strict=True):
-        training[start:end] = True
-    mirrored = len(data.item_ids) - 1 - np.asarray(data.event_items)
-    return replace(data, event_items=np.where(training != held_out, mirrored, data.event_items))
 
 
 @pytest.mark.parametrize("name", ["item_counts", "target_counts", "positive_counts", "bigram_counts"])

@@ -10,11 +10,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.oracles import bucketed as bucket_oracle
-from tests.oracles import estimators
-from tests.oracles import hierarchical as stages_oracle
-from tests.oracles import huffman as tree_oracle
-from tests.oracles import softmax as oracle
+from tests.oracles import catalog_losses as catalog_oracle
+from tests.oracles import losses as oracle
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.model import TwoTowers
@@ -60,7 +57,7 @@ def test_losses_over_all_scores_agree_with_their_formulas_written_out(epsilon: f
         if epsilon is None:
             expected = oracle.full(row.numpy(), positive)
         else:
-            expected = estimators.spherical_softmax(row.tolist(), positive, epsilon)
+            expected = oracle.spherical_softmax(row.tolist(), positive, epsilon)
         assert found[line].item() == pytest.approx(expected, rel=1e-12)
 
 
@@ -108,7 +105,7 @@ def test_the_objective_of_clusters_is_that_of_plain_loops(
     total = 0.0
     for line, target, weight in zip(scored.tolist(), batch.targets.tolist(), weights.tolist(), strict=True):
         scores = [[line[clusters + row] for row in rows] for rows in members]
-        total -= weight * math.log(stages_oracle.probability(line[:clusters], scores, *of[target]))
+        total -= weight * math.log(catalog_oracle.two_stage_probability(line[:clusters], scores, *of[target]))
     out = model_loss(made, model, replace(batch, weights=weights), stream(0, "draw", 0))
     assert out.loss.item() == pytest.approx(total / float(weights.sum()), rel=1e-4)
     assert int(out.masked) == 0
@@ -173,9 +170,9 @@ def test_no_tree_has_shorter_paths(counts: list[int]) -> None:
     """The mean length under the counts is the least, no path is the beginning of another, nodes are N - 1."""
     paths = huffman_paths(np.array(counts))
     depths = [len(path_of(paths, item)) for item in range(len(counts))]
-    assert sum(count * depth for count, depth in zip(counts, depths, strict=True)) == tree_oracle.least_cost(
-        counts
-    )
+    assert sum(
+        count * depth for count, depth in zip(counts, depths, strict=True)
+    ) == catalog_oracle.least_cost(counts)
     assert sum(2.0**-depth for depth in depths) == 1.0
     ways = [tuple(reversed(path_of(paths, item))) for item in range(len(counts))]
     assert len({way[: len(short)] for short in ways for way in ways if way == short}) == len(ways)
@@ -203,12 +200,12 @@ def test_the_objective_of_a_tree_is_that_of_plain_loops(
     paths, weights = (made.nodes, made.signs), torch.arange(1.0, len(batch.targets) + 1)
     total = 0.0
     for line, target, weight in zip(scored, batch.targets.tolist(), weights.tolist(), strict=True):
-        total -= weight * math.log(tree_oracle.probability(line, path_of(paths, target)))
+        total -= weight * math.log(catalog_oracle.path_probability(line, path_of(paths, target)))
     out = model_loss(made, model, replace(batch, weights=weights), stream(0, "draw", 0))
     assert out.loss.item() == pytest.approx(total / float(weights.sum()), rel=1e-4)
     log_p: Tensor = made.scores(users, model.catalog_vectors(), SCORING).detach()
     torch.testing.assert_close(log_p.exp().sum(dim=1), torch.ones(len(users)))
-    expected = tree_oracle.probability(scored[3], path_of(paths, 11))
+    expected = catalog_oracle.path_probability(scored[3], path_of(paths, 11))
     assert float(log_p[3, 11].exp()) == pytest.approx(expected, rel=1e-4)
 
 
@@ -265,10 +262,10 @@ def test_buckets_hold_what_lies_furthest_along_mixtures_of_users(either: TwoTowe
     """The loss is that of plain loops over those buckets; examples in none do not count."""
     scores, of_users, of_items = projections(either, batch, 5)
     buckets = [
-        (sorted(bucket_oracle.largest(mine, 7)), sorted(bucket_oracle.largest(theirs, 20)))
+        (sorted(catalog_oracle.largest(mine, 7)), sorted(catalog_oracle.largest(theirs, 20)))
         for mine, theirs in zip(of_users.tolist(), of_items.tolist(), strict=True)
     ]
-    expected_in_buckets = bucket_oracle.losses(scores.tolist(), batch.targets.tolist(), buckets)
+    expected_in_buckets = catalog_oracle.bucketed_losses(scores.tolist(), batch.targets.tolist(), buckets)
     weights = torch.arange(1.0, len(batch.targets) + 1)
     placed = [
         (w, value)

@@ -69,11 +69,7 @@ def test_what_can_not_begin_replaces_nothing(
     assert (trained / MODEL).is_file()
 
 
-@pytest.mark.parametrize(
-    ("experiment", "overrides"),
-    [(None, []), ("youtubednn", QUICK), (None, QUICK)],
-    ids=["nothing", "all of it", "what was given"],
-)
+@pytest.mark.parametrize(("experiment", "overrides"), [(None, []), ("youtubednn", QUICK)])
 def test_a_run_goes_on_with_its_own_settings_and_data(
     experiment: str | None, overrides: list[str], trained: Path, capsys: Capture
 ) -> None:
@@ -161,18 +157,14 @@ def test_an_evaluation_is_kept_with_the_run_and_ends_with_a_verdict_about_each_b
     """In the table for people, in JSON, and in the run's folder with the figures of each user."""
     evaluate_command(trained, None, "validation", as_json=True)
     validation = json.loads(capsys.readouterr().out)
-    evaluate_command(trained, None, "test", False, ["ease", "item_knn"])
-    table, heading, sentences = capsys.readouterr().out.partition("\nverdict\n")
-    assert heading
-    assert "test part: " in table
-    for title in ("popularity", "item-kNN", "EASE"):
-        assert re.search(rf"^- (Better than|Worse than|No clear difference from) {title}:", sentences, re.M)
     evaluate_command(trained, None, "test", True, ["ease", "item_knn"])
     report = json.loads(capsys.readouterr().out)
+    evaluate_command(trained, None, "test", False, ["ease", "item_knn"])
+    table, _, sentences = capsys.readouterr().out.partition("\nverdict\n")
+    for ranker, title in (("popularity", "popularity"), ("item_knn", "item-kNN"), ("ease", "EASE")):
+        assert f"{report[ranker]['ndcg@10']['mean']:.4f}" in table
+        assert re.search(rf"^- (Better than|Worse than|No clear difference from) {title}:", sentences, re.M)
     assert list(report["differences"]) == ["popularity", "item_knn", "ease"]
-    kinds = [finding["kind"] for finding in report["verdict"]]
-    assert kinds[:3] == ["baseline"] * 3
-    assert {"too_small", "unread_features", "unread_order"} <= set(kinds)
     assert Run.read(trained).metrics() == {"validation": validation, "test": report}
     assert (validation["part"], report["part"]) == ("validation", "test")
     assert "auto" not in report

@@ -18,7 +18,6 @@ from tests.support import distributed_jobs as jobs
 from tests.support.distributed_jobs import (
     BY_ROW,
     FEATURES_OF_ITEMS,
-    STEPS,
     TRAINED,
     Job,
     check_equal,
@@ -54,7 +53,6 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ans
     features, by_row, whole = folder / "features", folder / "by_row", folder / "whole"
     trained_by_row = jobs.Scenario(TRAINED, lazy_from=100)
     named: dict[tuple[str, int], tuple[Any, ...]] = {
-        ("steps", 3): (jobs.first_steps, folder, STEPS),
         ("saved", 3): (jobs.saved, features, FEATURES_OF_ITEMS),
         ("saved by row", 3): (jobs.saved, by_row, BY_ROW),
         ("resumed", 3): (jobs.resumed, features, FEATURES_OF_ITEMS),
@@ -69,18 +67,10 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ans
     meetings = tmp_path_factory.mktemp("meetings")
     wanted = [Job(size, job, (data, *arguments)) for (_, size), (job, *arguments) in named.items()]
     of |= dict(zip(named, in_processes(wanted, meetings), strict=True))
-    of["steps", 1] = [jobs.first_steps(World(), data, folder, STEPS)]
     of["resumed", 1] = [jobs.resumed(World(), data, features, FEATURES_OF_ITEMS)]
     of["resumed by row", 1] = [jobs.resumed(World(), data, by_row, BY_ROW)]
     optimiser.LARGE = large
     return Answers(folder, of)
-
-
-@pytest.mark.parametrize("scenario", STEPS)
-def test_three_processes_make_the_step_that_one_makes(answers: Answers, scenario: str) -> None:
-    (alone,) = answers["steps", 1]
-    for together in answers["steps", 3]:
-        check_equal(together[scenario], alone[scenario])
 
 
 @pytest.mark.parametrize(("name", "size"), [("", 3), ("", 2), ("", 1), (" by row", 2), (" by row", 1)])
@@ -136,8 +126,6 @@ def test_a_process_that_meets_no_other_ends_with_a_sentence() -> None:
 
 
 EVERY, LAST = 5, 400
-
-
 SETTINGS = (
     f"training.checkpoint_every={EVERY}",
     f"training.epochs={LAST}",

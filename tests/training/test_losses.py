@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from tests.contracts.losses import Scored, scored
-from tests.oracles import estimators
-from tests.oracles import softmax as oracle
-from tests.oracles.estimators import Example
+from tests.oracles import losses as oracle
+from tests.oracles.losses import Example
 from turret.training import losses
 from turret.training.losses.binary import binary_cross_entropy, gbce, nce, negative_sampling
 from turret.training.losses.catalog import full_softmax
@@ -50,25 +49,23 @@ class Formula:
 
 
 FORMULAS = [
-    Formula(losses.sampled_softmax(), estimators.sampled_softmax, True),
-    Formula(losses.sampled_softmax_corrected(), estimators.sampled_softmax_corrected, True, True),
-    Formula(losses.subset_softmax(), estimators.subset_softmax),
-    Formula(losses.standard_importance(), estimators.standard_importance, True),
-    Formula(losses.refined_logq(), estimators.refined_logq, True),
-    Formula(losses.blackout(), estimators.blackout, True, True),
-    Formula(losses.nce(), estimators.nce, True, True),
-    Formula(losses.negative_sampling(), estimators.negative_sampling),
-    Formula(losses.binary_cross_entropy(), estimators.binary_cross_entropy),
-    Formula(losses.gbce(t=0.75), lambda one: estimators.gbce(one, t=0.75, item_count=40)),
-    Formula(losses.gbce(t=1.0), lambda one: estimators.gbce(one, t=1.0, item_count=40)),
-    Formula(losses.ranking(delta=0.8), lambda one: estimators.ranking(one, delta=0.8)),
-    Formula(losses.ranking(delta=0.0), lambda one: estimators.ranking(one, delta=0.0)),
-    Formula(
-        losses.ranking(delta="complementary_sum"), lambda one: estimators.ranking(one, delta=math.log(39))
-    ),
-    Formula(losses.ranking_hinge(delta=0.8), lambda one: estimators.ranking_hinge(one, delta=0.8)),
-    Formula(losses.cosine_hinge(margin=0.3), lambda one: estimators.ranking_hinge(one, delta=0.3)),
-    Formula(losses.cosine_embedding(margin=0.3), lambda one: estimators.cosine_embedding(one, margin=0.3)),
+    Formula(losses.sampled_softmax(), oracle.sampled_softmax, True),
+    Formula(losses.sampled_softmax_corrected(), oracle.sampled_softmax_corrected, True, True),
+    Formula(losses.subset_softmax(), oracle.subset_softmax),
+    Formula(losses.standard_importance(), oracle.standard_importance, True),
+    Formula(losses.refined_logq(), oracle.refined_logq, True),
+    Formula(losses.blackout(), oracle.blackout, True, True),
+    Formula(losses.nce(), oracle.nce, True, True),
+    Formula(losses.negative_sampling(), oracle.negative_sampling),
+    Formula(losses.binary_cross_entropy(), oracle.binary_cross_entropy),
+    Formula(losses.gbce(t=0.75), lambda one: oracle.gbce(one, t=0.75, item_count=40)),
+    Formula(losses.gbce(t=1.0), lambda one: oracle.gbce(one, t=1.0, item_count=40)),
+    Formula(losses.ranking(delta=0.8), lambda one: oracle.ranking(one, delta=0.8)),
+    Formula(losses.ranking(delta=0.0), lambda one: oracle.ranking(one, delta=0.0)),
+    Formula(losses.ranking(delta="complementary_sum"), lambda one: oracle.ranking(one, delta=math.log(39))),
+    Formula(losses.ranking_hinge(delta=0.8), lambda one: oracle.ranking_hinge(one, delta=0.8)),
+    Formula(losses.cosine_hinge(margin=0.3), lambda one: oracle.ranking_hinge(one, delta=0.3)),
+    Formula(losses.cosine_embedding(margin=0.3), lambda one: oracle.cosine_embedding(one, margin=0.3)),
 ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, log, log1p
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,21 +12,19 @@ from torch import Tensor, nn
 
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
-from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training import Estimator, losses, samplers
 from turret.training.batches.batches import Batch, TrainingBatches
-from turret.training.config.experiment import ObjectiveConfig
 from turret.training.errors import TrainingError
 from turret.training.losses.binary import nce
-from turret.training.losses.loss import settings_of
+from turret.training.losses.loss import loss, settings_of
 from turret.training.losses.sampled import sampled_softmax
-from turret.training.model_loss import build_objective, model_loss, seen_items
-from turret.training.objectives.contract import Examples, Loss, Objective, SeenItems
+from turret.training.model_loss import model_loss, seen_items
+from turret.training.objectives.contract import Examples, SeenItems
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, without_accidental_hits
-from turret.training.samplers.core.settings import BuildContext, SamplerSettings
+from turret.training.samplers.fixed.popularity import UniformConfig
 
 TEMPERATURE = 0.25
 RANDOM = torch.manual_seed(0)
@@ -121,8 +119,8 @@ def nce_by_hand(ids: Tensor, z: float) -> float:
     return total / 3
 
 
-def ours(loss: DrawLossSettings, ids: Tensor, given: Examples, normaliser: float | None = None) -> Tensor:
-    objective = SampledObjective(loss, Told(ids, LOG_COUNTS), 8, given.seen is not None)
+def ours(kind: DrawLossSettings, ids: Tensor, given: Examples, normaliser: float | None = None) -> Tensor:
+    objective = SampledObjective(kind, Told(ids, LOG_COUNTS), 8, given.seen is not None)
     if objective.log_normaliser is not None and normaliser is not None:
         nn.init.constant_(objective.log_normaliser, normaliser)
     result: Tensor = objective(given, stream(0, "draw", 0)).loss
@@ -158,11 +156,6 @@ def test_a_normaliser_lowers_the_scores_of_positives_and_candidates(ids: Tensor)
     assert found != pytest.approx(nce_by_hand(ids, 0.0), rel=1e-2)
 
 
-def objective(shop: PreparedData, settings: object, since: str | None = None) -> Objective:
-    config = ObjectiveConfig.model_validate(settings)
-    return build_objective(config, TowerConfig(), shop, 0, torch.device("cpu"), since)
-
-
 def examples_of(model: TwoTowers, users: Tensor) -> Examples:
     """User vectors [B, D], whose positives are the first item."""
     rows, weights = torch.zeros(len(users), dtype=torch.int64), torch.ones(len(users))
@@ -171,31 +164,6 @@ def examples_of(model: TwoTowers, users: Tensor) -> Examples:
 
 def no_random() -> np.random.Generator:
     return stream(0, "draw", 0)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"loss": "full_softmax"},
-        {"loss": "sampled_softmax", "sampler": {"kind": "quadratic", "negatives": 20}},
-        {"loss": "sampled_softmax_corrected", "sampler": "in_batch"},
-    ],
-    ids=str,
-)
-def test_objectives_train_both_towers(
-    shop: PreparedData, towers: TwoTowers, batch: Batch, settings: dict[str, object]
-) -> None:
-    """Every parameter gets a gradient; where known items are masked, more candidates are."""
-    made = [objective(shop, {**settings, "mask_known": known}) for known in (False, True)]
-    for one in made:
-        if one.sampler is not None:
-            one.sampler.refresh(towers.current_vectors(torch.arange(len(shop.item_ids))))
-    plain, out = (model_loss(one, towers, batch, no_random()) for one in made)
-    torch.autograd.backward(out.loss)
-    assert out.loss.isfinite()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in towers.parameters())
-    assert int(out.masked) > int(plain.masked)
-    assert out.loss.item() != plain.loss.item()
 
 
 @pytest.mark.parametrize("size", [2, 400], ids=["gathered", "one product"])
@@ -269,44 +237,26 @@ def test_known_candidates_are_those_of_the_events_of_the_same_user_in_the_batch(
         assert seen.among(none).shape == (size, 0)
 
 
-N, B, K = 20, 6, 4
+@loss("column")
+def column(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
+    return sampled_softmax(positive, drawn, draw)[:, None]
 
 
-class GivenLoss(DrawLossSettings):
-    """The function that a test gives."""
-
-    function: ClassVar[Any] = None
-    kind: Literal["given"] = "given"
-
-    def build(self, item_count: int) -> Loss:
-        """The function."""
-        made: Loss = type(self).function
-        return made
+def test_a_loss_of_another_shape_is_named() -> None:
+    """A column [B, 1] would otherwise be multiplied with every weight, and the loss be B times too large."""
+    estimate = Estimator(settings_of(column)(), samplers.uniform(negatives=4), items=8)
+    with pytest.raises(TrainingError, match=r"objective.loss = 'column'.*of the shape \(3, 1\)"):
+        estimate(USERS, POSITIVES, VECTORS.__getitem__)
 
 
-class HalfSettings(SamplerSettings):
-    """It does not reach every item."""
+class HalfConfig(UniformConfig):
+    """A sampler that never draws some items."""
 
     covers_catalog: ClassVar[bool] = False
-    kind: Literal["half"] = "half"
-
-    def build(self, context: BuildContext) -> Sampler:
-        """Not built."""
-        raise NotImplementedError
-
-
-def test_a_loss_of_another_shape_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column [B, 1] would otherwise be multiplied with every weight, and the loss be B times too large."""
-    monkeypatch.setattr(GivenLoss, "function", lambda *batch: sampled_softmax(*batch[-3:])[:, None])
-    torch.manual_seed(0)
-    users, items = nn.Embedding(B, 3), nn.Embedding(N, 3)
-    estimate = Estimator(GivenLoss(), samplers.uniform(negatives=K), items=N)
-    with pytest.raises(TrainingError, match=r"objective.loss = 'given'.*of the shape \(6, 1\)"):
-        estimate(users(torch.arange(B)), torch.arange(B), items)
 
 
 def test_a_loss_that_corrects_positives_is_refused_where_some_are_out_of_reach() -> None:
     """Their log count is minus infinity; in a mixed draw the other parts count them."""
-    for loss in (losses.sampled_softmax_corrected(), losses.nce(), losses.blackout()):
+    for corrected in (losses.sampled_softmax_corrected(), losses.nce(), losses.blackout()):
         with pytest.raises(TrainingError, match=r"never draws some items; use 'sampled_softmax'.*'mixed'"):
-            Estimator(loss, HalfSettings(), items=N)
+            Estimator(corrected, HalfConfig(), items=8)

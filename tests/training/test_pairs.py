@@ -81,34 +81,29 @@ def test_given_negatives_train_losses_over_a_draw(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "sentence"),
+    ("loss", "labels", "sentence"),
     [
-        ([1, 2, 0, 1], "labels have the values 0, 1, 2"),
-        ([1, -1, 0, 1], "-1 and"),
-        ([1, 0], "each of 4 pairs"),
+        (losses.binary_cross_entropy(), [1, 2, 0, 1], "labels have the values 0, 1, 2"),
+        (losses.binary_cross_entropy(), [1, -1, 0, 1], "-1 and"),
+        (losses.binary_cross_entropy(), [1, 0], "each of 4 pairs"),
+        (losses.ranking(), [1, 0, 1, 0], "give each positive negatives"),
     ],
 )
-def test_other_labels_are_refused(labels: list[int], sentence: str) -> None:
+def test_pairs_without_a_loss_are_refused(loss: Any, labels: list[int], sentence: str) -> None:
+    """By their labels, or by a loss that compares."""
     with pytest.raises(TrainingError, match=sentence):
-        made(losses.binary_cross_entropy()).pairs(users(), ROWS, torch.tensor(labels), items().__getitem__)
+        made(loss).pairs(users(), ROWS, torch.tensor(labels), items().__getitem__)
 
 
-def test_losses_that_compare_have_none_of_a_pair() -> None:
-    with pytest.raises(TrainingError, match="give each positive negatives"):
-        made(losses.ranking()).pairs(users(), ROWS, LABELS, items().__getitem__)
-
-
-def test_negatives_that_are_missing_or_of_another_shape_are_refused() -> None:
-    estimate = made(losses.ranking())
-    with pytest.raises(TrainingError, match="give the step its negatives"):
-        estimate(users(), ROWS, items().__getitem__)
-    with pytest.raises(TrainingError, match=r"give \[B, D\] and \[B, K\]"):
-        estimate(users(), ROWS, items().__getitem__, negatives=NEGATIVES[:2])
-    with pytest.raises(TrainingError, match="expected count of the positive"):
-        made(losses.nce())
+def test_negatives_that_are_missing_or_nobody_reads_are_refused() -> None:
     drawing = Estimator(losses.ranking(), samplers.uniform(), items=CATALOG)
-    with pytest.raises(TrainingError, match="only GivenNegatives reads negatives"):
-        drawing(users(), ROWS, items().__getitem__, negatives=NEGATIVES)
+    for estimate, negatives, sentence in (
+        (made(losses.ranking()), None, "give the step its negatives"),
+        (made(losses.ranking()), NEGATIVES[:2], r"give \[B, D\] and \[B, K\]"),
+        (drawing, NEGATIVES, "only GivenNegatives reads negatives"),
+    ):
+        with pytest.raises(TrainingError, match=sentence):
+            estimate(users(), ROWS, items().__getitem__, negatives=negatives)
 
 
 # User, item, time, label and weight. All of it is training: the test file has a user of its own.
@@ -126,8 +121,6 @@ LOG = [
     ("b", "y", 8, 0, 5.0),  # after the last event, so of none
 ]
 TEST = [("c", "x", 1, 1, 1.0), ("c", "y", 2, 0, 1.0), ("c", "z", 3, 1, 1.0)]
-
-
 # Every target: what it reads, the positive, its weight, and each negative with its weight.
 EXAMPLES: list[tuple[str, str, float, list[tuple[str, float]]]] = [
     ("x", "y", 2.0, [("q", 9.0)]),

@@ -80,18 +80,15 @@ def test_versions_and_machine_are_recorded_without_names_of_host_and_user(
     record_environment(tmp_path, 0)
     (entry,) = stored(tmp_path)
     assert entry == {"from_step": 0, **environment()}
-    current = environment()
-    assert current["versions"]["torch"] == version("torch")
-    assert current["git"] is None
-    assert current["machine"]["cores"] >= 1
-    assert current["machine"]["memory_gb"] > 0
+    assert environment()["versions"]["torch"] == version("torch")
+    assert environment()["machine"]["memory_gb"] > 0
     text = (tmp_path / ENVIRONMENT).read_text()
     assert "xyzzy" not in text
     assert f'"{getpass.getuser()}"' not in text
     assert socket.gethostname() not in text
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"environments": []}', '{"environments": [1]}'])
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"environments": [1]}'])
 def test_a_missing_or_damaged_record_is_none_and_is_replaced(tmp_path: Path, content: str | None) -> None:
     """It must not keep a training from going on."""
     if content is not None:

@@ -1,16 +1,14 @@
-"""The folder of a run: what it stores, and what is refused."""
+"""The folder of a run and its files: what is stored, and what is refused."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from turret.data.manifest import FileHash, hash_file
+from tests.support.limits import small_files
 from turret.data.prepared import PreparedData
-from turret.training import run as module
-from turret.training.checkpoint import save_tensors
+from turret.training.checkpoint import load_parameters, save_tensors
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.run import MODEL, RUN, Run, build_model
@@ -77,31 +75,10 @@ def test_reports_on_an_earlier_model_do_not_count(tmp_path: Path, handmade: Prep
     assert run.metrics() == {"validation": {"users": 2}}
 
 
-def test_a_model_is_not_read_again_for_its_reports(
-    tmp_path: Path, handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its file is known by its size, time and number; a copy is known by its hash."""
-    run = run_in(tmp_path / "run", handmade)
-    run.folder.mkdir()
-    save_tensors(run.folder / MODEL, build_model(run.experiment, handmade).state_dict())
-    run.save_metrics("test", {"users": 1})
-    copy = run_in(shutil.copytree(run.folder, tmp_path / "copy", copy_function=shutil.copyfile), handmade)
-    read: list[Path] = []
-
-    def hashed(path: Path) -> FileHash:
-        read.append(path)
-        return hash_file(path)
-
-    monkeypatch.setattr(module, "hash_file", hashed)
-    assert run.metrics() == copy.metrics() == {"test": {"users": 1}}
-    assert read == [copy.folder / MODEL]
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (None, "there is no run here"),
-        ("{", "can't be read"),
         ("[]", "can't be read"),
         ('{"experiment": {}, "data": 5, "fingerprint": ""}', "can't be read"),
         ("\udcff", "can't be read"),
@@ -130,7 +107,6 @@ def test_what_is_no_run_is_said(tmp_path: Path, content: str | None, words: str)
             r"tower\.user\.kind can't be 'decayed'.*install the package that adds it",
         ),
         ([], [1], "can't be read"),
-        ([], None, "can't be read"),
     ],
     ids=str,
 )
@@ -149,3 +125,24 @@ def test_an_experiment_of_other_settings_is_refused_in_one_line(
     with pytest.raises(TrainingError, match=words) as refused:
         Run.read(tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def test_a_torn_file_or_one_of_another_model_is_refused(tmp_path: Path) -> None:
+    path, model = tmp_path / "m.safetensors", torch.nn.Linear(3, 2)
+    save_tensors(path, model.state_dict())
+    with pytest.raises(TrainingError, match="another model"):
+        load_parameters(path, model, is_objective=True)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(TrainingError, match="can't be read"):
+        load_parameters(path, model)
+
+
+def test_a_full_disk_is_a_sentence_and_keeps_the_file_that_is_there(tmp_path: Path) -> None:
+    """safetensors has an error of its own for it."""
+    path, model = tmp_path / "m.safetensors", torch.nn.Linear(3, 2)
+    save_tensors(path, model.state_dict())
+    before = path.read_bytes()
+    with small_files(4000), pytest.raises(TrainingError, match=rf"^{path}: it can't be written .*make room"):
+        save_tensors(path, {"weight": torch.ones(1000, 3)})
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.safetensors"]

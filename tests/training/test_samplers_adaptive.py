@@ -19,9 +19,8 @@ from tests.contracts.samplers import (
     query_of,
     sampler_of,
 )
-from tests.oracles.features import fourier_kernel, positive_proposal, shares
+from tests.oracles.proposals import fourier_kernel, positive_proposal, shares
 from turret.tower.config import ScoringConfig
-from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive import dense as mined_module
 from turret.training.samplers.adaptive.dense import (
@@ -73,12 +72,6 @@ def test_dense_probabilities_are_those_of_the_kernel(name: str) -> None:
         assert q[example].tolist() == pytest.approx(expected, rel=1e-4)
         assert max(expected) > 3 * min(expected)
     assert torch.allclose(q, opposite) is (name != "softmax")
-
-
-def test_a_closed_form_before_any_draw_of_two_passes_is_refused() -> None:
-    """There is no pool yet."""
-    with pytest.raises(TrainingError, match="draw before"):
-        two_pass().probability(torch.zeros(1, 4))
 
 
 def features_of(

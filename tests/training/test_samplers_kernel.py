@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.contracts.samplers import chi_square_limit
-from tests.oracles.quadratic_kernel import kernel, shares
+from tests.oracles.proposals import kernel, kernel_shares
 from turret.training.samplers.kernel.compiled_draws import bounds, scale_of
 from turret.training.samplers.kernel.quadratic import KernelSums
 
@@ -66,7 +66,7 @@ def test_draws_follow_the_kernel(make: Make, block: int) -> None:
     vectors = unequal(60, 6, 1)
     query = torch.from_numpy(unequal(1, 6, 2))
     ids = drawn(make(vectors, block), query.repeat(8, 1), 2500)
-    q = shares(ALPHA, query[0].numpy(), vectors)
+    q = kernel_shares(ALPHA, query[0].numpy(), vectors)
     value, limit = statistic(ids, q)
     assert value < limit
     # The test can tell: against the uniform proposal the same draws fail.
@@ -86,7 +86,7 @@ def test_just_that_row_is_left_out(make: Make, excluded: int) -> None:
     direction = query[0].numpy() / float(query.norm())
     for row, length in ((excluded - 1, 5.0), (excluded + 1, 5.0), (excluded, 100.0)):
         vectors[row % 40] = length * direction
-    q = shares(ALPHA, query[0].numpy(), vectors)
+    q = kernel_shares(ALPHA, query[0].numpy(), vectors)
     q[excluded] = 0.0
     ids = drawn(make(vectors), query.repeat(4, 1), 1000, excluded=excluded)
     assert not (ids == excluded).any()
@@ -103,7 +103,7 @@ def test_draws_follow_the_kernel_at_any_length(make: Make, of_items: float, of_q
     sums = (make if of_items == 1.0 else sums_of)((vectors * of_items).astype(np.float32))
     ids = drawn(sums, (query * of_queries).repeat(4, 1), 3000)
     tempered = (query[0].double() * of_items * of_queries).float().numpy()
-    value, limit = statistic(ids, shares(ALPHA, tempered, vectors))
+    value, limit = statistic(ids, kernel_shares(ALPHA, tempered, vectors))
     assert value < limit
 
 
@@ -118,18 +118,6 @@ def test_a_query_at_right_angles_to_all_items_is_as_good_as_any(make: Make) -> N
     assert draws.masses(query).item() == pytest.approx(exact, rel=1e-4)
 
 
-def test_updates_in_any_order_equal_a_rebuild(make: Make) -> None:
-    """Bit for bit, in every mass and draw."""
-    vectors, query = unequal(50, 4, 19), torch.from_numpy(unequal(6, 4, 20))
-    updated = make(unequal(50, 4, 21))
-    for rows in (slice(20, 21), slice(3, 20), slice(21, 50), slice(0, 3)):
-        updated.vectors[rows] = torch.from_numpy(vectors[rows])
-        updated.follow(rows)
-    anew = make(vectors)
-    assert torch.equal(updated.masses(query), anew.masses(query))
-    assert torch.equal(drawn(updated, query, 30), drawn(anew, query, 30))
-
-
 def test_log_probabilities_are_those_of_the_closed_form(make: Make) -> None:
     """log K - log Z to 1e-4 for every item, from a catalog of one on; what is drawn are its rows."""
     for rows in (1, 2, 3, 17, 40):
@@ -137,7 +125,7 @@ def test_log_probabilities_are_those_of_the_closed_form(make: Make) -> None:
         sums, ids = make(vectors), torch.arange(rows).repeat(3, 1)
         log_q = (sums.kernels(queries, ids).log() - sums.masses(queries).log()[:, None]).numpy()
         for b in range(3):
-            expected = np.log(shares(ALPHA, queries[b].numpy(), vectors))
+            expected = np.log(kernel_shares(ALPHA, queries[b].numpy(), vectors))
             np.testing.assert_allclose(log_q[b], expected, atol=1e-4, rtol=0)
         ids = drawn(sums, queries, 20)
         assert int(ids.min()) >= 0
@@ -211,7 +199,7 @@ def test_each_example_follows_its_own_kernel(draws: KernelSums) -> None:
     """Whatever the others accept of the proposals; one query's law is not another's."""
     ids = many(draws, QUERIES, 5)
     for g in range(4):
-        value, limit = statistic(ids[:, g].flatten(), shares(ALPHA, QUERIES[g].numpy(), VECTORS))
+        value, limit = statistic(ids[:, g].flatten(), kernel_shares(ALPHA, QUERIES[g].numpy(), VECTORS))
         assert value < limit
-        other, _ = statistic(ids[:, g].flatten(), shares(ALPHA, QUERIES[g - 1].numpy(), VECTORS))
+        other, _ = statistic(ids[:, g].flatten(), kernel_shares(ALPHA, QUERIES[g - 1].numpy(), VECTORS))
         assert other > limit

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tests.contracts.samplers import COUNTS, context_of, follows
-from tests.oracles.ngram import Mixture, redistributed
+from tests.oracles.proposals import Mixture, redistributed
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.ngram import (
     AdaptiveNgramSampler,

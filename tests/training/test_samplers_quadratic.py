@@ -15,7 +15,7 @@ from tests.contracts.samplers import (
     query_of,
     sampler_of,
 )
-from tests.oracles.quadratic_kernel import shares
+from tests.oracles.proposals import kernel_shares
 from turret.tower.config import ScoringConfig
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
@@ -63,7 +63,9 @@ def test_the_proposal_of_an_example_is_the_kernel_and_that_of_a_batch_the_sum_of
     kernels = ALPHA * (tempered.astype(float) @ VECTORS.numpy().T) ** 2 + 1.0
     q = made(VECTORS, scoring=scoring).probability(query).numpy()
     for example in range(5):
-        np.testing.assert_allclose(q[example], shares(ALPHA, tempered[example], VECTORS.numpy()), rtol=1e-5)
+        np.testing.assert_allclose(
+            q[example], kernel_shares(ALPHA, tempered[example], VECTORS.numpy()), rtol=1e-5
+        )
     assert np.abs(q[0] - q[1]).max() > 0.05
     assert np.abs(q - made(VECTORS).probability(query).numpy()).max() > 0.01
     together = made(VECTORS, BatchQuadraticSampler, scoring).probability(query).numpy()
@@ -71,37 +73,31 @@ def test_the_proposal_of_an_example_is_the_kernel_and_that_of_a_batch_the_sum_of
     assert np.abs(together[0] - q.mean(axis=0)).max() > 0.01
 
 
-def rows_of(value: float = 0.0, count: int = 10) -> Tensor:
-    return torch.arange(count)[:, None] + torch.tensor([value, -value])
+def rows_of(value: float = 0.0) -> Tensor:
+    return torch.arange(10)[:, None] + torch.tensor([value, -value])
 
 
-def empty(refresh_every: int = 4) -> SnapshotSampler:
-    sampler = sampler_of(SoftmaxConfig(refresh_every=refresh_every), items=10)
+def snapshot_sampler() -> SnapshotSampler:
+    sampler = sampler_of(SoftmaxConfig(refresh_every=4), items=10)
     assert isinstance(sampler, SnapshotSampler)
     return sampler
 
 
-def refreshed(refresh_every: int = 4) -> SnapshotSampler:
-    snapshot = empty(refresh_every)
-    snapshot.refresh(rows_of())
-    return snapshot
-
-
 def test_the_snapshot_is_a_copy() -> None:
     """What happens to the given vectors afterwards does not show."""
-    given = rows_of()
-    snapshot = empty()
+    given, snapshot = rows_of(), snapshot_sampler()
     snapshot.refresh(given)
     given.zero_()
     assert torch.equal(snapshot.vectors, rows_of())
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
     """The first such row is named, with what to do, and the snapshot stays as it was."""
     broken = rows_of(1.0)
     broken[4:6, 1] = bad
-    snapshot = refreshed()
+    snapshot = snapshot_sampler()
+    snapshot.refresh(rows_of())
     with pytest.raises(TrainingError, match=r"row 4 .*lower training.learning_rate or raise tower.scoring"):
         snapshot.refresh(broken)
     snapshot.update(rows_of().__getitem__)

@@ -62,19 +62,11 @@ def test_a_setting_of_whole_numbers_gets_whole_numbers_and_another_any(tmp_path:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (
-            "training.lr = { low = 1e-4, high = 1e-2 }",
-            "no setting 'training.lr'; known here: .*learning_rate",
-        ),
         ("training.epochs = 5", r"training\.epochs = 5 is no search range; write .*--set"),
-        (
-            "training.epochs = { low = 5, high = 2 }",
-            r"space\.toml: training\.epochs: .*low <= high",
-        ),
+        ("training.epochs = { low = 5, high = 2 }", r"training\.epochs: .*low <= high"),
         ("training.epochs = { choices = [1, 0] }", r"epochs can't be 0"),
         ("tower.user.dropout = { low = 0.0, high = 0.5, log = true }", "low > 0"),
         ("tower.user.last_item = { low = 0, high = 1 }", r"last_item: it is no number, .*choices"),
-        ("objective.sampler.alpha = { low = 0.0, high = 1.0 }", "no setting 'objective.sampler.alpha'"),
         ('objective.loss = { choices = ["full_softmax"] }', "scores the whole catalog"),
         ("training.seed = { low = 0, high = 9 }", "decides how trials are measured.*--set"),
         ("", "names no setting"),
@@ -84,7 +76,6 @@ def test_a_setting_of_whole_numbers_gets_whole_numbers_and_another_any(tmp_path:
             "objective.sampler and objective.sampler.negatives set the same",
         ),
         ("training.patience = { low = 1, high = 2 }", r"--set training\.patience fixes it"),
-        ("training.epochs = { low = ", "not a TOML file"),
     ],
 )
 def test_what_can_not_be_searched_is_refused_in_words(text: str, complaint: str, tmp_path: Path) -> None:
@@ -139,8 +130,8 @@ def begun(softmax_study: StudyRequest) -> Plan:
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"experiment": None, "overrides": (), "data": None}, {"experiment": None}, {"data": None}],
-    ids=["all of it", "nothing", "only --set", "without --data"],
+    [{}, {"experiment": None, "overrides": (), "data": None}, {"experiment": None}],
+    ids=["all of it", "nothing", "only --set"],
 )
 def test_a_study_goes_on_with_its_own_plan(
     given: dict[str, None], softmax_study: StudyRequest, begun: Plan
@@ -151,12 +142,9 @@ def test_a_study_goes_on_with_its_own_plan(
 @pytest.mark.parametrize(
     ("experiment", "overrides", "complaint"),
     [
-        ("full_softmax", ("training.epochs=4",), r"another experiment \(training\.epochs was 3 and is 4\)"),
         (None, ("training.epochs=4",), r"another experiment \(training\.epochs was 3 and is 4\)"),
         ("full_softmax", (), r"another experiment \(training\.epochs was 3 and is 10\)"),
         ("demo", (THREE,), "objective.loss.kind was 'full_softmax' and is 'sampled_softmax'"),
-        ("demo", (THREE,), "was not set and is"),
-        ("full_softmax", (THREE, "training.batch_size=512"), r"batch_size was 2048 and is 512"),
     ],
 )
 def test_a_study_does_not_go_on_with_another_experiment(
@@ -166,7 +154,6 @@ def test_a_study_does_not_go_on_with_another_experiment(
     softmax_study: StudyRequest,
     begun: Plan,
 ) -> None:
-    """What is another is said."""
     with pytest.raises(TrainingError, match=complaint):
         replace(softmax_study, experiment=experiment, overrides=overrides).plan(begun)
 
@@ -291,22 +278,14 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def test_the_best_trial_is_an_experiment_that_trains_to_its_value(shop: PreparedData, tmp_path: Path) -> None:
-    """With the settings of that trial and all others as they were; its own run is there as well.
-
-    Four trainings of four epochs: seconds.
-    """
+    """With the settings of that trial; its own run is there as well."""
     folder = tmp_path / "study"
     search(folder, shop, 3)
     found = stored(folder)
     values = [trial.values[0] if trial.state == TrialState.COMPLETE else -1.0 for trial in found]
     best = int(np.argmax(values))
     experiment = load_experiment(str(folder / "best.toml"))
-    base = load_experiment("youtubednn", QUICK)
-    rate = experiment.training.learning_rate
-    assert rate == found[best].params["training.learning_rate"]
-    training = experiment.training.model_copy(update={"learning_rate": base.training.learning_rate})
-    assert training == base.training
-    assert f"{values[best]:.4f}" in (folder / "best.toml").read_text().splitlines()[0]
+    assert experiment.training.learning_rate == found[best].params["training.learning_rate"]
     run = Run(tmp_path / "again", experiment, shop.folder, shop.fingerprint)
     assert train(run, shop, report=lambda _: None).best == values[best]
     assert Run.read(folder / "trials" / f"{best + 1:04d}").experiment == experiment
@@ -339,27 +318,24 @@ objective.sampler = { choices = ["uniform", { kind = "positive_features", negati
 
 
 @pytest.mark.parametrize(
-    ("space", "overrides", "reason"),
+    ("space", "reason"),
     [
-        (CLASHING, (), "gives h and -h the same scores"),
-        ("training.weight_decay = { choices = [0.0, 1e6] }", (), "the loss is nan"),
-        ('tower.item.features = { choices = [[], ["nope"]] }', (), "nope"),
+        (CLASHING, "gives h and -h the same scores"),
+        ("training.weight_decay = { choices = [0.0, 1e6] }", "the loss is nan"),
+        ('tower.item.features = { choices = [[], ["nope"]] }', "nope"),
     ],
     ids=["settings that clash", "a loss that is no number", "features that the data lacks"],
 )
 def test_what_can_not_be_trained_is_said_and_the_study_goes_on(
-    space: str, overrides: tuple[str, ...], reason: str, shop: PreparedData, tmp_path: Path, capsys: Output
+    space: str, reason: str, shop: PreparedData, tmp_path: Path, capsys: Output
 ) -> None:
     """It counts as a trial that was worse than all others, and is never the best."""
-    search(tmp_path / "study", shop, 12, space, [*QUICK, *overrides])
-    shown = capsys.readouterr().out
-    assert reason in shown.split("failed: ")[1].splitlines()[0]
-    assert " failed." in shown
+    search(tmp_path / "study", shop, 12, space)
+    assert reason in capsys.readouterr().out.split("failed: ")[1].splitlines()[0]
     found = stored(tmp_path / "study")
     assert len(found) == 12
-    assert {trial.state for trial in found} == {TrialState.COMPLETE, TrialState.PRUNED}
     failed = [trial for trial in found if "reason" in trial.user_attrs]
-    assert failed
+    assert 0 < len(failed) < 12
     assert all(reason in one.user_attrs["reason"] and one.state == TrialState.PRUNED for one in failed)
     load_experiment(str(tmp_path / "study" / "best.toml"))
 

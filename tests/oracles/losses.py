@@ -1,8 +1,12 @@
-"""Slow statements of the losses over a draw, with literal exp and log, one example at a time, in float64."""
+"""Slow statements of losses, with literal exp and log, one example at a time, in float64."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -114,3 +118,22 @@ def cosine_embedding(example: Example, margin: float) -> float:
 def spherical_softmax(scores: Sequence[float], positive: int, epsilon: float) -> float:
     weights = [score * score + epsilon for score in scores if score != -math.inf]
     return -math.log((scores[positive] ** 2 + epsilon) / sum(weights))
+
+
+def full(scores: NDArray[np.float64], positive: int) -> float:
+    """log sum exp over the catalog minus the positive's score."""
+    return math.log(sum(math.exp(score) for score in scores)) - float(scores[positive])
+
+
+def full_gradient(scores: NDArray[np.float64], positive: int) -> NDArray[np.float64]:
+    """The gradient of `full` by the scores: softmax minus one-hot."""
+    shares: NDArray[np.float64] = np.array([math.exp(score) for score in scores])
+    shares /= shares.sum()
+    shares[positive] -= 1.0
+    return shares
+
+
+def all_draws(q: Sequence[float], size: int) -> list[tuple[tuple[int, ...], float]]:
+    """Every ordered draw with replacement of `size` items, with its probability."""
+    draws = itertools.product(range(len(q)), repeat=size)
+    return [(draw, math.prod(q[item] for item in draw)) for draw in draws]
