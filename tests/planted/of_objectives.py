@@ -62,18 +62,18 @@ def the_blocked_softmax_does_not_correct_the_positive(
     return original(self, examples, positive, replace(draw, positive_log_count=zeros))
 
 
-@planted("training.objectives.blocked:_gradients", "training/test_blocked_softmax.py")
+@planted("training.objectives.blocked:_gradients", "training/test_objectives.py")
 def the_temperature_comes_after_the_correction_in_the_blocked_softmax(original: Any, *given: Any) -> Any:
     *others, log_count, scoring = given
     return original(*others, None if log_count is None else log_count / scoring.temperature, scoring)
 
 
-@planted("training.objectives.blocked:tensor_masses_", "training/test_blocked_softmax.py")
+@planted("training.objectives.blocked:tensor_masses_", "training/test_objectives.py")
 def log_counts_are_rounded_to_bfloat16(original: Any, scores: Any, log_count: Any, own: Any) -> Any:
     return original(scores, None if log_count is None else log_count.bfloat16().float(), own)
 
 
-@planted("training.losses.catalog:CatalogObjective._blocked", "training/test_blocked_softmax.py")
+@planted("training.losses.catalog:CatalogObjective._blocked", "training/test_objectives.py")
 def examples_of_one_user_vector_share_the_positive_of_the_last(
     original: Any, self: Any, examples: Any, items: Any
 ) -> Any:
@@ -90,7 +90,7 @@ def weighted_losses_are_divided_by_the_number_of_examples(original: Any, losses:
     return (losses * weights).mean()
 
 
-@planted("training.objectives.sampled:with_other_positives", "training/test_several_positives.py")
+@planted("training.objectives.sampled:with_other_positives", "training/test_pairs.py")
 def other_positives_are_never_corrected(
     original: Any, positive: Any, drawn: Any, draw: Any, examples: Any, corrected: bool
 ) -> Any:
@@ -102,15 +102,13 @@ def the_log_count_lacks_the_number_of_candidates(original: Any, ids: Any, log_q:
     return replace(original(ids, log_q, *positives), log_count=log_q)
 
 
-@planted("training.samplers.core.snapshot:SnapshotSampler.refresh", "training/test_samplers_quadratic.py")
+@planted("training.samplers.core.snapshot:SnapshotSampler.refresh", "training/test_samplers_kernel.py")
 def a_snapshot_is_the_tensor_of_the_model_itself(original: Any, self: Any, item_vectors: Any) -> None:
     original(self, item_vectors)
     self._vectors = item_vectors.detach()
 
 
-@planted(
-    "training.samplers.fixed.popularity:ExactHeadSampler.__init__", "training/test_samplers_popularity.py"
-)
+@planted("training.samplers.fixed.popularity:ExactHeadSampler.__init__", "training/test_samplers_counts.py")
 def the_counts_of_the_tail_are_shares_of_the_whole(
     original: Any, self: Any, weights: Any, *sizes: Any
 ) -> None:
@@ -168,16 +166,14 @@ def the_features_of_renewed_items_stay(original: Any, self: Any, rows: slice) ->
         original(self, rows)
 
 
-@planted("training.samplers.adaptive.ngram:AdaptiveNgramSampler.observe", "training/test_samplers_ngram.py")
+@planted("training.samplers.adaptive.ngram:AdaptiveNgramSampler.observe", "training/test_samplers_counts.py")
 def n_grams_learn_from_uncorrected_scores(
     original: Any, self: Any, draw: Any, positive: Any, drawn: Any
 ) -> None:
     original(self, replace(draw, log_count=torch.zeros_like(draw.log_count)), positive, drawn)
 
 
-@planted(
-    "training.samplers.kernel.quadratic:QuadraticSampler.__init__", "training/test_samplers_quadratic.py"
-)
+@planted("training.samplers.kernel.quadratic:QuadraticSampler.__init__", "training/test_samplers_kernel.py")
 def the_quadratic_kernel_is_of_the_score_before_the_temperature(
     original: Any, self: Any, settings: Any, context: Any
 ) -> None:

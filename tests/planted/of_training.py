@@ -93,7 +93,7 @@ def the_best_model_is_the_one_at_hand(original: Any, model: Any, objective: Any)
     return {**original(model, objective), **model.state_dict()}
 
 
-@planted("training.optimiser:Optimiser.clip", "training/test_optimisers.py")
+@planted("training.optimiser:Optimiser.clip", "training/test_trainer.py")
 def gradients_are_clipped_one_parameter_after_the_other(original: Any, self: Any, max_norm: float) -> None:
     for parameter in self.parameters:
         if parameter.grad is not None:

@@ -180,8 +180,6 @@ def test_a_run_stores_the_choice_and_the_experiment_as_a_file(
 
 TASTES = {"colour": 1.0, "genre": 23.74, "shelf": 4.9, "tag": 4.8}
 FEATURES: dict[str, Any] = {"item_features": ("genre", "price"), "user_features": ("age",)}
-
-
 BOTH = "transformer transformer_short"
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tests.oracles import catalog_losses as catalog_oracle
 from tests.oracles import losses as oracle
+from tests.training.conftest import trained
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.model import TwoTowers
@@ -29,7 +30,6 @@ from turret.training.losses.catalog import (
 )
 from turret.training.losses.hierarchical import (
     HierarchicalObjective,
-    HierarchicalSoftmaxConfig,
     HuffmanObjective,
     frequency_clusters,
     hierarchical_softmax,
@@ -41,7 +41,6 @@ from turret.training.model_loss import build_objective, model_loss
 from turret.training.objectives.contract import Objective
 from turret.training.randomness import stream
 from turret.training.run import MODEL, Run, build_model
-from turret.training.trainer import train
 
 SCORES = torch.tensor([[1.3, -0.4, 2.1, 0.2, -1.7], [0.0, 3.0, -3.0, 0.5, 0.1]], dtype=torch.float64)
 POSITIVES = torch.tensor([4, 0])
@@ -81,10 +80,6 @@ def model(shop: PreparedData) -> TwoTowers:
 MILD = {"kind": "cosine", "temperature": 0.5}
 
 
-def clustered(shop: PreparedData, clusters: int) -> HierarchicalObjective:
-    return HierarchicalObjective(frequency_clusters(shop.item_counts(), clusters), 64, stream(0, "c", 0))
-
-
 @pytest.mark.parametrize("clusters", [1, 7, 14, 192])
 @pytest.mark.parametrize("absolute", [False, True])
 def test_the_objective_of_clusters_is_that_of_plain_loops(
@@ -93,7 +88,7 @@ def test_the_objective_of_clusters_is_that_of_plain_loops(
     """One example and one item at a time, for one cluster, uneven ones, and one for each item."""
     scoring = ScoringConfig.model_validate({**MILD, "absolute": absolute})
     model.config = model.config.model_copy(update={"scoring": scoring})
-    made = clustered(shop, clusters)
+    made = HierarchicalObjective(frequency_clusters(shop.item_counts(), clusters), 64, stream(0, "c", 0))
     items = model.catalog_vectors().detach()
     users = model.user_vectors(batch.histories, items[batch.histories.rows]).detach()
     centres = torch.nn.functional.normalize(made.cluster_vectors.detach(), dim=1)
@@ -113,17 +108,10 @@ def test_the_objective_of_clusters_is_that_of_plain_loops(
 
 @pytest.fixture(scope="module")
 def run_of_clusters(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    config = ExperimentConfig.model_validate(
-        {
-            "objective": {"loss": "hierarchical_softmax"},
-            "training": {"epochs": 3, "batch_size": 256, "device": "cpu", "learning_rate": 1e-2},
-        }
-    )
-    run = Run(tmp_path_factory.mktemp("hierarchical") / "run", config, shop.folder, shop.fingerprint)
-    progress = train(run, shop, report=lambda _: None)
-    assert progress.best is not None
-    assert progress.best > 0
-    return run
+    training = {"epochs": 3, "batch_size": 256, "device": "cpu", "learning_rate": 1e-2}
+    settings = {"objective": {"loss": "hierarchical_softmax"}, "training": training}
+    experiment = ExperimentConfig.model_validate(settings)
+    return trained(tmp_path_factory.mktemp("hierarchical") / "run", shop, experiment)[0]
 
 
 def test_a_run_is_evaluated_by_its_own_log_p(
@@ -149,7 +137,6 @@ def test_it_can_not_be_exported(run_of_clusters: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "bundles").exists()
 
 
-SCORING = ScoringConfig(kind="cosine", temperature=0.5)
 TREES = [
     [7],
     [3, 1],
@@ -181,19 +168,14 @@ def test_no_tree_has_shorter_paths(counts: list[int]) -> None:
     assert (nodes[signs == 0.0] == -1).all()
 
 
-def down_a_tree(shop: PreparedData, model: TwoTowers) -> HuffmanObjective:
-    loss = HierarchicalSoftmaxConfig(tree="huffman")
-    config = ExperimentConfig.model_validate({"objective": {"loss": loss.model_dump()}})
-    made = build_objective(config.objective, model.config, shop, 0, torch.device("cpu"))
-    assert isinstance(made, HuffmanObjective)
-    return made
-
-
 def test_the_objective_of_a_tree_is_that_of_plain_loops(
     shop: PreparedData, model: TwoTowers, batch: Batch
 ) -> None:
     """One example at a time, under its weight; and items are ranked by the same log p, which sums to one."""
-    made = down_a_tree(shop, model)
+    loss = losses.hierarchical_softmax(tree="huffman").model_dump()
+    config = ExperimentConfig.model_validate({"objective": {"loss": loss}})
+    made = build_objective(config.objective, model.config, shop, 0, torch.device("cpu"))
+    assert isinstance(made, HuffmanObjective)
     users = model.user_vectors(batch.histories, model.catalog_vectors()[batch.histories.rows]).detach()
     nodes = torch.nn.functional.normalize(made.node_vectors.detach(), dim=1)
     scored = (users @ nodes.T / 0.5).double().tolist()
@@ -203,14 +185,10 @@ def test_the_objective_of_a_tree_is_that_of_plain_loops(
         total -= weight * math.log(catalog_oracle.path_probability(line, path_of(paths, target)))
     out = model_loss(made, model, replace(batch, weights=weights), stream(0, "draw", 0))
     assert out.loss.item() == pytest.approx(total / float(weights.sum()), rel=1e-4)
-    log_p: Tensor = made.scores(users, model.catalog_vectors(), SCORING).detach()
+    log_p: Tensor = made.scores(users, model.catalog_vectors(), ScoringConfig.model_validate(MILD)).detach()
     torch.testing.assert_close(log_p.exp().sum(dim=1), torch.ones(len(users)))
     expected = catalog_oracle.path_probability(scored[3], path_of(paths, 11))
     assert float(log_p[3, 11].exp()) == pytest.approx(expected, rel=1e-4)
-
-
-EVERYTHING = {"buckets": 1, "bucket_examples": 1000, "bucket_items": 1000}
-FEW = {"buckets": 5, "bucket_examples": 7, "bucket_items": 20}
 
 
 @pytest.fixture(params=[False, True], ids=["signed", "absolute"])
@@ -219,8 +197,12 @@ def either(shop: PreparedData, request: pytest.FixtureRequest) -> TwoTowers:
     return build_model(ExperimentConfig.model_validate({"tower": {"scoring": scoring}}), shop).eval()
 
 
-def of_buckets(either: TwoTowers, sizes: dict[str, int], mask_seen: bool = False) -> BucketedObjective:
-    config = ScalableCrossEntropyConfig.model_validate({"kind": "scalable_cross_entropy", **sizes})
+def of_buckets(
+    either: TwoTowers, buckets: int, examples: int, items: int, mask_seen: bool = False
+) -> BucketedObjective:
+    config = ScalableCrossEntropyConfig(
+        kind="scalable_cross_entropy", buckets=buckets, bucket_examples=examples, bucket_items=items
+    )
     return BucketedObjective(config, either.item.item_count, mask_seen)
 
 
@@ -237,7 +219,8 @@ def test_an_objective_with_one_bucket_of_everything_is_the_full_softmax(
 ) -> None:
     """Sizes beyond the batch and the catalog take all there is; value and gradient of both towers agree."""
     batch = replace(batch, weights=torch.arange(1.0, len(batch.targets) + 1))
-    value, masked, ours = gradients(of_buckets(either, EVERYTHING, mask_known), either, batch)
+    everything = of_buckets(either, 1, 1000, 1000, mask_known)
+    value, masked, ours = gradients(everything, either, batch)
     full, known, theirs = gradients(CatalogObjective(settings_of(full_softmax)(), mask_known), either, batch)
     assert value == pytest.approx(full, rel=1e-5)
     assert masked == known + len(batch.targets), "each example's own positive is masked beside the known"
@@ -273,6 +256,7 @@ def test_buckets_hold_what_lies_furthest_along_mixtures_of_users(either: TwoTowe
         if value is not None
     ]
     assert 7 < len(placed) < len(batch.targets), "some examples must be in no bucket, some in several"
-    out = model_loss(of_buckets(either, FEW), either, replace(batch, weights=weights), stream(0, "draw", 0))
+    few, weighted = of_buckets(either, 5, 7, 20), replace(batch, weights=weights)
+    out = model_loss(few, either, weighted, stream(0, "draw", 0))
     mean = sum(w * value for w, value in placed) / sum(w for w, _ in placed)
     assert out.loss.item() == pytest.approx(mean, rel=1e-4)

@@ -5,8 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from tests.oracles import ranking as oracle
 from tests.training.conftest import QUICK, prepared, trained
@@ -150,10 +148,6 @@ AUCS: dict[EvaluatedPart, dict[str, float]] = {
 }
 
 
-def scores_of(users: NDArray[np.int64]) -> Tensor:
-    return SCORES[torch.from_numpy(users)]
-
-
 @pytest.fixture
 def offered(tmp_path: Path) -> PreparedData:
     rows = "\n".join(["user,item,negatives", *(",".join(row) for row in EVENTS)])
@@ -169,7 +163,7 @@ def test_a_users_auc_is_the_share_of_pairs_in_order(
     for part, expected in AUCS.items():
         users = users_with_negatives(offered, part)
         assert offered.users.ids(users) == [*expected]
-        values = auc_of_users(scores_of, offered, part, users)
+        values = auc_of_users(lambda users: SCORES[users], offered, part, users)
         assert values.tolist() == pytest.approx([*expected.values()])
 
 

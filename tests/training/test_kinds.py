@@ -195,11 +195,9 @@ def test_a_kind_that_the_data_does_not_have_is_refused(funnel: PreparedData, han
 
 
 def test_popularity_counts_targets(funnel: PreparedData) -> None:
-    starts, ends = funnel.bounds("train")
-    kinds, counts = names_of(funnel), np.zeros(len(funnel.item_ids), dtype=int)
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        for place in range(start, end):
-            counts[funnel.event_items[place]] += is_target(kinds[place])
+    kinds, bounds = names_of(funnel), zip(*funnel.bounds("train"), strict=True)
+    places = [place for start, end in bounds for place in range(start, end) if is_target(kinds[place])]
+    counts = np.bincount(funnel.event_items[places], minlength=len(funnel.item_ids))
     assert funnel.item_counts().tolist() == counts.tolist()
 
 

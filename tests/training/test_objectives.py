@@ -1,4 +1,4 @@
-"""Steps of an objective: scores, temperature, log counts, masks, normalisers, weights, in the one order."""
+"""Steps of an objective: scores, temperature, log counts, masks, normalisers, weights; softmax in blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +15,17 @@ from turret.tower.config import ScoringConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training import Estimator, losses, samplers
 from turret.training.batches.batches import Batch, TrainingBatches
+from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.losses.binary import nce
 from turret.training.losses.loss import loss, settings_of
 from turret.training.losses.sampled import sampled_softmax
-from turret.training.model_loss import model_loss, seen_items
+from turret.training.model_loss import build_objective, model_loss, seen_items
+from turret.training.objectives.blocked import blocked_softmax, tensor_masses_
 from turret.training.objectives.contract import Examples, SeenItems
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
 from turret.training.randomness import stream
+from turret.training.run import build_model
 from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, without_accidental_hits
 from turret.training.samplers.fixed.popularity import UniformConfig
 
@@ -156,12 +159,6 @@ def test_a_normaliser_lowers_the_scores_of_positives_and_candidates(ids: Tensor)
     assert found != pytest.approx(nce_by_hand(ids, 0.0), rel=1e-2)
 
 
-def examples_of(model: TwoTowers, users: Tensor) -> Examples:
-    """User vectors [B, D], whose positives are the first item."""
-    rows, weights = torch.zeros(len(users), dtype=torch.int64), torch.ones(len(users))
-    return Examples(users, rows, model.item_vectors(rows), model, model.config.scoring, weights, rows)
-
-
 def no_random() -> np.random.Generator:
     return stream(0, "draw", 0)
 
@@ -172,7 +169,9 @@ def test_each_example_is_scored_with_its_own_candidates(towers: TwoTowers, size:
     users = torch.randn(30, 64, generator=torch.manual_seed(0), requires_grad=True)
     ids = torch.randint(0, towers.item.item_count, (30, size), generator=torch.manual_seed(1))
     draw = Draw(ids, torch.zeros(ids.shape), torch.zeros(30), torch.ones(ids.shape, dtype=torch.bool))
-    scores = candidate_scores(examples_of(towers, users), draw)
+    rows, scoring = torch.zeros(30, dtype=torch.int64), towers.config.scoring
+    given = Examples(users, rows, towers.item_vectors(rows), towers, scoring, torch.ones(30), rows)
+    scores = candidate_scores(given, draw)
     (gradient,) = torch.autograd.grad(scores.sum(), users)
     vectors = towers.item_vectors(ids).detach()
     expected = torch.stack([vectors[b] @ users[b].detach() / 0.07 for b in range(30)])
@@ -260,3 +259,95 @@ def test_a_loss_that_corrects_positives_is_refused_where_some_are_out_of_reach()
     for corrected in (losses.sampled_softmax_corrected(), losses.nce(), losses.blackout()):
         with pytest.raises(TrainingError, match=r"never draws some items; use 'sampled_softmax'.*'mixed'"):
             Estimator(corrected, HalfConfig(), items=8)
+
+
+SIGNED = ScoringConfig(kind="dot", temperature=0.3)
+ABSOLUTE = ScoringConfig(kind="dot", temperature=0.3, absolute=True)
+WEIGHTS = torch.tensor([1.0, 2.0, 0.0, 0.25, 1.0], dtype=torch.float64)
+HITS = (torch.tensor([0, 0, 2, 4]), torch.tensor([3, 36, 0, 5]))
+
+
+def vectors(scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """User vectors [5, 6], candidates [37, 6], and scores of positives [5]."""
+    random = torch.Generator().manual_seed(0)
+    shapes = ((5, 6), (37, 6), (5,))
+    users, items, positive = (torch.randn(*shape, generator=random, dtype=torch.float64) for shape in shapes)
+    return (users * scale).requires_grad_(), items.requires_grad_(), (positive * scale).requires_grad_()
+
+
+def plain(
+    users: Tensor, items: Tensor, positive: Tensor, counts: Tensor | None, scoring: ScoringConfig
+) -> Tensor:
+    """The formula, with all scores at once."""
+    scores = users @ items.T / 0.3
+    if scoring.absolute:
+        scores = scores.abs()
+    if counts is not None:
+        scores = scores - counts
+    mask = torch.zeros(scores.shape, dtype=torch.bool)
+    mask[HITS] = True
+    scores = torch.cat([positive.unsqueeze(1), scores.masked_fill(mask, -torch.inf)], dim=1)
+    return ((scores.logsumexp(dim=1) - positive) * WEIGHTS).sum()
+
+
+COUNTS = torch.linspace(-3.0, 2.0, 37, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("scoring", [SIGNED, ABSOLUTE], ids=["signed", "absolute"])
+@pytest.mark.parametrize("counts", [None, COUNTS], ids=["catalog", "drawn"])
+@pytest.mark.parametrize("held", [1, 2 * 37, 10**6])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1000.0])
+def test_it_is_the_softmax_of_all_scores(
+    scoring: ScoringConfig, counts: Tensor | None, held: int, scale: float
+) -> None:
+    given = vectors(scale)
+    users, items, positive = given
+    ours = blocked_softmax(users, positive, WEIGHTS, HITS, items, counts, scoring, held=held)
+    theirs = plain(*given, counts, scoring)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    slopes = torch.autograd.grad(2.0 * ours, given), torch.autograd.grad(2.0 * theirs, given)
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_examples_of_one_window_share_the_sum_over_the_catalog(shop: PreparedData) -> None:
+    """Loss and gradients are those of cross entropy over all scores, example by example, with weights."""
+    user = {"ordered": False, "leave_out": False, "last_item": False, "hidden": [], "dropout": 0.0}
+    settings = {"tower": {"dimension": 8, "user": user}, "objective": {"loss": "full_softmax"}}
+    experiment = ExperimentConfig.model_validate(settings)
+    model = build_model(experiment, shop)
+    batch = next(TrainingBatches.of(experiment, shop, 200).epoch(stream(0, "order", 0)))
+    batch = replace(batch, weights=torch.rand(len(batch.targets), generator=torch.manual_seed(0)))
+    assert len(batch.histories.distinct()[0]) < len(batch.targets) / 3
+    objective = build_objective(experiment.objective, experiment.tower, shop, 0, torch.device("cpu"))
+    out = model_loss(objective, model, batch, stream(0, "draw", 0))
+
+    items = model.catalog_vectors()
+    users = model.user_vectors(batch.histories, items[batch.histories.rows])
+    scores = users @ items.T / experiment.tower.scoring.temperature
+    losses = torch.nn.functional.cross_entropy(scores, batch.targets, reduction="none")
+    expected = (losses * batch.weights).sum() / batch.weights.sum()
+    torch.testing.assert_close(out.loss, expected, rtol=1e-5, atol=1e-6)
+    slopes = [torch.autograd.grad(loss, list(model.parameters())) for loss in (out.loss, expected)]
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_log_counts_keep_their_bits_beside_scores_of_eight(scale: float) -> None:
+    """Without the compiled loop, as on a GPU: log Z of bfloat16 scores has the rounding of float32 alone.
+
+    Log counts near -10 in bfloat16 are off by .03 at most, and log Z with them.
+    """
+    random = torch.Generator().manual_seed(0)
+    scores = (torch.randn(300, 701, generator=random) * scale).bfloat16()
+    counts, own = torch.randn(701, generator=random) - 10.0, torch.randn(300, generator=random) * scale
+    assert (counts.bfloat16().float() - counts).abs().max() > 0.01
+    held = scores.double().numpy() - counts.double().numpy()
+    tops = np.maximum(held.max(axis=1), own.double().numpy())
+    masses = np.exp(held - tops[:, None])
+    found, total = tensor_masses_(scores, counts, own)
+    assert scores.dtype == torch.bfloat16
+    assert found.dtype == total.dtype == torch.float32
+    np.testing.assert_allclose(total.log() + found, np.log(masses.sum(axis=1)) + tops, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(scores.float().numpy(), masses, rtol=0.005, atol=1e-37)

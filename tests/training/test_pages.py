@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from tests.training.conftest import trained
+from tests.training.conftest import QUICK, trained
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -65,7 +65,6 @@ class Page(HTMLParser):
                 assert value.startswith("data:image/svg+xml;base64,"), (tag, value)
 
 
-TINY = ["training.epochs=1", "training.device=cpu", "tower.dimension=4", "evaluation.bootstrap=100"]
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'></style>&amp;"
 
 
@@ -95,7 +94,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
     settings = {"source": folder / "raw", "columns": {"time": "order"}, "fields": ["title", "genre"]}
     prepare(PrepareConfig.model_validate(settings), folder / "prepared")
     data = PreparedData.open(folder / "prepared")
-    return trained(folder / "<u>run", data, load_experiment("ids", TINY))[0]
+    return trained(folder / "<u>run", data, load_experiment("ids", [*QUICK, "training.epochs=1"]))[0]
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,6 @@ from turret.training.samplers.adaptive import dense as mined_module
 from turret.training.samplers.adaptive.dense import (
     DenseSampler,
     LogKernel,
-    MinedConfig,
-    MinedSampler,
     SoftmaxConfig,
     TwoPassSampler,
     best_items,
@@ -53,8 +51,8 @@ KERNELS: dict[str, tuple[LogKernel, Callable[[float], float]]] = {
 }
 
 
-def dense(kernel: LogKernel, exclude_positive: bool = False) -> DenseSampler:
-    settings = SoftmaxConfig(negatives=10, refresh_every=3, exclude_positive=exclude_positive)
+def dense(kernel: LogKernel) -> DenseSampler:
+    settings = SoftmaxConfig(negatives=10, refresh_every=3)
     sampler = DenseSampler(settings, BuildContext(Catalog(ITEMS), DOT, 0, CPU), kernel)
     sampler.refresh(VECTORS)
     return sampler
@@ -143,26 +141,8 @@ def test_long_vectors_and_sharp_kernels_stay_finite(kind: str, norm: float, tole
     torch.testing.assert_close(draw.log_count.exp(), 64 * q.gather(1, draw.ids), rtol=tolerance, atol=0)
 
 
-def mined(absolute: bool = False) -> MinedSampler:
-    """Five of twelve items."""
-    sampler = sampler_of(MinedConfig(negatives=5, refresh_every=3), ITEMS, ABSOLUTE if absolute else DOT)
-    assert isinstance(sampler, MinedSampler)
-    sampler.refresh(VECTORS)
-    return sampler
-
-
 def normal(shape: tuple[int, ...], seed: int) -> Tensor:
     return torch.from_numpy(stream(seed, "vectors", 0).normal(size=shape)).float()
-
-
-def best_by_sorting(query: Tensor, vectors: Tensor, count: int, absolute: bool) -> list[set[int]]:
-    """One example after the other, every item's score, sorted."""
-    best = []
-    for user in query.double().numpy():
-        scores = [float(np.dot(user, item)) for item in vectors.double().numpy()]
-        key = [-abs(score) if absolute else -score for score in scores]
-        best.append(set(sorted(range(len(scores)), key=key.__getitem__)[:count]))
-    return best
 
 
 @pytest.mark.parametrize("absolute", [False, True])
@@ -176,16 +156,15 @@ def test_the_best_are_those_of_a_full_sort(
     query, vectors = normal((9, 3), 0), normal((40, 3), 1)
     best = best_items(query, vectors, 6, absolute)
     assert best.shape == (9, 6)
-    assert [set(rows) for rows in best.tolist()] == best_by_sorting(query, vectors, 6, absolute)
-
-
-def two_pass(scoring: ScoringConfig = DOT) -> TwoPassSampler:
-    return TwoPassSampler(unigram_weights(COUNTS, 0.75), 40, 6, scoring, CPU)
+    for user, rows in zip(query.double(), best.tolist(), strict=True):
+        scores = [float(user @ item) for item in vectors.double()]
+        key = [-abs(score) if absolute else -score for score in scores]
+        assert set(rows) == set(sorted(range(40), key=key.__getitem__)[:6])
 
 
 def test_counts_of_two_passes_are_those_of_both() -> None:
     """The count in the pool times K p2 of one copy, none for the positive, and q the copies' p2 together."""
-    sampler = two_pass()
+    sampler = TwoPassSampler(unigram_weights(COUNTS, 0.75), 40, 6, DOT, CPU)
     draw, positives = draw_of(sampler)
     assert sampler.pool is not None
     weights, pool = (COUNTS + 1.0) ** 0.75, sampler.pool.ids.tolist()

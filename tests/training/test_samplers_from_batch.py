@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -34,17 +35,13 @@ def test_known_without_events_is_refused() -> None:
 def test_a_positive_without_a_count_is_refused() -> None:
     """It is a candidate for others, whose correction would be infinite; the sentence names the row."""
     frequency, rows = KnownFrequency(np.array([3, 1, 0, 1, 1]), CPU), torch.tensor([0, 2])
-    samplers = (InBatchSampler(frequency, 5), CrossBatchSampler(frequency, 5, 2, CPU))
-    for sampler in samplers:
+    vectors = torch.eye(5)
+    context = DrawContext(stream(0, "draw", 0), rows, vectors[rows], vectors.__getitem__)
+    for sampler in (InBatchSampler(frequency, 5), CrossBatchSampler(frequency, 5, 2, CPU)):
         with pytest.raises(TrainingError, match=r"row 2 .*smoothed.*streaming"):
-            sampler.draw(torch.zeros(2, 5), rows, example_of(rows))
+            sampler.draw(torch.zeros(2, 5), rows, context)
     frequency.observe(torch.tensor([0, 1]))
     KnownFrequency(np.array([3, 0]), CPU, smoothed=True).observe(torch.tensor([1]))
-
-
-def example_of(positives: Tensor) -> DrawContext:
-    vectors = torch.eye(5)
-    return DrawContext(stream(0, "draw", 0), positives, vectors[positives], vectors.__getitem__)
 
 
 @pytest.mark.parametrize("unique", [False, True])
@@ -66,21 +63,15 @@ def vectors_at(step: int, positives: Tensor) -> Tensor:
     return torch.stack([positives, torch.full_like(positives, step)], dim=1).float()
 
 
-def draw_at(sampler: CrossBatchSampler, step: int, rows: list[int]) -> Draw:
-    positives = torch.tensor(rows)
-    vectors = vectors_at(step, positives)
-    context = DrawContext(stream(0, "draw", step), positives, vectors, lambda rows: vectors_at(step, rows))
-    return sampler.draw(torch.zeros(len(rows), 2), positives, context)
-
-
-def known(batches: int, counts: tuple[int, ...] = (8, 4, 2, 1, 1)) -> CrossBatchSampler:
-    return CrossBatchSampler(KnownFrequency(np.array(counts), CPU), len(counts), batches, CPU)
-
-
 def test_the_queue_holds_the_batches_before_this_one() -> None:
     """Batches of any size join after the draw, with the vectors of their step, and leave in order."""
-    sampler, steps = known(2), [[0, 1, 2], [3], [4, 4], [0, 0]]
-    found = [draw_at(sampler, step, rows) for step, rows in enumerate(steps)]
+    sampler = CrossBatchSampler(KnownFrequency(np.array([8, 4, 2, 1, 1]), CPU), 5, 2, CPU)
+    found = []
+    for step, rows in enumerate(([0, 1, 2], [3], [4, 4], [0, 0])):
+        positives = torch.tensor(rows)
+        vectors = vectors_at(step, positives)
+        context = DrawContext(stream(0, "draw", step), positives, vectors, partial(vectors_at, step))
+        found.append(sampler.draw(torch.zeros(len(rows), 2), positives, context))
     assert [draw.ids.tolist() for draw in found] == [[], [0, 1, 2], [0, 1, 2, 3], [3, 4, 4]]
     stored = [draw.stored.tolist() for draw in found if draw.stored is not None]
     assert stored[2:] == [[[0, 0], [1, 0], [2, 0], [3, 1]], [[3, 1], [4, 2], [4, 2]]]
@@ -138,11 +129,6 @@ def naive_gaps(batches: list[list[int]], rate: float, restart: bool = True) -> d
     return gap
 
 
-def assert_equal(frequency: StreamingFrequency, gaps: dict[int, float]) -> None:
-    for item, gap in gaps.items():
-        assert frequency.log_share(torch.tensor([item])).exp().item() == pytest.approx(1 / gap, rel=1e-5)
-
-
 def test_a_mean_restarts_where_the_loop_over_hits_does() -> None:
     """A reversal of popularity after 40 batches, at its end, and two and ten batches after it."""
     random = np.random.default_rng(0)
@@ -154,14 +140,15 @@ def test_a_mean_restarts_where_the_loop_over_hits_does() -> None:
     for number, batch in enumerate(batches, start=1):
         frequency.observe(torch.tensor(batch))
         if number in (40, 42, 50):
-            assert_equal(frequency, naive_gaps(batches[:number], 0.05))
+            for item, gap in naive_gaps(batches[:number], 0.05).items():
+                share = frequency.log_share(torch.tensor([item])).exp()
+                assert share.item() == pytest.approx(1 / gap, rel=1e-5)
     assert naive_gaps(batches[:40], 0.05) == naive_gaps(batches[:40], 0.05, restart=False)
     assert naive_gaps(batches, 0.05) != naive_gaps(batches, 0.05, restart=False)
 
 
 # A catalog of five: nobody's target is item 4, and item 3 is never drawn by the proposal.
 COUNTS = np.array([8, 4, 3, 1, 0])
-SHARES = [count / 16 for count in COUNTS.tolist()]
 Q = [0.125, 0.0, 0.25, 0.0, 0.625]
 AXIS = torch.tensor([[0.1], [0.9], [0.3], [0.2], [0.4]])
 
@@ -193,27 +180,19 @@ def draw_for(sampler: CountingSampler, rows: Sequence[int]) -> Draw:
     return sampler.draw(query, positives, on_axis(positives))
 
 
-def queue(rows: Sequence[int]) -> CrossBatchSampler:
-    sampler = CrossBatchSampler(KnownFrequency(COUNTS, CPU), 5, 1, CPU)
-    draw_for(sampler, rows)
-    return sampler
-
-
-def mined() -> MinedSampler:
-    sampler = sampler_of(MinedConfig(negatives=2), 5)
-    assert isinstance(sampler, MinedSampler)
-    sampler.refresh(AXIS)
-    return sampler
-
-
 def test_shared_candidates_come_before_those_of_single_examples() -> None:
     """With the stored ones last among them, so that each kind can be scored in its own way."""
-    draw = draw_for(MixedSampler([mined(), queue((0, 1)), Given([4])]), [1, 3])
+    mined = sampler_of(MinedConfig(negatives=2), 5)
+    assert isinstance(mined, MinedSampler)
+    mined.refresh(AXIS)
+    queue = CrossBatchSampler(KnownFrequency(COUNTS, CPU), 5, 1, CPU)
+    draw_for(queue, (0, 1))
+    draw = draw_for(MixedSampler([mined, queue, Given([4])]), [1, 3])
     assert draw.shared == 3
     assert draw.stored is not None
     torch.testing.assert_close(draw.stored, AXIS[[0, 1]])
     assert draw.ids.tolist() == [[4, 0, 1, 1, 4], [4, 0, 1, 0, 3]]
-    added = 2 * torch.tensor(SHARES) + torch.tensor(Q)
+    added = 2 * torch.from_numpy(COUNTS / 16).float() + torch.tensor(Q)
     among = torch.tensor([[1, 0, 1, 1, 1], [0, 1, 0, 1, 1]])
     torch.testing.assert_close(draw.log_count.exp(), added[draw.ids] + among)
     assert torch.equal(draw.valid, draw.ids != torch.tensor([[1], [3]]))

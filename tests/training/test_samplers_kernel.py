@@ -1,4 +1,4 @@
-"""The quadratic kernel's sums, and draws by rejection, by blocks and in tensors."""
+"""Samplers by kernels: sums, draws by rejection, by blocks and in tensors, and copies of item vectors."""
 
 import math
 from collections.abc import Callable
@@ -12,10 +12,30 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tests.contracts.samplers import chi_square_limit
+from tests.contracts.samplers import (
+    CPU,
+    DOT,
+    VECTORS,
+    Catalog,
+    chi_square_limit,
+    query_of,
+    sampler_of,
+)
 from tests.oracles.proposals import kernel, kernel_shares
+from turret.tower.config import ScoringConfig
+from turret.training.errors import TrainingError
+from turret.training.randomness import stream
+from turret.training.samplers.adaptive.dense import SoftmaxConfig
+from turret.training.samplers.core.contract import DrawContext, draw_by_inversion, relative
+from turret.training.samplers.core.settings import BuildContext
+from turret.training.samplers.core.snapshot import SnapshotSampler
 from turret.training.samplers.kernel.compiled_draws import bounds, scale_of
-from turret.training.samplers.kernel.quadratic import KernelSums
+from turret.training.samplers.kernel.quadratic import (
+    BatchQuadraticSampler,
+    KernelSums,
+    QuadraticConfig,
+    QuadraticSampler,
+)
 
 Make = Callable[..., KernelSums]
 
@@ -153,53 +173,116 @@ def scaled(rows: int, width: int, seed: int = 0) -> NDArray[np.float32]:
     return (random.standard_normal((rows, width)) * scales).astype(np.float32)
 
 
-def bounds_and_kernels(
-    vectors: NDArray[np.float32], query: NDArray[np.float32], alpha: float
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """The bounds [N] as the test of proposals has them, and the exact kernels, over the highest one."""
-    rows, width = vectors.shape
-    unit, scale, most = np.empty(width, np.float32), np.empty(3, np.float32), np.empty(rows, np.float32)
-    greatest = float(np.linalg.norm(vectors.astype(float), axis=1).max())
-    highest = scale_of(alpha, query, greatest, unit, scale)
-    bounds(vectors, np.arange(rows), unit, scale, most)
-    products = vectors.astype(float) @ query.astype(float)
-    return most, (alpha * products**2 + 1.0) / highest
-
-
 @given(st.integers(1, 70), st.integers(0, 1000), st.sampled_from([1e-3, 1.0, 100.0, 1e9]))
 def test_no_kernel_is_above_its_bound(width: int, seed: int, alpha: float) -> None:
     """For vectors of any shape, those along the query and along an axis among them; bounds are tight."""
     query = scaled(1, width, seed)[0]
     along = [query, -query, np.float32(1e3) * query]
     vectors = np.concatenate([scaled(5, width, seed + 1), along, -np.eye(width, dtype=np.float32)])
-    most, kernels = bounds_and_kernels(vectors, query, alpha)
+    unit, scale, most = (np.empty(size, np.float32) for size in (width, 3, len(vectors)))
+    greatest = float(np.linalg.norm(vectors.astype(float), axis=1).max())
+    highest = scale_of(alpha, query, greatest, unit, scale)
+    bounds(vectors, np.arange(len(vectors)), unit, scale, most)
+    kernels = (alpha * (vectors.astype(float) @ query.astype(float)) ** 2 + 1.0) / highest
     assert (most >= kernels).all()
     assert (kernels <= 1.0).all()
     assert most.max() < kernels.max() * (1.0 + 1e-4) + 1e-4
 
 
-VECTORS = unequal(20, 6, 3)
-VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
-QUERIES = torch.from_numpy(unequal(4, 6, 4))
-
-
-@pytest.fixture
-def draws(monkeypatch: pytest.MonkeyPatch) -> KernelSums:
-    """Draws by rejection in which four examples share proposals, though so few items are accepted often."""
+def test_each_example_follows_its_own_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where four examples share proposals, whatever the others accept; one query's law is not another's."""
     monkeypatch.setattr("turret.training.samplers.kernel.quadratic.sharing", lambda acceptance: 4)
-    return sums_of(VECTORS, way="rejection")
-
-
-def many(draws: KernelSums, queries: Tensor, size: int, times: int = 1500) -> Tensor:
-    """What `times` batches of four examples draw: [times, 4, size]."""
-    return torch.stack([drawn(draws, queries, size, seed=seed).view(4, size) for seed in range(times)])
-
-
-def test_each_example_follows_its_own_kernel(draws: KernelSums) -> None:
-    """Whatever the others accept of the proposals; one query's law is not another's."""
-    ids = many(draws, QUERIES, 5)
+    vectors, queries = unequal(20, 6, 3), torch.from_numpy(unequal(4, 6, 4))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    sums = sums_of(vectors, way="rejection")
+    ids = torch.stack([drawn(sums, queries, 5, seed=seed) for seed in range(1500)])
     for g in range(4):
-        value, limit = statistic(ids[:, g].flatten(), kernel_shares(ALPHA, QUERIES[g].numpy(), VECTORS))
+        value, limit = statistic(ids[:, g].flatten(), kernel_shares(ALPHA, queries[g].numpy(), vectors))
         assert value < limit
-        other, _ = statistic(ids[:, g].flatten(), kernel_shares(ALPHA, QUERIES[g - 1].numpy(), VECTORS))
+        other, _ = statistic(ids[:, g].flatten(), kernel_shares(ALPHA, queries[g - 1].numpy(), vectors))
         assert other > limit
+
+
+def made(
+    vectors: Tensor, kind: type[QuadraticSampler] = QuadraticSampler, scoring: ScoringConfig = DOT
+) -> QuadraticSampler:
+    chosen = QuadraticConfig(negatives=50, alpha=5.0, refresh_every=3)
+    sampler = kind(chosen, BuildContext(Catalog(len(vectors)), scoring, 0, CPU))
+    sampler.refresh(vectors)
+    return sampler
+
+
+def normal(rows: int, width: int = 4, seed: int = 0) -> Tensor:
+    return torch.from_numpy(stream(seed, "vectors", rows).normal(size=(rows, width))).float()
+
+
+@pytest.mark.parametrize("kind", [QuadraticSampler, BatchQuadraticSampler])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_user_vectors_that_are_not_finite_are_refused(kind: type[QuadraticSampler], bad: float) -> None:
+    """Rejection would never end by such a query; the example is named."""
+    query = normal(3)
+    query[1, 2] = bad
+    context = DrawContext(stream(0, "draw", 0), torch.zeros(0), torch.zeros(0, 4), lambda rows: rows)
+    with pytest.raises(TrainingError, match=r"example 1 .*learning_rate"):
+        made(normal(5), kind).draw(query, torch.tensor([0, 1, 2]), context)
+
+
+def test_the_proposal_of_an_example_is_the_kernel_and_that_of_a_batch_the_sum_of_kernels() -> None:
+    """Of the tempered score. An example weighs as much as its sum of kernels: it is no mean of proposals."""
+    query, scoring = query_of(5), ScoringConfig(kind="dot", temperature=0.5)
+    query[0] *= 5.0
+    tempered = query.numpy() / 0.5
+    kernels = 5.0 * (tempered.astype(float) @ VECTORS.numpy().T) ** 2 + 1.0
+    q = made(VECTORS, scoring=scoring).probability(query).numpy()
+    for example in range(5):
+        np.testing.assert_allclose(
+            q[example], kernel_shares(5.0, tempered[example], VECTORS.numpy()), rtol=1e-5
+        )
+    assert np.abs(q[0] - q[1]).max() > 0.05
+    assert np.abs(q - made(VECTORS).probability(query).numpy()).max() > 0.01
+    together = made(VECTORS, BatchQuadraticSampler, scoring).probability(query).numpy()
+    np.testing.assert_allclose(together[0], kernels.sum(axis=0) / kernels.sum(), rtol=1e-5)
+    assert np.abs(together[0] - q.mean(axis=0)).max() > 0.01
+
+
+def rows_of(value: float = 0.0) -> Tensor:
+    return torch.arange(10)[:, None] + torch.tensor([value, -value])
+
+
+def snapshot_sampler() -> SnapshotSampler:
+    sampler = sampler_of(SoftmaxConfig(refresh_every=4), items=10)
+    assert isinstance(sampler, SnapshotSampler)
+    return sampler
+
+
+def test_the_snapshot_is_a_copy() -> None:
+    """What happens to the given vectors afterwards does not show."""
+    given, snapshot = rows_of(), snapshot_sampler()
+    snapshot.refresh(given)
+    given.zero_()
+    assert torch.equal(snapshot.vectors, rows_of())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
+    """The first such row is named, with what to do, and the snapshot stays as it was."""
+    broken = rows_of(1.0)
+    broken[4:6, 1] = bad
+    snapshot = snapshot_sampler()
+    snapshot.refresh(rows_of())
+    with pytest.raises(TrainingError, match=r"row 4 .*lower training.learning_rate or raise tower.scoring"):
+        snapshot.refresh(broken)
+    snapshot.update(rows_of().__getitem__)
+    with pytest.raises(TrainingError, match="row 4 "):
+        snapshot.update(broken.__getitem__)
+    assert torch.equal(snapshot.vectors, rows_of())
+    assert snapshot.position == 3
+
+
+def test_a_tail_behind_many_items_is_reached() -> None:
+    """Weights behind a sum of 2^25 are still drawn, which float32 sums would lose."""
+    log_weights = torch.cat([torch.tensor([25 * math.log(2.0)]), torch.zeros(1000)])[None]
+    position = torch.tensor([[1.0 - 1e-12, 1.0 - 500 / (2**25 + 1000)]]).double()
+    found = draw_by_inversion(relative(log_weights), position)[0][0].tolist()
+    assert found[0] == 1000
+    assert abs(found[1] - 501) <= 1

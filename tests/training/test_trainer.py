@@ -1,10 +1,12 @@
-"""Trainings: resumed, repeated, stopped and refused; the streams, rates and evaluations of their steps."""
+"""Trainings: resumed, repeated, stopped and refused; streams, rates and evaluations; the optimiser."""
 
 import math
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.training.conftest import check_resumed, train_and_keep
 from turret.data.prepared import PreparedData
@@ -22,6 +24,7 @@ from turret.training.batches.batches import Batch
 from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.objectives.contract import StepLoss
+from turret.training.optimiser import Optimiser, RowAdam
 from turret.training.randomness import seed_torch, stream
 from turret.training.run import CHECKPOINT, MODEL, Run
 from turret.training.samplers.adaptive.dense import DenseSampler
@@ -316,3 +319,80 @@ def test_a_step_leaves_a_part_of_the_sampler_with_the_vectors_that_follow_it(
         before = after
         if step == 2:
             break
+
+
+@pytest.mark.parametrize("draws", [[[3, 9], [9, 29], [0, 3]], [[5, 5, 1], [1, 5, 1], [2, 2, 2]]])
+def test_rows_move_as_by_sparse_adam(draws: list[list[int]]) -> None:
+    """Step after step, also where a row comes several times; without the bias correction it would not."""
+    torch.manual_seed(0)
+    first = nn.Embedding(30, 7, sparse=True)
+    mine, other = deepcopy(first), deepcopy(first)
+    optimisers = RowAdam(mine.parameters(), lr=0.1), torch.optim.SparseAdam(list(other.parameters()), lr=0.1)
+    for rows in draws:
+        for embedding, optimiser in zip((mine, other), optimisers, strict=True):
+            optimiser.zero_grad()
+            embedding(torch.tensor(rows)).pow(2).sum().backward()
+            optimiser.step()
+    torch.testing.assert_close(mine.weight, other.weight)
+    assert not torch.allclose(mine.weight, first.weight)
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_a_clipped_gradient_is_as_long_as_asked_for(by_row: bool) -> None:
+    """A short one stays as it is. A row that came twice counts with its sum."""
+    torch.manual_seed(0)
+    table = nn.Embedding(12, 4)
+    model = nn.Sequential(table, nn.Linear(4, 2))
+    plain = deepcopy(model)
+    optimiser = Optimiser([model], [table] if by_row else [], 0.01, 0.0)
+    for one in (model, plain):
+        (one(torch.tensor([3, 7, 3])) - 3.0).square().sum().backward()
+    wanted = torch.cat([parameter.grad.flatten() for parameter in plain.parameters()])  # type: ignore[union-attr]
+    for longest in (1e6, 0.5):
+        optimiser.clip(longest)
+        grads = [parameter.grad for parameter in model.parameters()]
+        found = torch.cat([grad.to_dense().flatten() for grad in grads if grad is not None])
+        torch.testing.assert_close(found, wanted * min(1.0, longest / float(wanted.norm())))
+
+
+def by_row(trainer: Trainer) -> bool:
+    return any(isinstance(one, RowAdam) for one in trainer.optimiser.optimisers.values())
+
+
+@pytest.mark.parametrize(
+    ("training", "loss", "line"),
+    [
+        ({}, "sampled_softmax", r"lazy Adam, only rows of the batch"),
+        ({"tables": "dense"}, "sampled_softmax", r"AdamW, .*: training\.tables = 'dense'"),
+        ({"weight_decay": 0.1}, "sampled_softmax", r"AdamW, .*: training\.weight_decay = 0\.1 changes"),
+        ({}, "full_softmax", r"AdamW, .*: the loss is not sampled"),
+    ],
+)
+def test_a_run_says_how_its_large_tables_are_updated(
+    training: dict[str, Any],
+    loss: str,
+    line: str,
+    shop: PreparedData,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = run_of(tmp_path, shop, FEW if loss == "sampled_softmax" else {"loss": loss}, **training)
+    lines: list[str] = []
+    assert not by_row(Trainer(run, shop, lines.append))
+    assert lines == []
+    monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
+    is_lazy = by_row(Trainer(run, shop, lines.append))
+    assert is_lazy == ("lazy" in line)
+    assert len(lines) == 1
+    assert re.search(f"^The table of {len(shop.item_ids)} rows is updated by {line}", lines[0])
+
+
+def test_lazy_tables_are_refused_where_all_rows_change(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
+    with pytest.raises(
+        TrainingError, match=r"training\.tables = 'lazy': training\.weight_decay = 0\.1 .* 'dense'"
+    ):
+        Trainer(run_of(tmp_path, shop, weight_decay=0.1, tables="lazy"), shop)
+    assert by_row(Trainer(run_of(tmp_path, shop, tables="lazy"), shop))

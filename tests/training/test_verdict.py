@@ -24,36 +24,6 @@ from turret.training.verdict.verdict import (
     verdict,
 )
 
-VALUE = {"mean": 0.5, "low": 0.46, "high": 0.54}
-
-
-REPORT: dict[str, Any] = {
-    "users": 100,
-    "exclude_seen": True,
-    "relevant_items": 100,
-    "relevant_masked": 0,
-    "relevant_cold": 0,
-    "slices": {},
-    "towers": {"ndcg@20": VALUE, "ndcg@50": VALUE},
-    "popularity": {"ndcg@20": {**VALUE, "mean": 0.49}, "ndcg@50": VALUE},
-    "differences": {"popularity": {"ndcg@20": VALUE, "ndcg@50": VALUE}},
-    "baseline_limits": {},
-    "baselines_left_out": {},
-}
-
-
-def test_what_the_towers_leave_unread_is_told_unless_trials_have_tried_it(shop: PreparedData) -> None:
-    experiment = load_experiment("youtubednn", {"evaluation.k": [20, 50], "training.metric": "ndcg@20"})
-    choice = {"picked": "pooled", "reasons": [], "trials": []}
-    finished = Progress(epoch=3, finished=True)
-    sentences = {one["kind"]: one["sentence"] for one in verdict(REPORT, experiment, shop, finished, choice)}
-    assert "the shipped experiment dssm reads them" in sentences["unread_features"]
-    assert "the shipped experiments" in sentences["unread_order"]
-    tried = {**choice, "trials": [{"candidate": "pooled", "value": 0.3}]}
-    kinds = {one["kind"] for one in verdict(REPORT, experiment, shop, finished, tried)}
-    assert not kinds & {"unread_features", "unread_order"}
-
-
 M = "ndcg@10"
 
 
@@ -75,6 +45,18 @@ def against_ease(
         "baseline_limits": {},
         "baselines_left_out": {},
     }
+
+
+def test_what_the_towers_leave_unread_is_told_unless_trials_have_tried_it(shop: PreparedData) -> None:
+    experiment, finished = load_experiment("youtubednn"), Progress(epoch=3, finished=True)
+    report = {**against_ease(), "exclude_seen": True, "relevant_masked": 0, "slices": {}}
+    choice = {"picked": "pooled", "reasons": [], "trials": []}
+    sentences = {one["kind"]: one["sentence"] for one in verdict(report, experiment, shop, finished, choice)}
+    assert "the shipped experiment dssm reads them" in sentences["unread_features"]
+    assert "the shipped experiments" in sentences["unread_order"]
+    tried = {**choice, "trials": [{"candidate": "pooled", "value": 0.3}]}
+    kinds = {one["kind"] for one in verdict(report, experiment, shop, finished, tried)}
+    assert not kinds & {"unread_features", "unread_order"}
 
 
 TARGETS = {"relevant_masked": 2, "relevant_items": 9}
@@ -108,9 +90,6 @@ def test_repeats_within_a_visit_are_told_only_where_they_are_masked(distinct: Pr
     )
     assert other is not None
     assert "set it to true" in other["sentence"]
-
-
-SETTINGS = TrainingConfig(epochs=8)
 
 
 def progress(values: list[float], finished: bool = True) -> Progress:
@@ -156,7 +135,7 @@ RISING = [0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.052, 0.055]
     ids=["a rise of a tenth", "hardly any", "best before", "stopped", "interrupted"],
 )
 def test_a_training_that_could_go_on_is_told(end: Progress | None, kind: str | None, words: str) -> None:
-    found = training_end(end, SETTINGS)
+    found = training_end(end, TrainingConfig(epochs=8))
     assert (found["kind"] if found else None) == kind
     assert words in (found["sentence"] if found else "")
 
