@@ -29,7 +29,7 @@ from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.gate_process import run_gate_in_process
 from turret.service.versions.holder import ModelHolder
-from turret.service.versions.record import ItemsNumber, Record
+from turret.service.versions.record import Record
 from turret.tower.engines.access import set_access
 from turret.tower.errors import BundleError
 
@@ -114,8 +114,7 @@ class Components:
         stores = stores or open_stores(settings)
         self.histories = Breaker(stores.histories, settings.history_timeout, settings.write_timeout)
         self.items = stores.items
-        number = ItemsNumber()
-        self.overlay = ItemOverlayCache(self.items, number, settings.write_timeout, settings.history_timeout)
+        self.overlay = ItemOverlayCache(self.items, settings.write_timeout, settings.history_timeout)
         holder.prepare = self.overlay.of
         self.catalog_search = CatalogSearch()
         self.observation = Observation(
@@ -133,7 +132,7 @@ class Components:
         records = open_records(settings, folder)
         is_shared = store_kind(settings.store).open_records is not None
         member = f"{context.host}/{os.getpid()}"
-        self.follower = Follower(holder, records, member, number, self.metrics, is_shared)
+        self.follower = Follower(holder, records, member, self.overlay, self.metrics, is_shared)
         self.activator = Activator(holder, self.follower, records, settings, self._run_gate)
         self.item_writer = ItemWriter(
             self.items, self.overlay, settings.overlay_bytes, settings.write_timeout, self.follower.announce

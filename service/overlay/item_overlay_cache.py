@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 from turret.service.errors import ItemsUnavailableError
 from turret.service.overlay.fresh import FreshItems, apply_changes, empty_overlay
 from turret.service.stores.contract import CHANGES_PAGE, ItemStore
-from turret.service.versions.record import ItemsNumber
 from turret.tower.bundle.bundle import Bundle
 
 _log = logging.getLogger("turret.items")
@@ -35,25 +34,20 @@ class _Entry(NamedTuple):
 class ItemOverlayCache:
     """Holds the overlay of every loaded bundle.
 
-    When the `number` of the last change differs, the next `current` asks for the store, so answers have each
-    acknowledged change of all members. `watch` sees all others within `POLL_SECONDS`. The store has `seconds`
-    to answer for each page, and an answer waits `patience` seconds. `was_read`: whether an overlay has been
-    read to its end; until then withdrawn items may be recommended.
+    `number` is that of the last change that this worker has heard of. When it differs, the next `current`
+    asks for the store, so answers have each acknowledged change of all members. `watch` sees all others
+    within `POLL_SECONDS`. The store has `seconds` to answer for each page, and an answer waits `patience`
+    seconds. `was_read`: whether an overlay has been read to its end; until then withdrawn items may be
+    recommended.
     """
 
     POLL_SECONDS = 1.0
     PAGE = CHANGES_PAGE
 
-    def __init__(
-        self,
-        store: ItemStore,
-        number: ItemsNumber | None = None,
-        seconds: float = 1.0,
-        patience: float = 1.0,
-    ) -> None:
+    def __init__(self, store: ItemStore, seconds: float = 1.0, patience: float = 1.0) -> None:
+        self.number = 0
         self._store = store
         self._patience = patience
-        self._number = number or ItemsNumber()
         self._seconds = seconds
         self._entries: WeakKeyDictionary[Bundle, _Entry] = WeakKeyDictionary()
         # The last read for requests, and the number of the last change when it began.
@@ -64,7 +58,7 @@ class ItemOverlayCache:
     def current(self, bundle: Bundle) -> FreshItems | None:
         """The overlay of a bundle; None if the store has to be read first, by `of`."""
         entry = self._entries.get(bundle)
-        return entry.fresh if entry is not None and entry.number == self._number.value else None
+        return entry.fresh if entry is not None and entry.number == self.number else None
 
     def last_read(self, bundle: Bundle) -> FreshItems:
         """The overlay of a bundle as last read; empty if never read."""
@@ -90,7 +84,7 @@ class ItemOverlayCache:
 
         That is the previous overlay, where the store can't be read or takes longer than `patience`.
         """
-        fresh, number = self.current(bundle), self._number.value
+        fresh, number = self.current(bundle), self.number
         if fresh is None:
             begun, reading = self._reads.get(bundle, (number, None))
             if reading is None or reading.done() or begun != number:
@@ -108,7 +102,7 @@ class ItemOverlayCache:
 
         Raises ItemsUnavailableError if this process can't: a change is acknowledged once it is in effect.
         """
-        self._number.raise_to(number)
+        self.number = max(self.number, number)
         return await self._read(bundle, again=True)
 
     async def watch(self) -> None:
@@ -124,7 +118,7 @@ class ItemOverlayCache:
 
     async def _read(self, bundle: Bundle, again: bool = False) -> FreshItems:
         async with self._reading:
-            number = self._number.value
+            number = self.number
             entry = self._entries.get(bundle)
             if entry is not None and entry.number == number and not again:
                 return entry.fresh  # the previous holder of the lock has read it, or has tried to

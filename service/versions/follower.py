@@ -10,17 +10,11 @@ from typing import NamedTuple
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.observing.metrics import Metrics
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.stores.contract import Member, RecordStore
 from turret.service.versions.folder import keep, record_of
 from turret.service.versions.holder import ModelHolder, open_live
-from turret.service.versions.record import (
-    ItemsNumber,
-    Record,
-    Report,
-    new_activation,
-    read_record,
-    read_report,
-)
+from turret.service.versions.record import Record, Report, new_activation, read_record, read_report
 from turret.tower.errors import BundleError
 
 POLL_SECONDS = 0.05
@@ -55,7 +49,7 @@ class Follower:
         holder: ModelHolder,
         records: RecordStore,
         name: str,
-        items: ItemsNumber,
+        overlay: ItemOverlayCache,
         metrics: Metrics,
         is_shared: bool = False,
         clock: Callable[[], float] = monotonic,
@@ -64,7 +58,7 @@ class Follower:
         self._is_shared = is_shared
         self._holder = holder
         self._records = records
-        self._items = items
+        self._overlay = overlay
         self._metrics = metrics
         self._clock = clock
         self._stored: bytes | None = None  # the record as it was last read
@@ -236,8 +230,7 @@ class Follower:
 
     async def _look(self) -> None:
         revision = await self._records.poll()
-        if revision.items >= 0:
-            self._items.value = revision.items
+        self._overlay.number = revision.items
         if self._stored is not None and revision.record == self._revision:
             return
         is_first, self._stored = self._stored is None, await self._records.read()
@@ -314,7 +307,7 @@ class Follower:
     async def _beat(self) -> None:
         """Report changes at once, and once a second that this worker lives."""
         holder = self._holder
-        numbers = Report(number=holder.number, items=self._items.value)
+        numbers = Report(number=holder.number, items=self._overlay.number)
         report = numbers.model_dump_json().encode()
         last, at = self._reported
         if report == last and self._clock() - at < _BEAT_SECONDS:

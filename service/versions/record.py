@@ -238,17 +238,6 @@ class Report(Stored):
     items: int = 0
 
 
-class ItemsNumber:
-    """The number of the last change of an item that this worker has heard of."""
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    def raise_to(self, number: int) -> None:
-        """Raise it to a change that this worker has made."""
-        self.value = max(self.value, number)
-
-
 def read_record(stored: bytes) -> Record | None:
     """Parse a stored record; None if there is none. Raises ReplicasUnavailableError for another content."""
     if not stored:

@@ -19,7 +19,6 @@ from turret.service.errors import ConflictError
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemEdit, ItemWriter
 from turret.service.stores.sqlite.shared import SqliteItems
-from turret.service.versions.record import ItemsNumber
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 
@@ -170,13 +169,14 @@ def bundle(tmp_path: Path) -> Bundle:
 def workers_of(
     stores: list[SqliteItems], limit: int = LIMIT, late: Sequence[str] = ()
 ) -> tuple[list[ItemOverlayCache], list[ItemWriter]]:
-    """The overlay and the writer of each worker, which share the number of the last change."""
+    """The overlay and the writer of each worker, which tells the others of its changes."""
+    overlays = [ItemOverlayCache(store) for store in stores]
 
     async def late_ones(number: int, seconds: float) -> list[str]:
+        for overlay in overlays:
+            overlay.number = max(overlay.number, number)
         return [*late]
 
-    number = ItemsNumber()
-    overlays = [ItemOverlayCache(store, number) for store in stores]
     pairs = zip(stores, overlays, strict=True)
     return overlays, [ItemWriter(store, overlay, limit, 20.0, late_ones) for store, overlay in pairs]
 

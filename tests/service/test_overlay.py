@@ -32,7 +32,6 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.searching import merge
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore, NewChange
 from turret.service.stores.sqlite.shared import SqliteItems
-from turret.service.versions.record import ItemsNumber
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.catalog import Catalog
@@ -206,17 +205,16 @@ async def withdraw(store: ItemStore, item: str, time: int = 0) -> int:
 
 async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle) -> None:
     """The overlay is as new as the number before the read, not as that after it."""
-    number = ItemsNumber()
 
     class Overtaken(SqliteItems):
         async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
             found = await super().changes(since, limit)
             if not since and not found.last:
                 await put_fresh(self, "900")
-                number.raise_to(number.value + 1)
+                overlay.number += 1
             return found
 
-    overlay = ItemOverlayCache(Overtaken(), number)
+    overlay = ItemOverlayCache(Overtaken())
     assert len(await overlay.of(bundle)) == 0
     assert overlay.current(bundle) is None
     assert len(await overlay.of(bundle)) == 1
@@ -246,11 +244,11 @@ async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
 
 async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
     """Requests use the previous overlay and say so; the read continues."""
-    store, number = Watched(), ItemsNumber()
-    overlay = ItemOverlayCache(store, number, seconds=0.5, patience=0.05)
+    store = Watched()
+    overlay = ItemOverlayCache(store, seconds=0.5, patience=0.05)
     await overlay.changed(bundle, await put_fresh(store, "900"))
     store.seconds = 3600
-    number.raise_to(number.value + 1)
+    overlay.number += 1
     reads = store.reads
     found = await asyncio.gather(*(overlay.for_answer(bundle) for _ in range(50)))
     assert asyncio.get_running_loop().time() == 0.05

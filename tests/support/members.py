@@ -11,14 +11,15 @@ from typing import Any
 
 from turret.service.errors import ReplicasUnavailableError
 from turret.service.observing.metrics import Metrics
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.settings import Settings
-from turret.service.stores.sqlite.shared import SqliteRecords
+from turret.service.stores.sqlite.shared import SqliteItems, SqliteRecords
 from turret.service.versions.activation import Activator, Swap
 from turret.service.versions.folder import first_record, keep_record, record_of
 from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.holder import ModelHolder
-from turret.service.versions.record import Activation, ItemsNumber, Record, Route, Routes, read_record
+from turret.service.versions.record import Activation, Record, Route, Routes, read_record
 
 CANARY = Routes(canary=Route(version="v2", share=0.5))
 
@@ -128,7 +129,7 @@ class Member:
         if not waits:
             self.holder.begin(record or record_of(self.root))
         clock = asyncio.get_running_loop().time
-        known = self.holder, self.records, name, ItemsNumber(), Metrics()
+        known = self.holder, self.records, name, ItemOverlayCache(SqliteItems()), Metrics()
         self.follower = Follower(*known, is_shared=is_shared, clock=clock)
         given = Settings(bundles=self.root, **{"overlap_minimum": 0, **settings})
         self.delays: list[float] = []
