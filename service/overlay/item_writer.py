@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +11,7 @@ from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import BodyError, ConflictError, InvalidFieldError, NotFoundError, RequestError
 from turret.service.overlay.fresh import ITEM_OVERHEAD, FreshItems, can_name, catalog_time, is_valid
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
-from turret.service.stores.contract import Change, ItemStore, NewChange
+from turret.service.stores.contract import Change, ItemStore, NewChange, now_ms
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import EncodingError
 
@@ -133,7 +132,7 @@ class _Plan:
                 self.refused[place] = error
             else:
                 contents[edit.item] = new
-        now = max(time.time_ns() // 1_000_000, catalog_time(self._bundle))  # even if clocks differ
+        now = max(now_ms(), catalog_time(self._bundle))  # even if clocks differ
         after = {item: change.number if change else 0 for item, change in last.items()}
         return [NewChange(item, now, *content, after.get(item)) for item, content in contents.items()]
 

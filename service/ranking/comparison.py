@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +21,7 @@ from turret.service.ranking.answers import Answer, ids_of, recommend
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
 from turret.service.schemas.fields import show_time
 from turret.service.schemas.requests import RecommendRequest
-from turret.service.stores.contract import HistoryStore
+from turret.service.stores.contract import HistoryStore, now_ms
 from turret.service.versions.activation import Activator
 from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import LoadedModel, ModelHolder
@@ -104,7 +103,7 @@ class Comparison:
             "version": candidate.version,
             "live": live,
             "opened": show_time(candidate.opened),
-            "expires_seconds": max(0.0, (candidate.expires - _now()) / 1000),
+            "expires_seconds": max(0.0, (candidate.expires - now_ms()) / 1000),
         }
 
     async def end(self, version: str | None) -> dict[str, Any]:
@@ -116,7 +115,7 @@ class Comparison:
     async def recommend(self, request: RecommendRequest, version: str | None) -> dict[str, Any]:
         """Answer a request from both versions, with the same history. Raises as `_sides`."""
         live, other = await self._sides(version)
-        now = _now()
+        now = now_ms()
         # Each version may need another number of stored events.
         queries = [await self._queries.read(request, side.model, now) for side in (live, other)]
         longest = max(queries, key=lambda query: len(query.history))
@@ -128,7 +127,7 @@ class Comparison:
         See the document of the call. Stops after RANKING_SECONDS. Raises as `_sides`.
         """
         live, other = await self._sides(version)
-        now, stored = _now(), await self._some_users(users)
+        now, stored = now_ms(), await self._some_users(users)
         requests = [RecommendRequest.model_construct(user_id=user, k=k) for user in stored]
         queries: Sequence[Query] = await self._queries.read_all(requests, live.model, now)
         if not queries:
@@ -194,10 +193,6 @@ class Comparison:
 
     async def _run(self, call: Callable[..., Result], *args: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _side_by_side(live: Side, other: Side, query: Query) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from turret.service.ranking.item_view import item_status
 from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.schemas.fields import read_cursor
 from turret.service.schemas.requests import RecommendRequest, SimilarRequest
+from turret.service.stores.contract import now_ms
 from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import LoadedModel, ModelHolder
 from turret.tower.bundle.bundle import Bundle
@@ -206,7 +207,7 @@ class Recommender:
         model = await self._model_for(request, facts.get("request_id"))
         stages: Stages = facts.setdefault("stages", {})
         begun = time.perf_counter()
-        query = await self._queries.read(request, model, _now())
+        query = await self._queries.read(request, model, now_ms())
         stages["history"] = time.perf_counter() - begun
         answer = await self._answered(model, query, stages)
         facts |= {"version": model.version, "degraded": answer["degraded"]}
@@ -221,7 +222,7 @@ class Recommender:
                 with at_position(position):
                     await self._model_holder.live_at_least(request.min_version, _MIN_VERSION_SECONDS)
         model = self._model_holder.answering
-        queries = await self._queries.read_all(requests, model, _now())
+        queries = await self._queries.read_all(requests, model, now_ms())
         fresh, missing = await self._overlay.for_answer(model.bundle)
         answers = await self._in_thread(model, fresh, queries, {})
         for answer in answers:
@@ -235,7 +236,7 @@ class Recommender:
         """
         asked = request.as_recommendation()
         model = await self._model_for(asked, None)
-        query = (await self._queries.read(asked, model, _now()))._replace(similar_to=item)
+        query = (await self._queries.read(asked, model, now_ms()))._replace(similar_to=item)
         return await self._answered(model, query, {})
 
     async def item(self, item: str) -> Answer:
@@ -293,10 +294,6 @@ class Recommender:
             ids_of(answer),
             lambda shadow: ids_of(recommend(shadow, self._overlay.last_read(shadow.bundle), [query])[0]),
         )
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:

@@ -7,7 +7,7 @@ from a change, every later call of any process reads it, and a lasting store kee
 `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md).
 """
 
-import time as clock
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -111,11 +111,16 @@ def clamp_times(events: Sequence[Event], now: int, skew: int = CLOCK_SKEW) -> li
     ]
 
 
+def now_ms() -> int:
+    """The time by the clock of this machine, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
 def oldest_kept(keep_days: float | None, now: int | None = None) -> int:
     """Return the earliest time that is kept, in milliseconds since 1970; -2^63 if all are."""
     if keep_days is None:
         return -(2**63)
-    return (clock.time_ns() // 1_000_000 if now is None else now) - round(keep_days * _DAY)
+    return (now_ms() if now is None else now) - round(keep_days * _DAY)
 
 
 def drop_expired(events: Sequence[Event], oldest: int) -> list[Event]:

@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import NamedTuple, NoReturn
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.settings import Settings
-from turret.service.stores.contract import RecordStore
+from turret.service.stores.contract import RecordStore, now_ms
 from turret.service.versions.folder import activation_turn, add_line, keep_record
 from turret.service.versions.follower import Follower, Late
 from turret.service.versions.gate import GateReport, GateRequest
@@ -109,7 +108,7 @@ class Activator:
 
         Raises as `route`.
         """
-        candidate = Route(version=version, opened=time.time_ns() // 1_000_000) if version else None
+        candidate = Route(version=version, opened=now_ms()) if version else None
         return await self.route(lambda routes: routes.model_copy(update={"candidate": candidate}))
 
     @asynccontextmanager

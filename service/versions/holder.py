@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from turret.service.errors import ConflictError, NothingLiveError, NotReadyError
+from turret.service.stores.contract import now_ms
 from turret.service.versions.memory import give_back
 from turret.service.versions.record import Activation, Record, Route, Routes
 from turret.tower.bundle.bundle import Bundle
@@ -285,7 +285,7 @@ class ModelHolder:
 
 def is_over(candidate: Route) -> bool:
     """Whether the time of a compared version is over."""
-    return time.time_ns() // 1_000_000 >= candidate.expires
+    return now_ms() >= candidate.expires
 
 
 def _holds(model: LoadedModel, named: Activation | Route) -> bool:

@@ -1,6 +1,5 @@
 """Stored histories: sending events, and the stored events of a user."""
 
-import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ from turret.service.http.routes.dependencies import Parts, Reads, UserId, json_r
 from turret.service.ranking.query import unknown_kind
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
-from turret.service.stores.contract import Event, HistoryStore, clamp_times, drop_expired, oldest_kept
+from turret.service.stores.contract import Event, HistoryStore, clamp_times, drop_expired, now_ms, oldest_kept
 from turret.tower.format.manifest import Manifest
 
 router = APIRouter(prefix="/v1", tags=["histories"])
@@ -28,7 +27,7 @@ async def store_events(
     zero. `warning` counts events that training will leave out by their kind.
     """
     live = parts.model_holder.live.bundle.manifest if parts.model_holder.version else None
-    now = time.time_ns() // 1_000_000
+    now = now_ms()
     sent = [_event(event, now) for event in body.events]
     if live and live.kinds:
         _check_kinds(sent, live)
