@@ -90,12 +90,10 @@ def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, 
     after = None if request.cursor is None else read_cursor(request.cursor)
     until = after.until if after and after.until else max([now, *stored.times[-1:]])
     request_time = until if request.at is None else request.at
-    if request.history is not None:
-        query = Query(request, request.history, request.history_times, request_time, until, (), after)
-        given = request.history
-        return query._replace(kinds=given.kinds) if isinstance(given, KindedIds) else query
-    if not request.visitors:
-        return Query(request, (), None, request_time, until, (), after)
+    if request.history is not None or not request.visitors:
+        given, when = request.history or (), request.history_times
+        own = given.kinds if isinstance(given, KindedIds) else ()
+        return Query(request, given, when, request_time, until, (), after, kinds=own)
     items, times, kinds = stored
     if after is not None:
         seen = bisect_right(times, until)
