@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from turret.data.vocabulary import Id
 from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
@@ -32,6 +33,7 @@ _ADD = "INSERT INTO items (rowid, first, names, others) VALUES (?, ?, ?, ?)"
 _REMOVE = "INSERT INTO items (items, rowid, first, names, others) VALUES ('delete', ?, ?, ?, ?)"
 _FIND = "SELECT rowid FROM items WHERE items MATCH ? ORDER BY rowid"
 Result = TypeVar("Result")
+_Item = tuple[Id, bytes]  # an id, and fields as a JSON object
 
 
 class CatalogSearch:
@@ -75,18 +77,15 @@ class CatalogSearch:
 class _SearchedVersion:
     """A full-text index of the items of one version with its latest overlay.
 
-    The number of an item is its place in the order of popularity; added ones have numbers below 0, the newest
+    The number of a row is its place in the order of popularity; those of added items are below 0, the newest
     the lowest.
     """
 
     def __init__(self, bundle: Bundle) -> None:  # which it doesn't keep, so that a version can be closed
         self._title = title_of(bundle.catalog)
         self._rows: list[int] = np.argsort(-bundle.popularity, kind="stable").tolist()
-        # By the row of an item of the version, by the id of an added one.
-        self._numbers: dict[int | str, int] = dict(zip(self._rows, range(len(self._rows)), strict=True))
-        self._added: dict[int, str] = {}
-        self._lowest = 0
-        self._fields: dict[int | str, bytes] = {}  # of changed and added items
+        self._places = np.argsort(self._rows)
+        self._items: dict[int, _Item] = {}  # the changed and added ones, by row
         self._overlay: FreshItems | None = None
         # Searched by one thread, but any may drop the version.
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
@@ -94,7 +93,7 @@ class _SearchedVersion:
         options = "content='', columnsize=0, prefix='1 2', tokenize='unicode61 remove_diacritics 2'"
         self._index.execute(f"CREATE VIRTUAL TABLE items USING fts5(first, names, others, {options})")
         with self._index:  # one transaction; other threads run during each statement
-            self._index.executemany(_ADD, (self._entry(bundle, row) for row in self._rows))
+            self._index.executemany(_ADD, (self._entry(row, _of_bundle(bundle, row)) for row in self._rows))
 
     def matches(self, bundle: Bundle, fresh: FreshItems, query: str) -> Iterator[int]:
         """Yield the rows of the matching items that are not withdrawn, best first, each once."""
@@ -116,47 +115,43 @@ class _SearchedVersion:
             return
         for rank in _ranks(words):
             for (number,) in self._index.execute(_FIND, (rank,)):
-                added = self._added.get(number)
-                yield self._rows[number] if added is None else first_added + fresh.positions[added]
+                yield self._rows[number] if number >= 0 else first_added - 1 - number
 
     def _follow(self, bundle: Bundle, fresh: FreshItems) -> None:
         """Index the changes since the overlay of the last search."""
         if fresh is self._overlay:
             return
-        fields: dict[int | str, bytes] = dict(fresh.replaced.by_row.items())
-        fields.update((item, fresh.added.by_row[position]) for item, position in fresh.positions.items())
+        items = {row: (fresh.id(row), fields) for row, fields in fresh.replaced.by_row.items()}
+        for position in fresh.positions.values():
+            row = fresh.first_row + position
+            items[row] = fresh.id(row), fresh.added.by_row[position]
         with self._index:
-            for key in (*(self._fields.keys() - fields.keys()), *fields):
-                if self._fields.get(key) is not fields.get(key):
-                    self._change(bundle, key, fields.get(key))
-        self._overlay = fresh
+            for row in self._items.keys() | items.keys():
+                old, new = self._items.get(row), items.get(row)
+                if old == new:
+                    continue
+                catalogued = _of_bundle(bundle, row) if row < fresh.first_row else None
+                if indexed := old or catalogued:
+                    self._index.execute(_REMOVE, self._entry(row, indexed))
+                if present := new or catalogued:
+                    self._index.execute(_ADD, self._entry(row, present))
+        self._items, self._overlay = items, fresh
 
-    def _change(self, bundle: Bundle, key: int | str, fields: bytes | None) -> None:
-        """Index new fields of an item; None for those of the catalog, or for none of an added item."""
-        if key in self._numbers:
-            self._index.execute(_REMOVE, self._entry(bundle, key))
-        self._fields.pop(key, None)
-        if fields is not None:
-            self._fields[key] = fields
-        if isinstance(key, str):
-            self._added.pop(self._numbers.pop(key, 0), None)
-            if fields is None:
-                return
-            self._lowest -= 1
-            self._numbers[key], self._added[self._lowest] = self._lowest, key
-        self._index.execute(_ADD, self._entry(bundle, key))
-
-    def _entry(self, bundle: Bundle, key: int | str) -> tuple[int, str, str, str]:
-        """An item's number, the first words of its names (id and title), its names, and its other texts."""
-        item_id, fields = key, self._fields.get(key)
-        if isinstance(key, int):
-            item_id, fields = bundle.vocabulary.id(key), fields or bundle.catalog.json_of(key)
-        parsed: dict[str, Any] = orjson.loads(fields or b"{}")
+    def _entry(self, row: int, item: _Item) -> tuple[int, str, str, str]:
+        """The number of a row, the first words of its names (id and title), its names, its other texts."""
+        item_id, fields = item
+        parsed: dict[str, Any] = orjson.loads(fields)
         title = parsed.pop(self._title, None) if self._title else None
         names = [fold(text) for text in (str(item_id), *_strings(title))]
         first = [word.group() for name in names if (word := _WORD.search(name))]
         others = [fold(text) for value in parsed.values() for text in _strings(value)]
-        return self._numbers[key], " ".join(first), " ".join(names), " ".join(others)
+        count = len(self._rows)
+        number = int(self._places[row]) if row < count else count - 1 - row
+        return number, " ".join(first), " ".join(names), " ".join(others)
+
+
+def _of_bundle(bundle: Bundle, row: int) -> _Item:
+    return bundle.vocabulary.id(row), bundle.catalog.json_of(row)
 
 
 def _ranks(words: Sequence[str]) -> Iterator[str]:
