@@ -205,7 +205,7 @@ class ModelHolder:
         refused: BundleError | None = None
         for activation in (record.live, *record.before):
             try:
-                live = self._open(activation)
+                live = open_live(self.root, activation.version, activation.manifest)
                 break
             except BundleError as error:
                 refused = refused or error
@@ -215,14 +215,14 @@ class ModelHolder:
         if refused is not None:
             message = "version %s can't be opened (%s); falling back to version %s"
             _log.error(message, record.live.version, refused, live.version)
-            self._fallback = live
         self.record = record
-        self._put(live)
+        self._put(live, activation)
+        self._fallback = self._live if refused else None
         self.traffic, self.number = self._open_routes(record.routes), -1 if refused else record.number
 
-    def _put(self, live: LoadedModel) -> None:
-        """Make `live` the live version; requests under way keep theirs."""
-        self._live = live
+    def _put(self, live: LoadedModel, activation: Activation) -> None:
+        """Make `live` the live version, by an activation; requests under way keep theirs."""
+        self._live = replace(live, number=activation.number or 0)
         swapped, self._swapped = self._swapped, asyncio.Event()
         swapped.set()
 
@@ -239,9 +239,9 @@ class ModelHolder:
         """
         live = opened or self._live
         if live is None or not _holds(live, record.live):
-            live = await asyncio.to_thread(self._open, record.live)
+            live = await asyncio.to_thread(open_live, self.root, record.live.version, record.live.manifest)
             await self.prepare(live.bundle)
-        self._put(replace(live, number=record.live.number or 0))
+        self._put(live, record.live)
         traffic = await asyncio.to_thread(self._open_routes, record.routes)
         for model in (traffic.canary, traffic.shadow, traffic.candidate):
             if model is not None:
@@ -255,10 +255,6 @@ class ModelHolder:
         if routes.candidate is not None and is_over(routes.candidate):
             routes = routes.model_copy(update={"candidate": None})
             self.traffic = replace(self.traffic, routes=routes, candidate=None)
-
-    def _open(self, activation: Activation) -> LoadedModel:
-        live = open_live(self.root, activation.version, activation.manifest)
-        return replace(live, number=activation.number or 0)
 
     def _open_routes(self, routes: Routes) -> TrafficSplit:
         """Load the versions of the routes; the live version replaces those that can't be loaded."""
