@@ -21,7 +21,7 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import History
 from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.versions.holder import LoadedModel
-from turret.service.versions.record import Rule, RuleSet, lowest_caps
+from turret.service.versions.record import Rule, RuleSet
 from turret.tower.catalog.filters import Filter
 from turret.tower.format.manifest import Manifest
 from turret.tower.kinds import CountedKinds
@@ -133,8 +133,10 @@ def with_rules(query: Query, rules: RuleSet) -> Query:
     request = query.request
     if not request.rules:
         return query
-    chosen = rules.chosen(request.rules)
-    cap = lowest_caps([request.cap, *(rule.cap for rule in chosen.values())])
+    chosen, cap = rules.chosen(request.rules), dict(request.cap)
+    for rule in chosen.values():
+        for name, most in rule.cap.items():
+            cap[name] = min(most, cap.get(name, most))
     if cap and query.after is not None:
         message = "a cursor can't be combined with a rule that has a cap; send one or the other"
         raise InvalidFieldError("cursor", None, message)

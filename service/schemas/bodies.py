@@ -100,8 +100,11 @@ def read_schema(body: bytes, schema: type[Schema]) -> Schema:
 def parse(body: bytes) -> Any:
     """Parse JSON, of repeated keys the last. Raises RequestError (400), also for NaN and lone surrogates."""
     containers = body.count(b"[") + body.count(b"{")
-    if len(body) > SHORT_BODY:
-        _check_parts(body, containers)
+    if len(body) > SHORT_BODY:  # counted before parsing; brackets and colons within texts count too
+        keys = body.translate(None, b" \t\r\n").count(b'":')
+        if containers > PARTS or keys > PARTS:
+            message = f"the body has more than {PARTS} lists and objects, or keys; send it in parts"
+            raise BodyError("body", None, message)
     try:
         parsed = orjson.loads(body)
     except ValueError as error:
@@ -111,14 +114,6 @@ def parse(body: bytes) -> Any:
     if containers > DEPTH:
         _check_depth(parsed)
     return parsed
-
-
-def _check_parts(body: bytes, containers: int) -> None:
-    """Count before parsing; brackets and colons within texts count too."""
-    keys = body.translate(None, b" \t\r\n").count(b'":')
-    if containers > PARTS or keys > PARTS:
-        message = f"the body has more than {PARTS} lists and objects, or keys; send it in parts"
-        raise BodyError("body", None, message)
 
 
 def _check_depth(parsed: Any) -> None:

@@ -93,15 +93,6 @@ class RuleSet(Stored):
         return None
 
 
-def lowest_caps(caps: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """For each field the lowest of several caps."""
-    lowest: dict[str, int] = {}
-    for cap in caps:
-        for name, most in cap.items():
-            lowest[name] = min(most, lowest.get(name, most))
-    return lowest
-
-
 def conditions_of(rules: Mapping[str, Rule], catalog: Catalog, version: str) -> list[Condition]:
     """The conditions of rules. Raises ConflictError for one that the version's catalog can't apply."""
     found = []

@@ -59,8 +59,11 @@ async def random_user(parts: Parts) -> Response:
 async def stored_of(user_id: UserId, parts: Parts) -> Response:
     """Show the stored events of a user: their number, up to a million, and the newest 1000, oldest first."""
     total, events = await parts.histories.events(user_id, HISTORY_LIMIT)
-    answer = {"user_id": user_id, "total": total, "events": [_shown(event) for event in events]}
-    return json_response(answer)
+    shown = [
+        {"event_id": event.event_id, "item_id": event.item, "time": show_time(event.time), "kind": event.kind}
+        for event in events
+    ]
+    return json_response({"user_id": user_id, "total": total, "events": shown})
 
 
 @router.delete("/users/{user_id:id}")
@@ -107,12 +110,3 @@ def _event(body: EventBody, now: int) -> Event:
     assert user is not None, "an event has a user or a session"
     time_of = now if body.time is None else body.time
     return Event(str(body.event_id), user, body.item_id, time_of, (body.kind or "").strip() or None)
-
-
-def _shown(event: Event) -> dict[str, Any]:
-    return {
-        "event_id": event.event_id,
-        "item_id": event.item,
-        "time": show_time(event.time),
-        "kind": event.kind,
-    }

@@ -7,7 +7,7 @@ without a change.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -114,8 +114,8 @@ class RedisHistory:
         for event in drop_expired(events, oldest_kept(self._keep_days)):
             users.setdefault(event.user, []).append(event)
         # One script writes those of all users; in a cluster of one, as its keys have to be in one slot.
-        groups = [[user] for user in users] if self._address.is_cluster else [list(users)]
-        scripts = [self._appending(group, [users[user] for user in group]) for group in groups if group]
+        groups = [{user: own} for user, own in users.items()] if self._address.is_cluster else [users]
+        scripts = [self._appending(group) for group in groups if group]
         return sum(await self._redis.execute(scripts, is_write=True))
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
@@ -129,7 +129,8 @@ class RedisHistory:
         return await asyncio.to_thread(decode) if sum(map(len, replies)) > _LONG else decode()
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
-        total, newest = await self._redis.execute([self._counted(user), self._newest(user, limit)])
+        counted: Command = ["ZCOUNT", self._address.events(user), self._oldest(), "+inf"]
+        total, newest = await self._redis.execute([counted, self._newest(user, limit)])
         return min(total, COUNT_LIMIT), self._events(user, newest)[::-1]
 
     async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
@@ -199,10 +200,10 @@ class RedisHistory:
     async def close(self) -> None:
         await self._redis.close()
 
-    def _appending(self, users: Sequence[str], histories: Sequence[Sequence[Event]]) -> Command:
+    def _appending(self, users: Mapping[str, Sequence[Event]]) -> Command:
         keys = [key for user in users for key in (self._address.events(user), self._address.ids(user))]
         values: list[bytes | str | int] = [self._oldest()]
-        for index, events in enumerate(histories, 1):
+        for index, events in enumerate(users.values(), 1):
             for event in events:
                 values += [index, event.time, event.event_id, encode_event(event)]
         return script_run(APPEND, keys, values)
@@ -210,9 +211,6 @@ class RedisHistory:
     def _in_range(self, user: str, first: int, skipped: int, last: int) -> Command:
         key, end = self._address.events(user), f"({last}"
         return ["ZRANGEBYSCORE", key, first, end, "WITHSCORES", "LIMIT", skipped, _SCAN_EVENTS]
-
-    def _counted(self, user: str) -> Command:
-        return ["ZCOUNT", self._address.events(user), self._oldest(), "+inf"]
 
     def _newest(self, user: str, limit: int) -> Command:
         key, oldest = self._address.events(user), self._oldest()
