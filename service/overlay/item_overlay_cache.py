@@ -50,8 +50,6 @@ class ItemOverlayCache:
         self._patience = patience
         self._seconds = seconds
         self._entries: WeakKeyDictionary[Bundle, _Entry] = WeakKeyDictionary()
-        # The last read for requests, and the number of the last change when it began.
-        self._reads: WeakKeyDictionary[Bundle, tuple[int, asyncio.Task[FreshItems]]] = WeakKeyDictionary()
         self._reading = asyncio.Lock()
         self.was_read = False
 
@@ -84,12 +82,9 @@ class ItemOverlayCache:
 
         That is the previous overlay, where the store can't be read or takes longer than `patience`.
         """
-        fresh, number = self.current(bundle), self.number
+        fresh = self.current(bundle)
         if fresh is None:
-            begun, reading = self._reads.get(bundle, (number, None))
-            if reading is None or reading.done() or begun != number:
-                reading = asyncio.create_task(self.of(bundle))
-                self._reads[bundle] = number, reading
+            reading = asyncio.create_task(self.of(bundle))  # the first one reads the store, the others wait
             await asyncio.wait({reading}, timeout=self._patience)
             if not reading.done():
                 return self.last_read(bundle), ("items",)

@@ -159,8 +159,9 @@ class ModelHolder:
         Raises NothingLiveError and NotReadyError as `answering` does.
         """
         canary = self.traffic.canary
-        is_taken = canary is not None and user_key is not None and self.traffic.routes.takes(user_key)
-        return canary if canary is not None and is_taken else self.answering
+        if canary is not None and user_key is not None and self.traffic.routes.takes(user_key):
+            return canary
+        return self.answering
 
     def serving(self, version: str) -> LoadedModel | None:
         """Return the live version or the canary if it has this name."""
