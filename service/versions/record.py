@@ -6,14 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from turret.service.errors import ConflictError, ReplicasUnavailableError
 from turret.tower.catalog.catalog import Catalog

@@ -1,11 +1,3 @@
 """The calls of the API, and the page."""
 
-__all__ = [
-    "dependencies",
-    "histories",
-    "items",
-    "page",
-    "probes",
-    "recommend",
-    "versions",
-]
+__all__ = ["dependencies", "histories", "items", "page", "probes", "recommend", "versions"]

@@ -22,13 +22,7 @@ from turret.service.stores.contract import (
     drop_expired,
     oldest_kept,
 )
-from turret.service.stores.redis.client import (
-    Command,
-    Node,
-    RedisClient,
-    read_address,
-    script_run,
-)
+from turret.service.stores.redis.client import Command, Node, RedisClient, read_address, script_run
 from turret.service.stores.redis.shared import RedisItems, RedisRecords
 
 Result = TypeVar("Result")
