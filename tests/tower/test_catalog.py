@@ -168,7 +168,9 @@ def catalog() -> Catalog:
         ({"empty": {"under": "Women"}}, []),
     ],
 )
-def test_each_form(catalog: Catalog, asked: dict[str, Any], rows: list[int]) -> None:
+def test_each_form_of_filter_allows_its_rows(
+    catalog: Catalog, asked: dict[str, Any], rows: list[int]
+) -> None:
     assert np.flatnonzero(allowed_by(compile_filter(asked, catalog))).tolist() == rows
 
 

@@ -47,7 +47,7 @@ QUERIES = user_vectors(5)
 )
 def test_what_names_no_engine_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(EngineError, match=r"names no engine; write milvus://|in a Redis Cluster") as refused:
-        open_engine(url)
+        open_engine(url, Limits())
     assert "secret" not in str(refused.value)
 
 
@@ -86,7 +86,7 @@ def fail(circuit: Circuit, times: int) -> None:
         circuit.fail(enter(circuit))
 
 
-def test_it_opens_after_so_many_failures_in_a_row(circuit: Circuit) -> None:
+def test_a_circuit_opens_after_so_many_failures_in_a_row(circuit: Circuit) -> None:
     fail(circuit, 2)
     circuit.succeed(enter(circuit))
     fail(circuit, 2)

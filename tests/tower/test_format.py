@@ -56,7 +56,7 @@ def test_a_manifest_that_was_written_to_or_has_no_checksum_is_refused(tmp_path: 
 @pytest.mark.parametrize(
     "name", ["", ".hidden", "a/b", "a" * 65, "current", "admin.key", "v1\n", "é", "../v1"]
 )
-def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+def test_a_name_that_is_no_version_is_not_pointed_at(tmp_path: Path, name: str) -> None:
     assert not is_version(name)
     with pytest.raises(BundleError, match="can't name a version"):
         point(tmp_path, name)

@@ -51,7 +51,7 @@ def test_the_rate_is_dropped_and_the_mean_stays(rate: float) -> None:
     assert len(kept.unique()) == 2
 
 
-def test_the_gradient_drops_the_same() -> None:
+def test_the_gradient_of_dropout_drops_the_same() -> None:
     values = torch.randn(37, 11, generator=torch.Generator().manual_seed(0)).requires_grad_()
     torch.manual_seed(0)
     kept = Dropout(0.4)(values)
@@ -93,7 +93,7 @@ def test_when_served_nothing_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3000, 64), (2, 4, 6), (7,), (0, 4)])
-def test_it_is_normalize_with_its_gradient(shape: tuple[int, ...]) -> None:
+def test_unit_vectors_and_their_gradients_are_those_of_torch(shape: tuple[int, ...]) -> None:
     """Also of a vector of zeros, through which no slope is infinite."""
     vectors = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     vectors[:1] = 0.0

@@ -21,7 +21,7 @@ def bundle(bundles: Path) -> Bundle:
     return Bundle.open(bundles / "v1")
 
 
-def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle) -> None:
+def test_a_ranking_is_that_of_sorting_all_scores(bundle: Bundle) -> None:
     histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
     rankings = Retriever(bundle).recommend(histories, [{}] * 3, 12, histories)
     for history, found in zip(histories, rankings, strict=True):
@@ -71,7 +71,7 @@ def test_a_filter_keeps_to_what_it_allows(bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.2, 0.5, 0.9])
-def test_it_chooses_as_the_equation_says(weight: float) -> None:
+def test_diversity_chooses_as_its_equation_says(weight: float) -> None:
     """Equation (1) of the paper, a candidate at a time."""
     generator = np.random.default_rng(3)
     scores = np.sort(generator.normal(size=30).astype(np.float32))[::-1].copy()
@@ -91,14 +91,14 @@ SCORES = np.array([9.0, 8.0, 5.0, 1.0], dtype=np.float32)
 VECTORS = np.array([[1, 0, 0], [2, 0, 0], [0, 1, 0], [0, 0, 3]], dtype=np.float32)
 
 
-def test_without_candidates_or_differences_there_is_an_order_too() -> None:
+def test_diversity_orders_equals_and_no_candidates_too() -> None:
     assert marginal_relevance(SCORES[:0], VECTORS[:0], 3, 0.5).tolist() == []
     assert sorted(marginal_relevance(SCORES, VECTORS, 9, 0.5).tolist()) == [0, 1, 2, 3]
     order = marginal_relevance(np.ones(3, np.float32), np.zeros((3, 2), np.float32), 3, 0.3)
     assert order.tolist() == [0, 1, 2]
 
 
-def test_what_is_refused_is_replaced_by_the_next() -> None:
+def test_a_candidate_that_is_refused_is_replaced_by_the_next() -> None:
     asked: list[int] = []
 
     def take(place: int) -> bool:

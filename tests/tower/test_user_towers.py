@@ -58,7 +58,7 @@ def tower(**settings: object) -> Any:
     return USER_TOWERS[asked.user.kind](asked.user, asked.dimension, no_features(USERS))
 
 
-def test_agrees_with_the_formula_in_plain_numpy() -> None:
+def test_a_pooled_tower_agrees_with_its_formula_in_numpy() -> None:
     """Mean and newest item side by side through the MLP, in float64 and without torch."""
     made = tower(hidden=[7])
     linear = [layer for layer in made.mlp.children() if isinstance(layer, nn.Linear)]
@@ -70,7 +70,7 @@ def test_agrees_with_the_formula_in_plain_numpy() -> None:
         np.testing.assert_allclose(ours[b], oracle.network(layers, inputs), rtol=1e-4, atol=1e-5)
 
 
-def test_items_are_left_out_of_means_while_training() -> None:
+def test_a_pooled_tower_leaves_items_out_of_means_while_training() -> None:
     """What is left is a mean of some of a window's items, or zero; served, nothing is left out."""
     made = tower(last_item=False, hidden=[], item_dropout=0.5)
     histories, given = packed(), torch.eye(6).repeat(2, 1)[:8]
@@ -90,7 +90,7 @@ def test_items_are_left_out_of_means_while_training() -> None:
     torch.testing.assert_close(made.eval()(histories, given), expected(histories, given))
 
 
-def test_attention_agrees_with_the_formula_in_plain_numpy() -> None:
+def test_an_attentive_tower_agrees_with_its_formula_in_numpy() -> None:
     """Weights by exp of a score within e^8 of one, normalised over the window."""
     made, given = tower(kind="attentive", attention=5, hidden=[7]), vectors()
     seen: list[torch.Tensor] = []
@@ -109,7 +109,7 @@ def transformer(**settings: object) -> Any:
     return tower(kind="transformer", heads=3, feed_forward=8, history_length=40, **settings)
 
 
-def test_agrees_with_loops_in_numpy() -> None:
+def test_a_transformer_agrees_with_loops_in_numpy() -> None:
     """One history, step by step and head by head, in float64."""
     made = transformer().eval()
     with torch.no_grad():
@@ -121,7 +121,7 @@ def test_agrees_with_loops_in_numpy() -> None:
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_without_times_all_of_them_are_unknown() -> None:
+def test_a_transformer_without_times_reads_unknown_ones() -> None:
     """A packed batch that has none is one of unknown gaps, whatever the clocks say; so is what is served."""
     made = transformer(times=True).eval()
     torch.nn.init.normal_(made.get_parameter("times.weight"))
@@ -171,7 +171,7 @@ def time_layer() -> TimeLayer:
     ("gap", "clock"),
     [(0.0, 0.0), (0.5, 30_000.0), (1.0, 86_400.0), (5000.0, 500_000.0), (2.0**31, 604_799.0)],
 )
-def test_a_vector_is_what_its_formula_says(gap: float, clock: float) -> None:
+def test_the_vector_of_a_time_is_that_of_its_formula(gap: float, clock: float) -> None:
     """In float64: the share of the two nearest knots, and the angles of two clock hands."""
     made = time_layer()
     table = made.weight.detach().double().numpy()

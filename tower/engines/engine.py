@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from pkgutil import resolve_name
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from turret.data.errors import without_credentials
 from turret.tower.catalog.conditions import Condition
 from turret.tower.errors import EngineError
+from turret.tower.format.index_settings import EngineName
 
 Vector = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -147,7 +148,6 @@ def is_done(look: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-EngineName = Literal["milvus", "redis"]
 CLIENTS: dict[EngineName, str] = {
     "milvus": "turret.tower.engines.clients.milvus:MilvusEngine",
     "redis": "turret.tower.engines.clients.redis_search:RedisEngine",
@@ -168,9 +168,6 @@ class Limits(NamedTuple):
     load: float = 600.0
 
 
-_DEFAULT = Limits()
-
-
 def engine_name(url: str) -> EngineName:
     """The engine of a URL, one of CLIENTS. Raises EngineError for another scheme, and for no URL."""
     scheme = ""
@@ -184,7 +181,7 @@ def engine_name(url: str) -> EngineName:
     return _SCHEMES[scheme]
 
 
-def open_engine(url: str, limits: Limits = _DEFAULT) -> Engine:
+def open_engine(url: str, limits: Limits) -> Engine:
     """Connect to the engine at `url`. Raises EngineError where it can't, or its client isn't installed."""
     made: Engine = resolve_name(CLIENTS[engine_name(url)])(url, limits)
     return made

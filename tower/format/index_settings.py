@@ -139,6 +139,9 @@ class HnswSettings(ApproximateSettings):
     ef_construction: int = Field(default=200, ge=8, le=2000)
 
 
+EngineName = Literal["milvus", "redis"]
+
+
 class EngineEffort(Settings):
     """The effort that reached the recall for up to `k` rows where `rows` items are allowed.
 
@@ -165,7 +168,7 @@ class EngineSettings(IndexSettings):
 
     kind: Literal["engine"] = "engine"
     is_exact: Literal[False] = False
-    engine: Literal["milvus", "redis"]
+    engine: EngineName
     url: str = Field(min_length=1, max_length=2000)
     collection: str = Field(pattern="^[A-Za-z][A-Za-z0-9_]{0,199}$")
     efforts: tuple[EngineEffort, ...] = Field(min_length=1)
