@@ -104,6 +104,22 @@ def test_items_that_were_added_are_found_first(bundle: Bundle) -> None:
     ]
 
 
+async def test_a_search_follows_the_changes_of_items(bundle: Bundle) -> None:
+    """Of several versions of the overlay; in the last but one, an item is put again with the same fields."""
+    one, two = b'{"title":"Stardust"}', b'{"title":"Starman"}'
+    steps = [
+        (overlay(bundle), "star", [0, 2, 3]),
+        (overlay(bundle, row0={"title": "Episode IV"}), "star", [2, 3]),
+        (added(bundle, {"900": one, "901": two}), "star", [7, 6, 0, 2, 3]),
+        (added(bundle, {"901": two, "900": one}), "900", [7]),
+        (overlay(bundle), "star", [0, 2, 3]),
+    ]
+    searching = CatalogSearch()
+    for fresh, query, rows in steps:
+        assert await searching.page(bundle, fresh, query, 0, 50) == (rows, False)
+    await searching.close()
+
+
 @pytest.mark.parametrize(
     ("title", "queries"),
     [
