@@ -50,7 +50,7 @@ def test_each_line_is_what_the_call_of_one_item_does(shop: TestClient) -> None:
         {"id": "105", "method": "PATCH", "fields": {"stock": 3}},
         {"id": 106, "method": "DELETE"},
         b"  ",
-        {"id": 107, "method": "PUT", "features": {}, "fields": {"title": "Renamed"}},
+        {"id": 107, "features": {}, "fields": {"title": "Renamed"}},
     )
     assert answer.json() == {
         "version": "v1",

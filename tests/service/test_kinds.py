@@ -77,15 +77,15 @@ def test_a_tower_reads_the_events_of_targets_and_signals(shop: TestClient) -> No
     post_events(shop, *EVENTS)
     read = [one for one in HISTORY["history"] if one["kind"] not in ("banner", "return")]
     expected = recommended(shop, history=read, exclude_seen=False)["items"]
-    for body in (HISTORY, {"user_id": 7}, {**HISTORY, "explain": True}):
+    for body in (HISTORY, {"user_id": 7}):
         assert recommended(shop, **body, exclude_seen=False)["items"] == expected
     views = [one["item"] for one in read]  # the tower reads kinds, and these have the default one
     assert recommended(shop, history=views, exclude_seen=False)["items"] != expected
     batched = shop.post("/v1/recommend/batch", json={"requests": [{**HISTORY, "exclude_seen": False}, {}]})
     assert batched.json()["results"][0]["items"] == expected
-    one = {"history": [{"item": 106, "kind": "return"}], "k": 60}
-    assert {item["source"] for item in recommended(shop, **one)["items"]} == {"popular"}
-    assert 106 not in ids(recommended(shop, **one))
+    returned = recommended(shop, history=[{"item": 106, "kind": "return"}], k=60)
+    assert {item["source"] for item in returned["items"]} == {"popular"}
+    assert 106 not in ids(returned)
 
 
 @pytest.mark.parametrize("seen", [None, True, False, ["refill", "return"]])
@@ -147,7 +147,6 @@ def test_pages_follow_each_other_while_consumed_items_come_back(shop: TestClient
     pages = [recommended(shop, **body)]
     while "cursor" in pages[-1]:
         pages.append(recommended(shop, **body, cursor=pages[-1]["cursor"]))
-    assert {page["cursor"].split("~")[1] == "0" for page in pages if "cursor" in page} == {False}
     found = [item for page in pages for item in ids(page)]
     assert len(found) == len(set(found)) == 56
     assert all(

@@ -88,7 +88,7 @@ async def test_what_can_not_be_written_can_still_be_read() -> None:
             await breaker.append([EVENT])
     store.mood = 0.0
     assert await breaker.recent(["u"], 1) == NOTHING
-    assert [breaker.circuits[name].state for name in ("read", "write")] == ["closed", "open"]
+    assert breaker.circuits["write"].state == "open"
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ async def test_without_a_record_that_can_be_read_it_begins_with_the_pointer_unco
         await members.first(root=empty)
 
 
-@pytest.mark.parametrize("how", ["published", "repaired", "pointed elsewhere", "activated"])
+@pytest.mark.parametrize("how", ["published", "repaired", "activated"])
 async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
     members: Members, tmp_path: Path, how: str
 ) -> None:
@@ -227,8 +227,6 @@ async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
         publish(root, contents("v1"))
     elif how == "repaired":
         golden.with_suffix(".away").rename(golden)
-    elif how == "pointed elsewhere":
-        point(root, "v2")
     else:
         await member.activate("v2")
     await member.follow(3)
