@@ -38,27 +38,19 @@ def outcome(fault: Fault) -> str:
 def main() -> int:
     """Print each fault's outcome; return 1 where one survives or its tests did not run."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
-    parser.add_argument(
-        "words", nargs="*", metavar="WORDS", help="only faults with these in their name or module"
-    )
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="at a time (the number of cores)"
-    )
-    parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
+    add = parser.add_argument
+    add("words", nargs="*", metavar="WORDS", help="only faults with these in their name or module")
+    add("--jobs", type=int, default=os.cpu_count() or 1, help="at a time (the number of cores)")
+    add("--json", action="store_true", help="end with one JSON object on the last line")
     options = parser.parse_args()
-    faults = [
-        fault
-        for fault in all_faults().values()
-        if all(word in f"{fault.name} {fault.module}" for word in options.words)
-    ]
+    every = all_faults().values()
+    faults = [one for one in every if all(word in f"{one.name} {one.module}" for word in options.words)]
     outcomes: dict[str, str] = {}
     with ThreadPoolExecutor(options.jobs) as pool:
         for fault, seen in zip(faults, pool.map(outcome, faults), strict=True):
             outcomes[fault.name] = seen.split()[0]
-            print(
-                f"{len(outcomes)}/{len(faults)} {seen:8} {fault.name} ({fault.module}:{fault.path})",
-                flush=True,
-            )
+            count = f"{len(outcomes)}/{len(faults)}"
+            print(f"{count} {seen:8} {fault.name} ({fault.module}:{fault.path})", flush=True)
     missed = [name for name, seen in outcomes.items() if seen != "caught"]
     print(f"{len(faults)} faults, {len(missed)} not caught")
     if options.json:

@@ -16,9 +16,7 @@ def _first(original: Any, name: str) -> Any:
 
 
 @planted("training.batches.spans:cut_spans", "training/test_batches.py")
-def the_first_event_of_a_history_is_a_target(
-    original: Any, begins: Any, ends: Any, context: str, *sizes: int
-) -> Any:
+def the_first_event_of_a_history_is_a_target(original, begins, ends, context, *sizes):
     spans = original(begins, ends, context, *sizes)
     if context != "causal_window":
         return spans
@@ -27,9 +25,7 @@ def the_first_event_of_a_history_is_a_target(
 
 
 @planted("training.batches.spans:cut_spans", "training/test_batches.py")
-def a_segment_reads_the_one_before_it(
-    original: Any, begins: Any, ends: Any, context: str, longest: int, history_length: int
-) -> Any:
+def a_segment_reads_the_one_before_it(original, begins, ends, context, longest, history_length):
     spans = original(begins, ends, context, longest, history_length)
     if context != "causal_segment":
         return spans
@@ -37,20 +33,18 @@ def a_segment_reads_the_one_before_it(
 
 
 @planted("training.batches.batches:TrainingBatches._histories", "training/test_batches.py")
-def a_target_reads_itself(original: Any, *given: Any) -> Any:
+def a_target_reads_itself(original, *given):
     packed = original(*given)
     return replace(packed, ends=packed.ends + 1)
 
 
 @planted("training.batches.batches:TrainingBatches.__init__", "training/test_batches.py")
-def training_reads_the_validation_part(
-    original: Any, self: Any, data: Any, *settings: Any, **named: Any
-) -> None:
+def training_reads_the_validation_part(original, self, data, *settings, **named):
     original(self, replace(data, splits=data.splits[:, [1, 1]]), *settings, **named)
 
 
 @planted("training.trainer:Trainer.step", "training/test_trainer.py")
-def the_sampler_never_renews_its_vectors(original: Any, self: Any, batch: Any) -> Any:
+def the_sampler_never_renews_its_vectors(original, self, batch):
     if self.objective.sampler is None:
         return original(self, batch)
     with patch.object(self.objective.sampler, "update"):
@@ -58,43 +52,43 @@ def the_sampler_never_renews_its_vectors(original: Any, self: Any, batch: Any) -
 
 
 @planted("training.trainer:Trainer.step", "training/test_trainer.py")
-def an_infinite_loss_is_descended(original: Any, *given: Any) -> Any:
+def an_infinite_loss_is_descended(original, *given):
     return seeing(original, abs=lambda loss: 0.0)(*given)
 
 
 @planted("training.trainer:Trainer.step", "training/test_trainer.py")
-def all_steps_draw_the_same_dropout(original: Any, *given: Any) -> Any:
+def all_steps_draw_the_same_dropout(original, *given):
     return seeing(original, seed_torch=_first(original, "seed_torch"))(*given)
 
 
 @planted("training.trainer:Trainer.step", "training/test_trainer.py")
-def all_steps_draw_the_same_candidates(original: Any, *given: Any) -> Any:
+def all_steps_draw_the_same_candidates(original, *given):
     return seeing(original, stream=_first(original, "stream"))(*given)
 
 
 @planted("training.trainer:Trainer._begin_epoch", "training/test_trainer.py")
-def every_epoch_has_the_same_order(original: Any, *given: Any) -> Any:
+def every_epoch_has_the_same_order(original, *given):
     return seeing(original, stream=_first(original, "stream"))(*given)
 
 
 @planted("training.estimator:Estimator.forward", "training/test_estimator.py")
-def all_steps_of_an_estimator_draw_the_same_candidates(original: Any, *given: Any, **named: Any) -> Any:
+def all_steps_of_an_estimator_draw_the_same_candidates(original, *given, **named):
     return seeing(original, stream=_first(original, "stream"))(*given, **named)
 
 
 @planted("training.trainer:Trainer._validate", "training/test_trainer.py")
-def the_last_evaluation_is_the_best(original: Any, self: Any, users: Any) -> Any:
+def the_last_evaluation_is_the_best(original, self, users):
     self.progress.best = None
     return original(self, users)
 
 
 @planted("training.checkpoint:all_parameters", "training/test_trainer.py")
-def the_best_model_is_the_one_at_hand(original: Any, model: Any, objective: Any) -> Any:
+def the_best_model_is_the_one_at_hand(original, model, objective):
     return {**original(model, objective), **model.state_dict()}
 
 
 @planted("training.optimiser:Optimiser.clip", "training/test_trainer.py")
-def gradients_are_clipped_one_parameter_after_the_other(original: Any, self: Any, max_norm: float) -> None:
+def gradients_are_clipped_one_parameter_after_the_other(original, self, max_norm):
     for parameter in self.parameters:
         if parameter.grad is not None:
             with patch.object(self, "parameters", [parameter]):
@@ -102,22 +96,18 @@ def gradients_are_clipped_one_parameter_after_the_other(original: Any, self: Any
 
 
 @planted("training.warm_start:restandardise", "end_to_end/test_ready_vectors.py")
-def a_new_deviation_scales_all_vectors(
-    original: Any, reader: Any, first: Any, layers: Any, before: Any
-) -> None:
+def a_new_deviation_scales_all_vectors(original, reader, first, layers, before):
     pass
 
 
 @planted("training.evaluation.evaluation:measure", "training/test_evaluation.py")
-def coverage_is_that_of_the_largest_k(
-    original: Any, ranked: Any, relevant: Any, ks: Any, *others: Any
-) -> Any:
+def coverage_is_that_of_the_largest_k(original, ranked, relevant, ks, *others):
     metrics, coverage, of_others = original(ranked, relevant, ks, *others)
     return metrics, dict.fromkeys(coverage, coverage[f"coverage@{max(ks)}"]), of_others
 
 
 @planted("training.evaluation.metrics:metrics_at", "training/test_evaluation.py")
-def average_precision_is_not_normalised(original: Any, hits: Any, relevant: Any, ks: Any) -> Any:
+def average_precision_is_not_normalised(original, hits, relevant, ks):
     found = original(hits, relevant, ks)
     for name in found:
         if name.startswith("map"):
@@ -126,8 +116,8 @@ def average_precision_is_not_normalised(original: Any, hits: Any, relevant: Any,
 
 
 @planted("training.evaluation.seen:left_out_pairs", "training/test_evaluation.py")
-def evaluation_masks_the_newest_fifty_of_the_seen_items_alone(original: Any, *given: Any) -> Any:
-    def newest(data: Any, users: Any, until: Any) -> Any:
+def evaluation_masks_the_newest_fifty_of_the_seen_items_alone(original, *given):
+    def newest(data, users, until):
         starts, ends = original.__globals__["history_bounds"](data, users, until)
         return np.maximum(starts, ends - 50), ends
 
@@ -135,41 +125,41 @@ def evaluation_masks_the_newest_fifty_of_the_seen_items_alone(original: Any, *gi
 
 
 @planted("training.evaluation.repeats:events_of", "training/test_evaluation.py")
-def the_evaluation_of_repeats_reads_no_times(original: Any, *given: Any) -> Any:
+def the_evaluation_of_repeats_reads_no_times(original, *given):
     return original(*given)._replace(times=None, asked=None)
 
 
 @planted("training.baselines.interactions:Interactions.training", "training/test_baselines.py")
-def baselines_learn_from_the_validation_part(original: Any, *given: Any) -> Any:
+def baselines_learn_from_the_validation_part(original, *given):
     find = original.__globals__["distinct_items"]
     return seeing(original, distinct_items=lambda data, users, until: find(data, users, "test"))(*given)
 
 
 @planted("training.baselines.registry:terms", "training/test_baselines.py")
-def terms_keep_their_case(original: Any, text: str) -> list[str]:
+def terms_keep_their_case(original, text):
     return text.split()
 
 
 @planted("training.auto.choice:_best", "training/test_auto.py")
-def the_automatic_choice_picks_the_worst_trial(original: Any, *given: Any) -> Any:
+def the_automatic_choice_picks_the_worst_trial(original, *given):
     return seeing(original, max=min)(*given)
 
 
 @planted("training.auto.choice:_trial", "training/test_auto.py")
-def trials_of_all_candidates_have_as_many_epochs(original: Any, *given: Any) -> Any:
+def trials_of_all_candidates_have_as_many_epochs(original, *given):
     return seeing(original, round=lambda epochs: 2)(*given)
 
 
 @planted("data.prepared:PreparedData.only_targets", "training/test_kinds.py")
-def signals_are_next_items(original: Any, self: Any, positions: Any) -> Any:
+def signals_are_next_items(original, self, positions):
     return positions
 
 
 @planted("training.batches.batches:packed_kinds", "training/test_kinds.py")
-def an_event_has_the_kind_of_the_one_before(original: Any, data: Any, events: Any) -> Any:
+def an_event_has_the_kind_of_the_one_before(original, data, events):
     return original(data, np.maximum(events - 1, 0))
 
 
 @planted("training.evaluation.seen:request_moments", "training/test_kinds.py")
-def consumption_ends_by_the_end_of_the_log(original: Any, data: Any, users: Any, ends: Any) -> Any:
+def consumption_ends_by_the_end_of_the_log(original, data, users, ends):
     return np.full(len(users), float(data.manifest.time.last))
