@@ -1,11 +1,9 @@
 """A real Redis Cluster for tests: three masters with a replica each, on the loopback."""
 
-import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from tests.support.ports import held_port
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import LASTING, RedisServer, lasting_folder
 from tests.support.until import until
 
 MASTERS = 3
@@ -107,22 +105,11 @@ def own_cluster(folder: Path, **options: Any) -> Iterator[RedisCluster]:
         cluster.kill()
 
 
-_shared: list[RedisCluster] = []
-
-
+@cache
 def shared_cluster() -> RedisCluster:
     """The cluster for all tests of this process that only store something; it ends with them."""
-    if not _shared:
-        folder = Path(tempfile.mkdtemp(prefix="turret-cluster-"))
-        # Nobody kills its nodes: a long timeout, so that a busy machine causes no failover.
-        _shared.append(RedisCluster(folder, node_timeout=15_000, appendonly="no"))
-
-        def end() -> None:
-            _shared[0].kill()
-            shutil.rmtree(folder, ignore_errors=True)
-
-        atexit.register(end)
-    return _shared[0]
+    # Nobody kills its nodes: a long timeout, so that a busy machine causes no failover.
+    return LASTING.enter_context(own_cluster(lasting_folder(), node_timeout=15_000, appendonly="no"))
 
 
 def place_in_cluster(folder: Path) -> str:
@@ -136,9 +123,6 @@ def _is_whole(node: RedisServer) -> bool:
         is_linked = node.ask("INFO", "replication").get("master_link_status") != "down"
         covered = sum(last + 1 - first for first, last, *_ in shards)
         replicas = all(len(nodes) >= 2 for _, _, *nodes in shards)
-        return covered == SLOTS and replicas and is_linked and _is_ok(node)
+        is_ok = b"cluster_state:ok" in node.ask("CLUSTER", "INFO")
+        return covered == SLOTS and replicas and is_linked and is_ok
     return False
-
-
-def _is_ok(node: RedisServer) -> bool:
-    return b"cluster_state:ok" in node.ask("CLUSTER", "INFO")

@@ -2,13 +2,13 @@
 
 import atexit
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -45,23 +45,16 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it, again after `kill` too, and wait until it answers."""
-        self.begin()
-        until(self._answers, f"{self.address} answers")
-
-    def begin(self) -> None:
-        """Start it, and don't wait."""
         options = [word for name, value in self.config.items() for word in (f"--{name}", value)]
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", *options]
         with (self.folder / "log").open("a") as log:
-            self.process = subprocess.Popen(
-                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", *options],
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-            )
+            self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+        until(self._answers, f"{self.address} answers")
 
     def ask(self, *command: str | int | bytes) -> Any:
         """Run one command."""
-        with closing(self._client()) as client:
+        given: dict[str, Any] = {"port": self.port, "password": self.config.get("requirepass")}
+        with closing(Redis(**given, socket_timeout=10)) as client:
             return client.execute_command(*command)  # type: ignore[no-untyped-call]
 
     @contextmanager
@@ -77,9 +70,6 @@ class RedisServer:
         """End it at once, as a crash does."""
         self.process.kill()
         self.process.wait()
-
-    def _client(self) -> "Redis":
-        return Redis(port=self.port, password=self.config.get("requirepass"), socket_timeout=10)
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, (self.folder / "log").read_text()
@@ -99,14 +89,21 @@ def own_redis(folder: Path, **config: str) -> Iterator[RedisServer]:
         server.kill()
 
 
-_shared: list[str] = []
+# What ends with the tests of this process.
+LASTING = ExitStack()
+atexit.register(LASTING.close)
 
 
+def lasting_folder() -> Path:
+    """A folder for the files of a server that all tests share."""
+    return Path(LASTING.enter_context(TemporaryDirectory(prefix="turret-", ignore_cleanup_errors=True)))
+
+
+@cache
 def shared_redis() -> str:
     """The address of the server for all: that of TURRET_TEST_REDIS, else one that ends with the tests."""
-    if not _shared:
-        _shared.append(os.environ.get("TURRET_TEST_REDIS") or _started())
-    return _shared[0]
+    given = os.environ.get("TURRET_TEST_REDIS")
+    return given or LASTING.enter_context(own_redis(lasting_folder(), appendonly="no")).address
 
 
 def place_in_redis(folder: Path) -> str:
@@ -134,18 +131,6 @@ def _masters(address: str) -> list[str]:
     with closing(Redis.from_url(f"redis://{hosts.partition(',')[0]}")) as client:
         shards = client.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
     return [f"redis://127.0.0.1:{master[1]}" for _, _, master, *_ in shards]
-
-
-def _started() -> str:
-    folder = Path(tempfile.mkdtemp(prefix="turret-redis-"))
-    server = RedisServer(folder, appendonly="no")
-
-    def end() -> None:
-        server.kill()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(end)
-    return server.address
 
 
 @asynccontextmanager
