@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tests.data.conftest import prepare_as
-from tests.support.limits import small_files
+from tests.support.tools import small_files
 from turret.data.errors import FetchError, SourceError
 from turret.data.features import Bag
 from turret.data.prepared import PreparedData

@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from benchmarks.processes import PROXY_FOLDER, running_proxy
-from tests.support.limits import BOUND
 from tests.support.places import ROOT
 from tests.support.ports import free_port
-from tests.support.tools import require
+from tests.support.tools import BOUND, require
 from turret.service.http.admission import BODY_LIMITS
 from turret.service.http.guard import HEAD_BYTES
 from turret.service.settings import Settings
@@ -50,15 +49,15 @@ class Replica:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port: int = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-
-    @property
-    def port(self) -> int:
-        return int(self.server.server_address[1])
 
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
+
+
+Replicas = tuple[Replica, Replica]
 
 
 class Client:
@@ -92,21 +91,17 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, 
 @pytest.fixture
 def proxy(running: tuple[Client, Replica, Replica]) -> Client:
     for replica in running[1:]:
-        replica.status = 200
-        replica.paths.clear()
-        replica.clients.clear()
+        replica.status, replica.paths, replica.clients = 200, [], []
     return running[0]
 
 
 @pytest.fixture
-def replicas(running: tuple[Client, Replica, Replica]) -> tuple[Replica, Replica]:
+def replicas(running: tuple[Client, Replica, Replica]) -> Replicas:
     return running[1:]
 
 
 @pytest.mark.process
-def test_a_replica_that_is_gone_or_not_ready_is_passed_over(
-    proxy: Client, replicas: tuple[Replica, Replica]
-) -> None:
+def test_a_replica_that_is_gone_or_not_ready_is_passed_over(proxy: Client, replicas: Replicas) -> None:
     """The third one is gone; the others are asked in turn, and a refusal that both repeat is passed on."""
     for _ in range(6):
         assert proxy.ask("/v1/recommend?k=3", headers={"X-Forwarded-For": "203.0.113.9"}) == (200, {})
@@ -123,7 +118,7 @@ def test_a_replica_that_is_gone_or_not_ready_is_passed_over(
 
 
 @pytest.mark.process
-def test_no_call_of_operators_passes(proxy: Client, replicas: tuple[Replica, Replica]) -> None:
+def test_no_call_of_operators_passes(proxy: Client, replicas: Replicas) -> None:
     for path in ("/admin/activate", "/admin", "/metrics", "//admin/activate", "/%61dmin/routes"):
         assert proxy.ask(path)[0] == 404
     assert not any(one.paths for one in replicas)
@@ -169,21 +164,14 @@ def test_the_proxy_closes_its_connections_before_the_service_does() -> None:
     assert int(seconds) < Settings().keep_alive_seconds
 
 
-def start(
-    folder: Path, *before: str, nginx: str = "true", **variables: str
-) -> "subprocess.CompletedProcess[str]":
-    """Run the start script with its folders replaced, and a stand-in for nginx."""
+def start(folder: Path, *before: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run the start script with its folders replaced, and a stand-in for nginx that does nothing."""
     program = folder / "bin" / "nginx"
     program.parent.mkdir(exist_ok=True)
-    program.write_text(f"#!/bin/sh\n{nginx}\n")
+    program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    script = (PROXY_FOLDER / "start.sh").read_text("utf-8")
-    for place, here in (
-        ("/run/secrets/tls", "tls"),
-        ("/tmp/nginx", "nginx"),
-        ("/deploy/proxy", str(PROXY_FOLDER)),
-    ):
-        script = script.replace(place, str(folder / here))
+    script = (PROXY_FOLDER / "start.sh").read_text("utf-8").replace("/deploy/proxy", str(PROXY_FOLDER))
+    script = script.replace("/run/secrets/tls", f"{folder}/tls").replace("/tmp/nginx", f"{folder}/nginx")
     environment = {"PATH": f"{program.parent}:/usr/bin:/bin", **variables}
     command = [*before, "sh", "-c", script]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

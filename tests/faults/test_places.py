@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.limits import BOUND
 from tests.support.service_app import ADMIN, KEY
 from tests.support.service_calls import activate, address, ask, children, event, lasting_client, send
 from tests.support.service_process import Start
-from tests.support.tools import missing, require
+from tests.support.tools import BOUND, missing, require
 from tests.support.until import until
 from turret.service.keys.keys import add_key, new_key, record, remove_key
 
@@ -36,9 +35,8 @@ exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"
 def test_it_starts_where_everything_is_read_only_and_no_privilege_is_left(start: Start, three: Path) -> None:
     """It serves, stores events on the one place that can be written, and refuses to activate in words."""
     require("root")
-    if subprocess.run(
-        ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=False
-    ).returncode:
+    mount = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    if subprocess.run(mount, check=False).returncode:
         missing("root", "a mount namespace can't be made here")
     enclose = ("unshare", "--mount", "bash", "-c", ENCLOSED, "enclosed")
     store = "sqlite:////mnt/history.sqlite"
@@ -69,16 +67,12 @@ def test_a_folder_that_loses_its_rights_keeps_the_live_version(start: Start, loc
     locked.chmod(0)
     refused = service.client.post("/admin/activate", json={"version": "v2"}, headers=ADMIN)
     assert refused.status_code == 409
-    message = refused.json()["error"]["message"]
-    assert message == "the folder of bundles can't be opened: Permission denied"
+    assert "the folder of bundles can't be opened: Permission denied" in refused.text
     assert service.client.get("/v1/versions").status_code == 503
     assert ask(service, history=[101])["version"] == "v1"
     locked.chmod(0o755)
-    activated = service.client.post("/admin/activate", json={"version": "v2"}, headers=ADMIN)
-    assert activated.status_code == 200
-
-
-FEW = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({0}, {0}))"
+    again = service.client.post("/admin/activate", json={"version": "v2"}, headers=ADMIN)
+    assert again.status_code == 200
 
 
 def descriptors(pid: int) -> int:
@@ -111,14 +105,14 @@ def flood(place: tuple[str, int]) -> Iterator[None]:
 @pytest.mark.process
 @pytest.mark.fault(53)
 def test_connections_leave_descriptors_for_everything_else(start: Start, three: Path) -> None:
-    service = start(before=FEW.format(512), admin_port=0, keep_alive_seconds=600)
+    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))"
+    service = start(before=few, admin_port=0, keep_alive_seconds=600)
     (worker,) = children(service.process.pid)
     kept = lasting_client(service)
 
     def status(path: str, body: Any) -> int:
         return kept.post(path, json=body).status_code
 
-    assert kept.get("/livez").status_code == 200
     with flood(address(service)):
         until(lambda: descriptors(worker) >= 256, "as many connections as may be")
         assert kept.get("/livez").status_code == 200

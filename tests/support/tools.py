@@ -1,13 +1,14 @@
-"""Programs and packages that some tests need; their tests are skipped or fail without them.
+"""Programs, packages and rights that some tests need, or do without: without its tool a test is skipped.
 
-A test without its tool is skipped. `TURRET_TEST_REQUIRE` names those that have to be there, such as
-`redis,chromium`: without one of them the test fails, so that CI loses no test in silence.
+`TURRET_TEST_REQUIRE` names those without which it fails, as `redis,chromium`: CI loses no test in silence.
 """
 
 import os
+import resource
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +17,8 @@ from urllib.request import urlopen
 import pytest
 
 REQUIRED = "TURRET_TEST_REQUIRE"
+# In front of a command: root without capabilities is bound by the rights of files, as every other user is.
+BOUND = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
 
 
 def _program(name: str) -> bool:
@@ -27,10 +30,9 @@ def _of_environment(name: str) -> bool:
 
 
 def _module(name: str) -> bool:
-    try:
+    with suppress(ModuleNotFoundError):  # of its package
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # of its package
-        return False
+    return False
 
 
 def _cached(wheel: str) -> bool:
@@ -40,11 +42,10 @@ def _cached(wheel: str) -> bool:
 
 
 def _answers(address: str) -> bool:
-    try:
+    with suppress(OSError):
         urlopen(address, timeout=10).close()
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 # The tool, whether it is here, and how to get it.
@@ -52,7 +53,6 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "redis": (lambda: _program("redis-server"), "apt-get install redis-server"),
     "nginx": (lambda: _program("nginx"), "apt-get install nginx-light"),
     "chromium": (lambda: _program("chromium"), "apt-get install chromium"),
-    "npm": (lambda: _program("npm"), "apt-get install npm"),
     "java": (lambda: _program("java"), "apt-get install openjdk-17-jre-headless"),
     "root": (lambda: os.geteuid() == 0, "run the tests as root"),
     "shellcheck": (lambda: _of_environment("shellcheck"), "make setup"),
@@ -66,7 +66,6 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "implicit": (lambda: _module("implicit"), "pip install 'turret[baselines]'"),
     "mlflow": (lambda: _module("mlflow") and _module("sqlalchemy"), "pip install 'turret[mlflow]'"),
     "grouplens": (lambda: _answers("https://files.grouplens.org"), "a network with files.grouplens.org"),
-    "wandb": (lambda: _module("wandb"), "pip install 'turret[wandb]'"),
     "pandas": (lambda: _module("pandas") and _module("pyarrow"), "pip install 'turret[pandas]'"),
 }
 
@@ -88,8 +87,18 @@ def missing(tool: str, why: str) -> NoReturn:
 
 def check_required() -> None:
     """Raise UsageError where `TURRET_TEST_REQUIRE` names something that is no tool."""
-    unknown = set(filter(None, os.environ.get(REQUIRED, "").split(","))) - _TOOLS.keys()
+    unknown = {*os.environ.get(REQUIRED, "").split(",")} - {"", *_TOOLS}
     if unknown:
-        raise pytest.UsageError(
-            f"{REQUIRED} names {', '.join(sorted(unknown))}; tools are {', '.join(_TOOLS)}"
-        )
+        names = ", ".join(sorted(unknown))
+        raise pytest.UsageError(f"{REQUIRED} names {names}; tools are {', '.join(_TOOLS)}")
+
+
+@contextmanager
+def small_files(most: int) -> Iterator[None]:
+    """Let no file of this process grow beyond `most` bytes, as on a full disk; it needs no rights."""
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

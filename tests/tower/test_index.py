@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.support.limits import small_files
+from tests.support.tools import small_files
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import BundleError

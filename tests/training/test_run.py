@@ -15,8 +15,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.support.limits import small_files
-from tests.support.tools import require
+from tests.support.tools import require, small_files
 from turret.data.prepared import PreparedData
 from turret.training.checkpoint import Progress, load_parameters, save_tensors
 from turret.training.config.experiment import ExperimentConfig
