@@ -25,9 +25,8 @@ def _run(*words: str) -> str:
     """Run a module, show its output as it comes, and return the last line."""
     print(f"nightly: {' '.join(words)}", flush=True)
     last = ""
-    with subprocess.Popen(
-        [sys.executable, "-m", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-m", *words]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for last in process.stdout:
             print(last, end="", flush=True)
@@ -64,9 +63,8 @@ def main() -> int:
     result["planted"] = json.loads(_run("tests.planted", "--json"))
     result["minutes"] = round((time.time() - begun) / 60)
     RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    return int(
-        bool(result["benchmarks"]["missed"] or result["tests"]["failed"] or result["planted"]["not_caught"])
-    )
+    wrong = (result["benchmarks"]["missed"], result["tests"]["failed"], result["planted"]["not_caught"])
+    return int(any(wrong))
 
 
 if __name__ == "__main__":

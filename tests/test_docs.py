@@ -1,5 +1,6 @@
 """README.md, CONTRIBUTING.md and docs/*.md name only what exists, and become a site that has them all."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -36,10 +37,8 @@ def spans(text: str) -> list[str]:
 
 
 def make_targets(text: str) -> set[str]:
-    words = [line.split() for line in [*shell_lines(text).splitlines(), *spans(text)]]
-    return {
-        word for line in words if line[:1] == ["make"] for word in line[1:2] if re.fullmatch("[a-z-]+", word)
-    }
+    lines = "\n".join([shell_lines(text), *spans(text)])
+    return set(re.findall(r"^make ([a-z-]+)(?!\S)", lines, re.MULTILINE))
 
 
 def anchors(text: str) -> set[str]:
@@ -63,8 +62,8 @@ def wrong_commands(text: str) -> Iterator[str]:
             options = {option for parameter in commands()[name].params for option in parameter.opts}
             for option in set(re.findall(r"(?<=\s)--?[a-z][\w-]*", span)) - options - {"--help"}:
                 yield f"{span}: no option {option}"
-    known_targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    yield from (f"make {target}: no such target" for target in make_targets(text) - set(known_targets))
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    yield from (f"make {target}: no such target" for target in make_targets(text) - set(targets))
 
 
 def wrong_links(text: str, folder: Path) -> Iterator[str]:
@@ -101,7 +100,6 @@ def wrong_settings(text: str, folder: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_only_what_exists(page: Path, tmp_path: Path) -> None:
-    """Commands and their options, make targets, links, paths, modules, settings of experiments."""
     text = page.read_text("utf-8")
     assert [*wrong_commands(text), *wrong_links(text, page.parent), *wrong_settings(text, tmp_path)] == []
 
@@ -109,17 +107,15 @@ def test_a_page_names_only_what_exists(page: Path, tmp_path: Path) -> None:
 def test_the_readme_shows_every_step_and_both_make_targets() -> None:
     """A reader who types only its commands gets from a log to recommendations."""
     text = (ROOT / "README.md").read_text("utf-8")
-    shown = {
-        name for name in commands() for call in calls(shell_lines(text)) if " ".join(call).startswith(name)
-    }
+    lines = [" ".join(call) for call in calls(shell_lines(text))]
+    shown = {name for name in commands() for line in lines if line.startswith(name)}
     assert shown >= {"data prepare", "train", "evaluate", "export", "serve", "recommend", "activate"}
     assert {"demo", "test"} <= make_targets(text)
 
 
 def test_the_navigation_of_the_site_has_every_page_once() -> None:
     sections = navigation((ROOT / "docs" / "README.md").read_text("utf-8"))
-    pages = [page for section in sections for pages in section.values() for page in pages]  # type: ignore[attr-defined]
-    names = [page if isinstance(page, str) else next(iter(page.values())) for page in pages]
+    names = re.findall(r"[\w-]+\.md", json.dumps(sections))
     assert sorted(names) == sorted([*(path.name for path in (ROOT / "docs").glob("*.md")), "start.md"])
 
 

@@ -54,6 +54,8 @@ def package_of(name: str) -> str:
     return rest[0] if first == "turret" and rest else first
 
 
+# What only the image for training installs.
+TRAINING_ONLY = {"torch", "polars", "numba", "matplotlib", "optuna"}
 # What a package may import of the project, and never imports of others.
 MAY_IMPORT = {
     "data": {"data"},
@@ -65,26 +67,20 @@ NEVER_IMPORTS = {
     "data": {"torch", "onnxruntime", "faiss", "fastapi", "uvicorn"},
     "tower": {"polars", "fastapi", "uvicorn"},
     "training": {"fastapi", "uvicorn"},
-    "service": {"torch", "polars", "numba", "matplotlib", "optuna"},
+    "service": TRAINING_ONLY,
 }
-# What only the image for training installs.
-TRAINING_ONLY = {"torch", "polars", "numba", "matplotlib", "optuna"}
 # Modules in a folder: more of them hide the concept that they share.
 MOST_MODULES = 15
 
 
 def reached(module: str) -> set[str]:
     """The packages from outside that importing `module` may load, by any way."""
-    found: set[str] = set()
     waiting, known = [module], {module}
     while waiting:
-        for name in imports_of(waiting.pop()) - known:
-            known.add(name)
-            if name in MODULES:
-                waiting.append(name)
-            else:
-                found.add(package_of(name))
-    return found
+        new = imports_of(waiting.pop()) - known
+        known |= new
+        waiting += new & MODULES.keys()
+    return {package_of(name) for name in known - MODULES.keys()}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -112,9 +108,8 @@ def test_the_walk_sees_what_is_heavy_where_it_is() -> None:
 
 def test_no_module_and_no_folder_imports_itself_by_way_of_others() -> None:
     """Nor for types alone, nor inside functions. A module directly in a package stands for itself."""
-    modules = {
-        module: set(imports_of(module)) & (MODULES.keys() - FOLDERS) for module in MODULES.keys() - FOLDERS
-    }
+    names = MODULES.keys() - FOLDERS
+    modules = {module: imports_of(module) & names for module in names}
     folders: dict[str, set[str]] = {}
     for module, others in modules.items():
         here = folder_of(module)
@@ -170,14 +165,9 @@ def test_an_installation_without_training_runs_all_that_needs_none(tmp_path: Pat
         f"history load --data {shop.data.folder} --store sqlite:///history.sqlite",
         f"activate features --bundles bundles --not-worse-than live --data {shop.data.folder} --margin 1",
     )
+    command, given = [sys.executable, "-c", BARE], "\n".join(lines)
     done = subprocess.run(
-        [sys.executable, "-c", BARE],
-        cwd=tmp_path,
-        env=environment(),
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=tmp_path, env=environment(), input=given, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     ended = [line for line in done.stdout.splitlines() if line.startswith("ENDED")]
@@ -193,13 +183,5 @@ def test_the_client_loads_httpx_and_pydantic_alone() -> None:
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert {"httpx2", "pydantic"} <= loaded
-    assert not loaded & {
-        *TRAINING_ONLY,
-        "faiss",
-        "fastapi",
-        "numpy",
-        "onnxruntime",
-        "orjson",
-        "rich",
-        "typer",
-    }
+    others = {"faiss", "fastapi", "numpy", "onnxruntime", "orjson", "rich", "typer"}
+    assert not loaded & (TRAINING_ONLY | others)

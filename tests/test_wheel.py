@@ -27,17 +27,12 @@ class Installed:
     packages: Path
     folder: Path
 
-    def run(self, *command: str, **variables: str) -> str:
+    def run(self, *command: str) -> str:
         """The output of a command that succeeds in the working directory."""
-        inherited = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+        env = {**environment(), "PATH": f"{self.python.parent}:{os.environ['PATH']}"}
+        del env["PYTHONPATH"]
         done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**inherited, **variables, "PATH": f"{self.python.parent}:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+            command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -50,9 +45,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in ("turret", *FOLDERS):
-        shutil.copytree(
-            ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
     command = [sys.executable, "-c", BUILD, str(target)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

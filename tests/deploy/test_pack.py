@@ -8,22 +8,13 @@ import tarfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from deploy.production import pack as script
 
-
-class Done(NamedTuple):
-    """The exit status of the script, and what it has written."""
-
-    status: int
-    archive: bytes
-    complaints: str
-
-
-Pack = Callable[..., Done]
+# The exit status of the script, the archive that it has written, and its errors.
+Pack = Callable[..., tuple[int, bytes, str]]
 
 
 @pytest.fixture
@@ -42,7 +33,7 @@ def pack(monkeypatch: pytest.MonkeyPatch) -> Pack:
     """Run an action on a folder, with the content of standard input."""
     monkeypatch.delenv("TURRET_STORE", raising=False)
 
-    def run(folder: Path, action: str, given: bytes = b"") -> Done:
+    def run(folder: Path, action: str, given: bytes = b"") -> tuple[int, bytes, str]:
         output, complaints = io.BytesIO(), io.StringIO()
         monkeypatch.setattr(script, "VAR", folder)
         monkeypatch.setattr(script, "BUNDLES", folder / "bundles")
@@ -51,7 +42,7 @@ def pack(monkeypatch: pytest.MonkeyPatch) -> Pack:
             streams.setattr(sys, "stdout", io.TextIOWrapper(output, write_through=True))
             streams.setattr(sys, "stderr", complaints)
             status = script.main(action)
-            return Done(status, output.getvalue(), complaints.getvalue())
+            return status, output.getvalue(), complaints.getvalue()
 
     return run
 
@@ -67,21 +58,21 @@ def test_volumes_are_packed_and_unpacked(var: Path, tmp_path: Path, pack: Pack) 
     (var / "bundles/.staging/part").write_text("half")
     archives = []
     for action in ("state", "bundles"):
-        done = pack(var, action)
-        assert done.complaints == f"sha256 {hashlib.sha256(done.archive).hexdigest()}\n"
-        archives.append(done.archive)
+        status, archive, said = pack(var, action)
+        assert (status, said) == (0, f"sha256 {hashlib.sha256(archive).hexdigest()}\n")
+        archives.append(archive)
     other = volume(tmp_path / "other")
-    assert pack(other, "empty").status == 0
+    assert pack(other, "empty")[0] == 0
     for archive in archives:
-        assert pack(other, "unpack", archive).status == 0
+        assert pack(other, "unpack", archive)[0] == 0
     found = {str(path.relative_to(other)) for path in other.rglob("*") if path.is_file()}
     packed = {"keys.json", "bundles/current", "bundles/record.json", "bundles/.gate/first.json"}
     assert found == packed | {"bundles/first/manifest.json"}
-    assert pack(other, "empty").status == 3
+    assert pack(other, "empty")[0] == 3
     (var / "bundles/first").chmod(0o755)
     (other / "bundles/first").chmod(0o755)
-    assert pack(other, "clear").status == 0
-    assert pack(other, "empty").status == 0
+    assert pack(other, "clear")[0] == 0
+    assert pack(other, "empty")[0] == 0
 
 
 def test_a_damaged_archive_does_not_leave_the_folder(var: Path, tmp_path: Path, pack: Pack) -> None:
@@ -90,9 +81,9 @@ def test_a_damaged_archive_does_not_leave_the_folder(var: Path, tmp_path: Path, 
     with tarfile.open(archive, "w") as file:
         file.add(tmp_path / "escaped", "../escaped")
     (tmp_path / "escaped").write_text("after")
-    done = pack(var, "unpack", archive.read_bytes())
-    assert done.status == 1
-    assert done.complaints.startswith("pack.py unpack: '../escaped' would be extracted to")
+    status, _, said = pack(var, "unpack", archive.read_bytes())
+    assert status == 1
+    assert said.startswith("pack.py unpack: '../escaped' would be extracted to")
     assert (tmp_path / "escaped").read_text() == "after"
 
 
@@ -104,10 +95,10 @@ def test_histories_in_sqlite_are_those_of_one_moment(var: Path, tmp_path: Path, 
         writer.execute("INSERT INTO events VALUES ('acknowledged')")
         (var / "history.sqlite").chmod(0o600)
         assert (var / "history.sqlite-wal").stat().st_size
-        archive = pack(var, "state").archive
+        _, archive, _ = pack(var, "state")
         writer.execute("INSERT INTO events VALUES ('later')")
     other = volume(tmp_path / "other")
-    assert pack(other, "unpack", archive).status == 0
+    assert pack(other, "unpack", archive)[0] == 0
     assert [path.name for path in other.iterdir() if path.is_file()] == ["history.sqlite"]
     assert (other / "history.sqlite").stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(other / "history.sqlite")) as reader:
@@ -119,15 +110,11 @@ def test_histories_in_a_redis_of_the_plain_profile_are_not_left_out_in_silence(
     var: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TURRET_STORE", "redis://redis:6379/0")
-    done = pack(var, "state")
-    assert done.status == 1
-    assert done.complaints == (
-        "pack.py state: the histories are in a Redis, which only the production profile backs up\n"
-    )
+    sentence = "pack.py state: the histories are in a Redis, which only the production profile backs up\n"
+    assert pack(var, "state") == (1, b"", sentence)
 
 
 @pytest.mark.parametrize("given", [b"", b"no archive at all", b"\1" * 2000])
 def test_a_stream_that_is_no_archive_is_a_sentence(var: Path, pack: Pack, given: bytes) -> None:
-    done = pack(var, "unpack", given)
-    assert done.status == 1
-    assert done.complaints.startswith("pack.py unpack: ")
+    status, _, said = pack(var, "unpack", given)
+    assert (status, said[:16]) == (1, "pack.py unpack: ")

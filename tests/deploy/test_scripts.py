@@ -93,10 +93,8 @@ class Engine:
 
     def run(self, script: str, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run a script of deploy/."""
-        command = [str(DEPLOY / script), *words]
-        return subprocess.run(
-            command, env=self.variables, capture_output=True, text=True, timeout=60, check=False
-        )
+        command, env = [str(DEPLOY / script), *words], self.variables
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture
@@ -155,8 +153,8 @@ def test_a_damaged_backup_is_refused_before_anything_is_touched(engine: Engine, 
     (copy / "bundles.tar").unlink()
     assert "lacks bundles.tar" in refused(engine, copy, "--replace")
     (copy / "bundles.tar").write_bytes(whole)
-    *lines, _ = (copy / "SHA256SUMS").read_text().splitlines()
-    (copy / "SHA256SUMS").write_text("\n".join([*lines, ""]))
+    *lines, _ = (copy / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (copy / "SHA256SUMS").write_text("".join(lines))
     assert "doesn't name bundles.tar" in refused(engine, copy, "--replace")
     (copy / "SHA256SUMS").unlink()
     assert "is not a complete backup: it has no SHA256SUMS" in refused(engine, copy, "--replace")
@@ -244,8 +242,7 @@ def test_a_roll_that_fails_says_why_and_leaves_the_old_replicas(
             fcntl.flock(other, fcntl.LOCK_EX)
         done = engine.run("roll", tag)
     assert done.returncode == 1
-    for reason in reasons:
-        assert reason in done.stderr + done.stdout
+    assert [reason for reason in reasons if reason not in done.stderr + done.stdout] == []
     if tag in ("broken", "crowded"):
         assert "2 replicas still answer. The way back: deploy/roll old" in done.stderr
     assert engine.replicas == ["old", "old"]
