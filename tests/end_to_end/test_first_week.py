@@ -60,7 +60,7 @@ class Week:
         if service is not None:
             addresses = {f"http://{PUBLIC}": service.url, f"http://{ADMIN}": service.admin}
             command = [addresses.get(word, word) for word in command]
-        done = run(*command[1:], *extra, folder=self.folder, timeout=600)
+        done = run(*command[1:], *extra, folder=self.folder)
         assert done.returncode == status, done.stderr
         return done.stderr if status else done.stdout
 

@@ -4,7 +4,16 @@ import signal
 
 import pytest
 
-from tests.support.service_process import WITHOUT_TRAINING, Start
+from tests.support.service_process import Start
+
+WITHOUT_TRAINING = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "polars", "onnx"} or name.startswith("turret.training"):
+            raise ImportError(f"{name} has no place in a service")
+sys.meta_path.insert(0, Refuse())
+"""
 
 
 @pytest.mark.process

@@ -1,6 +1,5 @@
 """Keys that are wrong, missing or revoked, and key files that vanish while the service runs."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,13 +9,11 @@ from tests.support.service_calls import anew, kill_workers
 from tests.support.service_process import Process, Start
 from turret.service.keys.keys import add_key, new_key, record
 
-ASK = json.dumps({"history": [101], "k": 3})
 
-
-def make(bundles: Path, name: str, *scopes: str, rate: float | None = None, path: Path | None = None) -> str:
-    """Make a key and put it into the file of the keys."""
-    key = new_key(name)
-    add_key(path or bundles.parent / "keys.json", record(name, key, scopes, rate=rate))
+def make(path: Path, *scopes: str) -> str:
+    """Make a key and put it into a file of keys."""
+    key = new_key("shop")
+    add_key(path, record("shop", key, scopes))
     return key
 
 
@@ -24,21 +21,16 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def status(service: Process, key: str | None = None) -> int:
-    """That of a recommendation, on a connection of its own."""
-    return anew(service, "POST", "/v1/recommend", content=ASK, headers=bearer(key) if key else {}).status_code
-
-
-def statuses(service: Process, key: str | None = None, count: int = 12) -> set[int]:
-    """Those of both workers."""
-    return {status(service, key) for _ in range(count)}
+def statuses(service: Process, headers: dict[str, str]) -> set[int]:
+    """Those of recommendations, on connections that are spread over both workers."""
+    return {anew(service, "POST", "/v1/recommend", json={}, headers=headers).status_code for _ in range(12)}
 
 
 @pytest.mark.nightly
 @pytest.mark.fault(26)
 def test_nothing_of_a_key_is_ever_written(start: Start, bundles: Path) -> None:
     """Keys that are right, wrong, too long, in the path, in the query and in the body; nor in any file."""
-    right = make(bundles, "shop", "read", "write")
+    right = make(bundles.parent / "keys.json", "read", "write")
     service = start(admin_port=0)
     admin_key = (bundles / "admin.key").read_text().strip()
     secret = right.rsplit("_", 1)[0][-6:] + right[-30:]
@@ -73,11 +65,11 @@ def test_workers_that_start_without_the_key_file_go_on_with_the_keys_that_were_r
 ) -> None:
     """Both are killed; those that begin then answer to the same keys, and to nobody else."""
     path = bundles.parent / "keys" / "keys.json"
-    key = make(bundles, "shop", "read", path=path)
+    key = make(path, "read")
     service = start(workers=2, keys=str(path), require_keys=required)
     change(path)
     kill_workers(service)
-    assert (statuses(service), statuses(service, key)) == ({401}, {200})
+    assert (statuses(service, {}), statuses(service, bearer(key))) == ({401}, {200})
 
 
 @pytest.mark.nightly

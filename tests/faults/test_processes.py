@@ -97,6 +97,10 @@ def test_workers_that_can_not_start_end_the_service_with_a_sentence(start: Start
     assert "v1" in complaints.splitlines()[-1]
 
 
+def until_it_drains(service: Process) -> None:
+    until(lambda: all(anew(service, "GET", "/readyz").status_code == 503 for _ in range(10)), "it drains")
+
+
 @pytest.mark.process
 @pytest.mark.fault(13, 54)
 def test_a_service_that_is_told_to_end_says_so_and_answers_on(start: Start) -> None:
@@ -109,9 +113,7 @@ def test_a_service_that_is_told_to_end_says_so_and_answers_on(start: Start) -> N
             while not connection.recv(65536).endswith(b"}"):
                 pass
         service.process.send_signal(signal.SIGTERM)
-        until(
-            lambda: all(anew(service, "GET", "/readyz").status_code == 503 for _ in range(10)), "it says so"
-        )
+        until_it_drains(service)
         connections += [opened.enter_context(socket.create_connection(address(service))) for _ in range(8)]
         for connection in connections:
             connection.sendall(ASK)
@@ -128,7 +130,7 @@ def test_a_worker_that_is_killed_while_it_drains_takes_no_other_along(start: Sta
     """Nor does a third signal wait for one that does not end."""
     service = start(workers=3, drain_delay=600)
     service.process.send_signal(signal.SIGTERM)
-    until(lambda: all(anew(service, "GET", "/readyz").status_code == 503 for _ in range(10)), "it drains")
+    until_it_drains(service)
     killed, stopped, _ = children(service.process.pid)
     os.kill(killed, signal.SIGKILL)
     service.until_said("SIGKILL")
@@ -141,11 +143,10 @@ def test_a_worker_that_is_killed_while_it_drains_takes_no_other_along(start: Sta
 
 # The supervisor's forks fail three times, from its third worker on.
 FAIL = f"""{FIRST}
-import errno
-real, calls = os.fork, []
+import errno, itertools
+real, calls = os.fork, itertools.count(1)
 def fork():
-    calls.append(1)
-    if 3 <= len(calls) < 6:
+    if 3 <= next(calls) < 6:
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     return real()
 os.fork = fork
@@ -195,9 +196,6 @@ def test_a_change_holds_in_every_worker_in_the_next_answer(start: Start, tmp_pat
     assert all(900 not in found for answers in everywhere(service) for found in answers)
 
 
-ASKED = {"history": [101, 102], "k": 5}
-
-
 def figures(service: Process) -> dict[tuple[str, str], float]:
     """Every sample of one scrape by its name and its labels."""
     text = anew(service, "GET", "/metrics").text
@@ -217,7 +215,7 @@ def only(found: dict[tuple[str, str], float], name: str, **labels: str) -> float
 def test_a_scrape_of_any_worker_tells_of_all_and_nothing_goes_back_when_one_is_killed(start: Start) -> None:
     service = start(workers=2)
     for _ in range(40):
-        assert anew(service, "POST", "/v1/recommend", json=ASKED).status_code == 200
+        assert anew(service, "POST", "/v1/recommend", json={"history": [101]}).status_code == 200
     answered = {"route": "/v1/recommend", "status": "200"}
     until(lambda: only(figures(service), "turret_requests_total", **answered) == 40, "all are counted")
     before = figures(service)
@@ -228,12 +226,8 @@ def test_a_scrape_of_any_worker_tells_of_all_and_nothing_goes_back_when_one_is_k
         kill_workers(service, victim)
         until(lambda: only(figures(service), "turret_workers") == 2, "the other one exports figures")
         after = figures(service)
-        fallen = [
-            (key, before[key], after.get(key))
-            for key in before
-            if key[0].endswith(("_total", "_bucket", "_count", "_sum")) and after.get(key, 0.0) < before[key]
-        ]
-        assert not fallen
+        counters = [key for key in before if key[0].endswith(("_total", "_bucket", "_count", "_sum"))]
+        assert [key for key in counters if after.get(key, 0.0) < before[key]] == []
         assert only(after, "turret_requests_total", **answered) == 40
         before = after
     assert only(before, "turret_worker_starts_total") == 4

@@ -82,8 +82,7 @@ def _told() -> set[str]:
 
 def environment() -> dict[str, str]:
     """This process' environment for a `turret` of its own, which tests tell how to run by words alone."""
-    kept = os.environ.keys() - _told()
-    return {**{name: os.environ[name] for name in kept}, "PYTHONPATH": str(ROOT)}
+    return {name: os.environ[name] for name in os.environ.keys() - _told()} | {"PYTHONPATH": str(ROOT)}
 
 
 def invoke(*words: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -96,17 +95,10 @@ def invoke(*words: str | Path, folder: Path) -> "subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(given, done.exit_code, done.stdout, done.stderr)
 
 
-def run(*words: str | Path, folder: Path, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+def run(*words: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
     """Run a command in `folder` as a process of its own, with pipes for its output."""
-    return subprocess.run(
-        [*TURRET, *map(str, words)],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    command, env = [*TURRET, *map(str, words)], environment()
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
 def output(*words: str | Path, folder: Path) -> str:

@@ -25,6 +25,7 @@ from turret.training.run import Run
 from turret.training.trainer import Trainer, train
 
 Arrays = dict[str, NDArray[np.float32]]
+Tables = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,6 @@ def _array(tensor: Any) -> NDArray[np.float32]:
 
 
 POOLED = {"user": {"kind": "pooled", "dropout": 0.0}, "dimension": 16}
-FEATURES = {**POOLED, "item": {"features": "all"}}
 TRANSFORMER = {"user": {"kind": "transformer", "dropout": 0.0, "history_length": 20}, "dimension": 16}
 ATTENTIVE = {"user": {"kind": "attentive", "dropout": 0.0}, "dimension": 16}
 IN_BATCH = {"kind": "in_batch"}
@@ -122,12 +122,8 @@ CORRECTED = "sampled_softmax_corrected"
 
 
 def experiment(
-    tower: dict[str, Any],
-    loss: str,
-    sampler: dict[str, Any] | None = None,
-    training: dict[str, Any] | None = None,
-    **objective: Any,
-) -> dict[str, Any]:
+    tower: Tables, loss: str, sampler: Tables | None = None, training: Tables | None = None, **objective: Any
+) -> Tables:
     fixed = {"batch_size": 700, "device": "cpu", "precision": "float32", "gradient_clip": 0.05}
     return {
         "tower": tower,
@@ -136,15 +132,10 @@ def experiment(
     }
 
 
+FEATURES_OF_ITEMS = Scenario(experiment({**POOLED, "item": {"features": "all"}}, CORRECTED, IN_BATCH))
 # A batch of few rows: where it reads most of the catalog, one process computes the whole catalog, and a row
 # whose gradient is zero still moves on by its moments.
-FEW = {"batch_size": 100}
-
-
-FEATURES_OF_ITEMS = Scenario(experiment(FEATURES, CORRECTED, IN_BATCH))
-BY_ROW = Scenario(experiment(TRANSFORMER, CORRECTED, IN_BATCH, FEW), lazy_from=100)
-
-
+BY_ROW = Scenario(experiment(TRANSFORMER, CORRECTED, IN_BATCH, {"batch_size": 100}), lazy_from=100)
 STEPS = {
     "in-batch, transformer": Scenario(experiment(TRANSFORMER, CORRECTED, IN_BATCH)),
     "in-batch, attentive": Scenario(experiment(ATTENTIVE, "refined_logq", IN_BATCH)),
@@ -156,12 +147,8 @@ STEPS = {
     "cross-batch": Scenario(experiment(POOLED, CORRECTED, MIXED)),
     "fewer spans than processes": Scenario(experiment(POOLED, CORRECTED, IN_BATCH, {"batch_size": 2})),
 }
-
-
 LONG = {"epochs": 6, "learning_rate": 0.01, "batch_size": 500, "gradient_clip": 1.0}
 TRAINED = experiment(POOLED, "sampled_softmax", {"kind": "uniform", "negatives": 64}, LONG)
-
-
 # Sums of float32 differ with their order.
 ROUNDING = 1e-6
 
@@ -180,10 +167,6 @@ def check_equal(together: Step, alone: Step) -> None:
         np.testing.assert_allclose(together.state[name], state, rtol=0, atol=ROUNDING, err_msg=name)
 
 
-# Twice as long as all jobs of the tests take on a busy machine.
-MOST_SECONDS = 240.0
-
-
 @dataclass(frozen=True)
 class Job:
     """A function of a world of `size` processes and of `arguments`."""
@@ -191,10 +174,6 @@ class Job:
     size: int
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
-
-
-class FailedProcessError(Exception):
-    """The traceback of a process."""
 
 
 def in_processes(jobs: Sequence[Job], folder: Path) -> list[list[Any]]:
@@ -213,9 +192,9 @@ def in_processes(jobs: Sequence[Job], folder: Path) -> list[list[Any]]:
     answers: dict[tuple[int, int], Any] = {}
     try:
         while len(answers) < sum(job.size for job in jobs):
-            number, rank, answer = results.get(timeout=MOST_SECONDS)
-            if isinstance(answer, FailedProcessError):
-                raise AssertionError(f"process {rank} in job {number}:\n{answer}")
+            # Twice as long as all jobs of the tests take on a busy machine.
+            number, rank, answer, failure = results.get(timeout=240)
+            assert not failure, f"process {rank} in job {number}:\n{failure}"
             answers[number, rank] = answer
     finally:
         for process in processes:
@@ -229,18 +208,18 @@ def _run(rank: int, folder: Path, results: Any, jobs: Sequence[Job]) -> None:
     torch.set_num_threads(1)
     for number, job in enumerate(jobs):
         if rank < job.size:
-            results.put((number, rank, _answer(rank, folder / f"job {number}", job)))
+            try:
+                results.put((number, rank, _answer(rank, folder / f"job {number}", job), ""))
+            except Exception:
+                results.put((number, rank, None, traceback.format_exc()))
 
 
 def _answer(rank: int, meeting: Path, job: Job) -> Any:
     os.environ["WORLD_SIZE"] = str(job.size)
-    try:
-        store = FileStore(str(meeting), job.size)
-        distributed.init_process_group("gloo", store=store, rank=rank, world_size=job.size)
-        world = World(distributed.new_group())
-        answer = job.function(world, *job.arguments)
-        world.wait()
-        world.close()
-    except Exception:
-        return FailedProcessError(traceback.format_exc())
+    store = FileStore(str(meeting), job.size)
+    distributed.init_process_group("gloo", store=store, rank=rank, world_size=job.size)
+    world = World(distributed.new_group())
+    answer = job.function(world, *job.arguments)
+    world.wait()
+    world.close()
     return answer

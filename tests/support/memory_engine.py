@@ -21,6 +21,7 @@ from turret.tower.engines.engine import Engine, EngineItems, Limits
 from turret.tower.errors import EngineError
 
 Mask = NDArray[np.bool_]
+Vector = NDArray[np.float32]
 URL = "redis://:secret@engine:6379"
 ITEMS = 1200
 
@@ -60,12 +61,7 @@ class MemoryEngine(Engine):
             raise EngineError(f"the engine at {self.url} died; start it and publish again")
 
     def search(
-        self,
-        collection: str,
-        vector: NDArray[np.float32],
-        k: int,
-        breadth: int,
-        where: Condition | None = None,
+        self, collection: str, vector: Vector, k: int, breadth: int, where: Condition | None = None
     ) -> NDArray[np.int64]:
         self.check()
         if self.server.fault == "lost":
@@ -146,12 +142,9 @@ def met(where: Condition, items: EngineItems) -> Mask:
             return _having(items, int(field), np.isin(items.fields[int(field)].values, codes))
         case Within(field, (low, high, low_open, high_open)):
             values = items.fields[int(field)].values
-            mask: Mask = ~np.isnan(values)
-            if low is not None:
-                mask &= values > low if low_open else values >= low
-            if high is not None:
-                mask &= values < high if high_open else values <= high
-            return mask
+            bottom, top = -np.inf if low is None else low, np.inf if high is None else high
+            is_above = values > bottom if low_open else values >= bottom
+            return np.asarray(is_above & (values < top if high_open else values <= top))
         case Present(field):
             one = items.fields[int(field)]
             if one.starts is None:
@@ -171,6 +164,4 @@ def _having(items: EngineItems, field: int, hits: Mask) -> Mask:
     starts = items.fields[field].starts
     assert starts is not None
     rows = np.repeat(np.arange(len(items)), np.diff(starts))
-    mask = np.zeros(len(items), dtype=np.bool_)
-    mask[rows[hits]] = True
-    return mask
+    return np.asarray(np.bincount(rows[hits], minlength=len(items)) > 0)

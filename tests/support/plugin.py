@@ -21,12 +21,5 @@ def install(folder: Path, name: str, source: str, entry_points: Mapping[str, str
 
 def run_with(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     """Run `code` in a fresh interpreter that finds the packages in `folder`."""
-    paths = os.pathsep.join([str(folder), str(ROOT)])
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command, variables = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)

@@ -56,13 +56,12 @@ def gains(
                 halves = math.floor(2 * math.log2((asked - last) / between)) if asked > last else -8
                 classes["due"] = 9 + min(8, max(-8, halves))
         for kind in (0, 1) if kinds is not None else ():
-            own_places = [place for place in places if kinds and kinds[place] == kind]
-            last_place = own_places[-1] if own_places else None
-            ago = 0 if last_place is None else 1 + int(math.log2(len(rows) - last_place))
+            of_kind = [place for place in places if kinds and kinds[place] == kind]
+            ago = 1 + int(math.log2(len(rows) - of_kind[-1])) if of_kind else 0
             classes[f"recency of {kind}"] = ago
             if times is not None:
-                minutes = 0.0 if last_place is None else 1 + (asked - times[last_place]) / 60
-                classes[f"age of {kind}"] = 0 if last_place is None else 1 + int(math.log2(minutes))
+                age = 1 + int(math.log2(1 + (asked - times[of_kind[-1]]) / 60)) if of_kind else 0
+                classes[f"age of {kind}"] = age
         found[row] = (
             own.slope * scores[row]
             + own.numbers["count"] * math.log(len(places))
@@ -73,10 +72,7 @@ def gains(
 
 
 def ranking(
-    bundle: Any,
-    rows: Sequence[int],
-    times: Sequence[float] | None = None,
-    asked: float = 0.0,
+    bundle: Any, rows: Sequence[int], times: Sequence[float] | None = None, asked: float = 0.0
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """All items by their scores with gains, best first, for the mean of a history: rows and scores."""
     vectors = np.array(bundle.item_vectors, dtype=np.float64)

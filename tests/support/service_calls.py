@@ -6,7 +6,6 @@ import socket
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 
@@ -16,10 +15,8 @@ from tests.support.until import until
 
 def address(service: Process) -> tuple[str, int]:
     """The host and the port of its calls."""
-    parts = urlsplit(service.urls[0])
-    assert parts.hostname
-    assert parts.port
-    return parts.hostname, parts.port
+    host, _, port = service.urls[0].removeprefix("http://").partition(":")
+    return host, int(port)
 
 
 def admin(
@@ -46,8 +43,7 @@ def anew(service: Process, method: str, path: str, **given: Any) -> httpx2.Respo
 
 def lasting_client(service: Process) -> httpx2.Client:
     """A client whose connection stays; the service has to keep it too (`keep_alive_seconds`)."""
-    limits = httpx2.Limits(keepalive_expiry=None)
-    return httpx2.Client(base_url=service.urls[0], timeout=60, trust_env=False, verify=False, limits=limits)
+    return plain_client(service.urls[0], limits=httpx2.Limits(keepalive_expiry=None))
 
 
 def client_of(service: Process, pid: int) -> httpx2.Client:

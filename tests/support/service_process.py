@@ -28,24 +28,14 @@ except TurretError as error:
 """
 # In front of the service, which sets this before it imports what would start threads.
 FIRST = "import os\nfrom turret.service.process import launch\nos.environ.update(launch._ENVIRONMENT)\n"
-WITHOUT_TRAINING = """
-import sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"torch", "polars", "onnx"} or name.startswith("turret.training"):
-            raise ImportError(f"{name} has no place in a service")
-sys.meta_path.insert(0, Refuse())
-"""
 # No waiting for a proxy that isn't there, and versions of a test have nothing in common. Admin calls go to
 # the same client, unless a test is about their port.
 _QUICK = {"drain_delay": 0, "overlap_minimum": 0, "access_log": False, "admin_port": "same"}
 
 
-def plain_client(
-    url: str = "", timeout: float = PATIENCE, headers: dict[str, str] | None = None
-) -> httpx2.Client:
+def plain_client(url: str = "", **given: Any) -> httpx2.Client:
     """A client of plain HTTP: without the 27 ms that reading certificates takes."""
-    return httpx2.Client(base_url=url, timeout=timeout, headers=headers, trust_env=False, verify=False)
+    return httpx2.Client(base_url=url, trust_env=False, verify=False, **{"timeout": PATIENCE, **given})
 
 
 class Process:
