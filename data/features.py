@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from turret.data.configuration import FeatureKind
 from turret.data.errors import DataError
-from turret.data.files import open_array, save_array
+from turret.data.files import ArrayFile, open_array, save_array
 
 QUERY = "query"
 """The feature that holds the text of a query."""
@@ -182,12 +183,9 @@ class VectorRows:
 
     def save(self, path: Path) -> None:
         """Write the vectors to the `.npy` file `path`, a block at a time."""
-        described = np.lib.format.dtype_to_descr(self.source.dtype)
-        header = {"descr": described, "fortran_order": False, "shape": (len(self), self.source.shape[1])}
-        with path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
+        with closing(ArrayFile(path, self.source.dtype, self.source.shape[1])) as file:
             for block in self.blocks():
-                file.write(np.ascontiguousarray(block).data)
+                file.write(block)
 
 
 Column = NDArray[Any] | Bag | VectorRows

@@ -45,14 +45,15 @@ def open_array(path: Path, *dtypes: str) -> NDArray[Any]:
 
 
 class ArrayFile:
-    """A one-dimensional array written in pieces to a `.npy` file, which is complete once closed.
+    """An array written in pieces to a `.npy` file, which is complete once closed.
 
-    Pieces are read and written without a memory map, whose pages would count as memory of this process.
+    It is of numbers [N], or of rows [N, width]. Pieces are read and written without a memory map, whose pages
+    would count as memory of this process.
     """
 
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+    def __init__(self, path: Path, dtype: DTypeLike, *width: int) -> None:
         self.path = path
-        self.dtype = np.dtype(dtype)
+        self.dtype = np.dtype((dtype, width))
         self._file = path.open("wb")
         self._length = 0
         self._write_header()
@@ -62,7 +63,7 @@ class ArrayFile:
         """Write `values` at `position`, or append them."""
         position = self._length if position is None else position
         self._file.seek(self._start + position * self.dtype.itemsize)
-        self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self._file.write(np.ascontiguousarray(values, dtype=self.dtype.base).data)
         self._length = max(self._length, position + len(values))
 
     def close(self) -> None:
@@ -79,8 +80,8 @@ class ArrayFile:
     def _write_header(self) -> None:
         # NumPy pads the header for any length, so it keeps its size when written again.
         self._file.seek(0)
-        descr = np.lib.format.dtype_to_descr(self.dtype)
-        header = {"descr": descr, "fortran_order": False, "shape": (self._length,)}
+        descr, shape = np.lib.format.dtype_to_descr(self.dtype.base), (self._length, *self.dtype.shape)
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
