@@ -177,14 +177,12 @@ class _Rows:
     answers: dict[str, list[Any]]
     cold: list[Id]
 
-    def save(
-        self, folder: Path, name: str, ids: Vocabulary, words: bool, grams: tuple[str, ...] | None
-    ) -> Features:
+    def save(self, folder: Path, name: str, ids: Vocabulary, shared: tuple[str, ...] | None) -> Features:
         """Encode and write the rows of `ids`, and write the others, into prepared data."""
         count = len(ids)
         own = {feature: values[:count] for feature, values in self.raw.items()}
         vectors = {feature: rows.part(slice(count)) for feature, rows in self.vectors.items()}
-        features = encode(own, self.kinds, vectors, count, words, grams)
+        features = encode(own, self.kinds, vectors, count, shared)
         features.save(folder / f"{name}_features")
         ids.save(folder / f"{name}s.json")
         if self.cold:
@@ -210,16 +208,15 @@ def write_catalogs(
 
     Returns the features of users and items, and a sentence on each choice.
     """
-    none, words, vocabulary, texts = FeatureColumns(), False, None, list[str]()
+    none, vocabulary, texts = FeatureColumns(), None, list[str]()
     chosen = (config.item_features or none).over(source.item_features or none)
     rows, notes = _read_rows(items, histories.items, chosen, "item", config.format, config.fields)
     if config.queries is not None:
-        words = config.queries.words
         texts = [*map(text_of, histories.users.ids(range(len(histories.users))))]
         is_train = splits[:, 0] > histories.offsets[:-1]
         asked = [text for text, known in zip(texts, is_train, strict=True) if known]
-        vocabulary = _shared_grams(rows, asked, words)
-    of_items = rows.save(folder, "item", histories.items, words, vocabulary)
+        vocabulary = _shared_grams(rows, asked)
+    of_items = rows.save(folder, "item", histories.items, vocabulary)
     answers = {name: values[: len(histories.items)] for name, values in rows.answers.items()}
     text = json.dumps({"fields": answers}, ensure_ascii=False, allow_nan=False)
     (folder / "catalogue.json").write_text(text, encoding="utf-8")
@@ -228,7 +225,7 @@ def write_catalogs(
     if config.queries is not None:
         raw = {QUERY: texts} | rows.raw | {QUERY: texts}  # the first feature
         rows = replace(rows, raw=raw, kinds={**rows.kinds, QUERY: "text"})
-    of_users = rows.save(folder, "user", histories.users, words, vocabulary)
+    of_users = rows.save(folder, "user", histories.users, vocabulary)
     return of_users, of_items, [*user_notes, *notes]
 
 
@@ -283,14 +280,14 @@ def _read_rows(
     return rows, notes
 
 
-def _shared_grams(items: _Rows, queries: Sequence[str], words: bool) -> tuple[str, ...]:
+def _shared_grams(items: _Rows, queries: Sequence[str]) -> tuple[str, ...]:
     """The vocabulary of all texts, so that both towers can begin with the same vector for each gram.
 
-    It has the grams of the items' texts and of the training `queries`, at most `MOST_GRAMS`: those in the
-    most texts. `words`: texts are read as whole words too.
+    It has the trigrams and words of the items' texts and of the training `queries`, at most `MOST_GRAMS`:
+    those in the most texts.
     """
     texts = [values for name, values in items.raw.items() if items.kinds[name] == "text"]
     counts = Counter(
-        gram for text in chain(queries, *texts) if text is not None for gram in {*grams(text, words)}
+        gram for text in chain(queries, *texts) if text is not None for gram in {*grams(text, words=True)}
     )
     return tuple(sorted(sorted(counts, key=lambda gram: (-counts[gram], gram))[:MOST_GRAMS]))

@@ -12,7 +12,7 @@ import polars as pl
 
 from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
-from turret.data.features import Bag, Column, Feature, Features, VectorRows, grams, levels
+from turret.data.features import Bag, Column, Feature, Features, VectorRows, levels, trigrams
 from turret.data.preparing.vectors import vector_feature
 from turret.data.reading.columns import Role
 from turret.data.reading.schema import ColumnSettings
@@ -219,18 +219,17 @@ def encode(
     kinds: Mapping[str, FeatureKind],
     vectors: Mapping[str, VectorRows],
     count: int,
-    words: bool = False,
-    vocabulary: tuple[str, ...] | None = None,
+    shared: tuple[str, ...] | None = None,
 ) -> Features:
     """Encode features of `count` rows by their raw values, as `Feature.encode_one` takes them, or `vectors`.
 
-    `words` reads texts as whole words beside their trigrams, and `vocabulary` is that of all texts; without
-    one, each text feature has the grams of its values.
+    `shared` are the trigrams and words of all texts; without them, each text feature has the trigrams of its
+    values.
     """
     features: list[Feature] = []
     columns: dict[str, Column] = {}
     for name, values in raw.items():
-        feature = _feature(name, kinds[name], values, words, vocabulary)
+        feature = _feature(name, kinds[name], values, shared)
         features.append(feature)
         codes = [*map(feature.encode_one, values)]
         if feature.kind == "number":
@@ -245,9 +244,7 @@ def encode(
     return Features(count, tuple(features), {**columns, **vectors})
 
 
-def _feature(
-    name: str, kind: FeatureKind, raw: Sequence[Any], words: bool, vocabulary: tuple[str, ...] | None
-) -> Feature:
+def _feature(name: str, kind: FeatureKind, raw: Sequence[Any], shared: tuple[str, ...] | None) -> Feature:
     present = [value for value in raw if value is not None]
     if kind == "number":
         numbers = np.array(present or [0.0])
@@ -255,9 +252,8 @@ def _feature(
             name=name, kind=kind, mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0
         )
     if kind == "text":
-        if vocabulary is None:
-            vocabulary = tuple(sorted({gram for text in present for gram in grams(text, words)}))
-        return Feature(name=name, kind=kind, values=vocabulary, words=words)
+        own = {gram for text in present for gram in trigrams(text)} if shared is None else shared
+        return Feature(name=name, kind=kind, values=tuple(sorted(own)), words=shared is not None)
     if kind == "category":
         values = set(present) - {""}
     else:

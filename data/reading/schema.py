@@ -246,7 +246,7 @@ class QuerySettings(_Settings):
     Items are those of the items file; without one, the distinct texts of the item column. With `match`
     "questions" they are the training queries, each with the answer of its pair. Without a column `split`, a
     hash of the query's text puts 10 % of the queries into validation and 10 % into the test. Texts are read
-    as letter trigrams and, by `words`, as whole words too.
+    as letter trigrams and as whole words.
     """
 
     source: Place = _option("Pairs of a query and its item, in place of a log.", "FILE", ..., "queries")
@@ -259,7 +259,6 @@ class QuerySettings(_Settings):
         "Match queries with answers (the default), or with stored questions of the same answer.",
         default="answers",
     )
-    words: bool = True
 
 
 EVERY = "*"
