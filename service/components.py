@@ -139,7 +139,7 @@ class Components:
         )
         queries = QueryReader(self.histories, self.overlay, settings, lambda: holder.traffic.routes.rules)
         self.comparison = Comparison(holder, self.activator, self.overlay, queries, self.histories)
-        shadow = Shadow(holder, self.metrics)
+        shadow = Shadow(holder, self.overlay, self.metrics)
         self.recommender = Recommender(holder, self.overlay, queries, shadow, self.observation.answered)
 
     async def _run_gate(self, request: GateRequest) -> GateReport:

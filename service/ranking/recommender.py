@@ -119,37 +119,30 @@ def recommend_timed(
     return answers
 
 
-Ids = Sequence[int | str]
-Ranked = Callable[[LoadedModel], Ids]
-
-
 class Shadow:
     """Lets the shadow answer its share of the requests, one at a time, in a thread.
 
     At most `limit` requests wait; more are dropped and counted. Its failures don't affect any response.
     """
 
-    def __init__(self, model_holder: ModelHolder, metrics: Metrics, limit: int = 100) -> None:
+    def __init__(
+        self, model_holder: ModelHolder, overlay: ItemOverlayCache, metrics: Metrics, limit: int = 100
+    ) -> None:
         self._model_holder = model_holder
+        self._overlay = overlay
         self._metrics = metrics
-        self._waiting: asyncio.Queue[tuple[LoadedModel, Ids, Ranked]] = asyncio.Queue(limit)
+        self._waiting: asyncio.Queue[tuple[LoadedModel, Query, Answer]] = asyncio.Queue(limit)
         self._answering: asyncio.Task[None] | None = None
 
-    def wants(self) -> bool:
-        """Draw whether the shadow answers the current request."""
-        traffic = self._model_holder.traffic
-        share = traffic.routes.shadow.share if traffic.shadow and traffic.routes.shadow else 0.0
-        return share > 0.0 and random.random() < share
-
-    def offer(self, ids: Ids, answer: Ranked) -> None:
-        """Queue a request that was answered with `ids`; `answer` gives the ids of the shadow, in a thread."""
-        shadow = self._model_holder.traffic.shadow
-        if shadow is None:
+    def offer(self, query: Query, answer: Answer) -> None:
+        """Draw whether the shadow answers a query too, which has been answered, and queue it then."""
+        shadow, route = self._model_holder.traffic.shadow, self._model_holder.traffic.routes.shadow
+        if shadow is None or route is None or random.random() >= route.share:
             return
         if self._answering is None or self._answering.done():
             self._answering = asyncio.get_running_loop().create_task(self._answer_all())
         try:
-            self._waiting.put_nowait((shadow, ids, answer))
+            self._waiting.put_nowait((shadow, query, answer))
         except asyncio.QueueFull:
             self._metrics.shadow_answers.labels("dropped").inc()
 
@@ -161,15 +154,15 @@ class Shadow:
 
     async def _answer_all(self) -> None:
         while True:
-            shadow, ids, answer = await self._waiting.get()
+            shadow, query, answer = await self._waiting.get()
             try:
-                await self._model_holder.prepare(shadow.bundle)
-                shadow_ids = await asyncio.to_thread(answer, shadow)
+                fresh = await self._overlay.of(shadow.bundle)
+                (other,) = await asyncio.to_thread(recommend, shadow, fresh, [query])
             except Exception:  # counted: a failing shadow is not a fault of the service
                 self._metrics.shadow_answers.labels("failed").inc()
             else:
                 self._metrics.shadow_answers.labels("answered").inc()
-                self._metrics.shadow_overlap.observe(overlap_between(ids, shadow_ids))
+                self._metrics.shadow_overlap.observe(overlap_between(ids_of(answer), ids_of(other)))
 
 
 class Recommender:
@@ -211,8 +204,8 @@ class Recommender:
         stages["history"] = time.perf_counter() - begun
         answer = await self._answered(model, query, stages)
         facts |= {"version": model.version, "degraded": answer["degraded"]}
-        if self._shadow.wants() and request.cursor is None:
-            self._offer(query, answer)
+        if request.cursor is None:
+            self._shadow.offer(query, answer)
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
@@ -287,13 +280,6 @@ class Recommender:
         answers = await loop.run_in_executor(threads, rank, model, fresh, queries, stages, records)
         self._record(model.bundle, records)
         return answers
-
-    def _offer(self, query: Query, answer: Answer) -> None:
-        """Let the shadow answer too, from its own bundle and overlay."""
-        self._shadow.offer(
-            ids_of(answer),
-            lambda shadow: ids_of(recommend(shadow, self._overlay.last_read(shadow.bundle), [query])[0]),
-        )
 
 
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:

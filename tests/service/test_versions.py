@@ -11,7 +11,11 @@ from tests.support.members import CANARY, Member, Members, line
 from tests.support.until import eventually
 from turret.service.errors import BusyError, ConflictError, NotReadyError, ReplicasUnavailableError
 from turret.service.observing.metrics import Metrics
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.ranking.query import NO_HISTORY, make_query
 from turret.service.ranking.recommender import Shadow
+from turret.service.schemas.requests import RecommendRequest
+from turret.service.stores.sqlite.shared import SqliteItems
 from turret.service.versions import activation as activation_module
 from turret.service.versions.folder import RECORD, keep_record, kept_record, record_of
 from turret.service.versions.follower import SILENT_SECONDS
@@ -382,24 +386,30 @@ async def test_a_compared_version_is_opened_in_all_members_until_its_time_is_ove
 # --- The shadow
 
 
-async def test_the_shadow_answers_with_its_own_version_and_is_compared(members: Members) -> None:
+async def test_the_shadow_answers_with_its_own_version_and_is_compared(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Requests beyond the limit are dropped, and a failing one ends nothing: two of four wait, one fails."""
     members.route(Routes(shadow=Route(version="v2", share=1.0)))
     metrics, asked = Metrics(), list[str]()
 
-    def answer(live: LoadedModel) -> list[int | str]:
-        asked.append(live.version)
+    def answer_of(*ids: int) -> dict[str, Any]:
+        return {"items": [{"id": item} for item in ids]}
+
+    def recommend(shadow: LoadedModel, *_: object) -> list[dict[str, Any]]:
+        asked.append(shadow.version)
         if len(asked) == 1:
             raise RuntimeError("the shadow fails")
-        return [3, 4, 9, 9]
+        return [answer_of(3, 4, 9, 9)]
 
     def counted(outcome: str) -> float | None:
         return metrics.registry.get_sample_value("turret_shadow_answers_total", {"outcome": outcome})
 
-    shadow = Shadow((await members.join()).holder, metrics, limit=2)
-    assert shadow.wants()
+    monkeypatch.setattr("turret.service.ranking.recommender.recommend", recommend)
+    shadow = Shadow((await members.join()).holder, ItemOverlayCache(SqliteItems()), metrics, limit=2)
+    query = make_query(RecommendRequest(), NO_HISTORY, (), 0)
     for _ in range(4):
-        shadow.offer([1, 2, 3, 4], answer)
+        shadow.offer(query, answer_of(1, 2, 3, 4))
     assert asked == [], "nobody waits for it"
     await eventually(lambda: counted("answered"), "an answer of the shadow")
     await shadow.close()
