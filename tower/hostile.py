@@ -10,7 +10,6 @@ skip unknown fields, so this one refuses what is not in its schema.
 import mmap
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from turret.tower.errors import BundleError
@@ -75,12 +74,10 @@ class WireError(ValueError):
     """Bytes that are not a message of the schema."""
 
 
-@dataclass
 class Reader:
     """Reads messages with a limited number of fields."""
 
-    most: int = _MOST_FIELDS
-    count: int = 0
+    count = 0
 
     def read(self, data: memoryview, schema: Schema, where: str) -> Message:
         """Read `data` as a message, to its last byte.
@@ -92,8 +89,8 @@ class Reader:
         start = 0
         while start < len(data):
             self.count += 1
-            if self.count > self.most:
-                raise WireError(f"there are more than {self.most} fields")
+            if self.count > _MOST_FIELDS:
+                raise WireError(f"there are more than {_MOST_FIELDS} fields")
             tag, start = _varint(data, start)
             known = schema.get(tag >> 3)
             if known is not None and known.refused:

@@ -122,9 +122,7 @@ class Connection:
             _log.warning("vector engine at %s %s", self.address, told)
 
 
-@cache
-def _shared(url: str, seconds: float) -> Connection:
-    return Connection(url, seconds)
+_shared = cache(Connection)
 
 
 def connection(url: str) -> Connection:
