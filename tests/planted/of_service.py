@@ -51,7 +51,7 @@ def the_default_of_a_version_for_used_items_is_not_read(original, self, default)
     return original(self, True)
 
 
-@planted("service.ranking.searching:_with_fresh", "service/test_repeats.py")
+@planted("service.ranking.searching:_with_fresh", "service/test_http_recommend.py")
 def an_item_put_after_the_export_gains_nothing(original, model, fresh, query, *given):
     return original(model, fresh, replace(query, bonus=None), *given)
 
@@ -87,13 +87,13 @@ def the_key_file_is_open_to_other_users(original, *given):
     return contextmanager(seeing(changing, new_file=lambda path, mode: make(path, mode=0o644)))(*given)
 
 
-@planted("service.calls:call_of", "service/test_calls.py")
+@planted("service.calls:call_of", "service/test_http_access.py")
 def stored_data_of_users_may_be_read_with_the_scope_read(original, method, path):
     call = original(method, path)
     return call._replace(scope="read") if path.startswith("/v1/users/") else call
 
 
-@planted("service.calls:call_of", "service/test_calls.py")
+@planted("service.calls:call_of", "service/test_http_access.py")
 def changes_of_items_take_places_of_recommendations(original, method, path):
     call = original(method, path)
     return call._replace(lane="recommend") if method in ("PUT", "DELETE") else call
@@ -141,24 +141,24 @@ def the_address_of_a_store_shows_its_password(original, self):
     return Exception.__str__(self)
 
 
-@planted("service.http.admission:Admission.__call__", "service/test_http_admission.py")
+@planted("service.http.admission:Admission.__call__", "service/test_http_connections.py")
 def an_unread_answer_keeps_no_place(original, *given):
     return seeing(original, SMALL_ANSWER=1 << 40)(*given)
 
 
-@planted("service.http.admission:Admission._forget", "service/test_http_admission.py")
+@planted("service.http.admission:Admission._forget", "service/test_http_connections.py")
 def bytes_of_bodies_are_counted_for_ever(original, self, request):
     request.size = 0
     original(self, request)
 
 
-@planted("service.http.admission:Admission._hold", "service/test_http_admission.py")
+@planted("service.http.admission:Admission._hold", "service/test_http_connections.py")
 def bodies_of_all_connections_are_not_bounded(original, self, request, count, is_whole):
     request.size += count
     self.held_bytes += count
 
 
-@planted("service.http.guard:Guard._check", "service/test_http_guard.py")
+@planted("service.http.guard:Guard._check", "service/test_http_connections.py")
 def the_framing_of_a_body_is_not_counted(original, *given):
     return seeing(original, FRAMING_BYTES=1 << 40)(*given)
 

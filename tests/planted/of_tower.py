@@ -75,7 +75,7 @@ def scores_are_not_divided_by_the_temperature(original, self, *asked, **named):
         return original(self, *asked, **named)
 
 
-@planted("tower.retrieval:Retriever._scored", "tower/test_retrieval.py", "service/test_repeats.py")
+@planted("tower.retrieval:Retriever._scored", "tower/test_retrieval.py", "service/test_http_recommend.py")
 def used_items_are_ranked_though_a_filter_refuses_them(original, self, found, vector, k, out, allowed, bonus):
     return original(self, found, vector, k, out, None, bonus)
 
@@ -86,7 +86,7 @@ def the_first_use_of_an_item_counts_as_its_last(original, events, *others):
     return original(events._replace(times=times), *others)
 
 
-@planted("tower.kinds:CountedKinds.count", "service/test_kinds.py")
+@planted("tower.kinds:CountedKinds.count", "service/test_http_events.py")
 def an_item_that_was_consumed_for_some_days_never_comes_back(original, self, kinds, ages):
     return original(self, kinds, 0 * ages)
 

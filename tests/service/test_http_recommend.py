@@ -1,7 +1,9 @@
-"""`/v1/recommend`, one request and a batch: sources, features, pages, choices, explanations, times."""
+"""`/v1/recommend`: sources, features, pages, choices, explanations, times, and the repeat term."""
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,17 @@ from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, plain_ranking
+from tests.support.repeats import ranking, repeating
 from tests.support.service_app import ids, post_events, recommended, serving
+from turret.service.overlay.fresh import FreshItems
+from turret.service.ranking.answers import ids_of, recommend
+from turret.service.ranking.query import NO_HISTORY, make_query
+from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.follower import Follower
+from turret.service.versions.holder import LoadedModel
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
+from turret.tower.retrieval import Retriever
 
 POPULAR = list(range(100, 160))  # by the bundle's popularity
 HOUR = 3600
@@ -265,3 +274,83 @@ def test_a_version_that_reads_no_times_leaves_them_alone(client: TestClient) -> 
     """So that a client may send them whatever is live."""
     body = {"history": [101, 102], "history_times": [0, HOUR], "at": MONDAY}
     assert scored(client, **body) == scored(client, history=[101, 102])
+
+
+# ---- A version with a repeat term: used items are scored exactly, with what they gain
+
+
+NOW = 1_700_000_000
+HISTORY = [159, 102, 130, 101, 102, 108, 108]
+TIMES = [NOW - days * 86_400 for days in (60, 40, 30, 20, 10, 3, 3)]
+ASKED: dict[str, Any] = {"history": HISTORY, "history_times": TIMES, "at": NOW}
+
+
+@pytest.fixture(scope="module")
+def repeats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    root = tmp_path_factory.mktemp("repeats")
+    publish(root, repeating())
+    with serving(root) as client:
+        yield client
+
+
+def ranked(times: list[float] | None = None, asked: float = 0.0) -> list[int]:
+    rows, _ = ranking(repeating(), [item - 100 for item in HISTORY], times, asked)
+    return [100 + row for row in rows.tolist()]
+
+
+TIMED = ranked([float(time) for time in TIMES], NOW)
+
+
+def test_used_items_are_ranked_by_times_where_they_are_known(repeats: TestClient) -> None:
+    assert ids(recommended(repeats, **ASKED, k=60)) == TIMED
+    assert ids(recommended(repeats, history=HISTORY, k=60)) == ranked() != TIMED
+
+
+def test_stored_events_are_ranked_as_given_ones(repeats: TestClient) -> None:
+    events = [
+        {"event_id": place, "user_id": 7, "item_id": item, "time": time}
+        for place, (item, time) in enumerate(zip(HISTORY, TIMES, strict=True))
+    ]
+    post_events(repeats, *events)
+    assert ids(recommended(repeats, user_id=7, at=NOW, k=60)) == TIMED
+    batch = {"requests": [{**ASKED, "k": 60}, {"user_id": 7, "at": NOW, "k": 5}, {"history": [101]}]}
+    first, second, _ = repeats.post("/v1/recommend/batch", json=batch).json()["results"]
+    assert (ids(first), ids(second)) == (TIMED, TIMED[:5])
+
+
+def test_conditions_apply_to_used_items(repeats: TestClient) -> None:
+    out = [108, 130, TIMED[0]]
+    assert ids(recommended(repeats, **ASKED, exclude=out, k=60)) == [one for one in TIMED if one not in out]
+    unseen = recommended(repeats, **ASKED, exclude_seen=True, k=60)
+    assert ids(unseen) == [one for one in TIMED if one not in HISTORY]
+    allowed = {"title": {"any_of": [f"Item {one}" for one in (101, 102, 108, 140, 141)]}}
+    some = recommended(repeats, **ASKED, filter=allowed, k=60)
+    assert ids(some) == [one for one in TIMED if one in (101, 102, 108, 140, 141)]
+    least = recommended(repeats, **ASKED, k=60)["items"][6]["score"]
+    assert ids(recommended(repeats, **ASKED, min_score=least, k=60)) == TIMED[:7]
+    assert len(ids(recommended(repeats, **ASKED, cap={"genres": 2}, k=5))) == 2
+
+
+def test_an_explanation_says_what_a_used_item_gains(repeats: TestClient) -> None:
+    answer = recommended(repeats, **ASKED, k=20, explain=True)
+    parts = [item["score_parts"] for item in answer["explanation"]["items"]]
+    assert {item["id"] for item, one in zip(answer["items"], parts, strict=True) if "repeat" in one} == {
+        one for one in TIMED[:20] if one in HISTORY
+    }
+    for item, one in zip(answer["items"], parts, strict=True):
+        by_towers = one["inner_product"] / one["temperature"]
+        assert item["score"] == pytest.approx(by_towers + one.get("repeat", 0.0), rel=1e-5, abs=1e-5)
+
+
+def test_an_item_that_was_put_after_the_export_gains_too(tmp_path: Path) -> None:
+    contents = repeating()
+    bundle = Bundle.open(publish(tmp_path, contents))
+    new = np.array([[0.6, 0.8, *[0.0] * 6]], dtype=np.float32)
+    fresh = FreshItems(bundle.vocabulary, new, ids=("999",), features=(b"{}",), positions={"999": 0})
+    history = [999, 105, 999, 107]
+    query = make_query(RecommendRequest(history=history, k=61), NO_HISTORY, (), NOW * 1000)
+    model = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC))
+    (answer,) = recommend(model, replace(fresh, added=fresh.added.changed({0: b"{}"})), [query])
+    both = replace(contents, item_vectors=np.vstack([contents.item_vectors, new]))
+    rows, _ = ranking(both, [60, 5, 60, 7])
+    assert ids_of(answer) == [999 if row == 60 else 100 + row for row in rows.tolist()]
