@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from pydantic import SecretStr
@@ -277,7 +277,8 @@ def test_a_key_is_made_once_for_its_owner_unless_the_environment_has_one(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / name
-    settings = Settings(bundles=tmp_path, **{} if name == "admin.key" else {"admin_key_file": file})
+    elsewhere: dict[str, Any] = {} if name == "admin.key" else {"admin_key_file": file}
+    settings = Settings(bundles=tmp_path, **elsewhere)
     key = admin_key(settings)
     assert admin_key(settings) == file.read_text().strip() == key
     assert len(key) >= 32
