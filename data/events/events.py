@@ -38,7 +38,7 @@ from turret.data.manifest import BadRows, Columns, Removed
 from turret.data.reading.queries import ORDER
 from turret.data.reading.schema import FilterSettings, PrepareConfig, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
-from turret.data.reading.times import TimeReader, choose_reader, read_positions
+from turret.data.reading.times import TimeReader, choose_reader
 from turret.data.vocabulary import ID_LENGTH
 
 PART, VERDICT = "__part", "__verdict"
@@ -154,7 +154,7 @@ def validate(
     names = {f"raw_{role}": name for role, name in columns if name is not None}
     raw = _with_points(_raw(parts, names), form.decimal)
     with readable(parts[0][1].path):
-        time = read_positions(ROW)
+        time = TimeReader("position", pl.col(ROW), "the order of the rows")
         if columns.time is not None:
             time = choose_reader(raw, "raw_time", columns.time, config.columns)
         of_ids = {name: names[name] for name in (*_IDS, "raw_session") if name in names}

@@ -54,11 +54,6 @@ class TimeReader:
     likely: tuple[int, int] | None = None
 
 
-def read_positions(row: str) -> TimeReader:
-    """Use the row number as the order."""
-    return TimeReader("position", pl.col(row).cast(pl.Int64), "the order of the rows")
-
-
 def choose_reader(frame: pl.LazyFrame, column: str, name: str, settings: ColumnSettings) -> TimeReader:
     """Choose the reader of `frame[column]`, `name` in the source, by its type, first values and range.
 
@@ -69,7 +64,7 @@ def choose_reader(frame: pl.LazyFrame, column: str, name: str, settings: ColumnS
     dtype = frame.select(column).collect_schema()[column]
     value = pl.col(column)
     if dtype.is_temporal() and dtype not in (pl.Time, pl.Duration()):
-        _refuse_unit(settings, name, "dates")
+        _refuse_unit(settings, name)
         if isinstance(dtype, pl.Datetime) and dtype.time_zone:
             value = value.dt.convert_time_zone("UTC")
         milliseconds = value.cast(pl.Datetime("ms")).dt.epoch("ms")
@@ -107,11 +102,10 @@ def parse_time(setting: str | float, time: TimeReader) -> float:
     return float(value)
 
 
-def _refuse_unit(settings: ColumnSettings, column: str, content: str) -> None:
+def _refuse_unit(settings: ColumnSettings, column: str) -> None:
     if settings.time_unit != "auto":
         raise ColumnError(
-            f"time_unit = {settings.time_unit!r} is for numbers, but column {column!r} holds {content}; "
-            "omit it"
+            f"time_unit = {settings.time_unit!r} is for numbers, but column {column!r} holds dates; omit it"
         )
 
 
@@ -240,7 +234,7 @@ def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: Column
         are_whole = _count(sample, pl.col(TIME).cast(pl.Int64, strict=False)) == numbers
         dtype = pl.Int64() if are_whole else pl.Float64()
         return _number_reader(frame, name, text.cast(dtype, strict=False), dtype, settings)
-    _refuse_unit(settings, name, "dates")
+    _refuse_unit(settings, name)
     found = _formats(sample, dates, name)
     # %y takes no year of four digits, but %Y one of two.
     value = pl.coalesce(_parse(text, days) for days in sorted(found, key=lambda days: "%Y" in days))
