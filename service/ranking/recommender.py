@@ -20,13 +20,14 @@ from turret.service.schemas.fields import read_cursor
 from turret.service.schemas.requests import RecommendRequest, SimilarRequest
 from turret.service.stores.contract import now_ms
 from turret.service.versions.gate import overlap_between
-from turret.service.versions.holder import LoadedModel, ModelHolder
+from turret.service.versions.holder import LOOP_SECONDS, LoadedModel, ModelHolder
 from turret.tower.bundle.bundle import Bundle
 
 _WAITING_THREADS = 16
 _RANKING_THREADS = 2  # for long answers
 # A longer answer takes longer to write than most take to be found; a longer history, to encode.
 _LOOP_ITEMS, _LOOP_HISTORY = 100, 1_000
+_LOOP_SCAN = 200_000  # items that a filter reads in a millisecond or two
 _MIN_VERSION_SECONDS = 1.0  # to wait until this worker has loaded the `min_version` of a request
 RecordAnswers = Callable[[Bundle, Sequence[AnswerRecord]], None]
 
@@ -284,10 +285,13 @@ class Recommender:
 
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     """Whether an answer may take too long for the event loop."""
-    scanned = 0
-    if query.request.filter or query.rules:  # the first answer to a filter compares it with every item
-        scanned = len(model.bundle.vocabulary) + len(fresh) + len(fresh.replaced.by_row)
-    return model.latency.is_long(scanned) or _is_large(query)
+    # The time of a thread leaves out what a search waits for another process.
+    if model.bundle.manifest.index.is_remote or model.latency.seconds > LOOP_SECONDS or _is_large(query):
+        return True
+    if not query.request.filter and not query.rules:
+        return False
+    # The first answer to a filter compares it with every item.
+    return len(model.bundle.vocabulary) + len(fresh) + len(fresh.replaced.by_row) > _LOOP_SCAN
 
 
 def _is_large(query: Query) -> bool:

@@ -26,7 +26,6 @@ _log = logging.getLogger("turret.activation")
 # an exact search of a million, or a large user tower, takes more than this: those run in a thread.
 LOOP_SECONDS = 0.005
 _LARGEST_BATCH = 16
-_LOOP_SCAN = 200_000  # items that a filter reads in a millisecond or two
 _WEIGHT = 0.1  # of each answer in the mean
 # Reading the clock of a thread is a system call, which can cost a tenth of an answer.
 _FIRST, _EACH = 16, 32
@@ -36,15 +35,13 @@ class LatencyEstimate:
     """The moving average of the processor time that one version's answers take.
 
     It decides what the event loop ranks, and how many answers at a time. Thread time counts, as on a busy
-    machine every answer seems slow. That leaves out what a search waits for another process: answers of a
-    version whose index `is_remote` are always long.
+    machine every answer seems slow.
     """
 
-    __slots__ = ("_answers", "_is_remote", "seconds")
+    __slots__ = ("_answers", "seconds")
 
-    def __init__(self, is_remote: bool = False) -> None:
+    def __init__(self) -> None:
         self.seconds = 0.0
-        self._is_remote = is_remote
         self._answers = 0
 
     def wants_sample(self) -> bool:
@@ -55,11 +52,6 @@ class LatencyEstimate:
     def add(self, seconds: float) -> None:
         """Add the processor time of an answer, from any thread."""
         self.seconds += (seconds - self.seconds) * (_WEIGHT if self.seconds else 1.0)
-
-    def is_long(self, scanned: int = 0) -> bool:
-        """Whether an answer is likely to hold up the event loop; `scanned` items are read by a filter."""
-        is_slow = self._is_remote or self.seconds > LOOP_SECONDS
-        return is_slow or scanned > _LOOP_SCAN
 
     @property
     def batch_size(self) -> int:
@@ -300,8 +292,7 @@ def open_live(root: Path, version: str, manifest: str | None = None) -> LoadedMo
     Raises BundleError if it can't be served.
     """
     bundle = load(root, version, manifest)
-    latency = LatencyEstimate(bundle.manifest.index.is_remote)
-    live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), latency=latency)
+    live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC))
     _warm_up(live)
     return live
 
