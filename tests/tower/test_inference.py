@@ -193,11 +193,12 @@ def test_what_another_version_was_sent_is_read_as_far_as_it_goes(item_encoder: I
 
 
 def test_an_item_tower_that_is_not_of_its_bundle_is_refused() -> None:
-    with pytest.raises(BundleError, match="feature_n2"):
-        ItemEncoder(item_tower(3), 3, item_features(2))
-    with pytest.raises(BundleError, match="can't be run"):
-        ItemEncoder(b"nonsense", 3, item_features(3))
-    with pytest.raises(BundleError, match="without item features"):
-        ItemEncoder(item_tower(3), 3, ())
+    for model, features, words in (
+        (item_tower(3), item_features(2), "feature_n2"),
+        (b"nonsense", item_features(3), "can't be run"),
+        (item_tower(3), (), "without item features"),
+    ):
+        with pytest.raises(BundleError, match=words):
+            ItemEncoder(model, 3, features)
     with pytest.raises(BundleError, match="shape"):
         ItemEncoder(item_tower(3), 4, item_features(3)).encode([{}])

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import turret.cli
 from tests.conftest import USER_FEATURES, contents
+from tests.support.bundle_damage import change_manifest
 from tests.support.item_towers import item_tower, with_item_tower
 from turret.data.features import Feature
 from turret.data.vocabulary import Vocabulary
@@ -20,9 +21,8 @@ from turret.tower.bundle.golden import load
 from turret.tower.bundle.publish import BundleContents, publish, query_vectors, reindex
 from turret.tower.commands import print_version
 from turret.tower.errors import BundleError
-from turret.tower.format.index_settings import IvfSettings, SearchParams
 from turret.tower.format.listing import bundle_folder, current
-from turret.tower.format.manifest import DIGEST, MANIFEST, REQUIRED_FILES, MeasuredRecall, read_manifest
+from turret.tower.format.manifest import DIGEST, MANIFEST, REQUIRED_FILES, read_manifest
 from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.tuning.choice import IndexRequest
@@ -125,12 +125,10 @@ def test_an_index_that_misses_the_recall_leaves_nothing(shop: Path, monkeypatch:
     assert sorted(path.name for path in shop.iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    ("version", "words"), [("v1", "name another --version"), ("../v1", "can't name a version")]
-)
-def test_a_version_is_neither_overwritten_nor_put_elsewhere(shop: Path, version: str, words: str) -> None:
-    with pytest.raises(BundleError, match=words):
-        reindex(shop / "v1", IndexRequest("flat"), version)
+def test_a_version_is_neither_overwritten_nor_put_elsewhere(shop: Path) -> None:
+    for version, words in (("v1", "name another --version"), ("../v1", "can't name a version")):
+        with pytest.raises(BundleError, match=words):
+            reindex(shop / "v1", IndexRequest("flat"), version)
 
 
 def test_the_command_makes_a_version_and_says_why_to_people_and_programs(bundles: Path) -> None:
@@ -161,12 +159,11 @@ def test_a_folder_stands_for_its_current_bundle(bundles: Path, tmp_path: Path) -
 
 
 def test_a_recall_that_no_activation_accepts_is_said(
-    bundles: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bundles: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = IvfSettings(efforts=(SearchParams(k=10, candidates=20),), lists=1)
-    measured = (MeasuredRecall(k=10, selectivity=1.0, recall=0.91),)
-    manifest = read_manifest(bundles / "v1").model_copy(update={"index": settings, "recall": measured})
-    monkeypatch.setattr("turret.tower.commands.read_manifest", lambda _: manifest)
+    index = {"kind": "ivf", "lists": 1, "efforts": [{"k": 10, "candidates": 20}]}
+    recall = [{"k": 10, "selectivity": 1.0, "recall": 0.91}]
+    change_manifest(bundles / "v1", index=index, recall=recall)
     print_version(bundles / "v1", as_json=True)
     said = capsys.readouterr().err
     assert "refuses a recall of 0.9100, unless TURRET_RECALL_MINIMUM (0.95) is lower" in said
