@@ -21,7 +21,7 @@ from turret.data.reading.schema import PrepareConfig
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.retrieval import Retriever
 from turret.training.baselines.interactions import sparse_rows
-from turret.training.baselines.item_items import pair_counts
+from turret.training.baselines.pair_models import pair_counts
 from turret.training.commands import export_run, train_command
 
 REPLICATES, CONFIDENCE, SEED = 1000, 0.95, 0

@@ -16,7 +16,7 @@ from turret.data.configuration import load_configuration
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.training.baselines import factorisation, item_items
+from turret.training.baselines import pair_models
 from turret.training.baselines.registry import BASELINES, chosen_baselines, terms
 from turret.training.errors import TrainingError
 
@@ -59,7 +59,7 @@ def test_co_occurrence_is_the_number_of_shared_users(loyal: PreparedData, until:
     def weight(i: int, j: int) -> float:
         return float(oracle.shared(log, i, j) if i != j else repeaters(loyal, i))
 
-    scores = item_items.fit_co_occurrence(loyal, until)(USERS)
+    scores = pair_models.fit_co_occurrence(loyal, until)(USERS)
     np.testing.assert_allclose(scores.numpy(), summed(loyal, weight, until, USERS), rtol=1e-6)
 
 
@@ -82,7 +82,7 @@ def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
     of: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the five nearest of each item count, equal ones by their row, and its own repeats."""
-    monkeypatch.setattr(item_items, "KNN_NEIGHBOURS", 5)
+    monkeypatch.setattr(pair_models, "KNN_NEIGHBOURS", 5)
     data: PreparedData = request.getfixturevalue(of)
     log = histories(data, "validation")
     used_by = [oracle.users_of(log, item) for item in range(len(data.item_ids))]
@@ -101,7 +101,7 @@ def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
     lists = [near(item) for item in range(len(used_by))]
     own = [repeaters(data, item) / (len(users) + 10.0) for item, users in enumerate(used_by)]
     expected = summed(data, lambda i, j: lists[i].get(j, 0.0) if i != j else own[i], "test", USERS)
-    scores = item_items.fit_item_knn(data, "test")(USERS)
+    scores = pair_models.fit_item_knn(data, "test")(USERS)
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-5)
 
 
@@ -111,7 +111,7 @@ def test_ease_ranks_the_most_popular_items_by_its_weights(
     """The others follow by popularity, and that is said; without a limit there are no others."""
     assert BASELINES["ease"].limits(shop) == ""
     most = 50
-    monkeypatch.setattr(item_items, "MOST_ITEMS", most)
+    monkeypatch.setattr(pair_models, "MOST_ITEMS", most)
     assert BASELINES["ease"].limits(shop) == "the 50 most popular items"
     log = histories(shop, "validation")
     matrix = np.zeros((len(log), len(shop.item_ids)))
@@ -119,7 +119,7 @@ def test_ease_ranks_the_most_popular_items_by_its_weights(
         matrix[user, sorted(items)] = 1.0
     kept = np.sort(np.argsort(-matrix.sum(axis=0), kind="stable")[:most])
     weights = oracle.least_squares_columns(matrix[:, kept], matrix[:, kept].sum() / len(kept))
-    found = item_items.fit_ease(shop, "test")(USERS).numpy()
+    found = pair_models.fit_ease(shop, "test")(USERS).numpy()
     read = histories(shop, "test")
     for user in USERS.tolist():
         used = [place for place, item in enumerate(kept) if item in read[user]]
@@ -186,7 +186,7 @@ def test_all_are_those_that_fit_the_data(
 def test_a_baseline_that_is_not_there_or_can_not_be_fitted_is_refused(
     handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factorisation, "find_spec", lambda name: None)
+    monkeypatch.setattr(pair_models, "find_spec", lambda name: None)
     for name, sentence in {
         "eaze": r"--baselines eaze: there is no such baseline; there are pop",
         "bm25": r"bm25: users have histories and no texts",

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from turret.data.kinds import Seen
 from turret.data.prepared import HistoryEnd, PreparedData
-from turret.training.baselines.factorisation import ALS
 from turret.training.baselines.interactions import Baseline, used_pairs
-from turret.training.baselines.item_items import ITEM_ITEMS
+from turret.training.baselines.pair_models import PAIR_MODELS
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf, popularity_order, popularity_scores
 from turret.training.evaluation.seen import leaves_out_all
@@ -120,8 +119,7 @@ BASELINES = {
         ),
         Baseline("last_used", "last used items", partial(fit_own_use, by_count=False), of_own_use=True),
         Baseline("most_used", "most used items", partial(fit_own_use, by_count=True), of_own_use=True),
-        *ITEM_ITEMS,
-        ALS,
+        *PAIR_MODELS,
         Baseline(
             "bm25",
             "BM25",
