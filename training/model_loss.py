@@ -8,10 +8,9 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.layers.packed import gather_rows
-from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, PreparedStatistics, negative_count
-from turret.training.config.experiment import ObjectiveConfig
+from turret.training.config.experiment import ExperimentConfig
 from turret.training.distributed import ALONE, World
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, ItemEncoder, Objective, SeenItems, StepLoss
@@ -21,23 +20,17 @@ from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.from_batch.in_batch import GivenNegatives
 
 
-def build_objective(
-    config: ObjectiveConfig,
-    tower: TowerConfig,
-    data: PreparedData,
-    seed: int,
-    device: torch.device,
-    start_time: str | float | None = None,
-) -> Objective:
-    """The objective of an experiment, for towers of `tower`, on the training part of `data`.
-
-    Only events from `start_time` on are targets; without it, all are.
+def build_objective(experiment: ExperimentConfig, data: PreparedData, device: torch.device) -> Objective:
+    """The objective of an experiment on the training part of `data`.
 
     Raises:
         TrainingError: the settings do not fit the data.
     """
-    statistics = PreparedStatistics(data, tower.user.context, start_time)
-    context = BuildContext(statistics, tower.scoring, seed, device, config.mask_known, tower.dimension)
+    config, tower, training = experiment.objective, experiment.tower, experiment.training
+    statistics = PreparedStatistics(data, tower.user.context, training.since)
+    context = BuildContext(
+        statistics, tower.scoring, training.seed, device, config.mask_known, tower.dimension
+    )
     if config.candidates != "drawn":
         _check_negatives(config.candidates, data)
     if config.candidates == "labelled" and (pair_loss := config.loss.pair_loss()) is not None:
@@ -67,7 +60,32 @@ def model_loss(
 
     With several processes, `batch` is one's part; candidates from the batch are those of all parts.
     """
-    loss: StepLoss = objective(_examples(objective, model, batch, world), random)
+    histories, targets, groups = batch.histories, batch.targets, None
+    items: ItemEncoder = model
+    if objective.scores_catalog:
+        items = _Catalog(model.catalog_vectors(), model)
+        read, positives = items.item_vectors(histories.rows), items.item_vectors(targets)
+    else:
+        read, positives = model.item_vectors_each(histories.rows, targets)
+    windows = histories
+    if objective.shares_users:
+        first, groups = histories.distinct()
+        windows = histories.take(first)
+    examples = Examples(
+        users=model.user_vectors(windows, read),
+        positives=targets,
+        positive_vectors=positives,
+        items=items,
+        scoring=model.config.scoring,
+        weights=batch.weights,
+        last_items=histories.rows[histories.ends - 1] if len(histories.rows) else None,
+        groups=groups,
+        seen=seen_items(batch, world) if objective.mask_seen else None,
+        negatives=batch.negatives,
+        negative_weights=batch.negative_weights,
+        gathered=_gathered(objective, batch, positives, world),
+    )
+    loss: StepLoss = objective(examples, random)
     return loss
 
 
@@ -86,34 +104,6 @@ class _Catalog:
 
     def catalog_vectors(self) -> Tensor:
         return self.vectors
-
-
-def _examples(objective: Objective, model: TwoTowers, batch: Batch, world: World) -> Examples:
-    histories, targets, groups = batch.histories, batch.targets, None
-    items: ItemEncoder = model
-    if objective.scores_catalog:
-        items = _Catalog(model.catalog_vectors(), model)
-        read, positives = items.item_vectors(histories.rows), items.item_vectors(targets)
-    else:
-        read, positives = model.item_vectors_each(histories.rows, targets)
-    windows = histories
-    if objective.shares_users:
-        first, groups = histories.distinct()
-        windows = histories.take(first)
-    return Examples(
-        users=model.user_vectors(windows, read),
-        positives=targets,
-        positive_vectors=positives,
-        items=items,
-        scoring=model.config.scoring,
-        weights=batch.weights,
-        last_items=histories.rows[histories.ends - 1] if len(histories.rows) else None,
-        groups=groups,
-        seen=seen_items(batch, world) if objective.mask_seen else None,
-        negatives=batch.negatives,
-        negative_weights=batch.negative_weights,
-        gathered=_gathered(objective, batch, positives, world),
-    )
 
 
 def _gathered(objective: Objective, batch: Batch, vectors: Tensor, world: World) -> GatheredBatch | None:

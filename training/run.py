@@ -125,20 +125,14 @@ class Run:
         load_parameters(self.folder / MODEL, model)
         return model.eval()
 
-    def open_scores(self, data: PreparedData) -> CatalogScores | None:
-        """The objective's scores if its loss does not rank by inner products, else None."""
-        settings, towers = self.experiment.objective, self.experiment.tower
-        if settings.loss.servable:
-            return None
-        seed = self.experiment.training.seed
-        objective = build_objective(settings, towers, data, seed, torch.device("cpu"))
-        load_parameters(self.folder / MODEL, objective, is_objective=True)
-        return objective.eval().scores
-
     def open_ranker(self, data: PreparedData, part: HistoryEnd, repeats: bool = True) -> ScoresOf:
         """The model's scores as they are served: with the repeat term, if the run has one."""
-        popularity = data.item_counts("train")
-        scores_of = tower_scores(self.open_model(data), data, part, popularity, self.open_scores(data))
+        scores: CatalogScores | None = None
+        if not self.experiment.objective.loss.servable:
+            objective = build_objective(self.experiment, data, torch.device("cpu"))
+            load_parameters(self.folder / MODEL, objective, is_objective=True)
+            scores = objective.eval().scores
+        scores_of = tower_scores(self.open_model(data), data, part, data.item_counts("train"), scores)
         term = self.repeats() if repeats else None
         return scores_of if term is None else with_repeats(scores_of, term, data, part)
 

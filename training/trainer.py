@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
 
@@ -89,10 +88,7 @@ class Trainer:
         self.model.to(self.device)
         self.model.chunk_size = self.settings.chunk_size
         self.batches = TrainingBatches.of(experiment, data)
-        seed, since = self.settings.seed, self.settings.since
-        self.objective = build_objective(
-            experiment.objective, experiment.tower, data, seed, self.device, since
-        ).to(self.device)
+        self.objective = build_objective(experiment, data, self.device).to(self.device)
         self.objective.products = matmul_dtype(self.device, self.settings.precision)
         lazy, line = lazy_tables(self.model, self.settings, self.objective.sampler is not None)
         if line:
@@ -188,7 +184,10 @@ class Trainer:
         factor = learning_rate_factor(state.step, planned, settings.warmup, settings.decay)
         self.optimiser.set_learning_rate(settings.learning_rate * factor)
         random = stream(settings.seed, purpose("draw"), state.step)
-        with self._precision():
+        # On the CPU the products of the towers are no faster in bfloat16, and those of scores have a type of
+        # their own (`objective.products`).
+        is_mixed = self.device.type != "cpu" and settings.precision != "float32"
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_mixed):
             out = model_loss(self.objective, self.model, batch, random, self.world)
         self.optimiser.zero_grad()
         loss, examples, masked = backward(out, batch.size, self.optimiser.parameters, self.world)
@@ -208,13 +207,6 @@ class Trainer:
         state.examples += examples
         state.masked += masked
         return loss
-
-    def _precision(self) -> AbstractContextManager[object]:
-        # On the CPU the products of the towers are no faster in bfloat16, and those of scores have a type of
-        # their own (`objective.products`).
-        if self.device.type == "cpu" or self.settings.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     def _end_epoch(self, recorder: Recorder, speed: float) -> None:
         state, settings = self.progress, self.settings
@@ -266,9 +258,6 @@ class Trainer:
 
     def _save_best(self) -> None:
         self.best = all_parameters(self.model, self.objective)
-        self._write_best()
-
-    def _write_best(self) -> None:
         if self.world.leads:
             save_tensors(self.run.folder / MODEL, self.best)
 
@@ -299,8 +288,8 @@ class Trainer:
         except (KeyError, ValueError, RuntimeError) as error:
             raise TrainingError(f"{path}: it belongs to another model ({error}); train again.") from None
         self.best, self.progress = groups["best"], progress
-        if self.best:
-            self._write_best()
+        if self.best and self.world.leads:
+            save_tensors(self.run.folder / MODEL, self.best)
 
 
 def train(

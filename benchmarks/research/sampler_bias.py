@@ -171,7 +171,7 @@ def measured(training: Training, folder: Path) -> Row:
     torch.set_num_threads(1)
     data, config = PreparedData.open(folder), experiment(training)
     model = build_model(config, data)
-    objective = build_objective(config.objective, config.tower, data, training.seed, CPU)
+    objective = build_objective(config, data, CPU)
     start = time.process_time()
     train(model, objective, data, training.examples // BATCH, training.seed)
     reached = cross_entropy(model, data)

@@ -173,8 +173,8 @@ def test_the_objective_of_a_tree_is_that_of_plain_loops(
 ) -> None:
     """One example at a time, under its weight; and items are ranked by the same log p, which sums to one."""
     loss = losses.hierarchical_softmax(tree="huffman").model_dump()
-    config = ExperimentConfig.model_validate({"objective": {"loss": loss}})
-    made = build_objective(config.objective, model.config, shop, 0, torch.device("cpu"))
+    config = ExperimentConfig.model_validate({"tower": model.config, "objective": {"loss": loss}})
+    made = build_objective(config, shop, torch.device("cpu"))
     assert isinstance(made, HuffmanObjective)
     users = model.user_vectors(batch.histories, model.catalog_vectors()[batch.histories.rows]).detach()
     nodes = torch.nn.functional.normalize(made.node_vectors.detach(), dim=1)

@@ -116,7 +116,7 @@ def test_what_processes_can_not_share_is_refused(
     loss: str, sampler: dict[str, Any] | None, sentence: str, shop: PreparedData
 ) -> None:
     chosen = ExperimentConfig.model_validate(experiment(POOLED, loss, sampler))
-    objective = build_objective(chosen.objective, chosen.tower, shop, 0, torch.device("cpu"))
+    objective = build_objective(chosen, shop, torch.device("cpu"))
     with pytest.raises(TrainingError, match=sentence):
         check_parts(objective, 2)
 

@@ -319,7 +319,7 @@ def test_examples_of_one_window_share_the_sum_over_the_catalog(shop: PreparedDat
     batch = next(TrainingBatches.of(experiment, shop, 200).epoch(stream(0, "order", 0)))
     batch = replace(batch, weights=torch.rand(len(batch.targets), generator=torch.manual_seed(0)))
     assert len(batch.histories.distinct()[0]) < len(batch.targets) / 3
-    objective = build_objective(experiment.objective, experiment.tower, shop, 0, torch.device("cpu"))
+    objective = build_objective(experiment, shop, torch.device("cpu"))
     out = model_loss(objective, model, batch, stream(0, "draw", 0))
 
     items = model.catalog_vectors()

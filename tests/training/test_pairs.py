@@ -252,7 +252,7 @@ def test_the_loss_of_a_labelled_log_and_its_gradient_are_those_of_torch(
     settings = experiment(objective, cosine)
     towers = build_model(settings, labelled).double()
     (batch,) = TrainingBatches.of(settings, labelled).epoch(stream(0, "order", 0))
-    built = build_objective(settings.objective, settings.tower, labelled, 0, torch.device("cpu"))
+    built = build_objective(settings, labelled, torch.device("cpu"))
     ours = model_loss(built, towers, batch, stream(0, "draw", 0)).loss
     theirs = expected(Model(towers, labelled))
     parameters = [part for part in towers.parameters() if part.requires_grad]
@@ -267,7 +267,7 @@ def test_data_without_negatives_is_refused(handmade: PreparedData, tmp_path: Pat
     settings = experiment({"loss": "binary_cross_entropy", "candidates": candidates}, cosine=False)
 
     def build(data: PreparedData) -> None:
-        build_objective(settings.objective, settings.tower, data, 0, torch.device("cpu"))
+        build_objective(settings, data, torch.device("cpu"))
 
     with pytest.raises(TrainingError, match=r"has none; prepare the data with --label or --negatives"):
         build(handmade)
