@@ -88,10 +88,8 @@ class RowAdam(Optimizer):
     gradients, as of `nn.Embedding(..., sparse=True)`.
     """
 
-    def __init__(
-        self, tables: Any, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
-    ) -> None:
-        super().__init__(tables, {"lr": lr, "betas": betas, "eps": eps})
+    def __init__(self, tables: Any, lr: float) -> None:
+        super().__init__(tables, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-8})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override] # nothing computes losses here

@@ -106,12 +106,9 @@ class Batch:
 class TrainingBatches:
     """The training part of prepared data as shuffled batches, determined by the random generator of an epoch.
 
-    `context` decides the window of a target. "causal_window": the `history_length` events before it; up to
-    `span_length` consecutive targets of a user share a batch. "causal_segment": a user's events are cut into
-    segments of `history_length`, and a target reads its own segment up to itself. "leave_one_out": the newest
-    `history_length` events without the target; "full_set": with it. "none": no event, for queries. `times`
-    adds gaps and clocks, `kinds` the kinds of the events, `negatives` the given negatives of the targets.
-    Targets before `start_time` are left out.
+    `context` decides the window of a target, of at most `history_length` events (`cut_spans`); up to
+    `span_length` consecutive targets of a user share a batch. `times` adds gaps and clocks, `kinds` the kinds
+    of the events, `negatives` the given negatives of the targets. Targets before `start_time` are left out.
     """
 
     def __init__(

@@ -30,8 +30,7 @@ class ObjectiveConfig(Settings):
     """The loss, and the sampler whose draws it scores (none for a loss over the whole catalog).
 
     `candidates` are "drawn", or the negatives of the data: "given" with each positive and compared with it,
-    or "labelled" as pairs of their own. `mask_known` also masks candidates that the example's user has used,
-    as far as the batch reads or predicts them.
+    or "labelled" as pairs of their own.
     """
 
     loss: LossConfig = LOSSES["sampled_softmax"](kind="sampled_softmax")
@@ -62,20 +61,7 @@ class ObjectiveConfig(Settings):
 
 
 class TrainingConfig(Settings):
-    """The optimiser (AdamW, and lazy Adam for large tables), its schedule, and when to stop.
-
-    `batch_size` counts examples. `chunk_size` is how many of them a tower computes at once, and again for
-    the gradient: a batch beyond memory, in more time; 0 computes all at once. `span_length` is
-    the most consecutive examples of one user in a batch.
-    `warmup` is the share of all steps in which the learning rate rises, `decay` where it ends, relative
-    to `learning_rate`. `tables` says how tables of 65,536 rows or more are updated: "dense" by AdamW, which
-    moves all rows in each step, or "lazy" by Adam on the rows of the batch alone; "auto" is lazy on a CPU,
-    with a sampled loss and without weight decay. `patience` counts evaluations without a better `metric`
-    before training stops.
-    `checkpoint_every` counts steps; 0 writes one at the end of each epoch only. `since` leaves older events
-    to be read: only those from that moment on are predicted. With `repeats`, a repeat term is fitted after
-    training where answers may have items of the user's history, and kept if it raises the metric.
-    """
+    """The optimiser, its schedule, and when to stop; docs/training.md describes each setting."""
 
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**32)] = 0
     epochs: Positive = 20
@@ -99,13 +85,7 @@ class TrainingConfig(Settings):
 
 
 class EvaluationConfig(Settings):
-    """The ranking: its k, and the items that are not ranked because the user has used them.
-
-    `exclude_seen`: all of them, none, those of events of some kinds, or by default those of the kinds that
-    consume, in data without kinds all.
-    `candidates` "labelled" ranks only the items that a query has a label for, as published figures of
-    labelled pairs do, in place of the whole catalog.
-    """
+    """The ranking, and its metrics; docs/training.md describes each setting."""
 
     k: Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=10_000)], ...], Field(min_length=1)] = (
         10,

@@ -50,19 +50,13 @@ def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequenc
     return values
 
 
-def bootstrap_interval(
-    values: Values, replicates: int, random: np.random.Generator, confidence: float = 0.95
-) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean over users (Efron 1979).
+def bootstrap_interval(values: Values, replicates: int, random: np.random.Generator) -> tuple[float, float]:
+    """The ends of the 95 % percentile bootstrap interval of the mean over users (Efron 1979).
 
     Args:
         values: float64 [U], one value a user.
         replicates: the number of resamples.
         random: the generator of the resamples.
-        confidence: the share of resampled means in the interval.
-
-    Returns:
-        The interval's lower and upper end.
     """
     # Users with the same value are interchangeable, so a resample is a multinomial over distinct values.
     distinct, counts = np.unique(values, return_counts=True)
@@ -72,8 +66,7 @@ def bootstrap_interval(
         size = min(block, replicates - first)
         resampled = random.multinomial(len(values), counts / len(values), size=size)
         means[first : first + size] = resampled @ distinct / len(values)
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(means, [tail, 1.0 - tail])
+    low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
 
 
