@@ -141,8 +141,8 @@ def each_part_of_a_union_counts_for_itself(original, *given, **named):
 
 
 @planted("training.samplers.adaptive.dense:TwoPassSampler._log_weights", "training/test_samplers_adaptive.py")
-def the_second_pass_draws_by_uncorrected_scores(original, self, query, pool):
-    return original(self, query, pool) + pool.log_count
+def the_second_pass_draws_by_uncorrected_scores(original, self, query, ids, vectors):
+    return original(self, query, ids, vectors) + self.log_expected[ids]
 
 
 @planted("training.samplers.adaptive.features:FourierFeaturesSampler.follow", "contracts/test_samplers.py")

@@ -167,7 +167,7 @@ def test_counts_of_two_passes_are_those_of_both() -> None:
     sampler = TwoPassSampler(unigram_weights(COUNTS, 0.75), 40, 6, DOT, CPU)
     draw, positives = draw_of(sampler)
     assert sampler.pool is not None
-    weights, pool = (COUNTS + 1.0) ** 0.75, sampler.pool.ids.tolist()
+    weights, pool = (COUNTS + 1.0) ** 0.75, sampler.pool[0].tolist()
     first = (40 * weights / weights.sum()).tolist()
     scores = (query_of(64) @ VECTORS.T / 0.5).tolist()
     for example, (ids, positive) in enumerate(zip(draw.ids.tolist(), positives.tolist(), strict=True)):

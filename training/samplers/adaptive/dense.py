@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -150,15 +149,6 @@ class TwoPassConfig(SamplerSettings):
         return TwoPassSampler(weights, self.pool, self.negatives, context.scoring, context.device)
 
 
-@dataclass(frozen=True)
-class Pool:
-    """The first pass: `ids` [P] with copies, their log expected counts [P], and their vectors [P, D]."""
-
-    ids: Tensor
-    log_count: Tensor
-    vectors: Tensor
-
-
 class TwoPassSampler(Sampler):
     """TAPAS (Bai et al. 2017): a pool of P items that the batch shares, and from it K for each example.
 
@@ -178,7 +168,8 @@ class TwoPassSampler(Sampler):
         self.scoring = scoring
         self.table = AliasTable(weights)
         self.log_expected = torch.from_numpy(weights / weights.sum()).mul(pool).log().float().to(device)
-        self.pool: Pool | None = None
+        # The first pass of the last draw: items [P] with copies, and their vectors [P, D].
+        self.pool: tuple[Tensor, Tensor] | None = None
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw the pool, and [B, K] ids from it.
@@ -186,19 +177,19 @@ class TwoPassSampler(Sampler):
         An example whose pool holds only its positive gets K masked candidates.
         """
         ids = torch.from_numpy(self.table.draw(self.size, context.random)).to(positives.device)
-        self.pool = Pool(ids, self.log_expected[ids], context.encode(ids).float())
+        self.pool = ids, context.encode(ids).float()
         hits = ids == positives[:, None]
         hits &= ~hits.all(dim=1, keepdim=True)
-        log_weights = relative(self._log_weights(query, self.pool).masked_fill_(hits, float("-inf")))
+        log_weights = relative(self._log_weights(query, *self.pool).masked_fill_(hits, float("-inf")))
         positions = torch.from_numpy(context.random.random((len(query), self.negatives))).to(query.device)
         copies, log_totals = draw_by_inversion(log_weights, positions)
         log_p = log_weights.gather(1, copies) - log_totals
         left_out = torch.full_like(log_p[:, 0], float("-inf"))
-        return drawn_from(ids[copies], self.pool.log_count[copies] + log_p, left_out, positives)
+        return drawn_from(ids[copies], self.log_expected[ids][copies] + log_p, left_out, positives)
 
-    def _log_weights(self, query: Tensor, pool: Pool) -> Tensor:
+    def _log_weights(self, query: Tensor, ids: Tensor, vectors: Tensor) -> Tensor:
         """s_c - l_c of every copy: [B, P]."""
-        return cross_scores(query.float(), pool.vectors, self.scoring).float() - pool.log_count
+        return cross_scores(query.float(), vectors, self.scoring).float() - self.log_expected[ids]
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """Each item's share [B, N] of the second pass over the last draw's pool, positives not left out.
@@ -211,9 +202,9 @@ class TwoPassSampler(Sampler):
                 "objective.sampler.kind = 'two_pass': the proposal is that of a pool, and none was drawn "
                 "yet; draw before asking for it."
             )
-        shares = self._log_weights(query, self.pool).softmax(dim=1)
+        shares = self._log_weights(query, *self.pool).softmax(dim=1)
         q = torch.zeros(len(query), self.item_count, device=query.device)
-        return q.index_add(1, self.pool.ids, shares)
+        return q.index_add(1, self.pool[0], shares)
 
 
 # How many examples and items are scored at once: 64 MiB of scores, however large the catalog.

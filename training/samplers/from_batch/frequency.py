@@ -104,22 +104,21 @@ class StreamingFrequency:
         rows = positives.cpu().numpy()
         times = self.now + 1 + np.arange(len(rows))
         for number, positions in enumerate(self._buckets_of(rows)):
-            self._observe_hash(number, positions, times)
+            hit, from_end, hits = np.unique(positions[::-1], return_index=True, return_counts=True)
+            latest = times[::-1][from_end]
+            before, gaps = self.hits[number, hit], self.gap[number, hit]
+            spans = latest - self.last_hit[number, hit]
+            kept = np.where(self._changed(gaps, before, hits, spans), 0, before)
+            self.gap[number, hit] = self._joined(gaps, kept, hits, spans)
+            self.last_hit[number, hit] = latest
+            self.hits[number, hit] = kept + hits
         self.now += len(rows)
-
-    def _observe_hash(self, number: int, positions: NDArray[np.int64], times: NDArray[np.int64]) -> None:
-        hit, from_end, hits = np.unique(positions[::-1], return_index=True, return_counts=True)
-        latest = times[::-1][from_end]
-        before, gaps = self.hits[number, hit], self.gap[number, hit]
-        spans = latest - self.last_hit[number, hit]
-        kept = np.where(self._changed(gaps, before, hits, spans), 0, before)
-        self.gap[number, hit] = self._joined(gaps, kept, hits, spans)
-        self.last_hit[number, hit] = latest
-        self.hits[number, hit] = kept + hits
 
     def _joined(self, gaps: Gaps, before: Counts, hits: Counts, spans: Gaps | Counts) -> Gaps:
         """The mean of `before` gaps, after `hits` more that sum to `spans`, in one step."""
-        old_weight = self._old_weight(before, hits)
+        early = np.clip(int(1.0 / self.rate) - before, 0, hits)
+        plain = before / np.maximum(before + early, 1)
+        old_weight: Gaps = plain * (1.0 - self.rate) ** (hits - early)
         return old_weight * gaps + (1.0 - old_weight) * spans / hits
 
     def _changed(self, gaps: Gaps, before: Counts, hits: Counts, spans: Counts) -> NDArray[np.bool_]:
@@ -135,28 +134,18 @@ class StreamingFrequency:
         )
         return np.asarray(log_ratio > self._EVIDENCE)
 
-    def _old_weight(self, before: Counts, hits: Counts) -> Gaps:
-        """The weight that a mean over `before` gaps keeps when as many gaps as `hits` join it."""
-        early = np.clip(int(1.0 / self.rate) - before, 0, hits)
-        plain = before / np.maximum(before + early, 1)
-        weights: Gaps = plain * (1.0 - self.rate) ** (hits - early)
-        return weights
-
     def log_share(self, rows: Tensor) -> Tensor:
         """Log p of `rows` [...]; minus infinity for an item that was never observed."""
         positions = self._buckets_of(rows.cpu().numpy().ravel())
         gaps = np.take_along_axis(self.gap, positions, axis=1)
         hits = np.take_along_axis(self.hits, positions, axis=1)
         open_gaps = self.now - np.take_along_axis(self.last_hit, positions, axis=1)
-        longest = self._current(gaps, hits, open_gaps).max(axis=0)
-        log_gaps = np.log(np.where((hits == 0).any(axis=0), np.inf, longest))
-        return torch.from_numpy(-log_gaps).float().reshape(rows.shape).to(rows.device)
-
-    def _current(self, gaps: Gaps, hits: Counts, open_gaps: Counts) -> Gaps:
-        """The mean gaps, given that the last hit is `open_gaps` examples ago."""
+        # As though a gap that is longer than the mean ended now.
         ended = np.maximum(open_gaps, gaps)
-        silent = self._changed(gaps, hits, np.zeros_like(hits), open_gaps)
-        return np.where(silent, ended, self._joined(gaps, hits, np.ones_like(hits), ended))
+        is_silent = self._changed(gaps, hits, np.zeros_like(hits), open_gaps)
+        current = np.where(is_silent, ended, self._joined(gaps, hits, np.ones_like(hits), ended))
+        log_gaps = np.log(np.where((hits == 0).any(axis=0), np.inf, current.max(axis=0)))
+        return torch.from_numpy(-log_gaps).float().reshape(rows.shape).to(rows.device)
 
     def state(self) -> State:
         """The clock, the last hits, the mean gaps and how many they are of."""
