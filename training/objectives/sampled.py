@@ -42,9 +42,8 @@ class DrawLossSettings(LossSettings, ABC):
         """Build the loss for a catalog of N = `item_count`."""
 
     def objective(self, context: BuildContext, sampler: Sampler | None) -> Objective:
-        """Build the objective over the draws of `sampler`. Raises TrainingError without one."""
-        if sampler is None:
-            raise TrainingError(f"objective.loss = {self.kind!r} needs a sampler; add [objective.sampler].")
+        """Build the objective over the draws of `sampler`."""
+        assert sampler is not None, "config.compatibility refuses a loss over a draw without one"
         return SampledObjective(self, sampler, context.item_count, context.mask_seen)
 
 
@@ -203,11 +202,9 @@ class PairsObjective(Objective):
         self.loss = loss
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
-        """The loss of a step; nothing is drawn and nothing is masked. Raises TrainingError without labels."""
-        if examples.negatives is None or examples.negative_weights is None:
-            raise TrainingError(
-                "labelled pairs need the negatives of the examples; prepare data with labels."
-            )
+        """The loss of a step; nothing is drawn and nothing is masked."""
+        assert examples.negatives is not None, "build_objective refuses data without negatives"
+        assert examples.negative_weights is not None
         present = examples.negatives >= 0
         owners, rows = present.nonzero(as_tuple=True)[0], examples.negatives[present]
         users = torch.cat([examples.users, gather_rows(examples.users, owners)])

@@ -34,7 +34,7 @@ from turret.training.evaluation.table import distinct_metrics
 from turret.training.page.figures import share_figure, training_figures
 from turret.training.page.recommended import item_namer, recommendations
 from turret.training.records.environment import load_environment
-from turret.training.run import MODEL, PER_USER, Run
+from turret.training.run import PER_USER, Run
 
 AGAIN = "var/again"
 _FORMATS = ("figure", "percent", "count", "duration")
@@ -136,14 +136,8 @@ def evaluated_report(
 ) -> dict[str, Any]:
     """The report of `Run.evaluate`: the stored one, unless it is of an earlier model or lacks a baseline.
 
-    Raises:
-        TrainingError: the run has no model yet, or as `Run.evaluate`.
+    Raises TrainingError as `Run.evaluate`.
     """
-    if not (run.folder / MODEL).is_file():
-        raise TrainingError(
-            f"{run.folder}: no model was saved yet, so there is nothing to report; let `turret train --run "
-            f"{run.folder} --resume` reach its first evaluation."
-        )
     stored: dict[str, Any] = run.metrics().get(part) or {}
     if stored and (run.folder / PER_USER[part]).is_file():
         wanted, _ = chosen_baselines(baselines, data, run.experiment.evaluation.exclude_seen)

@@ -185,7 +185,8 @@ class TwoPassSampler(Sampler):
         copies, log_totals = draw_by_inversion(log_weights, positions)
         log_p = log_weights.gather(1, copies) - log_totals
         left_out = torch.full_like(log_p[:, 0], float("-inf"))
-        return drawn_from(ids[copies], self.log_expected[ids][copies] + log_p, left_out, positives)
+        drawn = ids[copies]
+        return drawn_from(drawn, self.log_expected[drawn] + log_p, left_out, positives)
 
     def _log_weights(self, query: Tensor, ids: Tensor, vectors: Tensor) -> Tensor:
         """s_c - l_c of every copy: [B, P]."""
