@@ -239,16 +239,9 @@ def _values(gradient: Tensor) -> Tensor:
 
 
 def learning_rate_factor(step: int, steps: int, warmup: float, decay: float) -> float:
-    """Linear warm-up, then a half cosine down to `decay`.
+    """The factor of the experiment's learning rate, in (0, 1], at `step`, from 0, of all `steps` of a run.
 
-    Args:
-        step: the current step, from 0.
-        steps: the number of steps of the whole run.
-        warmup: the share of `steps` in which the factor rises to 1.
-        decay: the factor at the end.
-
-    Returns:
-        The factor of the experiment's learning rate, in (0, 1].
+    It rises to 1 in the share `warmup` of the steps, and falls by a half cosine to `decay`.
     """
     rise = warmup * steps
     if step < rise:

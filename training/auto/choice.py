@@ -1,9 +1,7 @@
 """`--experiment auto`: look at the data, try the candidates, pick one, and say why.
 
-Trials are short trainings, compared on the validation part; the test part is never read. Each trial is the
-same share of its candidate's own training, with the whole schedule of the learning rate: at the same number
-of epochs or seconds, towers that learn slowly and end higher would lose, and so would those that gain by the
-decay, where a longer training is interrupted.
+Each trial is the same share of its candidate's own training, with the whole schedule of the learning rate: at
+the same number of epochs or seconds, towers that learn slowly and end higher would lose.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

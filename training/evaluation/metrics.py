@@ -78,9 +78,6 @@ def slices(
 ) -> dict[str, NDArray[np.bool_]]:
     """Group users by the length of their history, the popularity of their first target, and its earlier use.
 
-    Head, torso and tail items each have about a third of the training events; a cold item has none. Where
-    nobody has used the target before, there is no group of earlier use.
-
     Args:
         history_lengths: int64 [U].
         popularity: int64 [N], training events of each item.

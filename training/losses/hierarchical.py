@@ -59,8 +59,6 @@ def huffman_paths(counts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
 def tree_softmax(scores: Tensor, signs: Tensor) -> Tensor:
     """-log p(item | h) = sum over the path of softplus(-sign s_node): one binary decision a node.
 
-    A probability model of its own, whose items have no vectors: p sums to one over the leaves of any tree.
-
     Args:
         scores: [B, L] tempered scores of the nodes on each positive's path.
         signs: [B, L], +1 or -1 for the branch that the path takes, 0 beyond the root.
@@ -132,10 +130,7 @@ class HierarchicalSoftmaxConfig(LossSettings):
 def hierarchical_softmax(
     cluster_scores: Tensor, clusters: Tensor, member_scores: Tensor, positions: Tensor
 ) -> Tensor:
-    """-log p(cluster | h) - log p(item | cluster, h).
-
-    A probability model of its own: the clusters' scores weigh items of different clusters against each other,
-    so the model does not rank by one inner product. With one cluster it *is* the full softmax.
+    """-log p(cluster | h) - log p(item | cluster, h). With one cluster it *is* the full softmax.
 
     Args:
         cluster_scores: [B, C] tempered scores of all clusters.
@@ -190,10 +185,9 @@ class HierarchicalObjective(Objective):
 
 
 def frequency_clusters(counts: NDArray[np.int64], clusters: int) -> Tensor:
-    """Clusters of equal size, cut from the order of falling frequency (ties by row).
+    """Clusters of equal size, cut from the order of falling frequency (ties by row; Mikolov et al. 2011).
 
-    By frequency, because the data always has it and it depends on no seed (Mikolov et al. 2011 bin words so);
-    of equal size, because the largest cluster decides the cost of a step.
+    Of equal size, because the largest cluster decides the cost of a step.
 
     Args:
         counts: int64 [N], how often each item is a positive.

@@ -49,13 +49,11 @@ class KernelSums:
     <h, w>^2 is the inner product of h h^T and w w^T. Both are symmetric, so F = D(D+1)/2 features do, with
     those off the diagonal doubled on the side of the query (Blanc & Rendle 2018, section 3.2.2, need D^2).
     Every block of about sqrt(N) rows has the float64 sum of its features, computed anew when one of its rows
-    changes: after any updates the sums equal, bit for bit, those of a new snapshot. The kernels of all blocks
-    and queries are one matrix product. In float32 a query at right angles to long vectors would have a kernel
-    far from one.
+    changes: after any updates the sums equal, bit for bit, those of a new snapshot. In float32 a query at
+    right angles to long vectors would have a kernel far from one.
 
-    On the CPU draws are compiled: a query for which few proposals are rejected is drawn by rejection, whose
-    cost doesn't grow with N (for unit vectors of 64 coordinates an eighth of the cost by blocks at 10^5
-    items), and the others by blocks. Any other device draws by blocks, in tensors.
+    On the CPU draws are compiled: a query for which few proposals are rejected is drawn by rejection, and the
+    others by blocks. Any other device draws by blocks, in tensors.
     """
 
     def __init__(self, vectors: Tensor, alpha: float, block: int | None = None) -> None:
