@@ -21,11 +21,7 @@ from turret.training.samplers.from_batch.in_batch import GivenNegatives
 
 
 def build_objective(experiment: ExperimentConfig, data: PreparedData, device: torch.device) -> Objective:
-    """The objective of an experiment on the training part of `data`.
-
-    Raises:
-        TrainingError: the settings do not fit the data.
-    """
+    """The objective of an experiment on its data. Raises TrainingError where they don't fit each other."""
     config, tower, training = experiment.objective, experiment.tower, experiment.training
     statistics = PreparedStatistics(data, tower.user.context, training.since)
     context = BuildContext(

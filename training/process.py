@@ -69,11 +69,7 @@ def too_large_training(processes: int) -> str:
 
 
 def pick_device(name: str) -> "torch.device":
-    """The device of the setting `training.device`: `auto` prefers CUDA.
-
-    Raises:
-        TrainingError: CUDA is requested and not available.
-    """
+    """The device of `training.device`; `auto` prefers CUDA. Raises TrainingError where CUDA is missing."""
     import torch
 
     if name == "cuda" and not torch.cuda.is_available():

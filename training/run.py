@@ -99,11 +99,7 @@ class Run:
             raise TrainingError(f"{error}; install the package that adds it, or train again.") from None
 
     def open_data(self, folder: Path | None = None) -> PreparedData:
-        """Open the prepared data of this run, from its stored path or from `folder`.
-
-        Raises:
-            TrainingError: the fingerprint of the data is not the run's.
-        """
+        """Open its data, at the stored path or in `folder`. Raises TrainingError for another fingerprint."""
         data = PreparedData.open(folder or self.data_folder)
         if data.fingerprint != self.fingerprint:
             raise TrainingError(

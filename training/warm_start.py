@@ -70,20 +70,14 @@ class ParentBundle:
     def experiment(self, values: Mapping[str, object] | None = None) -> ExperimentConfig:
         """The bundle's experiment, without its own `training.since`, with other values by dotted names.
 
-        That start time selected the events that were new to the bundle.
-
-        Raises:
-            ConfigurationError: an unknown or contradictory setting.
+        That start time selected the events that were new to the bundle. Raises ConfigurationError for an
+        unknown or contradictory setting.
         """
         settings = {**self.settings, "training": {**self.settings.get("training", {}), "since": None}}
         return override(ExperimentConfig, settings, values, self.folder / EXPERIMENT)
 
     def check(self, towers: TowerConfig, item: Sequence[Feature], user: Sequence[Feature]) -> None:
-        """Compare the bundle's towers with `towers`, which read the features `item` and `user`.
-
-        Raises:
-            TrainingError: they differ; the sentence names the setting.
-        """
+        """Raise TrainingError unless the bundle's towers are `towers`, with features `item` and `user`."""
         own, requested = named_settings(self.experiment().tower), named_settings(towers)
         for name, value in requested.items():
             # A setting of only one of them follows from a differing kind, which comes first.

@@ -89,11 +89,7 @@ class Facts:
 
 
 def facts_of(data: PreparedData) -> Facts:
-    """Measure prepared data. Times are bounded: the order is measured on at most 20,000 users.
-
-    Raises:
-        TrainingError: nothing can be trained on the data.
-    """
+    """Measure prepared data, in bounded time. Raises TrainingError where nothing can be trained on it."""
     check_trainable(data, "causal_window")
     starts, ends = data.bounds("validation")
     kinds = len(read_kinds(data.manifest.kinds))

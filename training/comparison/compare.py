@@ -31,11 +31,7 @@ Runs = Sequence[Run]
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """The seeds of a text such as "0-4" or "0,1,5", each once.
-
-    Raises:
-        TrainingError: the text is no list of numbers and ranges, or names too many.
-    """
+    """The seeds of "0-4" or "0,1,5", each once. Raises TrainingError for other texts, and for too many."""
     seeds: dict[int, None] = {}
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,10})(?:\s*-\s*(\d{1,10}))?\s*", part)

@@ -160,11 +160,7 @@ def load_experiment(
 
 
 def with_settings(experiment: ExperimentConfig, settings: Mapping[str, object]) -> ExperimentConfig:
-    """The experiment with some settings, or whole sections, replaced.
-
-    Raises:
-        ConfigurationError: a setting does not exist, has a wrong value or contradicts another.
-    """
+    """The experiment with other settings or sections. Raises ConfigurationError where they don't fit."""
     return load_configuration(ExperimentConfig, overrides={**experiment.model_dump(mode="json"), **settings})
 
 

@@ -33,10 +33,8 @@ def training_figures(runs: Mapping[str, Sequence[Run]]) -> list[tuple[str, str |
     """The titles and the figures of trainings over one another, None for a curve without a point.
 
     A run of several seeds has one curve a seed. Those with another validation metric have another scale, and
-    are left out of its figure. Of a single training there are more figures.
-
-    Raises:
-        TrainingError: a history can't be read.
+    are left out of its figure. Of a single training there are more figures. Raises TrainingError for a
+    history that can't be read.
     """
     drawn = [
         (label if number == 0 else "", run, COLOURS[index % len(COLOURS)], load_history(run.folder))

@@ -18,11 +18,7 @@ HISTORY = "history.jsonl"
 
 
 def load_history(folder: Path) -> list[dict[str, Any]]:
-    """The measurements of the run in `folder`, oldest first; none for a run without a history.
-
-    Raises:
-        TrainingError: the file holds something else.
-    """
+    """The measurements of a run, oldest first, if it has any. Raises TrainingError for a damaged file."""
     path, entries = folder / HISTORY, []
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     for number, line in enumerate(lines, start=1):

@@ -119,11 +119,7 @@ class SamplerReport:
     """Measures every sampler that can be built for a run, with the sampled softmax on real queries."""
 
     def __init__(self, run: Run, data: PreparedData, request: ReportRequest) -> None:
-        """Open the run's model.
-
-        Raises:
-            TrainingError: there is no model yet, or its items are not ranked by an inner product.
-        """
+        """Open the run's model. Raises TrainingError without one that ranks by an inner product."""
         self.run, self.data, self.request = run, data, request
         self.experiment = run.experiment
         loss = self.experiment.objective.loss

@@ -122,11 +122,7 @@ class StudyRequest:
 
 @contextmanager
 def open_storage(folder: Path) -> Iterator[JournalStorage]:
-    """Open or create the journal of a study and lock it for this process.
-
-    Raises:
-        TrainingError: another process holds the lock.
-    """
+    """Open the journal of a study, and lock it. Raises TrainingError where another process has locked it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / JOURNAL).open("ab") as journal:
         if not try_lock(journal.fileno()):

@@ -143,11 +143,7 @@ def one_of(settings: Iterable[type[Settings]]) -> Any:
 
 
 def maker(kinds: Mapping[str, type[Kind]], kind: str, what: str) -> Callable[..., Kind]:
-    """A function from keyword arguments to the settings of a kind, for attributes of a module.
-
-    Raises:
-        AttributeError: there is no such kind.
-    """
+    """A function from keywords to the settings of a kind. Raises AttributeError for an unknown kind."""
     if kind not in kinds:
         raise AttributeError(f"there is no {what} {kind!r}; there are {', '.join(sorted(kinds))}")
 

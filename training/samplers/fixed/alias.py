@@ -15,10 +15,7 @@ def unigram_weights(counts: NDArray[np.int64], alpha: float) -> Weights:
     """(count + 1)^alpha of the [N] `counts` (Mikolov et al. 2013 use alpha = 0.75).
 
     One is added to every count, so that an item without a training event can still be drawn, and its
-    correction is finite without a floor under q.
-
-    Raises:
-        TrainingError: no item has a training event.
+    correction is finite without a floor under q. Raises TrainingError where no item has a training event.
     """
     _check_counts(counts)
     return np.asarray((counts + 1).astype(np.float64) ** alpha)
@@ -28,10 +25,7 @@ def log_uniform_weights(counts: NDArray[np.int64]) -> Weights:
     """log(r + 2) - log(r + 1) for the item of rank r by falling `counts` [N], ties by row.
 
     They sum to log(N + 1). About Zipf's law, from ranks alone: TensorFlow's `log_uniform_candidate_sampler`
-    takes the row for the rank.
-
-    Raises:
-        TrainingError: no item has a training event.
+    takes the row for the rank. Raises TrainingError where no item has a training event.
     """
     _check_counts(counts)
     weights = np.empty(len(counts))
