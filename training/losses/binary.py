@@ -1,4 +1,7 @@
-"""Losses that classify each candidate on its own, with the arguments of `objectives.contract.Loss`."""
+"""Losses that classify each candidate on its own, with the arguments of `objectives.contract.Loss`.
+
+They are at least zero, and the positive's part alone where no candidate is valid.
+"""
 
 from typing import Annotated
 
@@ -26,9 +29,6 @@ def binary_cross_entropy(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-s_y) + sum_j softplus(s_j): label 1 for the positive, 0 for each of the drawn.
 
     Uncorrected and with hits masked, it learns log(p_i / ((1 - p_i) K q_i)).
-
-    Returns:
-        [B], at least zero; the positive's part alone where no candidate is valid.
     """
     return positive_against_others(positive, masked(drawn, draw))
 
@@ -39,9 +39,6 @@ def negative_sampling(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 
     The optimum is s_i = log(p_i / q_i), a ranking by the lift over q; with hits masked it is about
     log(p_i / ((1 - p_i) q_i)).
-
-    Returns:
-        [B], at least zero; the positive's part alone where no candidate is valid.
 
     Source: Mikolov et al. 2013; Botev et al. 2017, eq. 28.
     """
@@ -64,9 +61,6 @@ def nce(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 
     With hits valid, as both papers have it, the optimum is s_i = log p_i, and with K to infinity the gradient
     goes to that of the full softmax. With hits masked the optimum is the log odds log(p_i / (1 - p_i)).
-
-    Returns:
-        [B], at least zero; the positive's part alone where no candidate is valid.
 
     Source: Gutmann & Hyvarinen 2010; Mnih & Teh 2012.
     """
@@ -92,9 +86,6 @@ def gbce(
     Args:
         t: how much of the overconfidence is corrected, from 0 to 1.
         item_count: N.
-
-    Returns:
-        [B], at least zero; the positive's part alone where no candidate is valid.
 
     Source: Petrov & Macdonald 2023 (gSASRec), which normalises by K + 1 as here.
     """

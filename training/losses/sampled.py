@@ -1,4 +1,7 @@
-"""Softmax losses over a draw, with the arguments of `objectives.contract.Loss`; see docs/estimators.md."""
+"""Softmax losses over a draw, with the arguments of `objectives.contract.Loss`; see docs/estimators.md.
+
+They are at least zero, but where it says otherwise, and exactly zero where no candidate is valid.
+"""
 
 import math
 
@@ -20,9 +23,6 @@ def sampled_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     full softmax. Wrong with counts that are not those of the draw: a temperature applied afterwards or
     a floor under q bends the long tail.
 
-    Returns:
-        [B], at least zero; exactly zero where no candidate is valid.
-
     Source: Blanc & Rendle 2018, eq. 2-3; Bengio & Senecal 2008; Botev et al. 2017, eq. 7-9 and 16-19.
     """
     others = masked(minus_log_count(drawn, draw), draw)
@@ -41,9 +41,6 @@ def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Te
 
     With hits removed, the gradient stays away from the full softmax's at any number of candidates.
 
-    Returns:
-        [B], at least zero; exactly zero where no candidate is valid.
-
     Source: Yi et al. 2019, eq. 5; TensorFlow `sampled_softmax_loss`.
     """
     return sampled_softmax(positive - draw.positive_log_count, drawn, draw)
@@ -56,9 +53,6 @@ def subset_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     With the uniform sampler, whose correction cancels, it is `sampled_softmax_corrected`. Even then log Z is
     too small by the mass outside the subset, so the loss can't be compared with the full softmax.
 
-    Returns:
-        [B], at least zero; exactly zero where no candidate is valid.
-
     Source: Jean et al. 2015; compared in Botev et al. 2017, section 6.2.
     """
     return softplus(log_sum_exp(masked(drawn, draw)) - positive)
@@ -69,11 +63,8 @@ def refined_logq(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """(1 - P_y) (log sum_j exp(s_j - l_j) - s_y), with no gradient through the weight 1 - P_y.
 
     P_y = exp s_y / (exp s_y + sum_j exp(s_j - l_j)) is the positive's share, itself uncorrected because it
-    is there with probability one. The gradient is that of `sampled_softmax` for any draw, the value is not.
-    The positive must be masked in the draw.
-
-    Returns:
-        [B], of either sign; zero, with a gradient of zero, where no candidate is valid.
+    is there with probability one. The gradient is that of `sampled_softmax` for any draw; the value is not,
+    and has either sign. The positive must be masked in the draw.
 
     Source: Khrylchenko et al. 2025 (arXiv 2507.09331).
     """
@@ -87,11 +78,7 @@ def standard_importance(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """log((1/K) sum_j exp(s_j) / q_j) - s_y = log sum_j exp(s_j - l_j) - s_y.
 
     The draw estimates all of Z, so a drawn positive has to count (the objective keeps it), and without it the
-    loss falls without bound.
-
-    Returns:
-        [B], of either sign; zero, with a gradient of zero, where no candidate is valid, as nothing
-        estimates Z then.
+    loss falls without bound below zero.
 
     Source: Botev et al. 2017, eq. 11-13; Bengio & Senecal 2008.
     """
@@ -110,9 +97,6 @@ def blackout(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """-log p_y - sum_j log(1 - p_j), p the softmax over the positive and the drawn of s - l.
 
     exp(s)/q and exp(s - log(K q)) have the same shares, so the expected counts serve as they are.
-
-    Returns:
-        [B], at least zero; zero where no candidate is valid.
 
     Source: Ji et al. 2016; Botev et al. 2017, eq. 29-30.
     """
