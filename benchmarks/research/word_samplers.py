@@ -32,7 +32,7 @@ from turret.training.samplers.adaptive.dense import (
     quartic_kernel,
     softmax_kernel,
 )
-from turret.training.samplers.adaptive.ngram import BigramSampler
+from turret.training.samplers.adaptive.ngram import BigramSampler, NgramTables
 from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.alias import unigram_weights
@@ -115,7 +115,7 @@ def sampler_of(kind: str, size: int, text: Text) -> Sampler:
         return DenseSampler(settings, context, kernels[kind])
     unigram = unigram_weights(text.counts(), 1.0)
     if kind == "bigram":
-        return BigramSampler(*text.bigrams(), unigram, size)
+        return BigramSampler(NgramTables(*text.bigrams(), unigram), size)
     return ComplementSampler(np.ones(text.vocabulary) if kind == "uniform" else unigram, size, CPU)
 
 

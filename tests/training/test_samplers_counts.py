@@ -19,7 +19,6 @@ from turret.training.samplers.adaptive.ngram import (
     AdaptiveNgramSampler,
     BigramSampler,
     NgramTables,
-    frequency_bins,
 )
 from turret.training.samplers.core.contract import Draw, DrawContext, Sampler
 from turret.training.samplers.fixed.alias import log_uniform_weights, unigram_weights
@@ -131,7 +130,8 @@ def test_probabilities_of_a_bigram_are_those_of_the_counts() -> None:
     """(c(last, i) + 10 u_i) / (c(last) + 10) after each item."""
     table, unigram = follows(), (COUNTS + 1) / (COUNTS + 1).sum()
     pairs = np.flatnonzero(table)
-    q = proposal(BigramSampler(pairs, table.ravel()[pairs], unigram_weights(COUNTS, 1.0), 10))
+    tables = NgramTables(pairs, table.ravel()[pairs], unigram_weights(COUNTS, 1.0))
+    q = proposal(BigramSampler(tables, 10))
     for last in range(12):
         expected = (table[last] + 10.0 * unigram) / (table[last].sum() + 10.0)
         assert q[last].tolist() == pytest.approx(expected.tolist(), rel=1e-5)
@@ -141,14 +141,14 @@ def test_without_any_pair_the_unigram_is_left() -> None:
     """Data whose users have one event each has no pairs, and still a proposal, which may learn."""
     none, rows = np.empty(0, dtype=np.int64), torch.tensor([0, 1])
     context = context_of(rows, torch.zeros(2, 4))
-    plain = BigramSampler(none, none, np.array([1.0, 3.0]), 5)
+    tables = NgramTables(none, none, np.array([1.0, 3.0]))
+    plain = BigramSampler(tables, 5)
     torch.testing.assert_close(
         plain.probability(torch.zeros(2, 4), context), torch.tensor([[0.25, 0.75]] * 2)
     )
     draw = plain.draw(torch.zeros(2, 4), rows, context)
     assert draw.positive_log_count.tolist() == pytest.approx([math.log(5 / 4), math.log(15 / 4)])
-    tables = NgramTables(none, none, np.array([1.0, 3.0]))
-    learner = AdaptiveNgramSampler(tables, frequency_bins(none, none, 2), 5, 0.1, 1)
+    learner = AdaptiveNgramSampler(tables, 5, 0.1, 1)
     draw = learner.draw(torch.zeros(2, 4), rows, context)
     learner.observe(draw, torch.zeros(2), torch.zeros(draw.ids.shape))
     q = learner.probability(torch.zeros(2, 4), context)
@@ -162,7 +162,7 @@ def ngram(rate: float = 0.2, publish_every: int = 2) -> AdaptiveNgramSampler:
     pairs = np.flatnonzero(follows())
     counts = follows().ravel()[pairs]
     tables = NgramTables(pairs, counts, unigram_weights(COUNTS, 1.0))
-    return AdaptiveNgramSampler(tables, frequency_bins(pairs, counts, 12), 10, rate, publish_every)
+    return AdaptiveNgramSampler(tables, 10, rate, publish_every)
 
 
 def mixture(last: int, shares: list[float]) -> Mixture:

@@ -28,6 +28,8 @@ class NgramTables:
     def __init__(self, pairs: Rows, counts: Rows, unigram: Weights) -> None:
         """Take sorted [P] pairs last * N + next with [P] counts, and [N] positive unigram weights."""
         self.item_count = len(unigram)
+        # How often anything followed each item: [N].
+        self.followed = np.bincount(pairs // self.item_count, weights=counts, minlength=self.item_count)
         # A sentinel behind all pairs ends every search within the arrays.
         self.pairs = np.append(pairs, self.item_count**2)
         self.firsts = np.searchsorted(pairs, np.arange(self.item_count + 1) * self.item_count)
@@ -98,6 +100,18 @@ def redistribute(table: Floats, positions: Rows, scores: Floats, rate: float) ->
     table[moved] = kept * table[moved] + (1.0 - kept) * mean
 
 
+class NgramSettings(SamplerSettings, ABC):
+    """The settings of a sampler by n-grams; `alpha` is the power of the unigram."""
+
+    negatives: Negatives = 64
+    alpha: Power = 1.0
+
+    def tables(self, context: BuildContext) -> NgramTables:
+        """The n-grams of the training part. Raises TrainingError where there are no counts."""
+        unigram = unigram_weights(context.statistics.item_counts(), self.alpha)
+        return NgramTables(*context.statistics.bigram_counts(), unigram)
+
+
 class NgramSampler(Sampler, ABC):
     """K candidates an example, drawn with replacement by `tables` and the last item that it has read."""
 
@@ -135,16 +149,13 @@ class NgramSampler(Sampler, ABC):
 BACKOFF = 10.0
 
 
-class BigramConfig(SamplerSettings):
+class BigramConfig(NgramSettings):
     """Items are drawn as they follow the last item, with ten counts added by the unigram."""
 
     kind: Literal["bigram"] = "bigram"
-    negatives: Negatives = 64
-    alpha: Power = 1.0
 
     def build(self, context: BuildContext) -> Sampler:
-        weights = unigram_weights(context.statistics.item_counts(), self.alpha)
-        return BigramSampler(*context.statistics.bigram_counts(), weights, self.negatives)
+        return BigramSampler(self.tables(context), self.negatives)
 
 
 class BigramSampler(NgramSampler):
@@ -157,12 +168,10 @@ class BigramSampler(NgramSampler):
 
     kind = "bigram"
 
-    def __init__(self, pairs: Rows, counts: Rows, unigram: Weights, negatives: int) -> None:
-        """Take sorted [P] pairs last * N + next with [P] counts, and [N] positive unigram weights."""
-        super().__init__(NgramTables(pairs, counts, unigram), negatives)
-        followed = np.bincount(pairs // len(unigram), weights=counts, minlength=len(unigram))
+    def __init__(self, tables: NgramTables, negatives: int) -> None:
+        super().__init__(tables, negatives)
         # The share of the followers after each item: [N].
-        self.share = followed / (followed + BACKOFF)
+        self.share = tables.followed / (tables.followed + BACKOFF)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids by the last item that each example has read."""
@@ -187,28 +196,15 @@ UNFOLLOWED = (0.1, 0.9, 0.0)
 LASTING = 0.05
 
 
-class AdaptiveNgramConfig(SamplerSettings):
+class AdaptiveNgramConfig(NgramSettings):
     """Uniform, unigram and bigram together; their shares and tables learn from the scores of the drawn."""
 
     kind: Literal["adaptive_ngram"] = "adaptive_ngram"
-    negatives: Negatives = 64
-    alpha: Power = 1.0
     rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.05
     publish_every: Steps = 100
 
     def build(self, context: BuildContext) -> Sampler:
-        unigram = unigram_weights(context.statistics.item_counts(), self.alpha)
-        pairs, counts = context.statistics.bigram_counts()
-        bins = frequency_bins(pairs, counts, len(unigram))
-        tables = NgramTables(pairs, counts, unigram)
-        return AdaptiveNgramSampler(tables, bins, self.negatives, self.rate, self.publish_every)
-
-
-def frequency_bins(pairs: Rows, counts: Rows, item_count: int) -> Rows:
-    """The bin of each item [N]: zero without a follower, one for one, two for two and three, and so on."""
-    followed = np.bincount(pairs // item_count, weights=counts, minlength=item_count)
-    bins: Rows = np.ceil(np.log2(followed + 1.0)).astype(np.int64)
-    return bins
+        return AdaptiveNgramSampler(self.tables(context), self.negatives, self.rate, self.publish_every)
 
 
 class AdaptiveNgramSampler(NgramSampler):
@@ -226,15 +222,13 @@ class AdaptiveNgramSampler(NgramSampler):
     kind = "adaptive_ngram"
     observes_scores = True
 
-    def __init__(
-        self, tables: NgramTables, bins: Rows, negatives: int, rate: float, publish_every: int
-    ) -> None:
-        """Take the bin [N] of each item, as the last one read."""
+    def __init__(self, tables: NgramTables, negatives: int, rate: float, publish_every: int) -> None:
         super().__init__(tables, negatives)
-        self.bins = bins
+        # The bin of each item [N]: zero without a follower, one for one, two for two and three, and so on.
+        self.bins: Rows = np.ceil(np.log2(tables.followed + 1.0)).astype(np.int64)
         self.rate = rate
         self.publish_every = publish_every
-        self.first_shares = np.tile(SHARES, (int(bins.max()) + 1, 1))
+        self.first_shares = np.tile(SHARES, (int(self.bins.max()) + 1, 1))
         self.first_shares[0] = UNFOLLOWED
         self.shares = self.first_shares.copy()
         self.steps = 0
