@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,9 @@ def train_command(
             f"{folder} holds the runs of several seeds; continue them with --resume, replace them "
             "with --seeds and --overwrite, or name another folder with --run."
         )
-    begin = partial(begin_run, data=data, overwrite=overwrite, origin=origin, report=REPORT)
+    begin = partial(
+        begin_run, data=data, experiment=experiment, overwrite=overwrite, origin=origin, report=REPORT
+    )
     go = partial(train, resume=resume, overwrite=overwrite, report=REPORT, loggers=loggers)
     if seeds is None and not known:
         if experiment == AUTO and process_count() > 1:
@@ -72,7 +74,7 @@ def train_command(
                 "--experiment auto compares short trials in one process; run it without torchrun first, and "
                 "train the experiment that it writes (RUN/experiment.toml) with torchrun."
             )
-        _train_one(partial(begin, folder, experiment=experiment, overrides=overrides, resume=resume), go)
+        _train_one(partial(begin, folder, overrides=overrides, resume=resume), go)
         return
     if (folder / RUN).is_file():
         raise TrainingError(f"{folder} holds a run of one seed; name another folder with --run.")
@@ -88,12 +90,7 @@ def train_command(
         raise TrainingError("--seeds sets training.seed; leave out --set training.seed.")
     # First those that were begun: a new one takes their settings.
     asked = dict.fromkeys([*(known if resume else ()), *(parse_seeds(seeds) if seeds else ())])
-
-    def begin_seed(own: Path, seed: int, resume: bool) -> tuple[Run, PreparedData]:
-        seeded = {**values, "training.seed": seed}
-        return begin(own, experiment=experiment, overrides=seeded, resume=resume)
-
-    _train_seeds(folder, [*asked], begin_seed, go, resume=resume, overwrite=overwrite)
+    _train_seeds(folder, [*asked], values, begin, go, resume=resume, overwrite=overwrite)
 
 
 def _train_one(begin: Callable[[], tuple[Run, PreparedData]], go: Callable[..., Progress]) -> None:
@@ -123,6 +120,7 @@ def _train_one(begin: Callable[[], tuple[Run, PreparedData]], go: Callable[..., 
 def _train_seeds(
     folder: Path,
     seeds: Sequence[int],
+    values: Mapping[str, object],
     begin: Callable[..., tuple[Run, PreparedData]],
     go: Callable[[Run, PreparedData], object],
     *,
@@ -135,7 +133,7 @@ def _train_seeds(
         own = seed_folder(folder, seed)
         is_begun = resume and (own / RUN).is_file()
         if template is None or is_begun:
-            template, prepared = begin(own, seed, resume=is_begun)
+            template, prepared = begin(own, overrides={**values, "training.seed": seed}, resume=is_begun)
         if overwrite and number == 1:
             for replaced in begun_seeds(folder):
                 remove_run(seed_folder(folder, replaced))
