@@ -103,13 +103,11 @@ class View:
         return self
 
     def ids(self) -> list[str]:
-        """The ids of the recommended items."""
         rows = self.page.locator("#results > li")
         ids: list[str] = rows.evaluate_all("rows => rows.map(row => row.dataset.id)")
         return ids
 
     def wait_for(self, condition: str, argument: object = None) -> None:
-        """Wait until a JavaScript condition holds."""
         self.page.wait_for_function(condition, arg=argument)
 
     def wait_for_items(self, count: int = 10) -> None:
@@ -126,7 +124,6 @@ class View:
         self.page.evaluate(_TWO_FRAMES)
 
     def check(self) -> None:
-        """Assert that nothing happened that must not."""
         assert self.errors == []
         assert self.hosts <= {urlsplit(self.url).netloc}
 

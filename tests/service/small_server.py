@@ -71,7 +71,6 @@ class Client:
         self._writer.write(content)
 
     async def answer(self) -> Answer:
-        """The next answer; raises where the server has closed the connection."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
@@ -87,7 +86,6 @@ class Client:
         return received
 
     def end(self) -> None:
-        """Send nothing more."""
         self._writer.write_eof()
 
     async def leave(self) -> None:
@@ -103,15 +101,13 @@ class Running:
         self, app: Application, admission: Admission, server: uvicorn.Server, refused: Counter[str]
     ) -> None:
         self.app, self.admission, self.server, self.refused = app, admission, server, refused
-        self._clients: list[Client] = []
+        self.clients: list[Client] = []
 
     @property
     def places(self) -> int:
-        """The places of recommendations that are taken."""
         return self.admission.lanes["recommend"].running
 
     async def connect(self, content: bytes = b"") -> Client:
-        """Connect, and send bytes."""
         ours, theirs = socket.socketpair()
         config = self.server.config
         protocol: Any = config.http_protocol_class
@@ -119,7 +115,7 @@ class Running:
             lambda: protocol(config=config, server_state=self.server.server_state, app_state={}), theirs
         )
         client = Client(*await asyncio.open_connection(sock=ours))
-        self._clients.append(client)
+        self.clients.append(client)
         client.send(content)
         return client
 
@@ -129,11 +125,6 @@ class Running:
         answer = await client.answer()
         await client.leave()
         return answer
-
-    async def leave(self) -> None:
-        """Close the connections of all clients."""
-        for client in self._clients:
-            await client.leave()
 
 
 @asynccontextmanager
@@ -173,7 +164,8 @@ async def running(
             yield running
     finally:
         app.open.set()
-        await running.leave()
+        for client in running.clients:
+            await client.leave()
         server.should_exit = True
         await serving
     assert not server.server_state.connections

@@ -1,6 +1,5 @@
 """Bodies: strict JSON within limits, whose faults are named with their fields; times and cursors in them."""
 
-import asyncio
 import json
 import threading
 from datetime import UTC, datetime
@@ -83,7 +82,7 @@ def test_the_first_wrong_value_is_enough(schema: type[BaseModel], body: dict[str
 
 @pytest.mark.fault(42)
 @pytest.mark.parametrize(("size", "is_beside"), [(10, False), (SHORT_BODY, True)])
-def test_long_bodies_are_parsed_outside_the_event_loop_with_the_same_errors(
+async def test_long_bodies_are_parsed_outside_the_event_loop_with_the_same_errors(
     size: int, is_beside: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
@@ -94,17 +93,13 @@ def test_long_bodies_are_parsed_outside_the_event_loop_with_the_same_errors(
         return read(parsed)
 
     monkeypatch.setattr(RecommendRequest, "model_validate", noting)
-
-    async def scenario() -> None:
-        body = {"filter": {"a": "x" * size}}
-        found = await read_body({BODY: json.dumps(body).encode()}, RecommendRequest)
-        assert found.filter == body["filter"]
-        assert (threads[0] != threading.get_ident()) == is_beside
-        with pytest.raises(InvalidFieldError) as caught:
-            await read_body({BODY: json.dumps({"k": 0, **body}).encode()}, RecommendRequest)
-        assert caught.value.field == "k"
-
-    asyncio.run(scenario())
+    body = {"filter": {"a": "x" * size}}
+    found = await read_body({BODY: json.dumps(body).encode()}, RecommendRequest)
+    assert found.filter == body["filter"]
+    assert (threads != [threading.get_ident()]) == is_beside
+    with pytest.raises(InvalidFieldError) as caught:
+        await read_body({BODY: json.dumps({"k": 0, **body}).encode()}, RecommendRequest)
+    assert caught.value.field == "k"
 
 
 # ---- Times and cursors

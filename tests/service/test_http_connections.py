@@ -174,7 +174,6 @@ def test_the_guard_can_be_switched_off(client: Any) -> None:
 
 
 def sized(count: int, *lines: bytes) -> bytes:
-    """The head of a body of so many bytes."""
     return b"\r\n".join((POST.replace(b"10\r\n\r\n", b"%d" % count), *lines, b"", b""))
 
 

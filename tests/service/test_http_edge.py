@@ -171,14 +171,6 @@ def test_probes_are_counted_but_not_logged_while_all_is_well(desk: Desk) -> None
 # ---- Probes
 
 
-def test_probes_and_metrics_answer(client: TestClient) -> None:
-    assert client.get("/livez").json() == {"status": "alive"}
-    assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
-    answer = client.get("/metrics")
-    assert answer.headers["content-type"].startswith("text/plain")
-    assert "# TYPE turret_requests_total counter" in answer.text
-
-
 @pytest.mark.parametrize("path", ["/livez", "/v1/users/7", "/nowhere", "/openapi.json", "/metrics"])
 def test_an_answer_is_not_guessed_kept_framed_or_run(client: TestClient, path: str) -> None:
     headers = client.get(path).headers
@@ -193,9 +185,7 @@ def test_without_a_version_it_is_alive_and_not_ready(tmp_path: Path) -> None:
     waiting = serving(tmp_path / "empty", wait=True)
     for path in ("/readyz", "/v1/version", "/v1/items/101/similar"):
         answer = waiting.get(path)
-        assert answer.status_code == 503
-        assert answer.headers["retry-after"] == "2"
-        assert answer.json()["error"]["field"] == "bundles"
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
         assert answer.json()["error"]["message"].startswith("no version is live yet: ")
     assert waiting.post("/v1/recommend/batch", json={"requests": [{}]}).status_code == 503
     assert waiting.get("/livez").json() == {"status": "alive"}

@@ -250,16 +250,6 @@ def test_the_times_of_a_history_and_of_the_request_are_read(timed: TestClient) -
     assert scored(timed, **texts, at="1970-01-05T01:30:00") == wanted
 
 
-def test_stored_events_bring_their_times(timed: TestClient) -> None:
-    events = [
-        {"event_id": number, "user_id": 7, "item_id": item, "time": MONDAY + at}
-        for number, (item, at) in enumerate([(101, 0), (999, 10), (102, HOUR)])
-    ]
-    post_events(timed, *events)
-    wanted = expected([1, 2], 3.0, (MONDAY * 2 + 4 * HOUR) / HOUR)
-    assert scored(timed, user_id=7, at=MONDAY + 3 * HOUR) == wanted, "the unknown item 999 is skipped"
-
-
 def test_the_request_comes_now_if_it_does_not_say_when(timed: TestClient) -> None:
     """And an event that another clock puts into the future is just over."""
     now = time.time()

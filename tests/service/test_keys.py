@@ -133,7 +133,6 @@ def test_a_key_is_printed_alone_and_only_once(path: Path) -> None:
 
 
 def added(path: Path, name: str) -> bytes:
-    """Add a key to the file, and return the header with it."""
     key = new_key(name)
     add_key(path, record(name, key, ["read"]))
     return bearer(key)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -19,17 +19,12 @@ from tests.support.virtual_time import Clock
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
 from turret.service.observing.logs import Logs, json_line, text_line
-from turret.service.observing.metrics import REASONS, Metrics
+from turret.service.observing.metrics import Metrics
 from turret.service.observing.observation import Observation, open_traces
 from turret.service.settings import Settings
-from turret.service.versions.gate import Reason
 from turret.tower.engines.circuit import Circuit
 
 # --- Metrics
-
-
-def test_every_reason_of_the_gate_is_a_label() -> None:
-    assert set(get_args(Reason)) <= set(REASONS)
 
 
 def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) -> None:
@@ -227,19 +222,16 @@ def test_traces_are_made_where_there_is_a_collector_and_need_their_extra(
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "me:secret@collector:4318", "can't be 'collector:4318'; give a URL"),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "a=b,authorization: secret", "has an entry without =; write NAME="),
-    ],
+    ("name", "value"),
+    [("ENDPOINT", "me:secret@collector:4318"), ("HEADERS", "a=b,authorization: secret")],
 )
 def test_a_faulty_address_of_a_collector_is_refused_without_its_secret(
-    name: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OpenTelemetry would send nothing, and log the header."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ServiceError, match=f"^{name} {words}") as caught:
+    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
+    with pytest.raises(ServiceError, match=r"; (give a URL|write NAME=)") as caught:
         open_traces(1.0)
     assert "secret" not in str(caught.value)
 

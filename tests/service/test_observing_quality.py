@@ -97,7 +97,6 @@ def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing() -> None
     assert metrics.registry.get_sample_value("turret_recall_at_k_sum", {"k": "10"}) == 1
 
     def offer(answer: AnswerRecord, outcome: str) -> None:
-        """Offer it until it is counted."""
         before = counted(outcome)
 
         def is_counted() -> bool:

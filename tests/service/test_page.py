@@ -170,7 +170,6 @@ def added(bundle: Bundle, fields: dict[str, bytes]) -> FreshItems:
 
 
 def find(bundle: Bundle, query: str, fresh: FreshItems | None = None) -> list[int]:
-    """The rows that are found."""
     overlaid = overlay(bundle) if fresh is None else fresh
 
     async def search() -> list[int]:

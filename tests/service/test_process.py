@@ -19,8 +19,6 @@ from turret.service.errors import ServiceError
 from turret.service.process.server import connection_limit, reserve, share, url_of
 from turret.service.process.supervisor import Order, Shutdown
 from turret.service.settings import Settings, read_settings
-from turret.service.versions.gate import _from_environment
-from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
 
 # ---- Addresses, descriptors and the end
 
@@ -192,14 +190,3 @@ def test_a_complaint_names_only_options_that_there_are() -> None:
             read_settings(**{name: object()})
         assert f"TURRET_{name.upper()}" in str(caught.value)
         assert ("--" in str(caught.value)) == (name in options), name
-
-
-def test_a_service_and_a_folder_ask_the_same_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, usual in (("overlap_minimum", OVERLAP_MINIMUM), ("recall_minimum", RECALL_MINIMUM)):
-        variable = f"TURRET_{name.upper()}"
-        assert getattr(Settings(), name) == _from_environment(variable, usual) == usual
-        monkeypatch.setenv(variable, "0.25")
-        assert getattr(Settings(), name) == _from_environment(variable, usual) == 0.25
-    monkeypatch.setenv("TURRET_RECALL_MINIMUM", "much")
-    with pytest.raises(ServiceError, match=r"TURRET_RECALL_MINIMUM can't be 'much'.*0\.95"):
-        _from_environment("TURRET_RECALL_MINIMUM", RECALL_MINIMUM)

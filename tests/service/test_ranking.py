@@ -45,11 +45,8 @@ DAY = 86_400_000  # milliseconds
 @pytest.mark.parametrize(
     ("kinds", "default", "requested", "excludes"),
     [
-        ({}, True, {}, True),
-        ({}, False, {}, False),
         ({}, True, {"exclude_seen": False}, False),
         ({}, False, {"exclude_seen": True}, True),
-        ({"buy": Kind(consume=True)}, None, {}, True),
         ({"buy": Kind(consume=1)}, None, {}, True),
         ({"buy": Kind(consume=1)}, None, {"at": 2 * DAY}, False),
         ({"buy": Kind(), "return": Kind(role="negative")}, None, {}, False),
@@ -125,7 +122,6 @@ def conditions(k: int, after: Cursor | None = None, **more: Any) -> Query:
 
 
 def chosen(query: Query, ranked: Ranked = BEST, shelf: Shelf | None = None) -> list[int]:
-    """The rows that are answered."""
     found: list[int] = select(ranked, query, shelf or Shelf()).rows.tolist()  # type: ignore[arg-type]
     return found
 

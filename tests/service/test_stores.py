@@ -21,11 +21,9 @@ from turret.service.stores.contract import (
 )
 from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.stores.redis.client import Node, read_address
-from turret.service.stores.redis.histories import RedisHistory, decode_events, encode_event
-from turret.service.stores.redis.shared import RedisRecords
+from turret.service.stores.redis.histories import decode_events, encode_event
 from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
-from turret.service.stores.sqlite.shared import SqliteRecords, open_records
 from turret.tower.engines.circuit import Circuit
 
 EVENT = Event("e", "u", 1, 0)
@@ -243,16 +241,6 @@ def test_three_slashes_are_relative_and_four_absolute(
         asyncio.run(open_stores(Settings(store=address)).close())
     assert (tmp_path / "here" / "a.sqlite").exists()
     assert (tmp_path / "there" / "b.items.sqlite").exists()
-
-
-@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "rediss+cluster"])
-def test_redis_is_opened_before_it_is_there_and_has_records(scheme: str, tmp_path: Path) -> None:
-    """The workers on any other store share a file."""
-    settings, file = Settings(store=f"{scheme}://127.0.0.1:1"), tmp_path / "record.sqlite"
-    assert isinstance(open_stores(settings).histories, RedisHistory)
-    assert isinstance(open_records(settings, file), RedisRecords)
-    assert not file.exists()
-    assert isinstance(open_records(Settings(store="memory://"), file), SqliteRecords)
 
 
 @pytest.mark.parametrize(

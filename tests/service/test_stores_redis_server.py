@@ -33,65 +33,53 @@ async def records_of(address: str, group: str = "default") -> AsyncIterator[Redi
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[RedisServer]:
-    """A server to be stopped and broken."""
+def server(tmp_path: Path) -> Iterator[RedisServer]:
     with own_redis(tmp_path / "redis") as server:
         yield server
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with own_redis(tmp_path_factory.mktemp("redis"), appendfsync="no") as server:
-        yield server
-
-
-@pytest.fixture
-def server(shared: RedisServer) -> Iterator[RedisServer]:
-    """A server that is empty."""
-    yield shared
-    shared.ask("FLUSHALL")
-
-
 async def test_a_server_that_hangs_or_ends_is_an_error_in_words_and_none_once_it_is_back(
-    own: RedisServer,
+    server: RedisServer,
 ) -> None:
     """On open connections, on new ones, and for those that wait for one; a restart loses the script cache."""
-    async with history(own.address, connections=4) as store, records_of(own.address) as records:
+    async with history(server.address, connections=4) as store, records_of(server.address) as records:
         await asyncio.gather(*(store.append([EVENT._replace(event_id=f"{n}")]) for n in range(8)))
         late = EVENT._replace(event_id="late")
-        with own.paused():
+        with server.paused():
             calls = [refused(store.recent(["u"], 1)) for _ in range(20)]
             words = await asyncio.gather(*calls, refused(store.append([late])))
             assert all("no reply within 0.3 seconds" in one for one in words)
         await store.append([late])  # the server may have got it all the same; it is not stored twice
         assert (await store.events("u", 10))[0] == 9
-        own.kill()
+        server.kill()
         for call in (store.append([EVENT]), store.recent(["u"], 1), store.events("u", 1), store.forget("u")):
-            assert f"{own.address} unavailable" in await refused(call)
-        with pytest.raises(ReplicasUnavailableError, match=f"{own.address} unavailable"):
+            assert f"{server.address} unavailable" in await refused(call)
+        with pytest.raises(ReplicasUnavailableError, match=f"{server.address} unavailable"):
             await records.poll()
-        own.start()
+        server.start()
         assert await store.append([EVENT._replace(event_id="after")]) == 1
         assert (await store.events("u", 10))[0] == 10
         assert await store.forget("u") == 10
 
 
-async def test_a_full_server_refuses_events_and_is_read(own: RedisServer) -> None:
-    async with history(own.address) as store:
+async def test_a_full_server_refuses_events_and_is_read(server: RedisServer) -> None:
+    async with history(server.address) as store:
         await store.append([EVENT])
-        own.ask("CONFIG", "SET", "maxmemory", "1mb")
+        server.ask("CONFIG", "SET", "maxmemory", "1mb")
         assert "maxmemory" in await refused(store.append([EVENT._replace(event_id="f")]))
         assert await store.events("u", 10) == (1, [EVENT])
         assert await store.forget("u") == 1
-        own.ask("CONFIG", "SET", "maxmemory", "0")
+        server.ask("CONFIG", "SET", "maxmemory", "0")
         assert await store.append([EVENT]) == 1
 
 
 @nightly
-async def test_replicas_confirm_what_is_acknowledged(own: RedisServer, tmp_path: Path) -> None:
-    async with history(f"{own.address}?replicas=1", seconds=2.0) as store:
-        with own_redis(tmp_path / "replica", replicaof=f"127.0.0.1 {own.port}") as replica:
-            await eventually(lambda: "online" in str(own.ask("INFO", "replication")), "the replica follows")
+async def test_replicas_confirm_what_is_acknowledged(server: RedisServer, tmp_path: Path) -> None:
+    async with history(f"{server.address}?replicas=1", seconds=2.0) as store:
+        with own_redis(tmp_path / "replica", replicaof=f"127.0.0.1 {server.port}") as replica:
+            await eventually(
+                lambda: "online" in str(server.ask("INFO", "replication")), "the replica follows"
+            )
             assert await store.append([EVENT]) == 1
             assert replica.ask("ZCARD", "turret:user{:u}") == 1
         assert "fewer than 1 replicas" in await refused(store.append([EVENT._replace(event_id="f")]))
@@ -124,11 +112,11 @@ async def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server
     ],
 )
 async def test_settings_that_lose_events_are_warned_of(
-    own: RedisServer, config: dict[str, str], words: list[str]
+    server: RedisServer, config: dict[str, str], words: list[str]
 ) -> None:
     for name, value in config.items():
-        own.ask("CONFIG", "SET", name, value)
-    async with history(own.address) as store:
+        server.ask("CONFIG", "SET", name, value)
+    async with history(server.address) as store:
         warnings = await store.health_warnings()
     assert len(warnings) == len(words)
     for warning, part in zip(warnings, words, strict=True):
@@ -239,17 +227,11 @@ SLOT = key_slot(NAMES.events("u").encode())
 KEYS = [NAMES.events("u"), NAMES.ids("u")]
 
 
-@pytest.fixture(scope="module")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    with own_cluster(tmp_path_factory.mktemp("cluster"), node_timeout=15_000) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def cluster(shared_cluster: RedisCluster) -> Iterator[RedisCluster]:
-    yield shared_cluster
-    for node in shared_cluster.masters:
-        node.ask("FLUSHALL")
+def cluster(tmp_path: Path) -> Iterator[RedisCluster]:
+    """A cluster whose masters may be killed: a replica takes over within a second or two."""
+    with own_cluster(tmp_path / "cluster") as cluster:
+        yield cluster
 
 
 @nightly
@@ -283,18 +265,11 @@ async def test_a_node_of_a_cluster_that_is_taken_for_a_redis_names_the_scheme_th
             assert "is a node of a Redis Cluster; name it redis+cluster://HOST:PORT" in words
 
 
-@pytest.fixture
-def failing(tmp_path: Path) -> Iterator[RedisCluster]:
-    """A cluster whose masters may be killed: a replica takes over within a second or two."""
-    with own_cluster(tmp_path / "cluster") as cluster:
-        yield cluster
-
-
 @nightly
-async def test_no_event_is_lost_that_a_replica_confirmed(failing: RedisCluster) -> None:
+async def test_no_event_is_lost_that_a_replica_confirmed(cluster: RedisCluster) -> None:
     """Its master is killed twice in a row: the second time it is the replica of the first."""
     acknowledged: list[int] = []
-    async with history(f"{failing.address}?replicas=1", seconds=3.0) as store:
+    async with history(f"{cluster.address}?replicas=1", seconds=3.0) as store:
 
         async def write() -> None:
             while True:
@@ -311,16 +286,16 @@ async def test_no_event_is_lost_that_a_replica_confirmed(failing: RedisCluster) 
             await eventually(lambda: len(acknowledged) > before, "a further event is acknowledged")
 
         def is_promoted() -> bool:
-            return failing.master_of(KEYS[0], master) is not master
+            return cluster.master_of(KEYS[0], master) is not master
 
         writing = asyncio.create_task(write())
         for _ in range(2):
             await until_more()
-            master = failing.master_of(KEYS[0])
+            master = cluster.master_of(KEYS[0])
             master.kill()
             await asyncio.to_thread(until, is_promoted, "a replica is promoted")
             await asyncio.to_thread(master.start)
-            await asyncio.to_thread(failing.until_whole)
+            await asyncio.to_thread(cluster.until_whole)
         await until_more()
         writing.cancel()
         found = list((await store.recent(["u"], 1_000_000))["u"].items)

@@ -20,7 +20,6 @@ EVENT = Event("e", "u", 1, 0)
 
 
 def other(path: Path) -> "closing[sqlite3.Connection]":
-    """A connection of somebody else to the file."""
     return closing(sqlite3.connect(path, isolation_level=None))
 
 
