@@ -11,15 +11,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from turret.data.configuration import load_configuration
+from tests.data.conftest import prepare_as
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.files import locked
 from turret.data.manifest import Manifest
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
-from turret.data.preparing.prepare import prepare
 from turret.data.progress import LOGGER
-from turret.data.reading.schema import PrepareConfig
 
 Row = tuple[Any, ...]
 COLUMNS = ("user_id", "item_id", "timestamp", "w", "event")
@@ -32,8 +30,7 @@ def write(path: Path, rows: Sequence[Row]) -> Path:
 
 
 def prepared(source: Path, target: Path, **settings: object) -> PreparedData:
-    prepare(load_configuration(PrepareConfig, overrides={"source": source, **settings}), target)
-    return PreparedData.open(target)
+    return PreparedData.open(prepare_as(target, source=source, **settings).folder)
 
 
 def assert_grown(folder: Path, logs: Sequence[list[Row]], whole: list[Row], **settings: object) -> None:
@@ -286,12 +283,10 @@ def test_an_impossible_growth_is_refused_and_nothing_changes(
 
 
 def test_data_split_by_files_is_refused(tmp_path: Path) -> None:
-    rows = [(1, 1, START, 1), (2, 1, START, 1)]
-    write(tmp_path / "0.csv", rows)
-    split = {"kind": "files", "train": tmp_path / "0.csv", "test": tmp_path / "0.csv"}
-    prepare(PrepareConfig.model_validate({"split": split}), tmp_path / "files")
+    log = write(tmp_path / "0.csv", [(1, 1, START, 1), (2, 1, START, 1)])
+    prepare_as(tmp_path / "files", split={"kind": "files", "train": log, "test": log})
     with pytest.raises(ConfigurationError, match="is split by files"):
-        append(tmp_path / "0.csv", tmp_path / "files")
+        append(log, tmp_path / "files")
 
 
 def test_an_items_file_that_is_gone_is_named(tmp_path: Path) -> None:

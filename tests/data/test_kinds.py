@@ -96,15 +96,10 @@ def test_the_strongest_event_is_a_target_then_that_of_the_largest_weight(prepare
 
 def test_with_a_gap_the_strongest_is_that_of_a_session(prepared: Prepare) -> None:
     """A funnel is one event, and the next visit another, with times in seconds."""
-    start = 1_700_000_000
-    rows = [
-        ("a", "x", 0, "view"),
-        ("a", "x", 60, "buy"),
-        ("a", "y", 1_859, "view"),
-        ("a", "x", 1_860, "view"),
-    ]
-    rows += [("a", "x", 3_661, "view"), ("b", "x", 3_661, "cart"), ("b", "x", 3_662, "view")]
-    text = csv([(user, item, start + time, kind) for user, item, time, kind in rows])
+    rows = [("a", "x", 0, "view"), ("a", "x", 60, "buy"), ("a", "y", 1_859, "view")]
+    rows += [("a", "x", 1_860, "view"), ("a", "x", 3_661, "view")]
+    rows += [("b", "x", 3_661, "cart"), ("b", "x", 3_662, "view")]
+    text = csv([(user, item, START + time, kind) for user, item, time, kind in rows])
     kinds = {"columns.kind": "event", "kinds": ["view=signal", "cart=signal:2", "buy=target:3"]}
     for gap, kept in (
         ("30m", [60, 1_859, 3_661, 3_661]),
@@ -112,7 +107,7 @@ def test_with_a_gap_the_strongest_is_that_of_a_session(prepared: Prepare) -> Non
         (None, [60, 1_859, 3_661]),
     ):
         data = prepared(text, {**kinds, "filters.duplicates": "strongest", "filters.session_gap": gap})
-        assert (data.times // 1000 - start).tolist() == kept, gap
+        assert (data.times // 1000 - START).tolist() == kept, gap
 
 
 def test_the_table_is_part_of_the_fingerprint(prepared: Prepare) -> None:
