@@ -92,23 +92,11 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
     "integers in JSON lines": (_plain, _json, {}, "8654c4ceefc523c4"),
     "texts": (_texts, None, {}, "2674837cd011c481"),
     "texts in a text file": (_texts, _csv, {"split": BY_TIME}, "8b59891a639de801"),
-    "padded integers": (
-        lambda log: log.with_columns(pl.col("user_id").abs().cast(pl.String).str.zfill(3)),
-        _csv,
-        {},
-        "5bb792dc10812ccb",
-    ),
     "fractional numbers": (
         lambda log: _gaps(log).with_columns(pl.col("user_id", "item_id").cast(pl.Float64)),
         None,
         {"on_bad": "drop"},
         "0eb0c1774e24104b",
-    ),
-    "unsigned integers": (
-        lambda log: log.with_columns(pl.col("user_id").abs().cast(pl.UInt64) + 2**63 - 4),
-        None,
-        {},
-        "0e85b589a6c52a23",
     ),
     "small integers": (
         lambda log: log.with_columns(pl.col("user_id").cast(pl.Int8), pl.col("item_id").cast(pl.UInt32)),

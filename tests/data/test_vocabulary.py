@@ -1,6 +1,5 @@
 """Ids and rows: vocabularies and ranges of rows."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turret.data.errors import DataError
-from turret.data.ranges import distinct, groups, ranges
+from turret.data.ranges import ranges
 from turret.data.vocabulary import Vocabulary
 
 INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True)
@@ -90,18 +89,3 @@ def test_ranges_are_laid_end_to_end() -> None:
     """Empty ranges add nothing."""
     assert ranges(np.array([5, 9, 2]), np.array([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]
     assert ranges(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).tolist() == []
-
-
-@pytest.mark.parametrize("keys", [[], [7], [3, 3, 3], [5, -2, 5, 0, -2, 2**62]])
-def test_distinct_keys_are_ascending(keys: list[int]) -> None:
-    assert distinct(np.array(keys, dtype=np.int64)).tolist() == sorted(set(keys))
-
-
-@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 12))
-def test_groups_are_as_long_as_they_may_be(lengths: list[int], most: int) -> None:
-    offsets = np.cumsum([0, *lengths])
-    firsts = groups(offsets, most).tolist()
-    assert (firsts[0], firsts[-1]) == (0, len(lengths))
-    for first, last in pairwise(firsts):
-        assert last == first + 1 or sum(lengths[first:last]) <= most
-        assert last == len(lengths) or sum(lengths[first : last + 1]) > most
