@@ -54,9 +54,9 @@ class Log:
 
     `frame` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
     `time`, `weight`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for an event,
-    else the reason why it is not one. `kinds` is the table of kinds, and `notes` are sentences for
-    people. `user_dtype` and `item_dtype` are the types of the ids in the source, `is_text` whether the source
-    is untyped, `tables` the table of each part, and `names` the source names of the raw columns.
+    else the reason why it is not one. `kinds` is the table of kinds, and `notes` are sentences for people.
+    `numeric` tells by role whether ids are numbers in the source, or texts that may be, as in CSV. `tables`
+    are those of each part, and `names` the source names of the raw columns.
     """
 
     frame: pl.LazyFrame
@@ -65,9 +65,7 @@ class Log:
     has_labels: bool
     kinds: KindTable
     notes: tuple[str, ...]
-    user_dtype: pl.DataType
-    item_dtype: pl.DataType
-    is_text: bool
+    numeric: dict[str, bool]
     tables: dict[int | None, Table]
     names: dict[str, str]
 
@@ -159,7 +157,8 @@ def validate(
             time = choose_reader(raw, "raw_time", columns.time, config.columns)
         of_ids = {name: names[name] for name in (*_IDS, "raw_session") if name in names}
         ids = id_columns(raw, of_ids, form.nulls)
-    user_dtype, notes = ids["raw_user"].dtype, []
+    is_text, notes = all(table.is_text for _, table in parts), []
+    numeric = {role: is_text or ids[name].dtype.is_numeric() for name, role in _IDS.items()}
     if columns.session is not None:
         raw, note = with_strangers(raw, PART, ids, time.value, filters.session_gap)
         ids["raw_user"], notes = replace(ids["raw_user"], dtype=pl.String(), is_float=False), [note]
@@ -184,9 +183,7 @@ def validate(
         has_labels=LABEL in schema or NEGATIVE in row_codes(kinds).values(),
         kinds=kinds,
         notes=tuple(notes),
-        user_dtype=user_dtype,
-        item_dtype=schema["raw_item"],
-        is_text=all(table.is_text for _, table in parts),
+        numeric=numeric,
         tables=dict(parts),
         names=names,
     )

@@ -178,13 +178,13 @@ def as_keys(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
     return keys.filter(keys.cast(pl.String) == texts)
 
 
-def vocabulary(keys: pl.Series, dtype: pl.DataType, is_text: bool) -> tuple[Vocabulary, NDArray[np.int32]]:
+def vocabulary(keys: pl.Series, is_numeric: bool) -> tuple[Vocabulary, NDArray[np.int32]]:
     """Build the sorted vocabulary of unique keys [N], and return the row of each: int32 [N].
 
-    `dtype` is the type of the ids in the source. Texts of an untyped file (`is_text`) become integers if all
-    of them print like one ("007" does not) and fit 64 bits with a sign, as the numbers in requests do.
+    Texts that are numbers in the source, or may be (`is_numeric`), become integers if all of them print like
+    one ("007" does not) and fit 64 bits with a sign, as the numbers in requests do.
     """
-    if keys.dtype == pl.String and (dtype.is_numeric() or is_text):
+    if keys.dtype == pl.String and is_numeric:
         integers = as_keys(keys, pl.Int64())
         keys = integers if len(integers) == len(keys) else keys
     # UTF-8 bytes sort in the order of the code points.

@@ -149,8 +149,8 @@ def build_histories(
     gap = _session_gap(log, filters)
     policy, count = filters.duplicates, len(events)
     targets = target_codes(log.kinds) if log.kinds else None
-    users, user_rows = vocabulary(user_ids, log.user_dtype, log.is_text)
-    items, item_rows = vocabulary(item_ids, log.item_dtype, log.is_text)
+    users, user_rows = vocabulary(user_ids, log.numeric["user"])
+    items, item_rows = vocabulary(item_ids, log.numeric["item"])
     accounts = Accounts(filters.max_user_events, log.time.kind == "timestamp", users)
     limit = f"max_user_events = {accounts.most}"
 

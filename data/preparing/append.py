@@ -293,7 +293,7 @@ def _join(
             files.write(replace(added, times=added.times + later, labels=labels | _NEW))
             left_out += last - first - len(added)
     events.remove()
-    log = replace(log, user_dtype=users.dtype, item_dtype=items.dtype, is_text=False)
+    log = replace(log, numeric={"user": False, "item": False})
     return log, files, users, items, left_out
 
 
