@@ -120,7 +120,7 @@ def a_long_text_is_cut_to_an_id(original, text):
 
 
 @planted("data.preparing.catalogs:_shared_grams", "data/test_queries.py")
-def each_tower_has_grams_of_its_own(original, items, queries, words):
+def each_tower_has_grams_of_its_own(original, items, queries):
     pass
 
 
