@@ -28,6 +28,7 @@ ORDINARY = Facts(
     order=Order(2.0),
     in_file_order=False,
     repeat_share=0.0,
+    ranks_repeats=False,
     has_validation=True,
     has_negatives=False,
 )
@@ -193,7 +194,7 @@ BOTH = "transformer transformer_short"
         ({"in_file_order": True}, "order", f"set {BOTH} pooled"),
         (FEATURES, "order features", f"{BOTH} features"),
         ({"order": Order(1.0), **FEATURES}, "no_order features", "set features"),
-        ({"repeat_share": 0.33}, "order repeats", f"{BOTH} pooled"),
+        ({"repeat_share": 0.33, "ranks_repeats": True}, "order repeats", f"{BOTH} pooled"),
         ({"items": 200_000}, "order large_catalog", f"{BOTH} pooled"),
         ({"has_negatives": True}, "order unread_labels", f"{BOTH} pooled"),
         ({**FEATURES, "item_tastes": TASTES}, "order features", f"{BOTH} features"),
@@ -223,7 +224,7 @@ def test_settings_of_candidates_follow_from_the_data() -> None:
     tasteful = experiments(order=Order(1.0), item_features=("genre",), item_tastes=TASTES)
     assert tasteful["set"].tower.item.features == "all"
     assert tasteful["categories"].tower.item.features == ("genre", "shelf")
-    assert experiments(repeat_share=0.33)["pooled"].evaluation.exclude_seen is False
+    assert experiments(ranks_repeats=True)["pooled"].evaluation.exclude_seen is False
     losses = {
         items: [one.objective.loss.kind for one in experiments(items=items, **FEATURES).values()]
         for items in (3_000, 30_000, 200_000)

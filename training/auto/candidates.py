@@ -1,7 +1,7 @@
 """Figures of prepared data, and the experiments that fit them, with settings by the size of the log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -58,8 +58,8 @@ class Facts:
         order: what the order of the histories tells.
         in_file_order: whether the events have the order of their file, for want of times.
         repeat_share: the share of all events that repeat an item of an earlier visit of their user.
+        ranks_repeats: whether used items are ranked: there are many repeats, or kinds that don't consume.
         kinds: the number of kinds of events in histories.
-        consumes_all: whether all of these consume their items for ever.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
     """
@@ -72,15 +72,10 @@ class Facts:
     order: Order
     in_file_order: bool
     repeat_share: float
+    ranks_repeats: bool
     has_validation: bool
     has_negatives: bool
     kinds: int = 0
-    consumes_all: bool = False
-
-    @property
-    def ranks_repeats(self) -> bool:
-        """Whether used items are ranked: there are many repeats, or kinds that don't consume."""
-        return not self.consumes_all if self.kinds else self.repeat_share >= MANY
 
     @property
     def exclude_seen(self) -> Seen:
@@ -92,22 +87,22 @@ def facts_of(data: PreparedData) -> Facts:
     """Measure prepared data, in bounded time. Raises TrainingError where nothing can be trained on it."""
     check_trainable(data, "causal_window")
     starts, ends = data.bounds("validation")
-    kinds = len(read_kinds(data.manifest.kinds))
-    facts = Facts(
+    kinds, share = len(read_kinds(data.manifest.kinds)), data.manifest.repeat_share
+    ranks_repeats = not leaves_out_all(data, None) if kinds else share >= MANY
+    return Facts(
         items=len(data.item_ids),
         examples=int(target_counts(data).sum()),
         item_features=tuple(feature.name for feature in data.manifest.item_features),
         item_tastes=tastes(data),
         user_features=tuple(feature.name for feature in data.manifest.user_features),
-        order=Order(None),
+        order=order_of(data, repeats=ranks_repeats),
         in_file_order=data.manifest.time.kind == "position",
-        repeat_share=data.manifest.repeat_share,
+        repeat_share=share,
+        ranks_repeats=ranks_repeats,
         has_validation=bool((data.first_targets(starts, ends) < ends).any()),
         has_negatives=data.negatives is not None,
         kinds=kinds,
-        consumes_all=kinds > 0 and leaves_out_all(data, None),
     )
-    return replace(facts, order=order_of(data, repeats=facts.ranks_repeats))
 
 
 def tastes(data: PreparedData) -> dict[str, float]:
