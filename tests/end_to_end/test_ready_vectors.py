@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import turret
-from tests.support.service_app import serving
+from tests.support.service_app import ids, recommended, serving
 from turret.data.features import Feature
 from turret.tower.layers.feature_layers import FeatureLayers, VectorLayer
 from turret.tower.towers.alike import kept_directions
@@ -48,24 +48,15 @@ def test_vectors_reach_the_answers(tmp_path: Path) -> None:
     )
     settings = {**SMALL, "tower.item.id": False, "tower.item.id_dropout": 0.0}
     run = turret.train(data, tmp_path / "run", experiment="dssm", settings=settings)
-    model = run.run.open_model(data)
-    assert not [name for name, _ in model.named_buffers() if "vector" in name]
     run.export(tmp_path / "bundles", "v1")
     with serving(tmp_path / "bundles") as client:
-        group = 1
-        history = [item for item in range(ITEMS) if item % 4 == group][:3]
-        answer = client.post("/v1/recommend", json={"history": history, "k": 5}).json()
-        assert [item["fields"]["group"] for item in answer["items"]] == [group] * 5
-        # One without an event, found by its vector alone.
-        assert ITEMS - 4 + group in [item["id"] for item in answer["items"]] or len(answer["items"]) == 5
-        body = {"features": {"look": vectors[history[0]].astype(float).tolist()}, "fields": {"group": 9}}
-        put = client.put("/v1/items/900", json=body)
+        history = [1, 5, 9]  # of group 1
+        items = recommended(client, history=history, k=5)["items"]
+        assert [item["fields"]["group"] for item in items] == [1] * 5
+        put = client.put("/v1/items/900", json={"features": {"look": vectors[1].tolist()}})
         assert put.status_code == 200, put.text
-        answer = client.post("/v1/recommend", json={"history": history, "k": 8}).json()
-        assert 900 in [item["id"] for item in answer["items"]]
-        body = {"features": {"look": vectors[history[0]].astype(float).tolist()}}
-        assert client.put("/v1/items/901", json=body).status_code == 200
-        assert client.get("/v1/items/901").json()["fields"] == {}
+        assert client.get("/v1/items/900").json()["fields"] == {}
+        assert 900 in ids(recommended(client, history=history, k=8))
         for wrong in ([1.0], "text", [1.0] * 15 + ["x"], [1e30] * WIDTH):
             refused = client.put("/v1/items/902", json={"features": {"look": wrong}})
             assert refused.status_code == 422

@@ -1,0 +1,113 @@
+"""What a user starts first: the demo, the service, and the notebooks of examples/."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+from tests.support.ports import free_port
+from tests.support.service_process import Start
+from tests.support.tools import require
+from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
+
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+WITHOUT_TRAINING = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "polars", "onnx"} or name.startswith("turret.training"):
+            raise ImportError(f"{name} has no place in a service")
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that nothing uses, nor the one behind it, which takes the admin calls; both are held."""
+    while True:
+        port = free_port()
+        with socket.socket() as admin, suppress(OSError):
+            admin.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            admin.bind(("127.0.0.1", port + 1))
+            yield port
+            return
+
+
+@pytest.mark.process
+def test_the_demo_stops_after_the_answer(tmp_path: Path, port: int) -> None:
+    """It prints every command, recommends by the id of a user, exits 0, and leaves nothing that listens."""
+    small = SyntheticConfig(users=150, items=160, events_per_user=12, longest_history=40)
+    synthesise(small, tmp_path / "shop")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    demo = subprocess.run(
+        ["bash", str(ROOT / "deploy" / "demo.sh")],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "DATA": "shop", "ONCE": "1", "PORT": str(port)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert demo.returncode == 0, demo.stdout
+    commands = ("data prepare", "train", "evaluate", "export", "serve", "history load", "recommend --user")
+    for command in commands:
+        assert f"$ turret {command}" in demo.stdout
+    assert "what next?" in demo.stdout
+    assert demo.stdout.count("The ") > 2
+    answer = demo.stdout[demo.stdout.index("$ turret recommend") :]
+    assert answer.count(" towers ") == 10, "a user of the log is not answered with popular items"
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+@pytest.mark.process
+def test_a_service_starts_and_answers_where_nothing_of_training_can_be_imported(start: Start) -> None:
+    """Its greeting names the address, the version and the documents; Ctrl-C ends it without a complaint."""
+    service = start(before=WITHOUT_TRAINING)
+    assert "version v1" in service.greeting
+    assert f"{service.urls[0]}/docs" in service.greeting
+    assert service.client.get("/docs").status_code == 200
+    answer = service.client.post("/v1/recommend", json={"history": [101], "k": 3})
+    assert (answer.status_code, len(answer.json()["items"])) == (200, 3)
+    event = {"event_id": 1, "user_id": 7, "item_id": 101}
+    assert service.client.post("/v1/events", json={"events": [event]}).json()["stored"] == 1
+    assert service.stop(signal.SIGINT) == (0, "")
+
+
+def code_of(notebook: Path) -> str:
+    """The code cells of a notebook as one script."""
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_stored_without_outputs_and_compiles(notebook: Path) -> None:
+    for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
+        assert not cell.get("outputs"), "clear the outputs before a commit"
+    compile(code_of(notebook), notebook.name, "exec")
+
+
+@pytest.mark.nightly
+@pytest.mark.process
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
+    if notebook.stem == "movielens":
+        require("grouplens")
+    done = subprocess.run(
+        [sys.executable, "-c", code_of(notebook)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
