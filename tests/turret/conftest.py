@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import turret
 from tests.conftest import contents, golden_of, plain_ranking
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -18,12 +19,14 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import Event
 from turret.service.stores.registry import open_stores
 from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.config import ScoringConfig
+from turret.tower.format.manifest import Manifest
 
 Prepare = Callable[..., PreparedData]
 GROUPS, GROUP = 10, 6
 DAY = 86_400
 START = 1_700_000_000
-PublishTaste = Callable[..., BundleContents]
+PublishTaste = Callable[..., None]
 
 
 def stored(address: str, user: str) -> list[Event]:
@@ -66,8 +69,22 @@ def tastes(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     """120 users of 4 events with times; the last event is the test part."""
     folder = tmp_path_factory.mktemp("tastes")
     (folder / "log.csv").write_text(taste_log(120))
-    prepare(PrepareConfig(source=folder / "log.csv"), folder / "prepared")
-    return PreparedData.open(folder / "prepared")
+    return turret.prepare(folder / "log.csv", folder / "prepared")
+
+
+def manifest(version: str, data: str, until: str | None = None) -> Manifest:
+    """The manifest of a version that was trained on data with this fingerprint, with events until then."""
+    return Manifest(
+        version=version,
+        created="",
+        data_until=until,
+        dimension=2,
+        item_count=2,
+        scoring=ScoringConfig(kind="dot", temperature=1.0),
+        history_length=5,
+        fingerprints={"data": data},
+        files={},
+    )
 
 
 def taste_contents(version: str, data: PreparedData, noise: float = 0.1) -> BundleContents:
@@ -89,10 +106,8 @@ def taste_contents(version: str, data: PreparedData, noise: float = 0.1) -> Bund
 def publish_taste(tmp_path: Path, tastes: PreparedData) -> PublishTaste:
     """Publish such a bundle, trained on the data of `tastes`, into `tmp_path / "bundles"`."""
 
-    def make(version: str, noise: float = 0.1) -> BundleContents:
-        made = taste_contents(version, tastes, noise)
-        publish(tmp_path / "bundles", made)
-        return made
+    def make(version: str, noise: float = 0.1) -> None:
+        publish(tmp_path / "bundles", taste_contents(version, tastes, noise))
 
     return make
 

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from tests.conftest import contents, plain_ranking
+from tests.conftest import contents
 from tests.support.trained import trained_shop
-from tests.turret.conftest import DAY, START, Prepare, PublishTaste
+from tests.turret.conftest import DAY, START, Prepare, PublishTaste, manifest
 from turret.activation.comparison import (
     Comparison,
     HeldOut,
@@ -23,9 +23,7 @@ from turret.data.errors import DataError
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
-from turret.tower.config import ScoringConfig
 from turret.tower.format.listing import current
-from turret.tower.format.manifest import Manifest
 from turret.training.evaluation.evaluation import TOWERS
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.run import PER_USER
@@ -65,20 +63,6 @@ def test_without_another_live_version_nothing_is_compared(
     assert current(tmp_path / "bundles") == "first"
 
 
-def manifest(version: str, data: str, until: str | None = None) -> Manifest:
-    return Manifest(
-        version=version,
-        created="",
-        data_until=until,
-        dimension=2,
-        item_count=2,
-        scoring=ScoringConfig(kind="dot", temperature=1.0),
-        history_length=5,
-        fingerprints={"data": data},
-        files={},
-    )
-
-
 def after(days: float) -> str:
     """The time before the events of a day, which begin `days` days after the first ones."""
     return datetime.fromtimestamp(START + days * DAY - 1, UTC).isoformat(timespec="milliseconds")
@@ -110,32 +94,29 @@ def test_two_versions_of_other_data_are_measured_on_events_after_both(tastes: Pr
     np.testing.assert_array_equal(reverse.starts, chosen.starts)
 
 
-@pytest.mark.parametrize(("until", "reason"), [(after(9), "none is after"), (None, "has no times")])
-def test_a_live_version_that_may_know_the_events_is_warned_of(
-    tastes: PreparedData, until: str | None, reason: str
+@pytest.mark.parametrize(
+    ("until", "warning", "refusal"),
+    [
+        (after(9), "none is after", "no event that version other was not trained on"),
+        (None, "has no times", "without times"),
+    ],
+)
+def test_events_are_told_of_if_the_live_version_may_know_them_and_refused_if_the_new_one_may(
+    tastes: PreparedData, until: str | None, warning: str, refusal: str
 ) -> None:
-    chosen = held_out(tastes, manifest("new", tastes.fingerprint), manifest("live", "newer", until))
+    of_data, other = manifest("one", tastes.fingerprint), manifest("other", "newer", until)
+    chosen = held_out(tastes, of_data, other)
     np.testing.assert_array_equal(chosen.starts, tastes.splits[:, 1])
     assert chosen.warning is not None
-    assert "version live may have been trained on some of these events" in chosen.warning
-    assert reason in chosen.warning
+    assert chosen.warning.startswith("version other may have been trained on some of these events")
+    assert warning in chosen.warning
+    with pytest.raises(DataError, match=refusal):
+        held_out(tastes, other, of_data)
 
 
-@pytest.mark.parametrize(
-    ("until", "reason"), [(after(9), "no event that version new was not trained on"), (None, "without times")]
-)
-def test_events_that_the_new_version_may_know_are_refused(
-    tastes: PreparedData, until: str | None, reason: str
-) -> None:
-    with pytest.raises(DataError, match=reason):
-        held_out(tastes, manifest("new", "newer", until), manifest("live", tastes.fingerprint))
-
-
-def comparison(
-    new: list[float], live: list[float], margin: float = 0.1, warning: str | None = None
-) -> Comparison:
+def comparison(new: list[float], live: list[float], margin: float = 0.1) -> Comparison:
     rows = np.arange(len(new))
-    users = HeldOut(rows, rows, rows, "of the test part", warning)
+    users = HeldOut(rows, rows, rows, "of the test part")
     return Comparison.of(("new", "live"), "ndcg@10", margin, users, np.array(new), np.array(live))
 
 
@@ -187,27 +168,6 @@ def test_few_users_and_metrics_of_zero_tell_nothing(
 ) -> None:
     with pytest.raises(UnclearError, match=sentence):
         comparison(new, live).check()
-
-
-def last_events(data: PreparedData) -> HeldOut:
-    users = np.arange(len(data.users))
-    return HeldOut(users, np.asarray(data.splits[:, 1]), np.asarray(data.offsets[1:]), "of the test part")
-
-
-def test_rankings_are_those_of_the_oracle(
-    tmp_path: Path, publish_taste: PublishTaste, tastes: PreparedData
-) -> None:
-    made = publish_taste("v1", noise=0.5)
-    bundle = Bundle.open(tmp_path / "bundles" / "v1")
-    values = metric_of_users(bundle, tastes, last_events(tastes), "mrr@5")
-    for user, value in enumerate(values):
-        history = tastes.item_ids.ids(tastes.history(user, "test"))
-        rows = [row for item in history if (row := made.vocabulary.row(item)) is not None]
-        (target,) = tastes.item_ids.ids(tastes.targets(user, "test"))
-        best = plain_ranking(np.asarray(made.item_vectors), rows, 0.5, 5)[0].tolist()
-        row = made.vocabulary.row(target)
-        assert value == (1 / (best.index(row) + 1) if row in best else 0.0)
-    assert 0.2 < values.mean() < 0.9
 
 
 def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(

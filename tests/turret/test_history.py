@@ -2,7 +2,7 @@
 
 import asyncio
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,25 +14,26 @@ import pytest
 from tests.contracts.stores import ADDRESSES
 from tests.support.command_line import output
 from tests.support.redis_server import sweep
-from tests.turret.conftest import Prepare, stored
+from tests.turret.conftest import START, Prepare, stored
 from turret.data.kinds import Kind
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append as append_events
 from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import ColumnSettings, FilesSplit, FilterSettings, PrepareConfig
+from turret.data.reading.schema import FilesSplit, PrepareConfig
 from turret.history import dumping, loading
 from turret.history.dumping import TimeRange, dump_histories
 from turret.history.loading import load_histories, logged_events
 from turret.service.errors import HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
-from turret.service.stores.contract import Event, HistoryStore, Stores
+from turret.service.stores.contract import Event, Stores
 from turret.service.stores.registry import open_stores
+from turret.service.stores.sqlite.histories import SqliteHistory
 
 HEAD = "user_id,item_id,timestamp\n"
-START = 1_700_000_000
+MOMENT = 1000 * START
 LOG = HEAD + "".join(f"u{user},i{item % 3},{START + item}\n" for user in range(5) for item in range(4))
 # Of `logged_events`, and of a dump: everything.
-NOW = 1_700_000_100_000
+NOW = MOMENT + 100_000
 KEPT = {"newest": 100, "oldest": 0, "now": NOW}
 ALL = TimeRange(0, 2**50)
 
@@ -68,18 +69,18 @@ def test_an_event_that_came_into_the_log_from_the_store_is_not_stored_again(
     address: str, prepared: Prepare
 ) -> None:
     """It has an id of its client there. A second use of the item at the same time is new, though."""
-    append(address, Event("own", "a", 7, 1000 * START), Event("later", "a", "z", 1000 * START + 1))
+    append(address, Event("own", "a", 7, MOMENT), Event("later", "a", "z", MOMENT + 1))
     data = prepared(HEAD + f"a,7,{START}\na,7,{START}\na,8,{START}\n")
     assert load_histories(data, Settings(store=address)).stored == 2
     events = stored(address, "a")
-    assert [(event.item, event.time - 1000 * START) for event in events] == [(7, 0), (7, 0), (8, 0), ("z", 1)]
+    assert [(event.item, event.time - MOMENT) for event in events] == [(7, 0), (7, 0), (8, 0), ("z", 1)]
     assert events[0].event_id == "own"
     assert load_histories(data, Settings(store=address)).stored == 0
 
 
 def test_many_stored_events_newer_than_the_log_hide_none_of_its_own(address: str, prepared: Prepare) -> None:
-    newer = (Event(f"e{number}", "a", "z", 1000 * START + 5_000 + number) for number in range(500))
-    append(address, Event("own", "a", "x", 1000 * START), *newer)
+    newer = (Event(f"e{number}", "a", "z", MOMENT + 5_000 + number) for number in range(500))
+    append(address, Event("own", "a", "x", MOMENT), *newer)
     assert load_histories(prepared(HEAD + f"a,x,{START}\n"), Settings(store=address)).stored == 0
 
 
@@ -91,30 +92,22 @@ def test_only_the_newest_events_that_an_answer_reads_are_loaded(address: str, pr
     assert [event.item for event in stored(address, "u0")] == ["i1", "i2", "i0"]
 
 
-class Failing:
-    """A store that becomes unavailable after some writes."""
-
-    def __init__(self, store: HistoryStore, writes: int) -> None:
-        self._store = store
-        self._left = writes
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def append(self, events: list[Event]) -> int:
-        self._left -= 1
-        if self._left < 0:
-            raise HistoryUnavailableError("history store unavailable: disk full")
-        return await self._store.append(events)
-
-
 def test_an_interrupted_load_continues(
     address: str, prepared: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Here after three writes, as then the disk is full."""
+
     def begin(settings: Settings) -> Stores:
-        stores = open_stores(settings)
-        failing: Any = Failing(stores.histories, 3)
-        return Stores(failing, stores.items)
+        stores, left = open_stores(settings), iter(range(3))
+        write = stores.histories.append
+
+        async def append(events: Sequence[Event]) -> int:
+            if next(left, None) is None:
+                raise HistoryUnavailableError("history store unavailable: disk full")
+            return await write(events)
+
+        stores.histories.append = append  # type: ignore[method-assign]
+        return stores
 
     data = prepared(LOG)
     with monkeypatch.context() as context:
@@ -128,20 +121,15 @@ def test_an_interrupted_load_continues(
     assert [event.item for event in stored(address, "u1")] == ["i0", "i1", "i2", "i0"]
 
 
-def test_a_log_without_times_is_refused_by_a_store_that_deletes_by_time(
+def test_a_store_that_deletes_by_time_takes_no_old_events_and_no_log_without_times(
     tmp_path: Path, prepared: Prepare
 ) -> None:
-    data = prepared("user_id,item_id\na,x\n", columns={"in_file_order": True})
-    with pytest.raises(ServiceError, match="has an order but no times, and with TURRET_KEEP_DAYS = 3"):
-        load_histories(data, Settings(store=f"sqlite:///{tmp_path}/h.sqlite", keep_days=3))
-
-
-def test_old_events_are_left_out_where_the_store_deletes_them(tmp_path: Path, prepared: Prepare) -> None:
-    report = load_histories(prepared(LOG), Settings(store=f"sqlite:///{tmp_path}/h.sqlite", keep_days=3))
+    settings = Settings(store=f"sqlite:///{tmp_path}/h.sqlite", keep_days=3)
+    report = load_histories(prepared(LOG), settings)
     assert (report.read, report.kept, report.stored) == (20, 0, 0)
-
-
-MOMENT = 1000 * START
+    data = prepared("user_id,item_id\na,x\n", "ordered", columns={"in_file_order": True})
+    with pytest.raises(ServiceError, match="has an order but no times, and with TURRET_KEEP_DAYS = 3"):
+        load_histories(data, settings)
 
 
 def rows(path: Path) -> list[tuple[Any, ...]]:
@@ -150,12 +138,8 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
 
 
 def test_a_dump_has_the_stored_events(address: str, tmp_path: Path) -> None:
-    append(
-        address,
-        Event("e1", "a", "x", MOMENT, "view"),
-        Event("e2", "b", 7, MOMENT + 1),
-        Event("e3", "a", "y", MOMENT),
-    )
+    append(address, Event("e1", "a", "x", MOMENT, "view"), Event("e2", "b", 7, MOMENT + 1))
+    append(address, Event("e3", "a", "y", MOMENT))
     report = dump_histories(Settings(store=address), ALL, tmp_path / "new" / "events.parquet")
     assert (report.events, report.users, report.first, report.last) == (3, 2, MOMENT, MOMENT + 1)
     assert rows(tmp_path / "new" / "events.parquet") == [
@@ -187,7 +171,7 @@ def test_strangers_are_dumped_as_sessions(
 
 def test_loaded_events_have_their_kinds(address: str, prepared: Prepare) -> None:
     """An event that came from the store is known by its kind, too; one without has the default one."""
-    own = [Event("v", "a", "x", 1000 * START, "view"), Event("n", "b", "x", 1000 * START)]
+    own = [Event("v", "a", "x", MOMENT, "view"), Event("n", "b", "x", MOMENT)]
     append(address, *own)
     data = prepared(HEAD + f"a,x,{START}\na,x,{START}\na,y,{START}\nb,x,{START}\n")
     kinds = {"view": Kind(role="signal"), "no": Kind(role="ignored"), "buy": Kind()}
@@ -258,37 +242,32 @@ def test_a_loaded_log_is_dumped_as_a_log_that_prepares_to_the_same(
 
 
 @pytest.mark.parametrize("has_users", [True, False])
-def test_strangers_come_back_as_strangers(tmp_path: Path, has_users: bool) -> None:
+def test_strangers_come_back_as_strangers(tmp_path: Path, prepared: Prepare, has_users: bool) -> None:
     """Those of the log, after a pause too, and new ones; one who has logged in since is a user."""
     address = f"sqlite:///{tmp_path}/h.sqlite"
     head, users = ("user_id,visit", ["u,,", ",a,"]) if has_users else ("visit", ["a,", "b,"])
-    lines = [
-        f"{user}i{place % 4},{START + 9_000 * (place > 4) + place},view"
-        for user in users
-        for place in range(9)
-    ]
-    (tmp_path / "log.csv").write_text("\n".join([f"{head},item_id,timestamp,kind", *lines]))
-    columns = ColumnSettings(session="visit", kind="kind")
-    settings: dict[str, Any] = {"columns": columns, "kinds": {"view": Kind(), "buy": Kind()}}
-    config = PrepareConfig(
-        source=tmp_path / "log.csv", filters=FilterSettings(session_gap="30m", default_kind="buy"), **settings
+    times = [START + place + 9_000 * (place > 4) for place in range(9)]
+    lines = [f"{user}i{place % 4},{time},view" for user in users for place, time in enumerate(times)]
+    data = prepared(
+        "\n".join([f"{head},item_id,timestamp,kind", *lines]),
+        columns={"session": "visit", "kind": "kind"},
+        kinds=["view", "buy"],
+        filters={"session_gap": "30m", "default_kind": "buy"},
     )
-    prepare(config, tmp_path / "data")
-    data = PreparedData.open(tmp_path / "data")
     before = data.users.ids(range(len(data.users)))
     assert "session:a#2" in before
     load_histories(data, Settings(store=address))
     dump_histories(Settings(store=address), ALL, tmp_path / "dump.parquet")
-    assert append_events(tmp_path / "dump.parquet", tmp_path / "data").new == 0
-    append(address, Event("n", "session:new", "i1", MOMENT + 10**8, "view"))
-    append(
-        address,
-        Event("m", "session:late", "i2", MOMENT + 10**8),
-        Event("l", "new user", "i2", MOMENT + 10**8),
-    )
+    assert append_events(tmp_path / "dump.parquet", data.folder).new == 0
+    later = [
+        ("n", "session:new", "i1", "view"),
+        ("m", "session:late", "i2", None),
+        ("l", "new user", "i2", None),
+    ]
+    append(address, *(Event(own, user, item, MOMENT + 10**8, kind) for own, user, item, kind in later))
     dump_histories(Settings(store=address), ALL, tmp_path / "dump.parquet")
-    assert append_events(tmp_path / "dump.parquet", tmp_path / "data").new == 3
-    data = PreparedData.open(tmp_path / "data")
+    assert append_events(tmp_path / "dump.parquet", data.folder).new == 3
+    data = PreparedData.open(data.folder)
     after = set(data.users.ids(range(len(data.users))))
     assert after == {*before, "session:new", "session:late", "new user"}
 
@@ -303,18 +282,12 @@ def test_nothing_is_written_where_the_store_holds_nothing(address: str, tmp_path
 def test_a_failure_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "e.parquet").write_text("before")
     address = f"sqlite:///{tmp_path}/h.sqlite"
-    append(address, Event("e", "a", "x", MOMENT))
 
-    class Failing:
-        async def scan(self, first: int, last: int) -> Any:
-            yield [Event("e", "a", "x", MOMENT)]
-            raise HistoryUnavailableError("history store unavailable: it went away")
+    async def scan(*_: object) -> AsyncIterator[list[Event]]:
+        yield [Event("e", "a", "x", MOMENT)]
+        raise HistoryUnavailableError("history store unavailable: it went away")
 
-        async def close(self) -> None:
-            pass
-
-    failing: Any = Failing()
-    monkeypatch.setattr(dumping, "open_stores", lambda settings: Stores(failing, failing))
+    monkeypatch.setattr(SqliteHistory, "scan", scan)
     with pytest.raises(HistoryUnavailableError, match="it went away"):
         dump_histories(Settings(store=address), ALL, tmp_path / "e.parquet")
     assert (tmp_path / "e.parquet").read_text() == "before"

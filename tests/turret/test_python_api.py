@@ -1,9 +1,11 @@
-"""The Python API: every block of docs/python.md runs, and errors are those of Turret."""
+"""The Python API: the pages run, any Arrow table stands for a file, and errors are those of Turret."""
 
+import asyncio
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,31 @@ import polars as pl
 import pytest
 
 import turret
+from tests.oracles.ranking import metric, ranking
 from tests.support.command_line import environment
 from tests.support.places import ROOT, python_blocks
+from tests.support.tools import require
 from tests.support.trained import trained_shop
+from tests.turret.conftest import stored
 from turret.model import Model
 from turret.tower.retrieval import Retriever
 
 PAGE = ROOT / "docs" / "python.md"
 README = ROOT / "README.md"
+EVENTS = pl.DataFrame(
+    {
+        "user_id": [f"u{number % 7}" for number in range(84)],
+        "item_id": [f"i{number % 12}" for number in range(84)],
+        "timestamp": range(1_700_000_000, 1_700_000_000 + 84 * 60, 60),
+    }
+)
+ITEMS = pl.DataFrame(
+    {
+        "item_id": [f"i{number}" for number in range(12)],
+        "genres": [["drama"], ["war", "drama"], []] * 4,
+        "released": [datetime(2020, 1 + number, 2) for number in range(12)],  # pandas has no dates
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,24 +95,6 @@ def test_seen_and_excluded_items_are_left_out_and_unknown_ones_are_ignored(model
     assert popular[0].score >= popular[1].score >= popular[2].score
 
 
-def test_errors_are_turret_errors_that_say_what_would_work(raw: Path, tmp_path: Path) -> None:
-    frame = pl.DataFrame({"buyer": ["a"], "thing": ["b"], "when": [1]})
-    events, target = raw / "events.csv", tmp_path / "prepared"
-    calls: dict[str, Callable[[], object]] = {
-        "column": lambda: turret.prepare(frame, target),
-        "events can't be read from a dict": lambda: turret.prepare({"user": ["a"]}, target),  # type: ignore[arg-type]
-        "no setting 'colums'": lambda: turret.prepare(events, target, settings={"colums": 3}),
-        "folder = 's3://shop/x' is in an object store": lambda: turret.prepare(events, "s3://shop/x"),
-        "is not prepared data": lambda: turret.train(tmp_path, tmp_path / "run"),
-        "there is no run here": lambda: turret.open_run(tmp_path),
-        "there is no bundle": lambda: turret.load(tmp_path),
-    }
-    for sentence, call in calls.items():
-        with pytest.raises(turret.TurretError, match=sentence):
-            call()
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_run_is_not_resumed_with_other_settings() -> None:
     run = trained_shop().run()
     sentence = r"^--resume: .* was begun with other settings, .* leave out --experiment and --set"
@@ -102,17 +103,17 @@ def test_a_run_is_not_resumed_with_other_settings() -> None:
 
 
 def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
-    item = model.bundle.vocabulary.id(0)
-    with pytest.raises(turret.TurretError, match="colour"):
-        model.recommend([item], filter={"colour": "red"})
     with pytest.raises(turret.TurretError, match="no item 'x'"):
         model.similar("x")
-    with pytest.raises(ValueError, match="at least 1"):
-        model.recommend([item], k=0)
-    with pytest.raises(ValueError, match=r"history = '00001': it must be a list of ids, such as \['00001'\]"):
-        model.recommend("00001")
-    with pytest.raises(ValueError, match=r"exclude = '00001': it must be a list"):
-        model.recommend([item], exclude="00001")
+    for wrong, error, message in (
+        ({"filter": {"colour": "red"}}, turret.TurretError, "colour"),
+        ({"k": 0}, ValueError, "at least 1"),
+        ({"history": "1"}, ValueError, r"history = '1': it must be a list of ids, such as \['1'\]"),
+        ({"exclude": "1"}, ValueError, "exclude = '1': it must be a list"),
+    ):
+        given: dict[str, Any] = {"history": [], **wrong}
+        with pytest.raises(error, match=message):
+            model.recommend(**given)
 
 
 def test_evaluation_of_vectors_is_that_of_a_slow_ranking() -> None:
@@ -123,44 +124,38 @@ def test_evaluation_of_vectors_is_that_of_a_slow_ranking() -> None:
     targets = [random.choice(30, size=3, replace=False).tolist() for _ in range(40)]
     seen = [[row for row in random.choice(30, size=5) if row not in wanted] for wanted in targets]
     report = turret.evaluate(users, items, targets, seen=seen, k=[5])
-    recall, rank = [], []
+    expected: dict[str, list[float]] = {"recall@5": [], "mrr@5": [], "hr@5": []}
     for user, wanted, used in zip(users, targets, seen, strict=True):
-        allowed = [row for row in range(30) if row not in used]
-        top = sorted(allowed, key=lambda row: (-float(items[row] @ user), row))[:5]
-        hits = [position for position, row in enumerate(top, 1) if row in wanted]
-        recall.append(len(hits) / 3)
-        rank.append(1 / hits[0] if hits else 0.0)
-    assert mean(report["recall@5"]) == pytest.approx(np.mean(recall))
-    assert mean(report["mrr@5"]) == pytest.approx(np.mean(rank))
-    assert mean(report["hr@5"]) == pytest.approx(np.mean(np.array(recall) > 0))
+        ranked = ranking([float(item @ user) for item in items], set(used))
+        for name, values in expected.items():
+            values.append(metric(name, ranked, set(wanted)))
+    for name, values in expected.items():
+        of_users = report[name]
+        assert isinstance(of_users, dict)
+        assert of_users["mean"] == pytest.approx(np.mean(values))
+        assert of_users["low"] <= of_users["mean"] <= of_users["high"]
 
 
-def mean(metric: dict[str, float] | float) -> float:
-    assert isinstance(metric, dict)
-    assert metric["low"] <= metric["mean"] <= metric["high"]
-    return metric["mean"]
-
-
-@pytest.mark.parametrize("given", [{"k": ()}, {"k": (10, 0)}, {"bootstrap": 0}])
-def test_evaluation_refuses_no_ranks_and_no_resamples(given: dict[str, Any]) -> None:
-    with pytest.raises(turret.TurretError, match="give whole numbers of at least 1"):
-        turret.evaluate(np.eye(3), np.eye(3), [[0]] * 3, **given)
-
-
-def test_evaluation_refuses_what_can_not_be_ranked() -> None:
-    vectors = np.eye(3, dtype=np.float32)
-    for wrong, message in [
-        ((vectors, np.ones((3, 2)), [[0]] * 3), "don't fit"),
-        ((vectors, vectors * np.nan, [[0]] * 3), "finite"),
-        ((vectors, vectors.astype(float) * 1e39, [[0]] * 3), "finite in float32"),
-        ((vectors * 1e20, vectors * 1e20, [[0]] * 3), r"users\[0\] has scores beyond float32"),
-        ((vectors[2:] * [1, 1, -1e20], vectors * 1e20, [[0]]), r"users\[0\] has scores .* divide users or"),
-        ((vectors, vectors, [[0]]), "1 lists for 3 users"),
-        ((vectors, vectors, [[0], [], [1]]), "is empty"),
-        ((vectors, vectors, [[0], [3], [1]]), "outside of 0 to 2"),
-    ]:
-        with pytest.raises(turret.TurretError, match=message):
-            turret.evaluate(*wrong)
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"k": ()}, "give whole numbers of at least 1"),
+        ({"k": (10, 0)}, "give whole numbers of at least 1"),
+        ({"bootstrap": 0}, "give whole numbers of at least 1"),
+        ({"items": np.ones((3, 2))}, "don't fit"),
+        ({"items": np.eye(3) * np.nan}, "finite"),
+        ({"items": np.eye(3) * 1e39}, "finite in float32"),
+        ({"users": np.eye(3) * 1e20, "items": np.eye(3) * 1e20}, r"users\[0\] has scores beyond float32"),
+        ({"users": np.eye(3) * -1e20, "items": np.eye(3) * 1e20}, r"users\[0\] has scores .* divide users"),
+        ({"targets": [[0]]}, "1 lists for 3 users"),
+        ({"targets": [[0], [], [1]]}, "is empty"),
+        ({"targets": [[0], [3], [1]]}, "outside of 0 to 2"),
+    ],
+)
+def test_evaluation_refuses_what_can_not_be_ranked(wrong: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"users": np.eye(3), "items": np.eye(3), "targets": [[0]] * 3}
+    with pytest.raises(turret.TurretError, match=message):
+        turret.evaluate(**given | wrong)
 
 
 def test_an_index_is_chosen_for_vectors_of_any_model() -> None:
@@ -225,3 +220,101 @@ def test_every_public_name_is_there() -> None:
     assert set(turret.__all__) <= set(dir(turret))
     with pytest.raises(AttributeError, match="nothing"):
         _ = turret.nothing
+
+
+# ---- Tables in memory
+
+
+class ArrowTable:
+    """A table of which only the Arrow PyCapsule interface is known."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    "make", [ArrowTable, pl.DataFrame.to_pandas, pl.DataFrame.to_arrow], ids=["arrow", "pandas", "pyarrow"]
+)
+def test_a_table_of_any_library_is_prepared_and_appended_as_files_are(
+    make: Callable[[pl.DataFrame], Any], tmp_path: Path
+) -> None:
+    if make is not ArrowTable:
+        require("pandas")
+    EVENTS.write_parquet(tmp_path / "events.parquet")
+    ITEMS.write_parquet(tmp_path / "items.parquet")
+    files = turret.prepare(tmp_path / "events.parquet", tmp_path / "files", items=tmp_path / "items.parquet")
+    first, second = EVENTS[:60], EVENTS[50:]
+    tables = turret.prepare(make(first), tmp_path / "tables", items=make(ITEMS))
+    assert tables.manifest.counts.events == 60
+    tables = turret.append(make(second), tmp_path / "tables", items=make(ITEMS))
+    assert (tables.fingerprint, tables.fields) == (files.fingerprint, files.fields)
+    assert tables.item_features.features == files.item_features.features
+
+
+def test_a_table_that_its_library_can_not_export_names_the_extra(tmp_path: Path) -> None:
+    """Pandas does it by PyArrow, and raises an ImportError without a name."""
+
+    class Unexportable(ArrowTable):
+        def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+            raise ImportError("Missing optional dependency 'pyarrow'.")
+
+    with pytest.raises(turret.MissingExtraError, match=r"events can't be .* run: pip install .*\[pandas\]'"):
+        turret.prepare(Unexportable(EVENTS), tmp_path / "prepared")
+
+
+def test_a_store_is_filled_from_a_table_prepared_data_its_folder_or_a_file(tmp_path: Path) -> None:
+    renamed = EVENTS.rename({"user_id": "customer", "item_id": "sku"})
+    renamed.write_csv(tmp_path / "log.csv")
+    data = turret.prepare(EVENTS, tmp_path / "prepared")
+    address = f"sqlite:///{tmp_path}/history.sqlite"
+    report = turret.load_histories(ArrowTable(EVENTS), address)
+    assert (report.stored, report.users) == (84, 7)
+    expected = EVENTS.filter(user_id="u3").select("item_id", 1000 * pl.col("timestamp")).rows()
+    assert [(event.item, event.time) for event in stored(address, "u3")] == expected
+    assert turret.load_histories(data, address).stored == 0
+    assert turret.load_histories(tmp_path / "prepared", address).stored == 0
+    assert turret.load_histories(tmp_path / "log.csv", address, user="customer", item="sku").stored == 0
+
+
+def test_a_store_is_filled_where_an_event_loop_runs(tmp_path: Path) -> None:
+    """As in a notebook."""
+    address = f"sqlite:///{tmp_path}/history.sqlite"
+
+    async def cell() -> int:
+        return turret.load_histories(EVENTS, address).stored
+
+    assert asyncio.run(cell()) == 84
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda path: turret.prepare(EVENTS.rename({"item_id": "thing"}), path / "new"), "column"),
+        (lambda path: turret.prepare(EVENTS, path / "new", settings={"colums": 3}), "no setting 'colums'"),
+        (lambda path: turret.prepare(EVENTS, "s3://shop/x"), "folder = 's3://shop/x' is in an object store"),
+        (lambda path: turret.append(EVENTS, path / "none"), "is not prepared data"),
+        (lambda path: turret.train(path, path / "run"), "is not prepared data"),
+        (lambda path: turret.open_run(path), "there is no run here"),
+        (lambda path: turret.load(path), "there is no bundle"),
+        (lambda path: turret.append([1], path), "events can't be read from a list"),  # type: ignore[arg-type]
+        (lambda path: turret.load_histories(EVENTS, "memory://"), "--store"),
+        (lambda path: turret.load_histories(None, "memory://"), "events can't be read from a NoneType"),  # type: ignore[arg-type]
+        (lambda path: turret.load_histories(path / "none.csv", "redis:///x"), "none.csv"),
+        (lambda path: turret.load_histories(EVENTS, "ftp://x"), "sqlite:///"),
+        (lambda path: turret.load_histories(EVENTS.drop("item_id"), "redis:///x"), "--item"),
+    ],
+)
+def test_errors_say_what_would_work(call: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(turret.TurretError, match=message):
+        call(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_items_that_were_a_table_have_to_be_given_again(tmp_path: Path) -> None:
+    """Their file was temporary."""
+    turret.prepare(EVENTS, tmp_path / "prepared", items=ITEMS)
+    with pytest.raises(turret.TurretError, match="--items"):
+        turret.append(EVENTS, tmp_path / "prepared")

@@ -5,6 +5,8 @@ A stub stands for the training: it publishes a version that knows the tastes of 
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -13,29 +15,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from tests.support.trained import TrainedShop, trained_shop
+from tests.support.trained import trained_shop
 from tests.turret.conftest import DAY, START, record, taste_contents, taste_log
 from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
-from turret.history.loading import load_histories
 from turret.retraining import retrain as retrain_module
-from turret.retraining.retrain import STEPS, Step, publish_run, retrain, size_of, train_run
+from turret.retraining.retrain import STEPS, Step, publish_run, retrain, train_run
 from turret.retraining.settings import RetrainSettings
-from turret.retraining.state import (
-    RECORDS,
-    STATE,
-    LockedError,
-    Retraining,
-    read_records,
-    retrain_lock,
-)
+from turret.retraining.state import RECORDS, STATE, LockedError, Retraining, read_records, retrain_lock
 from turret.service.errors import ServiceError
-from turret.service.settings import read_settings
 from turret.tower.bundle.publish import publish, reindex
 from turret.tower.errors import BundleError
-from turret.tower.format.listing import current, point, versions
+from turret.tower.format.listing import current, point
 from turret.tower.format.manifest import read_manifest
 from turret.tower.tuning.choice import IndexRequest
 from turret.training.run import Run
@@ -51,16 +42,14 @@ class Training:
     begun: list[Retraining] = field(default_factory=list)
 
     def train(self, settings: RetrainSettings, state: Retraining) -> None:
-        """Leave the folder of a run."""
         self.begun.append(state)
         (settings.runs / state.run).mkdir(parents=True, exist_ok=True)
 
     def evaluate(self, settings: RetrainSettings, state: Retraining) -> None:
-        """Do nothing."""
+        pass
 
     def publish(self, settings: RetrainSettings, state: Retraining) -> None:
-        """Publish the version, unless a run that was killed has done so."""
-        if not (settings.bundles / state.run).exists():
+        if not (settings.bundles / state.run).exists():  # else a run that was killed has published it
             data = PreparedData.open(settings.data)
             publish(settings.bundles, taste_contents(state.run, data, self.noise))
         state.version = state.run
@@ -80,12 +69,11 @@ def stored_tastes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tastes")
     head, *rows = taste_log(USERS, days=6).splitlines()
     is_late = [int(row.rpartition(",")[2]) >= START + 3 * DAY for row in rows]
-    for name, late in (("prepared", False), ("later", True)):
+    for name, late in (("early.csv", False), ("later.csv", True)):
         chosen = [row for row, is_row_late in zip(rows, is_late, strict=True) if is_row_late == late]
-        (folder / f"{name}.csv").write_text("\n".join([head, *chosen]) + "\n")
-        prepare(PrepareConfig(source=folder / f"{name}.csv"), folder / name)
-    store = read_settings(store=f"sqlite:///{folder}/history.sqlite")
-    load_histories(PreparedData.open(folder / "later"), store)
+        (folder / name).write_text("\n".join([head, *chosen]) + "\n")
+    turret.prepare(folder / "early.csv", folder / "prepared")
+    turret.load_histories(folder / "later.csv", f"sqlite:///{folder}/history.sqlite")
     return folder
 
 
@@ -148,6 +136,10 @@ def test_the_command_prints_the_decision_and_its_status_is_that_of_activate(
     nothing = command(shop)
     assert nothing.exit_code == 0
     assert nothing.stdout == "nothing_new: No new events since the last training: nothing is trained.\n"
+    listed = json.loads(command(shop, "--history", "--json").stdout)
+    assert [one["decision"] for one in listed] == ["refused", "nothing_new"]
+    assert listed[0]["version"] in command(shop, "--history").stdout
+    assert listed[0]["figures"]["high"] < 0
     (shop.work / RECORDS).unlink()
     stub.noise = 0.1
     activated = command(shop, "--json")
@@ -157,11 +149,16 @@ def test_the_command_prints_the_decision_and_its_status_is_that_of_activate(
     assert told == ("activated", "anew", current(shop.bundles))
 
 
-def test_too_few_users_activate_nothing(shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turret.activation.comparison.LEAST_USERS", 1000)
-    unclear = retrain(shop)
+def test_too_few_users_activate_nothing_and_a_later_run_deletes_their_version(
+    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context:
+        context.setattr("turret.activation.comparison.LEAST_USERS", 1000)
+        unclear = retrain(shop)
     assert (unclear.decision, unclear.status) == ("unclear", 4)
     assert current(shop.bundles) == "first"
+    later = retrain(replace(shop, at_least=0, keep=1))
+    assert (later.decision, later.deleted) == ("activated", (unclear.version,))
 
 
 def test_the_gate_refuses_a_version_that_answers_too_differently(
@@ -194,17 +191,6 @@ def test_a_second_call_at_once_is_refused_without_a_record(shop: RetrainSettings
     with retrain_lock(shop.work), pytest.raises(LockedError, match="is running in"):
         retrain(shop)
     assert read_records(shop.work) == []
-
-
-def test_only_the_newest_versions_and_the_live_and_previous_one_stay(shop: RetrainSettings) -> None:
-    made = [retrain(shop).version]
-    for _ in range(3):
-        record = retrain(replace(shop, keep=1, at_least=0, mode="anew"))
-        made.append(record.version)
-        assert record.decision == "activated"
-    assert {summary.version for summary in versions(shop.bundles)} == {"first", made[-1], made[-2]}
-    assert record.deleted == (made[1],)
-    assert {path.name for path in shop.runs.iterdir()} == {made[-1], made[-2]}
 
 
 class Killed(BaseException):
@@ -257,20 +243,24 @@ def test_a_kill_between_the_record_and_the_removal_of_the_state_records_once(
     assert [record.decision for record in read_records(shop.work)] == ["activated", "nothing_new"]
 
 
-def failing(name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def failing(name: str, error: Exception) -> Iterator[None]:
+    """A step raises this error, which ends the block."""
+
     def fail(settings: RetrainSettings, state: Retraining) -> None:
         raise error
 
-    monkeypatch.setitem(STEPS, name, fail)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(STEPS, name, fail)
+        with pytest.raises(type(error)):
+            yield
 
 
 def test_an_unreachable_service_is_recorded_and_the_next_call_goes_on(
-    shop: RetrainSettings, stub: Training, monkeypatch: pytest.MonkeyPatch
+    shop: RetrainSettings, stub: Training
 ) -> None:
-    with monkeypatch.context() as context:
-        failing("deploy", ServiceError("no service answers there"), context)
-        with pytest.raises(ServiceError):
-            retrain(shop)
+    with failing("deploy", ServiceError("no service answers there")):
+        retrain(shop)
     (failed,) = read_records(shop.work)
     assert (failed.decision, failed.step, failed.status) == ("failed", "deploy", 1)
     activated = retrain(shop)
@@ -279,13 +269,9 @@ def test_an_unreachable_service_is_recorded_and_the_next_call_goes_on(
     assert left_behind(shop) == set()
 
 
-def test_a_failed_training_begins_anew_and_loses_no_event(
-    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as context:
-        failing("train", TurretError("it diverged"), context)
-        with pytest.raises(TurretError):
-            retrain(shop)
+def test_a_failed_training_begins_anew_and_loses_no_event(shop: RetrainSettings) -> None:
+    with failing("train", TurretError("it diverged")):
+        retrain(shop)
     (failed,) = read_records(shop.work)
     assert left_behind(shop) == set()
     activated = retrain(shop)
@@ -294,73 +280,61 @@ def test_a_failed_training_begins_anew_and_loses_no_event(
     assert activated.new_events == failed.new_events
 
 
-def test_a_full_disk_is_tried_again_some_times(
-    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failing("evaluate", OSError(28, "No space left on device", "x"), monkeypatch)
+def test_a_full_disk_is_tried_again_some_times(shop: RetrainSettings) -> None:
     for _ in range(4):
-        with pytest.raises(OSError, match="No space left"):
+        with failing("evaluate", OSError(28, "No space left on device", "x")):
             retrain(shop)
     runs = [record.run for record in read_records(shop.work)]
     assert len(set(runs[:3])) == 1
     assert runs[3] != runs[2]
 
 
-Asked = list[tuple[Run, bool]]
-
-
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """The run of each call of `train`, which is not made, and whether it is resumed."""
-    calls: Asked = []
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Run, bool]]:
+    """The run that is begun where version `ids` of the shared shop is live, and whether it is resumed."""
+    calls: list[tuple[Run, bool]] = []
+    made = trained_shop()
+    shop = RetrainSettings(data=made.folder / "prepared", bundles=made.bundles, work=tmp_path)
 
     def begin(run: Run, data: PreparedData, resume: bool = False, **options: object) -> None:
         calls.append((run, resume))
 
+    def train(state: Retraining, *overrides: str, experiment: str | None = None) -> tuple[Run, bool]:
+        train_run(replace(shop, experiment=experiment, overrides=[*overrides]), state)
+        return calls.pop()
+
     monkeypatch.setattr(retrain_module, "train", begin)
-    return calls
+    return train
 
 
-@pytest.fixture
-def of_runs(tmp_path: Path) -> RetrainSettings:
-    """The settings of a retraining of the shared shop, whose version `ids` is that of a run."""
-    made: TrainedShop = trained_shop()
-    return RetrainSettings(data=made.folder / "prepared", bundles=made.bundles, work=tmp_path, overrides=[])
-
-
-def begun(settings: RetrainSettings, **fields: object) -> Retraining:
-    size, live = size_of(PreparedData.open(settings.data)), current(settings.bundles)
-    return record("r1", decision=None, before=size, after=size, version=None, **{"live": live, **fields})
+WARM, ANEW = record("r1", mode="warm", live="ids", origin="ids"), record("r1", mode="anew", live="ids")
 
 
 def test_a_warm_start_predicts_the_events_that_are_new_to_the_live_version(
-    of_runs: RetrainSettings, asked: Asked
+    trained: Callable[..., tuple[Run, bool]],
 ) -> None:
-    warm = begun(of_runs, mode="warm", origin="ids")
-    train_run(of_runs, warm)
-    train_run(replace(of_runs, overrides=["training.since=2020-01-01"]), warm)
-    (first, _), (second, _) = asked
-    assert first.experiment.training.since == read_manifest(of_runs.bundles / "ids").data_until
-    assert first.origin == (of_runs.bundles / "ids").resolve()
-    assert second.experiment.training.since == "2020-01-01"
+    run, _ = trained(WARM)
+    live = trained_shop().bundles / "ids"
+    assert run.experiment.training.since == read_manifest(live).data_until
+    assert run.origin == live.resolve()
+    run, _ = trained(WARM, "training.since=2020-01-01")
+    assert run.experiment.training.since == "2020-01-01"
 
 
 def test_a_training_anew_has_the_settings_of_the_live_version_or_of_an_experiment(
-    of_runs: RetrainSettings, asked: Asked
+    trained: Callable[..., tuple[Run, bool]],
 ) -> None:
-    anew = begun(of_runs, mode="anew")
-    train_run(of_runs, anew)
-    train_run(replace(of_runs, experiment="demo", overrides=["tower.dimension=4"]), anew)
-    (first, _), (second, _) = asked
-    settings = first.experiment
-    assert (first.origin, settings.tower.dimension, settings.training.since) == (None, 32, None)
-    assert second.experiment.tower.dimension == 4
+    run, _ = trained(ANEW)
+    settings = run.experiment
+    assert (run.origin, settings.tower.dimension, settings.training.since) == (None, 32, None)
+    run, _ = trained(ANEW, "tower.dimension=4", experiment="demo")
+    assert run.experiment.tower.dimension == 4
 
 
-def test_a_training_that_was_killed_goes_on(of_runs: RetrainSettings, asked: Asked) -> None:
-    shutil.copytree(trained_shop().folder / "ids", of_runs.runs / "r1")
-    train_run(of_runs, begun(of_runs, mode="anew"))
-    assert [resume for _, resume in asked] == [True]
+def test_a_training_that_was_killed_goes_on(trained: Callable[..., tuple[Run, bool]], tmp_path: Path) -> None:
+    shutil.copytree(trained_shop().folder / "ids", tmp_path / "runs" / "r1")
+    _, is_resumed = trained(ANEW)
+    assert is_resumed
 
 
 @pytest.fixture
@@ -368,7 +342,7 @@ def exported(shop: RetrainSettings, stub: Training) -> Retraining:
     """A run that was exported, where a version with an approximate index is live."""
     reindex(shop.bundles / "first", IndexRequest("ivf", 0.97), "fast")
     point(shop.bundles, "fast")
-    state = begun(shop)
+    state = record("r1", live="fast")
     stub.publish(shop, state)
     return state
 

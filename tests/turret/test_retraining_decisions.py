@@ -1,23 +1,19 @@
 """What a retraining decides: warm or anew, activation, canary, and what the service refuses."""
 
-from dataclasses import replace
-from pathlib import Path
+from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.turret.conftest import record
-from turret.activation.comparison import Comparison, HeldOut
+from turret.activation.comparison import Comparison
 from turret.client import AnswerError, ClientError
-from turret.client.version_answers import RoutesAnswer, RouteShare
+from turret.client.version_answers import ActivateAnswer, RoutesAnswer, RouteShare
 from turret.data.errors import DataError
 from turret.retraining import deployment
 from turret.retraining.deployment import deploy, judge_canary, waiting_canary
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import EndedCanary, Retraining, choose_mode
-
-RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_share=0.2, warm_starts=5)
 
 
 @pytest.mark.parametrize(
@@ -30,43 +26,30 @@ RULE = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"), anew_s
         ({"warm_starts": 5}, "anew", "5 warm starts since the last full training"),
         ({"new_events": 0.21}, "anew", "21.0% of the events are newer than the last full training"),
         ({"new_items": 0.3}, "anew", "30.0% of the items are newer than the last full training"),
+        ({"asked": "warm", "warm_starts": 99}, "warm", "--mode warm"),
+        ({"asked": "warm", "live": None}, "anew", "no version is live"),
+        ({"asked": "anew"}, "anew", "--mode anew"),
     ],
 )
-def test_a_limit_that_is_exceeded_leads_to_a_training_anew(
+def test_a_limit_that_is_exceeded_leads_to_a_training_anew_unless_a_mode_is_asked_for(
     change: dict[str, Any], mode: str, reason: str
 ) -> None:
-    chosen, told = chosen_mode(RULE, **change)
+    usual = {"asked": "rule", "live": "v1", "warm_starts": 2, "new_events": 0.1, "new_items": 0.05}
+    given = {"data_changed": False, **usual, **change}
+    settings = RetrainSettings(mode=given["asked"], anew_share=0.2, warm_starts=5)
+    state = record("r", live=given["live"], data_changed=given["data_changed"])
+    shares = given["new_events"], given["new_items"]
+    chosen, told = choose_mode(settings, state, given["warm_starts"], *shares)
     assert chosen == mode
     assert told.startswith(reason)
 
 
-def chosen_mode(
-    settings: RetrainSettings,
-    warm_starts: int = 2,
-    new_events: float = 0.1,
-    new_items: float = 0.05,
-    **change: Any,
-) -> tuple[str, str]:
-    state = record("r", **{"live": "v1", **change})
-    return choose_mode(settings, state, warm_starts, new_events, new_items)
-
-
-def test_a_requested_mode_overrides_the_limits_but_needs_a_live_version() -> None:
-    warm = replace(RULE, mode="warm")
-    assert chosen_mode(warm, warm_starts=99)[0] == "warm"
-    assert chosen_mode(warm, live=None)[0] == "anew"
-    assert chosen_mode(replace(RULE, mode="anew"))[0] == "anew"
-
-
-USERS = 100
 TRIED = RouteShare(version="try", share=0.25)
-SETTINGS = RetrainSettings(
-    data=Path("d"), bundles=Path("b"), work=Path("w"), url="http://admin", canary=0.25, margin=0.1
-)
+SETTINGS = RetrainSettings(url="http://admin", canary=0.25, margin=0.1)
 
 
 class Service:
-    """Answers the admin calls of a service from memory."""
+    """A client of a service with the live version `old`, which answers the admin calls from memory."""
 
     def __init__(self) -> None:
         self.live: str | None = "old"
@@ -74,32 +57,27 @@ class Service:
         self.calls: list[str] = []
         self.error: Exception | None = None
 
-    def live_version(self, bundles: Path, url: str | None) -> str | None:
-        return self.live
-
-    def read_routes(self, bundles: Path, url: str) -> RoutesAnswer:
+    def routes(self) -> RoutesAnswer:
         return RoutesAnswer(live=self.live, canary=self.canary, shadow=None)
 
-    def set_canary(self, bundles: Path, url: str, version: str | None, share: float = 1.0) -> None:
+    def set_routes(self, canary: Any) -> None:
         self.calls.append("route")
-        self.canary = None if version is None else RouteShare(version=version, share=share)
+        self.canary = None if canary is None else RouteShare(**canary)
 
-    def activate_version(self, version: str, bundles: Path, url: str | None) -> str:
+    def activate(self, version: str, force: bool) -> ActivateAnswer:
         self.calls.append("activate")
         if self.error:
             raise self.error
         if self.canary and self.canary.version == version:
             self.canary = None
-        self.live = version
-        return f"{version} is live"
+        self.live, before = version, self.live
+        return ActivateAnswer(version=version, previous=before)
 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    """A service with the live version `old`."""
     made = Service()
-    for name in ("live_version", "read_routes", "set_canary", "activate_version"):
-        monkeypatch.setattr(deployment, name, getattr(made, name))
+    monkeypatch.setattr("turret.activation.live.admin_client", lambda *_: nullcontext(made))
     return made
 
 
@@ -151,9 +129,8 @@ def test_a_canary_is_promoted_unless_it_is_worse_or_the_gate_refuses_it(
     live: str,
     message: str,
 ) -> None:
-    rows, values = np.arange(USERS), (np.full(USERS, metric), np.full(USERS, 0.2))
-    held = HeldOut(rows, rows, rows + 1, "after a day")
-    figures = Comparison.of(("try", "old"), "ndcg@10", SETTINGS.margin, held, *values)
+    loss = metric - 0.2
+    figures = Comparison(("try", "old"), "ndcg@10", 0.1, 100, "after a day", metric, 0.2, loss, loss)
     monkeypatch.setattr(deployment, "_compared", lambda *_: figures)
     service.canary, service.error = TRIED, error
     ended = judge_canary(SETTINGS, "try")
