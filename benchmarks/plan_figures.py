@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.harness import result
 from benchmarks.scale_training import EXPERIMENTS
-from turret.plan import PRODUCTS, derived_sizes
+from turret.plan import derived_sizes
 from turret.training.config.experiment import load_experiment
 
 
@@ -193,13 +193,18 @@ def _quantity(measured: Measured, source: Mapping[str, Any]) -> dict[str, Any]:
     is_proportional = len(rows) == 1 and measured.grows_with
     rates = fit(rows, values, (*(() if is_proportional else ("base",)), *measured.grows_with))
     error = worst_error(rows, values, rates)
-    factors = dict.fromkeys(factor for name in measured.grows_with for factor in PRODUCTS.get(name, (name,)))
+    factors = dict.fromkeys(factor for name in measured.grows_with for factor in _factors(name))
     return {
         "base": _rounded(rates.pop("base", 0.0)),
         "rates": {name: _rounded(rate) for name, rate in rates.items() if rate},
         "largest": {name: max(row[name] for row in rows) for name in factors},
         "worst_error": round(error, 3),
     }
+
+
+def _factors(name: str) -> list[str]:
+    """The sizes in a product: without one of them it is 0."""
+    return [size for size in SIZES if not derived_sizes(**{one: float(one != size) for one in SIZES})[name]]
 
 
 def _rounded(value: float) -> float:

@@ -21,20 +21,16 @@ from turret.tower.config import MEMORY_FACTOR
 EXPERIMENT = "youtubednn"
 # The share of a core that is planned for: requests come in bursts. An assumption, not a measurement.
 BUSY = 0.6
-# The factors of products: all item vectors, a layer over a history, the lists of an index (a root), and every
-# item compared with all for a few users.
-PRODUCTS = {
-    "numbers": ("items", "dimension"),
-    "dimension_history": ("dimension", "history"),
-    "root_numbers": ("items", "dimension"),
-    "items_numbers": ("items", "dimension"),
-}
 
 
 def derived_sizes(
     users: float = 0, items: float = 0, events: float = 0, dimension: float = 0, history: float = 0
 ) -> dict[str, float]:
-    """The sizes with the products by which quantities grow."""
+    """The sizes with the products by which quantities grow.
+
+    Those are of all item vectors, a layer over a history, the lists of an index (a root), and every item
+    compared with all for a few users.
+    """
     return {
         "users": users,
         "items": items,
@@ -76,6 +72,15 @@ class Figures:
         """A quantity for such sizes."""
         quantity = self.quantities[name]
         return quantity.base + sum(rate * sizes[size] for size, rate in quantity.rates.items())
+
+    def defaults(self, experiment: str) -> Mapping[str, int]:
+        """The settings of a measured experiment. Raises ConfigurationError for another one."""
+        if experiment not in self.experiments:
+            raise ConfigurationError(
+                f"--experiment {experiment}: its training was not measured; choose "
+                f"{' or '.join(self.experiments)}, whichever is nearer to yours"
+            )
+        return self.experiments[experiment]
 
     def beyond(self, sizes: Mapping[str, float], *prefixes: str) -> dict[str, float]:
         """The largest measured value of each size that exceeds it, for quantities with such names."""
@@ -306,23 +311,13 @@ def plan(
     Example: `turret plan --users 2M --items 500k --events 100M --requests 200`
     """
     figures = load_figures()
-    if experiment not in figures.experiments:
-        raise ConfigurationError(
-            f"--experiment {experiment}: its training was not measured; choose "
-            f"{' or '.join(figures.experiments)}, whichever is nearer to yours"
-        )
-    defaults = figures.experiments[experiment]
-    here = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    defaults = figures.defaults(experiment)
     request = PlanRequest(
         users=parse_count("--users", users),
         items=parse_count("--items", items),
         events=parse_count("--events", events),
         requests=parse_count("--requests", requests, least=0),
-        machine=Machine(
-            cores or os.cpu_count() or 1,
-            here if memory is None else 1e9 * memory,
-            float(shutil.disk_usage(".").free) if disk is None else 1e9 * disk,
-        ),
+        machine=machine_of(cores, memory, disk),
         dimension=dimension or defaults["dimension"],
         history=history or defaults["history"],
         experiment=experiment,
@@ -331,6 +326,16 @@ def plan(
     )
     made = make_plan(request, figures)
     print(json.dumps(asdict(made), indent=2) if as_json else plan_text(made))
+
+
+def machine_of(cores: int | None, memory: float | None, disk: float | None) -> Machine:
+    """The machine with so many cores, GB of memory and GB of disk; None for what this one has."""
+    here = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return Machine(
+        cores or os.cpu_count() or 1,
+        here if memory is None else 1e9 * memory,
+        float(shutil.disk_usage(".").free) if disk is None else 1e9 * disk,
+    )
 
 
 def parse_count(option: str, text: str, least: float = 1) -> float:
