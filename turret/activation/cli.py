@@ -1,7 +1,7 @@
 """The commands `activate` and `rollback`; each imports its dependencies when it runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ from turret.data.errors import TurretError
 from turret.tower.cli import BUNDLES, Bundles
 
 ADMIN_URL = "http://127.0.0.1:8001"
+METRIC, MARGIN = "ndcg@10", 0.1
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -63,25 +64,38 @@ def activate(
 
     Example: `turret activate spring --not-worse-than live --data var/prepared`
     """
-    from turret.activation.comparison import MARGIN, METRIC, compare_versions
-    from turret.activation.live import activate_version, live_version
+    from turret.activation.live import activate_version
+
+    options = {"metric": metric, "margin": margin, "data": data}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if not_worse_than is not None:
+        print(_compared(version, not_worse_than, bundles, url, **given), flush=True)
+    elif given:
+        name, value = next(iter(given.items()))
+        raise TurretError(f"--{name} {value} belongs to --not-worse-than; add --not-worse-than live")
+    print(activate_version(version, bundles, url, force))
+
+
+def _compared(
+    version: str,
+    than: str,
+    bundles: Path,
+    url: str | None,
+    metric: str = METRIC,
+    margin: float = MARGIN,
+    data: Path = PREPARED,
+) -> str:
+    """Why a version may go live. Raises WorseError and UnclearError for one that may be worse."""
+    from turret.activation.comparison import compare_versions
+    from turret.activation.live import live_version
     from turret.data.prepared import PreparedData
 
-    other = live_version(bundles, url) if not_worse_than == "live" else not_worse_than
-    if not_worse_than is None:
-        for name, value in (("metric", metric), ("margin", margin), ("data", data)):
-            if value is not None:
-                raise TurretError(f"--{name} {value} belongs to --not-worse-than; add --not-worse-than live")
-    elif other is None:
-        print(f"No version is live, so {version} is compared with none.")
-    elif other == version:
-        print(f"{version} is live already, so it is compared with none.")
-    else:
-        prepared = PreparedData.open(data or PREPARED)
-        loss = MARGIN if margin is None else margin
-        compared = compare_versions(bundles, version, other, prepared, metric or METRIC, loss)
-        print(compared.check(), flush=True)
-    print(activate_version(version, bundles, url, force))
+    other = live_version(bundles, url) if than == "live" else than
+    if other is None:
+        return f"No version is live, so {version} is compared with none."
+    if other == version:
+        return f"{version} is live already, so it is compared with none."
+    return compare_versions(bundles, version, other, PreparedData.open(data), metric, margin).check()
 
 
 @app.command()

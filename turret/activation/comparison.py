@@ -24,7 +24,6 @@ from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 from turret.training.evaluation.metrics import Values, bootstrap_interval, metrics_at
 
-METRIC, MARGIN = "ndcg@10", 0.1
 # Resampled means of fewer users spread less than those of new users would.
 LEAST_USERS = 30
 # The interval of so many users is narrow; more of them only take longer.
@@ -37,7 +36,7 @@ _Query = tuple[Positions, dict[str, Any], Times | None, Positions, Positions]
 
 
 def compare_versions(
-    root: Path, new: str, live: str, data: PreparedData, metric: str = METRIC, margin: float = MARGIN
+    root: Path, new: str, live: str, data: PreparedData, metric: str, margin: float
 ) -> "Comparison":
     """Compare two versions of the folder `root` on events of `data` that neither was trained on.
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from typer import Option
 
+from turret.activation.cli import MARGIN, METRIC
 from turret.data.cli import PREPARED
 from turret.data.errors import ConfigurationError
 from turret.tower.cli import BUNDLES, Bundles
@@ -66,9 +67,11 @@ class RetrainSettings:
         Path | None, Option(metavar="FILE", help="The file of users (that of the first preparation).")
     ] = None
     metric: Annotated[str, Option(metavar="NAME@K", help="The compared metric: ndcg, recall, hr or mrr.")] = (
-        "ndcg@10"
+        METRIC
     )
-    margin: Annotated[float, Option(min=0.0, max=1.0, help="The accepted loss, a share of the metric.")] = 0.1
+    margin: Annotated[float, Option(min=0.0, max=1.0, help="The accepted loss, a share of the metric.")] = (
+        MARGIN
+    )
     canary: Annotated[
         float | None,
         Option(
