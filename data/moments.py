@@ -25,6 +25,11 @@ def parse_moment(moment: str | float) -> float | None:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000.0
 
 
+def milliseconds(time: str) -> int:
+    """Milliseconds since 1970 of a time in ISO 8601 that Turret has written."""
+    return round(datetime.fromisoformat(time).timestamp() * 1000.0)
+
+
 def as_number(text: str | float) -> float | None:
     """Parse a number; None for other texts."""
     try:

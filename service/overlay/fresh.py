@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from turret.data.moments import milliseconds
 from turret.data.vocabulary import Id, Vocabulary, find_rows, is_canonical_integer
 from turret.service.stores.contract import Change, Changes
 from turret.tower.bundle.bundle import Bundle
@@ -304,7 +304,7 @@ def catalog_time(bundle: Bundle) -> int:
     """When the bundle's items were read, in milliseconds since 1970; building another index doesn't count."""
     manifest = bundle.manifest
     read = manifest.catalog_time or manifest.exported or manifest.created
-    return round(datetime.fromisoformat(read).timestamp() * 1000)
+    return milliseconds(read)
 
 
 def is_valid(change: Change) -> bool:

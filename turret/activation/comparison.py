@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from turret.data.errors import DataError, TurretError
 from turret.data.kinds import leaves_out_negatives, read_kinds
+from turret.data.moments import milliseconds
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups
@@ -212,14 +212,14 @@ def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
     return HeldOut(users, data.first_targets(starts[users], ends), ends, " and ".join(rules), warning)
 
 
-def _limit(data: PreparedData, manifest: Manifest) -> float | None:
+def _limit(data: PreparedData, manifest: Manifest) -> int | None:
     """The newest time that a version has seen, in milliseconds; None where it or the data has no times."""
     if manifest.data_until is None or data.manifest.time.kind != "timestamp":
         return None
-    return datetime.fromisoformat(manifest.data_until).timestamp() * 1000.0
+    return milliseconds(manifest.data_until)
 
 
-def _first_after(data: PreparedData, limit: float) -> Positions:
+def _first_after(data: PreparedData, limit: int) -> Positions:
     """The position behind each user's last event up to `limit`: int64 [U]."""
     result = np.array(data.offsets[:-1])
     for first, last in pairwise(groups(data.offsets, _EVENTS_A_BLOCK).tolist()):

@@ -151,7 +151,7 @@ async def _new_events(
 
 
 def logged_events(
-    data: PreparedData, newest: int, oldest: int, now: int, portion: int = PORTION
+    data: PreparedData, newest: int, oldest: int, now: int
 ) -> Iterator[tuple[int, list[list[Event]]]]:
     """Yield the number of events read, and of these the kept events of each user, oldest first.
 
@@ -172,7 +172,7 @@ def logged_events(
     negatives = _Negatives.of(data)
     sizes = np.diff(data.offsets) + np.bincount(negatives.users, minlength=len(data.users))
     totals = np.concatenate([[0], np.cumsum(sizes[order])])
-    for first, last in pairwise(groups(totals, portion)):
+    for first, last in pairwise(groups(totals, PORTION)):
         users = order[first:last]
         yield int(totals[last] - totals[first]), list(_portion(data, negatives, users, newest, oldest, now))
 

@@ -11,6 +11,7 @@ from turret.activation.live import live_version
 from turret.client import ClientError
 from turret.data.configuration import parse_overrides
 from turret.data.errors import ConfigurationError, TurretError
+from turret.data.moments import milliseconds
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 from turret.data.progress import counted
@@ -23,7 +24,6 @@ from turret.retraining.state import (
     append_record,
     choose_mode,
     lineage,
-    milliseconds,
     read_records,
     read_state,
     remove_state,

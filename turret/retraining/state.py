@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -202,8 +201,3 @@ def lineage(records: Sequence[Retraining], live: str | None) -> tuple[int, DataS
         version = record.origin
     found = (record.before for record in records if version is not None and version == record.live)
     return warm_starts, next(found, None)
-
-
-def milliseconds(moment: str) -> int:
-    """A time in ISO 8601 as milliseconds since 1970."""
-    return round(datetime.fromisoformat(moment).timestamp() * 1000.0)
