@@ -32,14 +32,6 @@ def test_invalid_json_is_refused(client: TestClient, body: bytes) -> None:
     assert answer.json()["error"]["message"]
 
 
-def test_a_batch_asks_for_a_bounded_number_of_items(client: TestClient) -> None:
-    asked = [{"k": 1000}] * 10
-    assert client.post("/v1/recommend/batch", json={"requests": asked}).status_code == 200
-    answer = client.post("/v1/recommend/batch", json={"requests": [*asked, {"k": 1}]})
-    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "requests")
-    assert "10001 items in total; request at most 10000" in answer.json()["error"]["message"]
-
-
 @pytest.mark.fault(42)
 @pytest.mark.parametrize(
     "body",

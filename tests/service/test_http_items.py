@@ -41,7 +41,6 @@ def test_items_are_found_and_paged(client: TestClient) -> None:
 
 
 def test_an_item_of_the_version_is_shown_with_its_fields_and_popularity(client: TestClient) -> None:
-    """The bundle of the tests has 60 items with the counts 60 to 1."""
     assert client.get("/v1/items/107").json() == {
         "version": "v1",
         "id": 107,

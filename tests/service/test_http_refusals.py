@@ -127,6 +127,7 @@ BODIES = [
     *(("POST", "/v1/events", event(time=time), 422, "events.0.time") for time in TIMES),
     *(("POST", "/admin/activate", {"version": version}, 422, "version") for version in NO_VERSIONS),
     ("POST", "/v1/recommend", {"history": [101], "cursor": "v2~0~a~3~3f800000"}, 409, "cursor"),
+    ("POST", "/v1/recommend/batch", {"requests": [{"k": 1000}] * 10 + [{"k": 1}]}, 422, "requests"),
     ("POST", "/admin/routes", {"canary": {"version": "../v1", "share": 1}}, 422, "canary.version"),
     ("POST", "/admin/comparison", {"version": "v2", "force": True}, 422, "force"),
     ("POST", "/admin/comparison/recommend", {"min_version": "v1"}, 422, "min_version"),
