@@ -106,12 +106,6 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
     ),
     "gaps": (_gaps, None, {"on_bad": "drop"}, "946d790ff4ac24cf"),
     "gaps in a text file": (_gaps, _csv, {"on_bad": "drop", "filters": CORE}, "a5397c6c5d618224"),
-    "last uses": (
-        _texts,
-        None,
-        {"filters": {"duplicates": "last", "min_item_events": 9}, "split": BY_TIME},
-        "088e16ebb12fab79",
-    ),
     "a core": (_plain, None, {"filters": CORE}, "f48a90b9bdaff452"),
     "weights": (
         _plain,
@@ -134,12 +128,6 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
         None,
         {"columns": {"label": "label"}, "filters": {"min_user_events": 4, "min_item_events": 4}},
         "550b87b444eff51b",
-    ),
-    "order of the file": (
-        _plain,
-        None,
-        {"columns": {"in_file_order": True}, "filters": CORE},
-        "fb0dfd9de823e96c",
     ),
     "fractional times": (
         lambda log: log.with_columns(pl.col("timestamp") / 86_400_000),
