@@ -1,6 +1,7 @@
 """Bundles from runs: what they hold, that they answer as the evaluator does, and what is said."""
 
 import json
+import logging
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +37,7 @@ from turret.training.export.export import (
     principal_components,
     project_items,
 )
-from turret.training.export.onnx_form import item_tower_onnx
+from turret.training.export.onnx_form import item_tower_onnx, user_tower_onnx
 from turret.training.run import Run
 from turret.training.verdict.verdict import baseline_findings
 
@@ -342,3 +343,17 @@ def test_onnx_gives_what_torch_gives_items_that_were_never_trained_on(case: str)
             made.item.table.weight[:] = torch.zeros(6) if case == "dropped ids" else mean
         expected = made.catalog_vectors()
     np.testing.assert_allclose(ours, expected.numpy(), atol=1e-6)
+
+
+def test_a_failed_export_leaves_the_log_level_of_the_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    monkeypatch.setattr(log, "level", logging.INFO)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no such operator")
+
+    monkeypatch.setattr(torch.onnx, "export", fail)
+    run = trained_shop().run()
+    with pytest.raises(RuntimeError, match="no such operator"):
+        user_tower_onnx(run.open_model(trained_shop().data))
+    assert log.level == logging.INFO

@@ -16,7 +16,9 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.tools import require, small_files
+from turret.data.manifest import FileHash, hash_file
 from turret.data.prepared import PreparedData
+from turret.training import run as module
 from turret.training.checkpoint import Progress, load_parameters, save_tensors
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
@@ -83,6 +85,26 @@ def test_reports_on_an_earlier_model_do_not_count(tmp_path: Path, handmade: Prep
     assert run.metrics() == {}
     run.save_metrics("validation", {"users": 2})
     assert run.metrics() == {"validation": {"users": 2}}
+
+
+def test_a_model_is_not_read_again_for_its_reports(
+    tmp_path: Path, handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is known by its size, time and number; a copy is known by its hash."""
+    run = run_in(tmp_path / "run", handmade)
+    run.folder.mkdir()
+    save_tensors(run.folder / MODEL, build_model(run.experiment, handmade).state_dict())
+    run.save_metrics("test", {"users": 1})
+    copy = run_in(shutil.copytree(run.folder, tmp_path / "copy", copy_function=shutil.copyfile), handmade)
+    read: list[Path] = []
+
+    def hashed(path: Path) -> FileHash:
+        read.append(path)
+        return hash_file(path)
+
+    monkeypatch.setattr(module, "hash_file", hashed)
+    assert run.metrics() == copy.metrics() == {"test": {"users": 1}}
+    assert read == [copy.folder / MODEL]
 
 
 @pytest.mark.parametrize(
