@@ -50,6 +50,12 @@ def test_a_folder_without_events_says_what_was_looked_for(tmp_path: Path) -> Non
         _open_source(tmp_path, source=tmp_path / "none")
 
 
+def test_a_regular_csv_is_read_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("user,item,time\n1,a,5\n")
+    _open_source(tmp_path, source=tmp_path / "events.csv")
+    assert not [*(tmp_path / "work").iterdir()]
+
+
 def _zip(content: bytes, *names: str) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:

@@ -1,11 +1,12 @@
 """Moments: those of configurations, and columns of times in all their forms."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import polars as pl
 import pytest
+from polars.io.plugins import register_io_source
 
 from turret.data.errors import ColumnError
 from turret.data.moments import parse_moment
@@ -26,6 +27,18 @@ def _read(values: Sequence[object] | pl.Series, **settings: object) -> tuple[str
 
 def _ms(*when: int) -> int:
     return round(datetime(*when, tzinfo=UTC).timestamp() * 1000)  # type: ignore[misc, arg-type]
+
+
+def test_likely_times_are_told_by_one_pass_over_the_log() -> None:
+    passes = []
+
+    def read(*_: object) -> Iterator[pl.DataFrame]:
+        passes.append(1)
+        yield pl.DataFrame({"raw": [978_300_760, 1_046_454_590]})
+
+    log = register_io_source(read, schema={"raw": pl.Int64})
+    assert choose_reader(log, "raw", "when", ColumnSettings()).kind == "timestamp"
+    assert len(passes) == 1
 
 
 @pytest.mark.parametrize("scale", [1, 10**3, 10**6, 10**9])
