@@ -31,7 +31,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Versions with disjoint items, 100-159, 200-239 and 300-319; v1 is current and has an item tower."""
-    root = tmp_path / "bundles"
+    root = tmp_path / "versions"
     publish(root, with_item_tower(contents("v1")))
     publish(root, with_item_tower(contents("v2", ids=range(200, 240), seed=1)))
     publish(root, with_item_tower(contents("v3", ids=range(300, 320), seed=2)))
