@@ -13,98 +13,108 @@ def _os(**names: Any) -> SimpleNamespace:
 
 
 @planted("service.versions.folder:add_line", "service/test_version_record.py")
-def an_activation_is_not_synced_to_the_disk(original, *given):
+def an_activation_is_not_synced_to_the_disk(original: Any, *given: Any) -> Any:
     return seeing(original, os=_os(fsync=lambda descriptor: None))(*given)
 
 
 @planted("service.versions.folder:add_line", "service/test_version_record.py")
-def a_line_is_written_behind_the_torn_line_of_a_crash(original, *given):
+def a_line_is_written_behind_the_torn_line_of_a_crash(original: Any, *given: Any) -> Any:
     return seeing(original, os=_os(pread=lambda *_: b"\n"))(*given)
 
 
 @planted("service.versions.activation:Activator._replace", "service/test_versions.py")
-def a_failed_activation_leaves_the_pointer_moved(original, *given):
+def a_failed_activation_leaves_the_pointer_moved(original: Any, *given: Any) -> Any:
     return seeing(original, BundleError=(), ServiceError=())(*given)
 
 
 @planted("service.versions.follower:Follower.replace", "service/test_versions.py")
-async def an_overtaken_activation_takes_itself_for_the_live_one(original, self, before, record):
+async def an_overtaken_activation_takes_itself_for_the_live_one(
+    original: Any, self: Any, before: Any, record: Any
+) -> Any:
     self._stored, self._holder.record = record.encoded(), record
 
 
 @planted("service.versions.follower:Follower._activate_fallback", "service/test_versions.py")
-async def a_worker_falls_back_alone(original, self):
+async def a_worker_falls_back_alone(original: Any, self: Any) -> Any:
     pass
 
 
 @planted("service.versions.follower:Follower._restore", "service/test_versions.py")
-async def a_lost_record_takes_the_live_version_along(original, self, own, stored, is_first):
+async def a_lost_record_takes_the_live_version_along(
+    original: Any, self: Any, own: Any, stored: Any, is_first: Any
+) -> Any:
     return stored
 
 
 @planted("service.versions.folder:keep_record", "service/test_version_record.py")
-def a_pointer_that_was_moved_for_the_next_start_is_moved_back(original, *given):
+def a_pointer_that_was_moved_for_the_next_start_is_moved_back(original: Any, *given: Any) -> Any:
     return seeing(original, _valid_record=lambda root: None)(*given)
 
 
 @planted("service.versions.follower:Follower._note_stop", "service/test_versions.py")
-def a_worker_that_was_stopped_answers_from_what_it_had(original, self):
+def a_worker_that_was_stopped_answers_from_what_it_had(original: Any, self: Any) -> Any:
     pass
 
 
 @planted("service.versions.gate:GateReport.passed", "service/test_gate.py")
-def a_forced_activation_passes_every_check(original, self):
+def a_forced_activation_passes_every_check(original: Any, self: Any) -> Any:
     return self.forced or original(self)
 
 
 @planted("service.versions.gate:_Gate.checksum", "service/test_gate.py")
-def files_with_other_content_pass_the_gate(original, self):
+def files_with_other_content_pass_the_gate(original: Any, self: Any) -> Any:
     return seeing(original, check_files=lambda folder, manifest: None)(self)
 
 
 @planted("service.versions.holder:ModelHolder.choose", "service/test_versions.py")
-def every_user_asks_the_canary(original, self, user_key):
+def every_user_asks_the_canary(original: Any, self: Any, user_key: Any) -> Any:
     return self.traffic.canary or original(self, user_key)
 
 
 @planted("service.versions.holder:_holds", "service/test_versions.py")
-def a_route_to_other_files_of_one_name_is_followed(original, model, named):
+def a_route_to_other_files_of_one_name_is_followed(original: Any, model: Any, named: Any) -> Any:
     return bool(model.version == named.version)
 
 
 @planted("service.versions.holder:ModelHolder.answering", "service/test_versions.py")
-def a_replica_answers_from_an_earlier_version_while_another_one_serves_the_live_one(original, self):
+def a_replica_answers_from_an_earlier_version_while_another_one_serves_the_live_one(
+    original: Any, self: Any
+) -> Any:
     return self.live
 
 
 @planted("activation.comparison:_first_after", "turret/test_activation.py")
-def an_event_that_the_live_version_knows_is_a_target(original, data, limit):
+def an_event_that_the_live_version_knows_is_a_target(original: Any, data: Any, limit: Any) -> Any:
     return original(data, limit - 1)
 
 
 @planted("activation.comparison:held_out", "turret/test_activation.py")
-def events_that_one_of_two_versions_was_trained_on_are_targets(original, *given):
+def events_that_one_of_two_versions_was_trained_on_are_targets(original: Any, *given: Any) -> Any:
     return seeing(original, any=all)(*given)
 
 
 @planted("activation.comparison:Comparison.check", "turret/test_activation.py")
-def a_version_is_accepted_that_may_be_as_good_instead_of_one_that_is_not_worse(original, self):
+def a_version_is_accepted_that_may_be_as_good_instead_of_one_that_is_not_worse(
+    original: Any, self: Any
+) -> Any:
     return original(replace(self, low=self.high))
 
 
 @planted("retraining.state:choose_mode", "turret/test_retraining_decisions.py")
-def a_retraining_never_trains_anew_after_many_warm_starts(original, settings, state, warm_starts, *shares):
+def a_retraining_never_trains_anew_after_many_warm_starts(
+    original: Any, settings: Any, state: Any, warm_starts: Any, *shares: Any
+) -> Any:
     return original(settings, state, 0, *shares)
 
 
 @planted("retraining.retrain:add_stored", "turret/test_retraining_folder.py")
-def late_events_are_not_read_again(original, *given):
+def late_events_are_not_read_again(original: Any, *given: Any) -> Any:
     return seeing(original, _DAY=0)(*given)
 
 
 @planted("retraining.deployment:protected_versions", "turret/test_retraining_folder.py")
-def retention_deletes_the_canary_and_the_shadow(original, *given):
-    def without_routes(bundles):
+def retention_deletes_the_canary_and_the_shadow(original: Any, *given: Any) -> Any:
+    def without_routes(bundles: Any) -> Any:
         record = original.__globals__["kept_record"](bundles)
         return record and record.model_copy(update={"routes": type(record.routes)()})
 
@@ -112,18 +122,18 @@ def retention_deletes_the_canary_and_the_shadow(original, *given):
 
 
 @planted("retraining.deployment:protected_versions", "turret/test_retraining_folder.py")
-def retention_deletes_the_version_to_roll_back_to(original, *given):
+def retention_deletes_the_version_to_roll_back_to(original: Any, *given: Any) -> Any:
     return seeing(original, next=lambda versions, default: default)(*given)
 
 
 @planted("retraining.deployment:judge_canary", "turret/test_retraining_decisions.py")
-def a_worse_canary_is_promoted(original, *given):
+def a_worse_canary_is_promoted(original: Any, *given: Any) -> Any:
     judge = original.__globals__["_judged"]
     return seeing(original, _judged=lambda comparison: ("activated", *judge(comparison)[1:]))(*given)
 
 
 @planted("retraining.state:append_record", "turret/test_retraining_folder.py")
-def a_torn_record_swallows_the_next_one(original, work, record):
+def a_torn_record_swallows_the_next_one(original: Any, work: Any, record: Any) -> Any:
     path = work / original.__globals__["RECORDS"]
     before = path.read_bytes() if path.is_file() else b""
     original(work, record)

@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,135 +11,145 @@ from tests.planted.fault import planted, seeing
 
 
 @planted("data.events.ids:as_keys", "data/test_events.py")
-def a_text_like_007_becomes_the_integer_7(original, texts, dtype):
+def a_text_like_007_becomes_the_integer_7(original: Any, texts: Any, dtype: Any) -> Any:
     return texts if dtype == pl.String else texts.cast(pl.Int64, strict=False).drop_nulls()
 
 
 @planted("data.events.ids:IdInterner._collision", "data/test_events.py")
-def texts_that_share_a_hash_share_a_number(original, self, text):
+def texts_that_share_a_hash_share_a_number(original: Any, self: Any, text: Any) -> Any:
     keys = original.__globals__["_keys"](pl.Series([text]))
     return int(self._numbers[np.searchsorted(self._keys, keys[0])])
 
 
 @planted("data.events.event_arrays:stable_order", "data/test_events.py")
-def events_of_one_time_lose_the_order_of_the_log(original, keys):
+def events_of_one_time_lose_the_order_of_the_log(original: Any, keys: Any) -> Any:
     return np.lexsort((-np.arange(len(keys[0])), *keys[::-1]))
 
 
 @planted("data.histories.histories:distinct_events", "data/test_histories.py")
-def exact_duplicates_are_found_without_their_times(original, events, policy, *kinds):
+def exact_duplicates_are_found_without_their_times(
+    original: Any, events: Any, policy: Any, *kinds: Any
+) -> Any:
     return original(events, "first" if policy == "exact" else policy, *kinds)
 
 
 @planted("data.histories.histories:k_core", "data/test_histories.py")
-def the_k_core_is_filtered_once(original, histories, min_user_events, min_item_events):
+def the_k_core_is_filtered_once(
+    original: Any, histories: Any, min_user_events: Any, min_item_events: Any
+) -> Any:
     everything = [np.ones(size, dtype=bool) for size in (len(histories.offsets) - 1, len(histories.items))]
     users, items = original.__globals__["_count"](histories, everything, min_item_events > 1)
     return users >= min_user_events, items >= min_item_events
 
 
 @planted("data.histories.partition:by_time", "data/test_histories.py")
-def an_event_at_the_cut_belongs_to_the_part_before_it(original, times, offsets, *cuts):
+def an_event_at_the_cut_belongs_to_the_part_before_it(
+    original: Any, times: Any, offsets: Any, *cuts: Any
+) -> Any:
     return original(times, offsets, *(np.nextafter(cut, np.inf) for cut in cuts))
 
 
 @planted("data.prepared:PreparedData.history", "data/test_prepared.py")
-def the_history_before_validation_holds_validation(original, self, user, until):
+def the_history_before_validation_holds_validation(original: Any, self: Any, user: Any, until: Any) -> Any:
     return original(self, user, "test" if until == "validation" else until)
 
 
 @planted("data.prepared:PreparedData.verify", "data/test_prepared.py")
-def verification_compares_sizes_alone(original, self):
+def verification_compares_sizes_alone(original: Any, self: Any) -> Any:
     sizes = {name: (self.folder / name).stat().st_size for name in self.manifest.files}
     if sizes != {name: file.bytes for name, file in self.manifest.files.items()}:
         original(self)
 
 
 @planted("data.files:new_file", "data/test_files.py")
-def a_new_file_is_not_synced(original, *given, **named):
+def a_new_file_is_not_synced(original: Any, *given: Any, **named: Any) -> Any:
     return contextmanager(seeing(original.__wrapped__, sync=lambda path: None))(*given, **named)
 
 
 @planted("data.files:locked", "data/test_files.py")
 @contextmanager
-def several_threads_hold_the_lock_of_a_folder(original, folder):
+def several_threads_hold_the_lock_of_a_folder(original: Any, folder: Any) -> Any:
     folder.stat()
     yield
 
 
 @planted("data.preparing.prepare:new_prepared_folder", "data/test_preparing.py")
-def overwrite_deletes_a_folder_that_is_no_prepared_data(original, target, overwrite):
+def overwrite_deletes_a_folder_that_is_no_prepared_data(original: Any, target: Any, overwrite: Any) -> Any:
     return (original.__globals__["new_folder"] if overwrite else original)(target, overwrite)
 
 
 @planted("data.reading.datasets:_verify", "data/test_datasets.py")
-def a_data_set_is_unpacked_whatever_its_checksum(original, archive, dataset):
+def a_data_set_is_unpacked_whatever_its_checksum(original: Any, archive: Any, dataset: Any) -> Any:
     pass
 
 
 @planted("data.histories.partition:last_out", "data/test_kinds.py")
-def the_last_events_are_held_out_though_they_are_no_targets(original, offsets, targets=None):
+def the_last_events_are_held_out_though_they_are_no_targets(
+    original: Any, offsets: Any, targets: Any = None
+) -> Any:
     return original(offsets)
 
 
 @planted("data.events.events:with_strangers", "data/test_sessions.py")
-def a_login_reaches_across_the_pause_that_ends_a_session(original, *others):
+def a_login_reaches_across_the_pause_that_ends_a_session(original: Any, *others: Any) -> Any:
     return original(*others[:-1], None)
 
 
 @planted("data.preparing.append:_known", "data/test_append.py")
-def an_appended_event_that_the_data_has_already_is_added_again(original, events):
+def an_appended_event_that_the_data_has_already_is_added_again(original: Any, events: Any) -> Any:
     return np.zeros_like(original(events))
 
 
 @planted("data.preparing.append:_refuse", "data/test_append.py")
-def negatives_are_appended_as_events(original, old, before, given):
+def negatives_are_appended_as_events(original: Any, old: Any, before: Any, given: Any) -> Any:
     columns = old.manifest.columns.model_copy(update={"label": None})
     original(replace(old, manifest=old.manifest.model_copy(update={"columns": columns})), before, {})
 
 
 @planted("data.histories.negatives:_same_group", "data/test_histories.py", "data/test_labels.py")
-def a_negative_belongs_to_an_event_of_another_user(original, events, positions, negatives):
+def a_negative_belongs_to_an_event_of_another_user(
+    original: Any, events: Any, positions: Any, negatives: Any
+) -> Any:
     at = positions.clip(0, len(events) - 1)
     return original(events, positions, replace(negatives, users=events.users[at]))
 
 
 @planted("data.events.labels:label_value", "data/test_labels.py")
-def a_label_that_is_neither_0_nor_1_is_negative(original, columns, schema):
+def a_label_that_is_neither_0_nor_1_is_negative(original: Any, columns: Any, schema: Any) -> Any:
     value = original(columns, schema)
     return None if value is None else value.fill_null(-1)
 
 
 @planted("data.reading.queries:_part_of", "data/test_queries.py")
-def queries_are_divided_by_their_length(original, text):
+def queries_are_divided_by_their_length(original: Any, text: Any) -> Any:
     return int(len(text or "") > 16)
 
 
 @planted("data.reading.queries:id_of_text", "data/test_queries.py")
-def a_long_text_is_cut_to_an_id(original, text):
+def a_long_text_is_cut_to_an_id(original: Any, text: Any) -> Any:
     return text[:512]
 
 
 @planted("data.preparing.catalogs:_shared_grams", "data/test_queries.py")
-def each_tower_has_grams_of_its_own(original, items, queries):
+def each_tower_has_grams_of_its_own(original: Any, items: Any, queries: Any) -> Any:
     pass
 
 
 @planted("data.prepared:PreparedData.history_ends", "data/test_queries.py")
-def the_answers_of_a_query_are_its_history(original, self, until):
+def the_answers_of_a_query_are_its_history(original: Any, self: Any, until: Any) -> Any:
     return {"validation": self.splits[:, 0], "test": self.splits[:, 1], "end": self.offsets[1:]}[until]
 
 
 @planted("data.prepared:PreparedData.query_groups", "training/test_batches.py")
-def questions_of_one_answer_are_negatives_of_each_other(original, self):
+def questions_of_one_answer_are_negatives_of_each_other(original: Any, self: Any) -> Any:
     pass
 
 
 @planted("data.features:VectorRows.blocks", "data/test_vectors.py")
-def a_missing_vector_is_that_of_the_first_row(original, self):
+def a_missing_vector_is_that_of_the_first_row(original: Any, self: Any) -> Any:
     return original(replace(self, rows=np.maximum(self.rows, 0)))
 
 
 @planted("data.preparing.vectors:_checked", "data/test_vectors.py")
-def vectors_are_not_checked(original, vectors, where):
+def vectors_are_not_checked(original: Any, vectors: Any, where: Any) -> Any:
     return vectors

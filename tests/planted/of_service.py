@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -9,65 +10,73 @@ from tests.planted.fault import planted, seeing
 
 
 @planted("service.overlay.fresh:apply_changes", "service/test_overlay.py")
-def an_older_change_replaces_the_fields_of_the_bundle(original, *given):
+def an_older_change_replaces_the_fields_of_the_bundle(original: Any, *given: Any) -> Any:
     return seeing(original, catalog_time=lambda bundle: 0)(*given)
 
 
 @planted("service.overlay.fresh:FreshItems._main_mask", "service/test_http_items.py")
-def a_replaced_item_is_filtered_by_its_old_fields(original, self, filtering):
+def a_replaced_item_is_filtered_by_its_old_fields(original: Any, self: Any, filtering: Any) -> Any:
     return original(replace(self, replaced={}), filtering)
 
 
 @planted("service.overlay.item_overlay_cache:ItemOverlayCache.current", "service/test_overlay.py")
-def a_stale_overlay_is_current(original, self, bundle):
+def a_stale_overlay_is_current(original: Any, self: Any, bundle: Any) -> Any:
     entry = self._entries.get(bundle)
     return None if entry is None else entry.fresh
 
 
 @planted("service.overlay.item_overlay_cache:ItemOverlayCache._with_next_page", "service/test_overlay.py")
-async def an_older_copy_of_the_store_is_taken_for_no_change(original, self, fresh, bundle):
+async def an_older_copy_of_the_store_is_taken_for_no_change(
+    original: Any, self: Any, fresh: Any, bundle: Any
+) -> Any:
     changes = await self._store.changes(fresh.number, self.PAGE)
     return original.__globals__["apply_changes"](fresh, bundle, changes), True
 
 
 @planted("service.ranking.searching:merge", "service/test_overlay.py")
-def an_excluded_fresh_item_is_recommended(original, ranking, scores, fresh, k, excluded, filtering=None):
+def an_excluded_fresh_item_is_recommended(
+    original: Any, ranking: Any, scores: Any, fresh: Any, k: Any, excluded: Any, filtering: Any = None
+) -> Any:
     return original(ranking, scores, fresh, k, excluded[:0], filtering)
 
 
 @planted("service.ranking.query:_is_enough", "service/test_ranking.py")
-def seen_items_are_masked_for_the_newest_events_alone(original, requests, *others):
+def seen_items_are_masked_for_the_newest_events_alone(original: Any, requests: Any, *others: Any) -> Any:
     return original([one.model_copy(update={"exclude_seen": False}) for one in requests], *others)
 
 
 @planted("service.ranking.searching:_comes_after", "service/test_ranking.py")
-def items_of_the_score_of_a_withdrawn_item_are_left_out_of_the_next_page(original, ranking, after):
+def items_of_the_score_of_a_withdrawn_item_are_left_out_of_the_next_page(
+    original: Any, ranking: Any, after: Any
+) -> Any:
     is_there = (ranking.rows == after.row).any()
     return original(ranking, after) & (is_there | (ranking.scores < np.float32(after.score)))
 
 
 @planted("service.schemas.requests:RecommendRequest.seen", "service/test_http_recommend.py")
-def the_default_of_a_version_for_used_items_is_not_read(original, self, default):
+def the_default_of_a_version_for_used_items_is_not_read(original: Any, self: Any, default: Any) -> Any:
     return original(self, True)
 
 
 @planted("service.ranking.searching:_with_fresh", "service/test_http_recommend.py")
-def an_item_put_after_the_export_gains_nothing(original, model, fresh, query, *given):
+def an_item_put_after_the_export_gains_nothing(
+    original: Any, model: Any, fresh: Any, query: Any, *given: Any
+) -> Any:
     return original(model, fresh, replace(query, bonus=None), *given)
 
 
 @planted("service.ranking.explaining:_matched", "end_to_end/test_questions.py")
-def an_explanation_names_every_gram_of_the_query(original, view, query, row):
+def an_explanation_names_every_gram_of_the_query(original: Any, view: Any, query: Any, row: Any) -> Any:
     return original.__globals__["grams"](query, words=True)
 
 
 @planted("service.keys.keys:find_key", "service/test_keys.py")
-def a_short_named_key_of_the_file_is_accepted(original, *given):
+def a_short_named_key_of_the_file_is_accepted(original: Any, *given: Any) -> Any:
     return seeing(original, MIN_LENGTH=0)(*given)
 
 
 @planted("service.keys.keys:Keyring._read", "service/test_keys.py")
-def a_damaged_key_file_drops_the_keys_read_before(original, self):
+def a_damaged_key_file_drops_the_keys_read_before(original: Any, self: Any) -> Any:
     before, self._keys = self._keys, self._admin
     original(self)
     if self._keys is self._admin:
@@ -75,54 +84,54 @@ def a_damaged_key_file_drops_the_keys_read_before(original, self):
 
 
 @planted("service.keys.keys:Keyring._read", "service/test_keys.py")
-def a_deleted_key_file_opens_the_service(original, self):
+def a_deleted_key_file_opens_the_service(original: Any, self: Any) -> Any:
     self._stamp = self._stamp if self._path.exists() else None
     original(self)
 
 
 @planted("service.keys.keys:_changing", "service/test_keys.py")
-def the_key_file_is_open_to_other_users(original, *given):
+def the_key_file_is_open_to_other_users(original: Any, *given: Any) -> Any:
     changing = original.__wrapped__
     make = changing.__globals__["new_file"]
     return contextmanager(seeing(changing, new_file=lambda path, mode: make(path, mode=0o644)))(*given)
 
 
 @planted("service.calls:call_of", "service/test_http_access.py")
-def stored_data_of_users_may_be_read_with_the_scope_read(original, method, path):
+def stored_data_of_users_may_be_read_with_the_scope_read(original: Any, method: Any, path: Any) -> Any:
     call = original(method, path)
     return call._replace(scope="read") if path.startswith("/v1/users/") else call
 
 
 @planted("service.calls:call_of", "service/test_http_access.py")
-def changes_of_items_take_places_of_recommendations(original, method, path):
+def changes_of_items_take_places_of_recommendations(original: Any, method: Any, path: Any) -> Any:
     call = original(method, path)
     return call._replace(lane="recommend") if method in ("PUT", "DELETE") else call
 
 
 @planted("service.http.access:Authentication._take", "service/test_http_access.py")
-def every_worker_admits_the_whole_rate_of_a_key(original, self, key, rate):
+def every_worker_admits_the_whole_rate_of_a_key(original: Any, self: Any, key: Any, rate: Any) -> Any:
     return original(self, key, rate * self._share)
 
 
 @planted("service.stores.guarded:Breaker._call", "service/test_stores.py")
-def damage_of_one_user_opens_the_circuit(original, *given, **named):
+def damage_of_one_user_opens_the_circuit(original: Any, *given: Any, **named: Any) -> Any:
     return seeing(original, HistoryDamagedError=())(*given, **named)
 
 
 @planted("service.stores.contract:drop_expired", "service/test_stores.py")
-def events_at_the_edge_of_the_window_are_dropped(original, events, oldest):
+def events_at_the_edge_of_the_window_are_dropped(original: Any, events: Any, oldest: Any) -> Any:
     return original(events, oldest + 1)
 
 
 @planted("service.stores.sqlite.file:connect", "service/test_stores_sqlite.py")
-def histories_are_not_synced_to_the_disk(original, path, wait):
+def histories_are_not_synced_to_the_disk(original: Any, path: Any, wait: Any) -> Any:
     connection = original(path, wait)
     connection.execute("PRAGMA synchronous = OFF")
     return connection
 
 
 @planted("service.stores.sqlite.histories:SqliteHistory._write", "service/test_stores_sqlite.py")
-def one_failing_call_fails_its_group(original, self, connection, calls):
+def one_failing_call_fails_its_group(original: Any, self: Any, connection: Any, calls: Any) -> Any:
     try:
         outcomes = self._insert(connection, [call.events for call in calls])
     except Exception as error:
@@ -132,46 +141,48 @@ def one_failing_call_fails_its_group(original, self, connection, calls):
 
 
 @planted("service.stores.sqlite.histories:SqliteHistory._write_group", "service/test_stores_sqlite.py")
-def a_group_of_events_has_no_bound(original, *given):
+def a_group_of_events_has_no_bound(original: Any, *given: Any) -> Any:
     return seeing(original, _GROUP_EVENTS=1 << 30)(*given)
 
 
 @planted("data.errors:TurretError.__str__", "data/test_text.py")
-def the_address_of_a_store_shows_its_password(original, self):
+def the_address_of_a_store_shows_its_password(original: Any, self: Any) -> Any:
     return Exception.__str__(self)
 
 
 @planted("service.http.admission:Admission.__call__", "service/test_http_connections.py")
-def an_unread_answer_keeps_no_place(original, *given):
+def an_unread_answer_keeps_no_place(original: Any, *given: Any) -> Any:
     return seeing(original, SMALL_ANSWER=1 << 40)(*given)
 
 
 @planted("service.http.admission:Admission._forget", "service/test_http_connections.py")
-def bytes_of_bodies_are_counted_for_ever(original, self, request):
+def bytes_of_bodies_are_counted_for_ever(original: Any, self: Any, request: Any) -> Any:
     request.size = 0
     original(self, request)
 
 
 @planted("service.http.admission:Admission._hold", "service/test_http_connections.py")
-def bodies_of_all_connections_are_not_bounded(original, self, request, count, is_whole):
+def bodies_of_all_connections_are_not_bounded(
+    original: Any, self: Any, request: Any, count: Any, is_whole: Any
+) -> Any:
     request.size += count
     self.held_bytes += count
 
 
 @planted("service.http.guard:Guard._check", "service/test_http_connections.py")
-def the_framing_of_a_body_is_not_counted(original, *given):
+def the_framing_of_a_body_is_not_counted(original: Any, *given: Any) -> Any:
     return seeing(original, FRAMING_BYTES=1 << 40)(*given)
 
 
 @planted("service.http.guard:Guard.on_headers_complete", "service/test_http_fuzz.py")
-def trailers_become_headers(original, self):
+def trailers_become_headers(original: Any, self: Any) -> Any:
     headers = self.headers
     original(self)
     self.headers = headers
 
 
 @planted("service.stores.sqlite.histories:SqliteHistory.move", "contracts/test_stores.py")
-async def an_event_that_comes_during_a_login_is_lost(original, self, user, to):
+async def an_event_that_comes_during_a_login_is_lost(original: Any, self: Any, user: Any, to: Any) -> Any:
     _, events = await self.events(user, 1_000_000)
     moved: int = await self.append([event._replace(user=to) for event in events])
     await self.forget(user)

@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -11,136 +12,150 @@ from tests.planted.fault import planted, seeing
 
 
 @planted("tower.format.listing:atomic_folder", "tower/test_versions.py")
-def a_published_bundle_is_not_synced(original, *given):
+def a_published_bundle_is_not_synced(original: Any, *given: Any) -> Any:
     return contextmanager(seeing(original.__wrapped__, sync=lambda path: None))(*given)
 
 
 @planted("tower.bundle.bundle:Bundle.open", "tower/test_bundle.py")
-def only_the_sizes_of_files_are_compared_when_a_version_is_opened(original, *given, **named):
-    def check_sizes(folder, manifest):
+def only_the_sizes_of_files_are_compared_when_a_version_is_opened(
+    original: Any, *given: Any, **named: Any
+) -> Any:
+    def check_sizes(folder: Any, manifest: Any) -> Any:
         assert all((folder / name).stat().st_size == one.bytes for name, one in manifest.files.items())
 
     return seeing(original, check_files=check_sizes)(*given, **named)
 
 
 @planted("tower.format.checksums:check_parts", "tower/test_bundle.py")
-def lengths_of_unit_vectors_are_not_checked(original, *given):
+def lengths_of_unit_vectors_are_not_checked(original: Any, *given: Any) -> Any:
     return seeing(original, _UNIT_TOLERANCE=np.inf)(*given)
 
 
 @planted("tower.format.manifest:read_manifest", "tower/test_format.py")
-def the_manifest_is_read_without_its_checksum(original, folder):
+def the_manifest_is_read_without_its_checksum(original: Any, folder: Any) -> Any:
     return original.__globals__["Manifest"].model_validate_json((folder / "manifest.json").read_bytes())
 
 
 @planted("tower.catalog.filters:Filter.cached", "tower/test_catalog.py")
-def masks_of_one_condition_over_other_rows_are_shared(original, self, rows, make):
+def masks_of_one_condition_over_other_rows_are_shared(original: Any, self: Any, rows: Any, make: Any) -> Any:
     return original(self, None, make)
 
 
 @planted("tower.catalog.columns:scalar_kind", "tower/test_catalog.py")
-def true_equals_1_in_a_condition(original, value):
+def true_equals_1_in_a_condition(original: Any, value: Any) -> Any:
     return "number" if isinstance(value, bool) else original(value)
 
 
 @planted("tower.index.faiss_calls:ordered", "contracts/test_indexes.py")
-def ties_are_left_in_the_order_in_which_they_are_found(original, rows, scores, k):
+def ties_are_left_in_the_order_in_which_they_are_found(original: Any, rows: Any, scores: Any, k: Any) -> Any:
     order = np.argsort(-scores, kind="stable")[:k]
     return rows[order], scores[order]
 
 
 @planted("tower.index.index:ExactIndex.nearest", "contracts/test_indexes.py")
-def rows_that_tie_behind_the_cut_do_not_compete(original, self, vector, k, allowed=None):
+def rows_that_tie_behind_the_cut_do_not_compete(
+    original: Any, self: Any, vector: Any, k: Any, allowed: Any = None
+) -> Any:
     return self._fetch(vector, min(k, self._count if allowed is None else allowed.count), allowed)
 
 
 @planted("tower.index.approximate:_selector", "contracts/test_indexes.py")
-def the_bitmap_of_allowed_rows_has_its_bits_reversed(original, allowed):
+def the_bitmap_of_allowed_rows_has_its_bits_reversed(original: Any, allowed: Any) -> Any:
     return original.__globals__["faiss"].IDSelectorBitmap(np.packbits(allowed.mask))
 
 
 @planted("tower.index.planner:Planner._query", "tower/test_index.py")
-def excluded_rows_shorten_the_answer(original, self, vector, k, excluded, allowed):
+def excluded_rows_shorten_the_answer(
+    original: Any, self: Any, vector: Any, k: Any, excluded: Any, allowed: Any
+) -> Any:
     return original(self, vector, k, excluded, allowed)._replace(fetch=k, most=k)
 
 
 @planted("tower.retrieval:marginal_relevance", "tower/test_retrieval.py")
-def diversity_gives_the_order_of_the_scores(original, scores, vectors, k, weight, *take):
+def diversity_gives_the_order_of_the_scores(
+    original: Any, scores: Any, vectors: Any, k: Any, weight: Any, *take: Any
+) -> Any:
     return original(scores, vectors, k, 0.0, *take)
 
 
 @planted("tower.retrieval:Retriever.nearest", "tower/test_retrieval.py")
-def scores_are_not_divided_by_the_temperature(original, self, *asked, **named):
+def scores_are_not_divided_by_the_temperature(original: Any, self: Any, *asked: Any, **named: Any) -> Any:
     with patch.object(self, "_temperature", np.float32(1.0)):
         return original(self, *asked, **named)
 
 
 @planted("tower.retrieval:Retriever._scored", "tower/test_retrieval.py", "service/test_http_recommend.py")
-def used_items_are_ranked_though_a_filter_refuses_them(original, self, found, vector, k, out, allowed, bonus):
+def used_items_are_ranked_though_a_filter_refuses_them(
+    original: Any, self: Any, found: Any, vector: Any, k: Any, out: Any, allowed: Any, bonus: Any
+) -> Any:
     return original(self, found, vector, k, out, None, bonus)
 
 
 @planted("tower.repeats:used_items", "tower/test_retrieval.py")
-def the_first_use_of_an_item_counts_as_its_last(original, events, *others):
+def the_first_use_of_an_item_counts_as_its_last(original: Any, events: Any, *others: Any) -> Any:
     times = None if events.times is None else events.times[::-1]
     return original(events._replace(times=times), *others)
 
 
 @planted("tower.kinds:CountedKinds.count", "service/test_http_events.py")
-def an_item_that_was_consumed_for_some_days_never_comes_back(original, self, kinds, ages):
+def an_item_that_was_consumed_for_some_days_never_comes_back(
+    original: Any, self: Any, kinds: Any, ages: Any
+) -> Any:
     return original(self, kinds, 0 * ages)
 
 
 @planted("tower.tuning.recall:split_queries", "tower/test_tuning.py")
-def the_queries_that_tune_an_index_measure_it_too(original, queries, count):
+def the_queries_that_tune_an_index_measure_it_too(original: Any, queries: Any, count: Any) -> Any:
     return original(queries, count)[0], np.ascontiguousarray(queries)
 
 
 @planted("tower.kernels.elementwise:_Drop.backward", "tower/test_kernels.py")
-def the_backward_pass_drops_other_values(original, context, *slopes):
+def the_backward_pass_drops_other_values(original: Any, context: Any, *slopes: Any) -> Any:
     return original(SimpleNamespace(dropped=context.dropped, seed=context.seed + 1), *slopes)
 
 
 @planted("tower.towers.transformer:CausalAttention.forward", "contracts/test_user_towers.py")
-def attention_in_training_reads_the_future(original, *given):
+def attention_in_training_reads_the_future(original: Any, *given: Any) -> Any:
     attend = original.__globals__["scaled_dot_product_attention"]
 
-    def everywhere(query, key, value, is_causal):
+    def everywhere(query: Any, key: Any, value: Any, is_causal: Any) -> Any:
         return attend(query, key, value)
 
     return seeing(original, scaled_dot_product_attention=everywhere)(*given)
 
 
 @planted("tower.layers.packed:lay_out", "contracts/test_user_towers.py")
-def an_example_reads_the_step_behind_its_window(original, starts, ends):
+def an_example_reads_the_step_behind_its_window(original: Any, starts: Any, ends: Any) -> Any:
     return original(starts, ends + 1)
 
 
 @planted("tower.towers.pooled:AttentiveUserTower.served", "contracts/test_user_towers.py")
-def served_padding_weighs_in_the_attentive_mean(original, self, history, length, *others):
+def served_padding_weighs_in_the_attentive_mean(
+    original: Any, self: Any, history: Any, length: Any, *others: Any
+) -> Any:
     return original(self, history, torch.full_like(length, history.shape[1]), *others)
 
 
 @planted("tower.towers.alike:inverse_frequencies", "end_to_end/test_questions.py")
-def towers_begin_without_inverse_frequencies(original, items, values):
+def towers_begin_without_inverse_frequencies(original: Any, items: Any, values: Any) -> Any:
     return np.append(0.0, np.ones(len(values)))
 
 
 @planted("tower.layers.feature_layers:VectorLayer.forward", "end_to_end/test_ready_vectors.py")
-def a_missing_vector_is_zeros(original, self, vectors):
+def a_missing_vector_is_zeros(original: Any, self: Any, vectors: Any) -> Any:
     return self.linear(torch.nan_to_num(vectors))
 
 
 @planted("tower.inference.encoder:Encoder._inputs", "tower/test_inference.py")
-def the_encoder_reads_the_oldest_items(original, self, histories, *others):
+def the_encoder_reads_the_oldest_items(original: Any, self: Any, histories: Any, *others: Any) -> Any:
     return original(self, [rows[: self._history_length] for rows in histories], *others)
 
 
 @planted("tower.inference.encoder:Encoder.can_encode", "end_to_end/test_questions.py")
-def a_text_without_a_known_gram_is_encoded(original, self, rows, features):
+def a_text_without_a_known_gram_is_encoded(original: Any, self: Any, rows: Any, features: Any) -> Any:
     return True
 
 
 @planted("tower.engines.circuit:Circuit.fail", "tower/test_engines.py")
-def a_failed_trial_closes_the_circuit(original, self, token):
+def a_failed_trial_closes_the_circuit(original: Any, self: Any, token: Any) -> Any:
     return self.succeed(token) if token is self._trial else original(self, token)

@@ -16,7 +16,9 @@ def _first(original: Any, name: str) -> Any:
 
 
 @planted("training.batches.spans:cut_spans", "training/test_batches.py")
-def the_first_event_of_a_history_is_a_target(original, begins, ends, context, *sizes):
+def the_first_event_of_a_history_is_a_target(
+    original: Any, begins: Any, ends: Any, context: Any, *sizes: Any
+) -> Any:
     spans = original(begins, ends, context, *sizes)
     if context != "causal_window":
         return spans
@@ -25,7 +27,9 @@ def the_first_event_of_a_history_is_a_target(original, begins, ends, context, *s
 
 
 @planted("training.batches.spans:cut_spans", "training/test_batches.py")
-def a_segment_reads_the_one_before_it(original, begins, ends, context, longest, history_length):
+def a_segment_reads_the_one_before_it(
+    original: Any, begins: Any, ends: Any, context: Any, longest: Any, history_length: Any
+) -> Any:
     spans = original(begins, ends, context, longest, history_length)
     if context != "causal_segment":
         return spans
@@ -33,18 +37,20 @@ def a_segment_reads_the_one_before_it(original, begins, ends, context, longest, 
 
 
 @planted("training.batches.batches:TrainingBatches._histories", "training/test_batches.py")
-def a_target_reads_itself(original, *given):
+def a_target_reads_itself(original: Any, *given: Any) -> Any:
     packed = original(*given)
     return replace(packed, ends=packed.ends + 1)
 
 
 @planted("training.batches.batches:TrainingBatches.__init__", "training/test_batches.py")
-def training_reads_the_validation_part(original, self, data, *settings, **named):
+def training_reads_the_validation_part(
+    original: Any, self: Any, data: Any, *settings: Any, **named: Any
+) -> Any:
     original(self, replace(data, splits=data.splits[:, [1, 1]]), *settings, **named)
 
 
 @planted("training.trainer:Trainer.step", "training/test_trainer.py")
-def the_sampler_never_renews_its_vectors(original, self, batch):
+def the_sampler_never_renews_its_vectors(original: Any, self: Any, batch: Any) -> Any:
     if self.objective.sampler is None:
         return original(self, batch)
     with patch.object(self.objective.sampler, "update"):
@@ -52,43 +58,43 @@ def the_sampler_never_renews_its_vectors(original, self, batch):
 
 
 @planted("training.trainer:Trainer.step", "training/test_trainer.py")
-def an_infinite_loss_is_descended(original, *given):
+def an_infinite_loss_is_descended(original: Any, *given: Any) -> Any:
     return seeing(original, abs=lambda loss: 0.0)(*given)
 
 
 @planted("training.trainer:Trainer.step", "training/test_trainer.py")
-def all_steps_draw_the_same_dropout(original, *given):
+def all_steps_draw_the_same_dropout(original: Any, *given: Any) -> Any:
     return seeing(original, seed_torch=_first(original, "seed_torch"))(*given)
 
 
 @planted("training.trainer:Trainer.step", "training/test_trainer.py")
-def all_steps_draw_the_same_candidates(original, *given):
+def all_steps_draw_the_same_candidates(original: Any, *given: Any) -> Any:
     return seeing(original, stream=_first(original, "stream"))(*given)
 
 
 @planted("training.trainer:Trainer._begin_epoch", "training/test_trainer.py")
-def every_epoch_has_the_same_order(original, *given):
+def every_epoch_has_the_same_order(original: Any, *given: Any) -> Any:
     return seeing(original, stream=_first(original, "stream"))(*given)
 
 
 @planted("training.estimator:Estimator.forward", "training/test_estimator.py")
-def all_steps_of_an_estimator_draw_the_same_candidates(original, *given, **named):
+def all_steps_of_an_estimator_draw_the_same_candidates(original: Any, *given: Any, **named: Any) -> Any:
     return seeing(original, stream=_first(original, "stream"))(*given, **named)
 
 
 @planted("training.trainer:Trainer._validate", "training/test_trainer.py")
-def the_last_evaluation_is_the_best(original, self, users):
+def the_last_evaluation_is_the_best(original: Any, self: Any, users: Any) -> Any:
     self.progress.best = None
     return original(self, users)
 
 
 @planted("training.checkpoint:all_parameters", "training/test_trainer.py")
-def the_best_model_is_the_one_at_hand(original, model, objective):
+def the_best_model_is_the_one_at_hand(original: Any, model: Any, objective: Any) -> Any:
     return {**original(model, objective), **model.state_dict()}
 
 
 @planted("training.optimiser:Optimiser.clip", "training/test_trainer.py")
-def gradients_are_clipped_one_parameter_after_the_other(original, self, max_norm):
+def gradients_are_clipped_one_parameter_after_the_other(original: Any, self: Any, max_norm: Any) -> Any:
     for parameter in self.parameters:
         if parameter.grad is not None:
             with patch.object(self, "parameters", [parameter]):
@@ -96,18 +102,22 @@ def gradients_are_clipped_one_parameter_after_the_other(original, self, max_norm
 
 
 @planted("training.warm_start:restandardise", "end_to_end/test_ready_vectors.py")
-def a_new_deviation_scales_all_vectors(original, reader, first, layers, before):
+def a_new_deviation_scales_all_vectors(
+    original: Any, reader: Any, first: Any, layers: Any, before: Any
+) -> Any:
     pass
 
 
 @planted("training.evaluation.evaluation:measure", "training/test_evaluation.py")
-def coverage_is_that_of_the_largest_k(original, ranked, relevant, ks, *others):
+def coverage_is_that_of_the_largest_k(
+    original: Any, ranked: Any, relevant: Any, ks: Any, *others: Any
+) -> Any:
     metrics, coverage, of_others = original(ranked, relevant, ks, *others)
     return metrics, dict.fromkeys(coverage, coverage[f"coverage@{max(ks)}"]), of_others
 
 
 @planted("training.evaluation.metrics:metrics_at", "training/test_evaluation.py")
-def average_precision_is_not_normalised(original, hits, relevant, ks):
+def average_precision_is_not_normalised(original: Any, hits: Any, relevant: Any, ks: Any) -> Any:
     found = original(hits, relevant, ks)
     for name in found:
         if name.startswith("map"):
@@ -116,8 +126,8 @@ def average_precision_is_not_normalised(original, hits, relevant, ks):
 
 
 @planted("training.evaluation.seen:left_out_pairs", "training/test_evaluation.py")
-def evaluation_masks_the_newest_fifty_of_the_seen_items_alone(original, *given):
-    def newest(data, users, until):
+def evaluation_masks_the_newest_fifty_of_the_seen_items_alone(original: Any, *given: Any) -> Any:
+    def newest(data: Any, users: Any, until: Any) -> Any:
         starts, ends = original.__globals__["history_bounds"](data, users, until)
         return np.maximum(starts, ends - 50), ends
 
@@ -125,41 +135,41 @@ def evaluation_masks_the_newest_fifty_of_the_seen_items_alone(original, *given):
 
 
 @planted("training.evaluation.repeats:events_of", "training/test_evaluation.py")
-def the_evaluation_of_repeats_reads_no_times(original, *given):
+def the_evaluation_of_repeats_reads_no_times(original: Any, *given: Any) -> Any:
     return original(*given)._replace(times=None, asked=None)
 
 
 @planted("training.baselines.interactions:Interactions.training", "training/test_baselines.py")
-def baselines_learn_from_the_validation_part(original, *given):
+def baselines_learn_from_the_validation_part(original: Any, *given: Any) -> Any:
     find = original.__globals__["distinct_items"]
     return seeing(original, distinct_items=lambda data, users, until: find(data, users, "test"))(*given)
 
 
 @planted("training.baselines.registry:terms", "training/test_baselines.py")
-def terms_keep_their_case(original, text):
+def terms_keep_their_case(original: Any, text: Any) -> Any:
     return text.split()
 
 
 @planted("training.auto.choice:_best", "training/test_auto.py")
-def the_automatic_choice_picks_the_worst_trial(original, *given):
+def the_automatic_choice_picks_the_worst_trial(original: Any, *given: Any) -> Any:
     return seeing(original, max=min)(*given)
 
 
 @planted("training.auto.choice:_trial", "training/test_auto.py")
-def trials_of_all_candidates_have_as_many_epochs(original, *given):
+def trials_of_all_candidates_have_as_many_epochs(original: Any, *given: Any) -> Any:
     return seeing(original, round=lambda epochs: 2)(*given)
 
 
 @planted("data.prepared:PreparedData.only_targets", "training/test_kinds.py")
-def signals_are_next_items(original, self, positions):
+def signals_are_next_items(original: Any, self: Any, positions: Any) -> Any:
     return positions
 
 
 @planted("training.batches.batches:packed_kinds", "training/test_kinds.py")
-def an_event_has_the_kind_of_the_one_before(original, data, events):
+def an_event_has_the_kind_of_the_one_before(original: Any, data: Any, events: Any) -> Any:
     return original(data, np.maximum(events - 1, 0))
 
 
 @planted("training.evaluation.seen:request_moments", "training/test_kinds.py")
-def consumption_ends_by_the_end_of_the_log(original, data, users, ends):
+def consumption_ends_by_the_end_of_the_log(original: Any, data: Any, users: Any, ends: Any) -> Any:
     return np.full(len(users), float(data.manifest.time.last))
