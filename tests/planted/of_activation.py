@@ -24,7 +24,7 @@ def a_line_is_written_behind_the_torn_line_of_a_crash(original: Any, *given: Any
 
 @planted("service.versions.activation:Activator._replace", "service/test_versions.py")
 def a_failed_activation_leaves_the_pointer_moved(original: Any, *given: Any) -> Any:
-    return seeing(original, BundleError=(), ServiceError=())(*given)
+    return seeing(original, BundleError=GeneratorExit, ServiceError=GeneratorExit)(*given)
 
 
 @planted("service.versions.follower:Follower.replace", "service/test_versions.py")
