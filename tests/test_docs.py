@@ -1,4 +1,4 @@
-"""README.md, CONTRIBUTING.md and docs/*.md name only what exists, and become a site that has them all."""
+"""README.md, CONTRIBUTING.md and docs/*.md name existing things only, and all become a site."""
 
 import json
 import re

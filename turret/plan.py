@@ -329,7 +329,7 @@ def plan(
 
 
 def machine_of(cores: int | None, memory: float | None, disk: float | None) -> Machine:
-    """The machine with so many cores, GB of memory and GB of disk; None for what this one has."""
+    """The machine with so many cores, GB of memory and GB of disk; None for the figure of this one."""
     here = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return Machine(
         cores or os.cpu_count() or 1,

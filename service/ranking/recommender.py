@@ -285,7 +285,7 @@ class Recommender:
 
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     """Whether an answer may take too long for the event loop."""
-    # The time of a thread leaves out what a search waits for another process.
+    # The time of a thread leaves out the waits of a search for another process.
     if model.bundle.manifest.index.is_remote or model.latency.seconds > LOOP_SECONDS or _is_large(query):
         return True
     if not query.request.filter and not query.rules:

@@ -34,7 +34,7 @@ def prepared(source: Path, target: Path, **settings: object) -> PreparedData:
 
 
 def assert_grown(folder: Path, logs: Sequence[list[Row]], whole: list[Row], **settings: object) -> None:
-    """The first log, to which the others are appended, becomes what `whole` is, prepared in one."""
+    """The first log, to which the others are appended, becomes equal to `whole`, prepared in one."""
     prepared(write(folder / "0.csv", logs[0]), folder / "grown", **settings)
     for number, log in enumerate(logs[1:], 1):
         append(write(folder / f"{number}.csv", log), folder / "grown")

@@ -39,7 +39,7 @@ def volumes_of(name: str, container: str) -> dict[str, str]:
 
 
 def mounting(name: str, pattern: str) -> set[str]:
-    """The containers that mount what fits a pattern."""
+    """The containers that mount a path of a pattern."""
     found = services(name).items()
     return {one for one, given in found if any(re.search(pattern, volume) for volume in given["volumes"])}
 

@@ -1,4 +1,4 @@
-"""What a user starts first: the demo, the service, and the notebooks of examples/."""
+"""The first commands of a user: the demo, the service, and the notebooks of examples/."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Faults of activation: the record, who follows it, the gate, canaries, comparisons and retraining."""
+"""Faults of activation: the record, its followers, the gate, canaries, comparisons and retraining."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Who may call what: the table of calls, its document and its page; scopes, rates and wrong keys."""
+"""Access: the table of calls, its document and its page; scopes, rates and wrong keys."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The outermost layer: request ids, what it counts and logs; probes, and a service that goes on."""
+"""The outermost layer: request ids, counts and log lines; probes, and a service that goes on."""
 
 import asyncio
 import json

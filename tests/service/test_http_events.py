@@ -1,4 +1,4 @@
-"""`/v1/events` and `/v1/users`: what is stored of users and sessions, and the kinds of events."""
+"""`/v1/events` and `/v1/users`: stored histories of users and sessions, and the kinds of events."""
 
 import time
 from collections.abc import Iterator
@@ -244,7 +244,7 @@ def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning
 
 
 def test_pages_follow_each_other_while_consumed_items_come_back(shop: TestClient) -> None:
-    """An answer leaves out what was left out when the first page was requested."""
+    """An answer leaves out the items that were left out when the first page was requested."""
     body = {**HISTORY, "k": 20, "exclude_seen": None, "history_times": [NOW - 2 * DAY + 600] * len(USED)}
     pages = [recommended(shop, **body)]
     while "cursor" in pages[-1]:

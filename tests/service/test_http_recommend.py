@@ -266,7 +266,7 @@ def test_a_version_that_reads_no_times_leaves_them_alone(client: TestClient) -> 
     assert scored(client, **body) == scored(client, history=[101, 102])
 
 
-# ---- A version with a repeat term: used items are scored exactly, with what they gain
+# ---- A version with a repeat term: used items are scored exactly, with their gain
 
 
 NOW = 1_700_000_000

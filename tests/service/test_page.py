@@ -1,4 +1,4 @@
-"""The page: its files and headers; the search in the catalog, and what it is told of fields."""
+"""The page: its files and headers; the search in the catalog, and its list of fields."""
 
 import asyncio
 import gzip

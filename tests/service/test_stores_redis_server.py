@@ -1,4 +1,4 @@
-"""A real Redis, or a cluster of some, that hangs, ends, fills up or holds what others wrote; the contract has
+"""A real Redis, or a cluster of some, that hangs, ends, fills up or holds keys of others; the contract has
 the rest."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Files of the repository that tests read, and what they keep in tests/fixtures."""
+"""Files of the repository that tests read, and the folder tests/fixtures."""
 
 import os
 import re

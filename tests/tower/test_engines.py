@@ -1,4 +1,4 @@
-"""Versions on a vector engine, with an engine in this process: searches, and what goes wrong."""
+"""Versions on a vector engine, with an engine in this process: searches and failures."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

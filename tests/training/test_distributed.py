@@ -1,4 +1,4 @@
-"""Several processes of one training: what they share, their steps and checkpoints, and one that is killed."""
+"""Several processes of one training: shared batches, steps and checkpoints, and one that is killed."""
 
 import os
 import re

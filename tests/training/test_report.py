@@ -169,7 +169,7 @@ def whole_report() -> dict[str, Any]:
 
 
 def test_the_tables_show_every_figure_and_what_is_not_measured() -> None:
-    """What is infinite, bounds of a bias that may be none, how few queries there were, what was left out."""
+    """Infinite figures, bounds of a bias that may be none, few queries, and samplers that were left out."""
     check_snapshot("sampler_report.txt", report_table(whole_report(), show_all=True))
 
 

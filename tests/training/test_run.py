@@ -1,4 +1,4 @@
-"""The folder of a run: its files, the history and the environment of its training, and what loggers get."""
+"""The folder of a run: its files, the history and the environment of its training, and its loggers."""
 
 import getpass
 import json
@@ -286,7 +286,7 @@ def test_wandb_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore")  # MLflow calls what SQLAlchemy has deprecated
+@pytest.mark.filterwarnings("ignore")  # MLflow calls deprecated functions of SQLAlchemy
 def test_mlflow_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a local database and the experiment `turret`; a resumed training continues the same run."""
     require("mlflow")

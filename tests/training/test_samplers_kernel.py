@@ -265,7 +265,7 @@ def test_the_snapshot_is_a_copy() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
-    """The first such row is named, with what to do, and the snapshot stays as it was."""
+    """The first such row is named, with a remedy, and the snapshot stays as it was."""
     broken = rows_of(1.0)
     broken[4:6, 1] = bad
     snapshot = snapshot_sampler()
