@@ -158,7 +158,7 @@ def prepare_warnings(
 
 
 def _odd(histories: Histories, columns: Columns) -> Iterator[str]:
-    """Times that are all equal, items that do not recur, and a user with an improbable share of the events."""
+    """Equal times, items that do not recur, and a user with an improbable share of the events."""
     if histories.first == histories.last and len(histories) > len(histories.users):
         yield (
             "all events have one time, so their order is that of the file; if this is the time of an export, "

@@ -20,7 +20,7 @@ from turret.service.http.app import create_app
 from turret.service.http.routes.probes import STATIC
 
 CONFIGURATION = ROOT / "schemathesis.toml"
-# Rules that JSON Schema can't express: the configuration lets these statuses pass, by parts of the field's name.
+# Rules that JSON Schema can't express: these statuses pass, by parts of the field's name.
 UNSAYABLE = {
     422: {"history_times", "at", "id", "point", "field", "filter", "features", "cap", "kind", "user_id"},
     413: {"fields"},
