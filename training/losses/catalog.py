@@ -97,7 +97,15 @@ class CatalogObjective(Objective):
 
 @loss("full_softmax", CatalogLossSettings, blocked=True)
 def full_softmax(scores: Tensor, positives: Tensor) -> Tensor:
-    """log sum_i exp s_i - s_y over the whole catalog: [B], at least zero."""
+    """log sum_i exp s_i - s_y over the whole catalog.
+
+    Args:
+        scores: [B, N] tempered scores.
+        positives: int64 [B], the rows of the positives.
+
+    Returns:
+        [B], at least zero.
+    """
     return cross_entropy(scores, positives, reduction="none")
 
 
