@@ -53,7 +53,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
     """One feature: its kind, and the encoding of raw values as codes or a number.
 
     - `category`: one of `values`; its code is the index in `values` plus one, 0 if missing or unknown.
-    - `multi`: any number of `values`; a list of such codes without unknown values.
+    - `multi`: any number of `values`, each counted once; a list of such codes without unknown values.
     - `path`: a text such as "Women > Shoes"; the codes of its levels, "Women" and "Women > Shoes".
     - `text`: a text; the codes of its letter trigrams (`trigrams`), and with `words` of its whole words too,
       without unknown ones.
@@ -128,7 +128,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
             return grams(raw, self.words) if self.kind == "text" else levels(raw)
         if isinstance(raw, str) or not isinstance(raw, Sequence):
             raise self._invalid(raw, "a list of values")
-        return [self._one_value(value) for value in raw]
+        return [*dict.fromkeys(map(self._one_value, raw))]
 
     def _invalid(self, raw: object, expected: str) -> DataError:
         shown = f"{str(raw)[:80]!r}..." if len(str(raw)) > 80 else repr(raw)

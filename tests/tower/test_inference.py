@@ -1,7 +1,7 @@
 """Encoders: histories, features and times of requests become vectors, whatever comes with them."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, user_tower
 from tests.support.item_towers import item_features, item_tower, placed
+from turret.data.features import Feature
 from turret.data.kinds import Kind
 from turret.tower.bundle.publish import BundleContents
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference.encoder import Encoder, ItemEncoder
+from turret.tower.inference.feature_inputs import FeatureInputs
 from turret.tower.times import Times
 
 KINDS = {"view": Kind(role="signal"), "purchase": Kind()}
@@ -164,7 +166,7 @@ def item_encoder() -> ItemEncoder:
 
 
 def test_raw_features_become_vectors(item_encoder: ItemEncoder) -> None:
-    """More than pass at once come out in order."""
+    """More than pass at once come out in order, whatever the lengths of their lists."""
     here = placed([3.0, 0.0, 4.0])
     given: list[dict[str, object]] = [
         {**here},
@@ -174,9 +176,32 @@ def test_raw_features_become_vectors(item_encoder: ItemEncoder) -> None:
     expected = np.array([[0.6, 0, 0.8], [-0.6, 0, -0.8], [1, 0, 0]])
     np.testing.assert_allclose(item_encoder.encode(given), expected, atol=1e-6)
     angles = np.linspace(0, 3, 2500)
-    given = [{"n0": float(np.cos(a)), "n1": float(np.sin(a))} for a in angles]
+    tags = [], ["old", "new"], ["new"]
+    given = [
+        {"n0": float(np.cos(a)), "n1": float(np.sin(a)), "tags": tags[i % 3]} for i, a in enumerate(angles)
+    ]
     found = item_encoder.encode(given)
     np.testing.assert_allclose(found[:, :2], np.stack([np.cos(angles), np.sin(angles)], axis=1), atol=1e-5)
+
+
+def test_lists_of_codes_are_padded_with_no_more_zeros_than_codes() -> None:
+    """A few long lists among many short ones, in two features: each item is in one block of bounded size."""
+    values = tuple(f"v{number}" for number in range(2_000))
+    inputs = FeatureInputs([Feature(name=name, kind="multi", values=values) for name in ("a", "b")], "item")
+    random = np.random.default_rng(0)
+    given: list[dict[str, object]] = [{"a": [*values[: random.integers(0, 4)]]} for _ in range(3_000)]
+    given[::300] = [{"ab"[number % 2]: [*values]} for number in range(10)]
+    codes = sum(len(cast("list[str]", one)) for item in given for one in item.values())
+    found, slots = [], []
+    for positions, block in inputs.blocks(given):
+        found += positions
+        slots.append(sum(column.size for column in block.values()))
+        for row, position in enumerate(positions):
+            wanted = [len(cast("list[str]", given[position].get(name, []))) for name in ("a", "b")]
+            assert [np.count_nonzero(column[row]) for column in block.values()] == wanted
+    assert sorted(found) == [*range(3_000)]
+    assert sum(slots) <= 2 * codes + 16 * len(given)
+    assert max(slots) <= 2 * (16_384 + 4_000) + 16 * 1024
 
 
 def test_a_feature_of_an_item_that_does_not_fit_is_named_with_its_place(item_encoder: ItemEncoder) -> None:

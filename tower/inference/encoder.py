@@ -29,16 +29,20 @@ _OPTIONS = {
 class Session:
     """A tower as ONNX with one output of float32 [B, D].
 
-    `name` is the file that a fault is told with. Raises BundleError when `model` can't be run, could do
+    `name` is the file that a fault is told with. A session that `keeps_memory` reuses that of its largest
+    run, which is faster. Raises BundleError when `model` can't be run, could do
     anything but compute (see `tower.hostile`), reads other inputs than `inputs`, or has no such output.
     """
 
-    def __init__(self, model: bytes, name: str, output: str, inputs: set[str]) -> None:
+    def __init__(
+        self, model: bytes, name: str, output: str, inputs: set[str], keeps_memory: bool = True
+    ) -> None:
         self._name = name
         check_onnx(model, name)
         options = onnxruntime.SessionOptions()
         # One query is far too small to share between threads; many queries run beside each other.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.enable_cpu_mem_arena = options.enable_mem_pattern = keeps_memory
         options.log_severity_level = 4  # errors are raised, and reported once
         for key, value in _OPTIONS.items():
             options.add_session_config_entry(key, value)
@@ -257,10 +261,6 @@ def _check_finite(vectors: Vectors, tower: str) -> None:
         raise EncodingError(int(i), "features", None, message)
 
 
-# Items that pass the tower at once: ten thousand at a time would need hundreds of megabytes in between.
-_AT_ONCE = 1024
-
-
 class ItemEncoder:
     """The item tower as ONNX, run on one thread.
 
@@ -278,7 +278,7 @@ class ItemEncoder:
         self.readable = self._inputs.readable  # for items that were sent to another version
         if not features:
             raise BundleError("item_tower.onnx is in a bundle without item features; export the bundle again")
-        self._session = Session(model, "item_tower.onnx", "item_vector", self._inputs.input_names)
+        self._session = Session(model, "item_tower.onnx", "item_vector", self._inputs.input_names, False)
 
     def encode(self, items: Sequence[Mapping[str, object]]) -> Vectors:
         """Return the vectors [B, D] of B items by their raw features; one that is not given is unknown.
@@ -287,9 +287,7 @@ class ItemEncoder:
         BundleError for a tower that can't be run on its own inputs.
         """
         vectors = np.empty((len(items), self._dimension), dtype=np.float32)
-        for start in range(0, len(items), _AT_ONCE):
-            some = items[start : start + _AT_ONCE]
-            inputs = self._inputs.inputs(some, first=start)
-            vectors[start : start + len(some)] = self._session.run(inputs, (len(some), self._dimension))
+        for positions, inputs in self._inputs.blocks(items):
+            vectors[positions] = self._session.run(inputs, (len(positions), self._dimension))
         _check_finite(vectors, "item")
         return vectors

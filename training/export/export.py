@@ -306,8 +306,12 @@ def encoded_by_features(
     served = ServedItemTower(model).eval().cpu()
     inputs = FeatureInputs(served.features, "item")
     read = [inputs.readable(row) for row in rows]
-    vectors = served(*(torch.from_numpy(column) for column in inputs.inputs(read).values()))
-    return read, vectors.numpy()
+    blocks = [
+        (positions, served(*map(torch.from_numpy, block.values())))
+        for positions, block in inputs.blocks(read)
+    ]
+    order = np.concatenate([positions for positions, _ in blocks])
+    return read, torch.cat([vectors for _, vectors in blocks]).numpy()[np.argsort(order)]
 
 
 def project_items(vectors: NDArray[np.float32], scoring: ScoringConfig) -> NDArray[np.uint16]:
