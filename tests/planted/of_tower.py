@@ -69,6 +69,13 @@ def the_bitmap_of_allowed_rows_has_its_bits_reversed(original: Any, allowed: Any
     return original.__globals__["faiss"].IDSelectorBitmap(np.packbits(allowed.mask))
 
 
+@planted("tower.index.soundness:_check_lists", "tower/test_index.py")
+def rows_of_lists_are_not_compared_with_the_number_of_items(
+    original: Any, lists: Any, count: Any, block: Any
+) -> None:
+    assert sum(lists.list_size(number) for number in range(lists.nlist)) == count
+
+
 @planted("tower.index.planner:Planner._query", "tower/test_index.py")
 def excluded_rows_shorten_the_answer(
     original: Any, self: Any, vector: Any, k: Any, excluded: Any, allowed: Any

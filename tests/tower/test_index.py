@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import (
     ApproximateSettings,
     FlatSettings,
+    HnswSettings,
     IndexSettings,
     IvfPqSettings,
     IvfSettings,
@@ -184,3 +186,80 @@ def test_lists_in_another_file_are_refused_before_it_is_opened(path: Path, tmp_p
     (tmp_path / "other").unlink()
     with pytest.raises(BundleError, match="keeps its lists in another file"):
         open_index(path, FEW, LISTS)
+
+
+IN_LISTS = IvfSettings(efforts=EFFORTS, lists=4)
+CODES = IvfPqSettings(efforts=EFFORTS, lists=4, parts=8)
+PACKED = IvfPqSettings(efforts=EFFORTS, lists=1, parts=8)
+GRAPH = HnswSettings(efforts=EFFORTS)
+
+
+def write_row(row: int) -> Callable[[Any], None]:
+    """Write a row number into the first list."""
+
+    def write(index: Any) -> None:
+        lists = faiss.downcast_InvertedLists(index.invlists)
+        faiss.rev_swig_ptr(lists.get_ids(0), int(lists.list_size(0)))[1] = row
+
+    return write
+
+
+def add_row(index: Any) -> None:
+    """Let the first list have one more row."""
+    lists = faiss.downcast_InvertedLists(index.invlists)
+    lists.resize(0, int(lists.list_size(0)) + 1)
+
+
+def add_centre(index: Any) -> None:
+    """Add a centre that has no list."""
+    faiss.downcast_index(index.quantizer).add(VECTORS[:1])
+
+
+def count_codes(index: Any) -> None:
+    """Declare a million codes."""
+    index.ntotal2 = 1_000_000
+
+
+def begin_low(index: Any) -> None:
+    """Begin the search of a graph at a node that isn't on its highest level."""
+    levels = faiss.vector_to_array(index.hnsw.levels)
+    index.hnsw.entry_point = int(np.flatnonzero(levels == 1)[-1])
+
+
+def link_low(index: Any) -> None:
+    """Link a node on the highest level to one that isn't there."""
+    levels, offsets, slots = map(
+        faiss.vector_to_array,
+        (index.hnsw.levels, index.hnsw.offsets, index.hnsw.cum_nneighbor_per_level),
+    )
+    links = faiss.vector_to_array(index.hnsw.neighbors)
+    links[int(offsets[index.hnsw.entry_point]) + slots[1]] = int(np.flatnonzero(levels == 1)[-1])
+    faiss.copy_array_to_vector(links, index.hnsw.neighbors)
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "words"),
+    [
+        (IN_LISTS, write_row(COUNT), "list 0 holds row 1000 of 1000 items"),
+        (IN_LISTS, write_row(-1), "list 0 holds row -1 of 1000 items"),
+        (IN_LISTS, add_row, "its lists hold 1001 rows, 1000 distinct ones, of 1000 items"),
+        (IN_LISTS, add_centre, "it has 5 centres in a IndexFlatIP for its lists"),
+        (CODES, write_row(1 << 40), f"list 0 holds row {1 << 40} of 1000 items"),
+        (CODES, add_centre, "it has 5 centres"),
+        (PACKED, count_codes, "it has codes of 1000000 rows in 4096 bytes, not of 1024"),
+        (GRAPH, begin_low, "its graph of 1000 nodes begins at none of its highest level"),
+        (GRAPH, link_low, "its graph has links on level 1 to nodes that are not there"),
+    ],
+)
+def test_an_index_of_rows_that_do_not_exist_is_refused(
+    tmp_path: Path, settings: ApproximateSettings, change: Callable[[Any], None], words: str
+) -> None:
+    """FAISS opens it, and a search would read beyond the vectors."""
+    made = ApproximateIndex.build(VECTORS, settings)
+    made.save(tmp_path / "whole.faiss")
+    assert len(ApproximateIndex.load(tmp_path / "whole.faiss", VECTORS, settings)) == COUNT
+    index = made._proposing
+    change(faiss.downcast_index(index.index) if hasattr(index, "index") else index)
+    made.save(tmp_path / "index.faiss")
+    with pytest.raises(BundleError, match=rf"index\.faiss: {words}.*`turret index`"):
+        ApproximateIndex.load(tmp_path / "index.faiss", VECTORS, settings)

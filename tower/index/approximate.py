@@ -20,6 +20,7 @@ from turret.tower.format.checksums import lengths_of
 from turret.tower.format.index_settings import ApproximateSettings, HnswSettings, IvfPqSettings, SearchParams
 from turret.tower.index.faiss_calls import Found, faiss, one_thread, ordered, read_faiss, write_faiss
 from turret.tower.index.index import ExactIndex, Index
+from turret.tower.index.soundness import RowsError, check_rows
 
 Vectors = NDArray[np.float32]
 
@@ -76,7 +77,8 @@ class ApproximateIndex(Index):
     def load(cls, path: Path, vectors: Vectors, settings: ApproximateSettings) -> Self:
         """Map the file of `save` beside its vectors [N, D].
 
-        Raises BundleError when `path` holds another kind, or codes of other than N vectors of width D.
+        Raises BundleError when `path` holds another kind, or codes of other than N vectors of width D, or
+        refers to other rows.
         """
         index = codes = read_faiss(path)
         if settings.is_rotated and hasattr(index, "index"):
@@ -88,6 +90,10 @@ class ApproximateIndex(Index):
                 f"{path} is {found} where the manifest and the item vectors need {needed} (class, rows, "
                 "width, lists); the files are of different models, make the index again with `turret index`"
             )
+        try:
+            check_rows(codes, len(vectors), _SCANNED)
+        except RowsError as error:
+            raise BundleError(f"{path}: {error}; make the index again with `turret index`") from None
         return cls(index, vectors, settings)
 
     def save(self, path: Path) -> None:
