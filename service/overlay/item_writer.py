@@ -12,10 +12,11 @@ from turret.service.errors import BodyError, ConflictError, InvalidFieldError, N
 from turret.service.overlay.fresh import ITEM_OVERHEAD, FreshItems, can_name, catalog_time, is_valid
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
 from turret.service.stores.contract import Change, ItemStore, NewChange, now_ms
+from turret.service.versions.follower import Late
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import EncodingError
 
-Announce = Callable[[int, float], Awaitable[list[str]]]
+Announce = Callable[[int, float], Awaitable[Late]]
 Refused = RequestError | EncodingError
 # Of an item's features and fields together: every process holds those of all fresh items.
 ITEM_BYTES = 48_000
@@ -38,7 +39,7 @@ class Written(NamedTuple):
     """The refusal of each edit, None where it is in effect, and the replicas that don't have the rest yet."""
 
     refused: list[Refused | None]
-    replicas_behind: list[str]
+    late: Late
 
 
 class ItemWriter:
@@ -65,15 +66,15 @@ class ItemWriter:
         Raises ItemsUnavailableError, after which any of them may be stored.
         """
         refused: list[Refused | None] = []
-        behind: list[str] = []
+        late = Late([], [])
         for first in range(0, len(edits), _AT_ONCE):
             number, found = await self._store_all(bundle, edits[first : first + _AT_ONCE])
             refused += found
             if number:
                 await self._overlay.changed(bundle, number)
                 # Replicas that were behind before have these changes, or are behind still.
-                behind = await self._announce(number, self._seconds)
-        return Written(refused, behind)
+                late = await self._announce(number, self._seconds)
+        return Written(refused, late)
 
     async def _store_all(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> tuple[int, list[Refused | None]]:
         """Store edits; return the number of the last change, 0 for none, and the refusal of each edit."""

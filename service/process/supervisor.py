@@ -35,6 +35,8 @@ SPARE_SECONDS = 5.0  # after the drain time, until workers that still run are ki
 _RESTART_SECONDS = 1.0  # from one start of a worker to the next
 _MAX_FAILURES = 5  # starts of a worker in a row
 _HUNG_SECONDS = 15.0
+# A start reads and compares the files of a version, as the gate does, but in all workers at once.
+_START_GATES = 3
 _STEP_SECONDS = 0.1
 _log = logging.getLogger("turret.supervisor")
 
@@ -248,9 +250,12 @@ class Supervisor:
                     os.kill(worker.pid, _SIGNALS[order])
 
     def _kill_hung(self) -> None:
+        limit = _START_GATES * self._settings.gate_seconds
+        starting = f"it has not started within {limit:g} seconds ({_START_GATES} times TURRET_GATE_SECONDS)"
         for worker in self._workers if self._sent < Order.FINISH else ():
-            if worker.pid and worker.is_ready and worker.silence > _HUNG_SECONDS:
-                _log.error("killing worker with pid %d: it sends no heartbeat", worker.pid)
+            if worker.pid and worker.silence > (_HUNG_SECONDS if worker.is_ready else limit):
+                reason = "it sends no heartbeat" if worker.is_ready else starting
+                _log.error("killing worker with pid %d: %s", worker.pid, reason)
                 os.kill(worker.pid, signal.SIGKILL)
                 worker.silence = 0.0
 

@@ -29,13 +29,12 @@ _log = logging.getLogger("turret.activation")
 class Swap(NamedTuple):
     """The new live version, the previous one, and the members that are late.
 
-    `warning` says that the version's engine doesn't hold it.
+    The warning of `late` also says that the version's engine doesn't hold it.
     """
 
     version: str
     replaced: str | None
     late: Late
-    warning: str | None = None
 
 
 class Activator:
@@ -255,9 +254,10 @@ class Activator:
 
     async def _swapped(self, before: Record | None, after: Record) -> Swap:
         """Wait for the others, and for the engine, without the lock: a late one loads the newest version."""
-        warning = await asyncio.to_thread(_missing_collection, self._holder.live.bundle.manifest)
-        replaced = before.live.version if before else None
-        return Swap(after.live.version, replaced, await self._late(after), warning)
+        missing = await asyncio.to_thread(_missing_collection, self._holder.live.bundle.manifest)
+        replaced, late = before.live.version if before else None, await self._late(after)
+        warning = "; ".join(filter(None, (missing, late.warning)))
+        return Swap(after.live.version, replaced, late._replace(warning=warning or None))
 
     async def _late(self, after: Record) -> Late:
         return await self._follower.late(

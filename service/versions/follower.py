@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.observing.metrics import Metrics
@@ -30,10 +30,19 @@ _log = logging.getLogger("turret.replicas")
 
 
 class Late(NamedTuple):
-    """The processes of this service, and the other replicas, that lack a change; they go on trying."""
+    """The processes of this service, and the other replicas, that lack a change; they go on trying.
+
+    `warning` says that no member could be asked.
+    """
 
     processes: list[int]
     replicas: list[str]
+    warning: str | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """The members of an answer that name who is late, if anybody is."""
+        named = (("behind", self.processes), ("replicas_behind", self.replicas), ("warning", self.warning))
+        return {name: value for name, value in named if value}
 
 
 class Follower:
@@ -166,33 +175,40 @@ class Follower:
     async def late(self, has: Callable[[Report], bool], seconds: float) -> Late:
         """Wait until the reports of all members have something; return those that don't in time.
 
-        A silent one is not waited for: it reads the record when it is back.
+        A silent one is not waited for: it reads the record when it is back. While the members can't be read,
+        none is known to have it.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        members: tuple[Member, ...] = ()
+        members: tuple[Member, ...] | None = None
+        warning = None
         while True:
             try:
-                members = await self._records.members()
+                members, warning = await self._records.members(), None
             except ReplicasUnavailableError as error:
-                _log.warning("other members may be behind: %s", error)
-            others = (one for one in members if one.name != self.name and not self._is_gone(one))
+                if members is None:
+                    warning = f"no other worker or replica could be asked whether it has the change ({error})"
+            others = (one for one in members or () if one.name != self.name and not self._is_gone(one))
             late = [member for member in others if not has(read_report(member.report))]
-            if all(member.age > SILENT_SECONDS for member in late) or loop.time() >= end:
+            is_known = members is not None and all(member.age > SILENT_SECONDS for member in late)
+            if is_known or loop.time() >= end:
+                if warning:
+                    _log.warning("%s", warning)
                 hosts = {_host(member.name) for member in late if self._process(member) is None}
-                return Late(sorted(filter(None, map(self._process, late))), sorted(hosts))
+                return Late(sorted(filter(None, map(self._process, late))), sorted(hosts), warning)
             await asyncio.sleep(POLL_SECONDS / 5)
 
-    async def announce(self, number: int, seconds: float) -> list[str]:
+    async def announce(self, number: int, seconds: float) -> Late:
         """Tell all members of the change `number` of an item, and wait until they have heard of it.
 
-        Return the other replicas that don't in time.
+        Of those that don't in time, the other replicas are named.
         """
         try:
             await self._records.announce(number)
         except ReplicasUnavailableError as error:
             _log.warning("the other workers learn of a changed item a second later: %s", error)
-        return (await self.late(lambda report: report.items >= number, seconds)).replicas
+        late = await self.late(lambda report: report.items >= number, seconds)
+        return late._replace(processes=[])
 
     async def _step_safely(self) -> None:
         """Follow once; log a trouble once, and its end."""

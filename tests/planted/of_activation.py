@@ -34,6 +34,24 @@ async def an_overtaken_activation_takes_itself_for_the_live_one(
     self._stored, self._holder.record = record.encoded(), record
 
 
+@planted("service.versions.follower:Follower.late", "service/test_versions.py")
+async def members_that_can_not_be_asked_have_every_change(
+    original: Any, self: Any, has: Any, seconds: Any
+) -> Any:
+    try:
+        await self._records.members()
+    except original.__globals__["ReplicasUnavailableError"]:
+        return original.__globals__["Late"]([], [])
+    return await original(self, has, seconds)
+
+
+@planted("service.process.supervisor:Supervisor._kill_hung", "service/test_process.py")
+def a_worker_that_hangs_while_it_starts_is_left_alone(original: Any, self: Any) -> None:
+    for worker in self._workers:
+        worker.silence *= worker.is_ready
+    original(self)
+
+
 @planted("service.versions.follower:Follower._activate_fallback", "service/test_versions.py")
 async def a_worker_falls_back_alone(original: Any, self: Any) -> Any:
     pass

@@ -19,6 +19,7 @@ from turret.service.errors import ConflictError
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemEdit, ItemWriter
 from turret.service.stores.sqlite.shared import SqliteItems
+from turret.service.versions.follower import Late
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 
@@ -172,10 +173,10 @@ def workers_of(
     """The overlay and the writer of each worker, which tells the others of its changes."""
     overlays = [ItemOverlayCache(store) for store in stores]
 
-    async def late_ones(number: int, seconds: float) -> list[str]:
+    async def late_ones(number: int, seconds: float) -> Late:
         for overlay in overlays:
             overlay.number = max(overlay.number, number)
-        return [*late]
+        return Late([], [*late])
 
     pairs = zip(stores, overlays, strict=True)
     return overlays, [ItemWriter(store, overlay, limit, 20.0, late_ones) for store, overlay in pairs]
@@ -238,4 +239,4 @@ async def test_a_replica_that_is_late_is_named_though_the_last_changes_are_refus
     edits = [edit("900"), *(ItemEdit("unknown", "PATCH", {}, {"a": 1}) for _ in range(1_500))]
     written = await writer.write(bundle, edits)
     assert [refused is None for refused in written.refused] == [True] + [False] * 1_500
-    assert written.replicas_behind == ["other:8000"]
+    assert written.late.replicas == ["other:8000"]

@@ -17,7 +17,7 @@ from tests.support.virtual_time import Clock
 from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
 from turret.service.process.server import connection_limit, reserve, share, url_of
-from turret.service.process.supervisor import Order, Shutdown
+from turret.service.process.supervisor import Order, Shutdown, Supervisor
 from turret.service.settings import Settings, read_settings
 
 # ---- Addresses, descriptors and the end
@@ -96,6 +96,22 @@ def test_a_service_drains_finishes_and_is_killed_each_in_its_time_or_at_the_next
     for clock.now in (0, 6.9, 7, 31.9, 32, 1_000):
         given.append(shutdown.advance())
     assert given == orders
+
+
+def test_a_worker_that_hangs_is_killed_also_while_it_starts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A start may take three times as long as the gate, a heartbeat 15 seconds."""
+    killed: list[int] = []
+    monkeypatch.setattr("os.kill", lambda pid, number: killed.append(pid))
+    supervisor = Supervisor(Settings(workers=4, gate_seconds=20))
+    states = [(False, 59.0), (False, 61.0), (True, 14.0), (True, 16.0)]
+    for worker, (is_ready, silence) in zip(supervisor._workers, states, strict=True):
+        worker.pid, worker.is_ready, worker.silence = worker.number + 1, is_ready, silence
+    supervisor._kill_hung()
+    assert killed == [2, 4]
+    assert "pid 2: it has not started within 60 seconds (3 times TURRET_GATE_SECONDS)" in caplog.text
+    assert "pid 4: it sends no heartbeat" in caplog.text
 
 
 # ---- What a worker does beside its requests

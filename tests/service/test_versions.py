@@ -18,7 +18,7 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.stores.sqlite.shared import SqliteItems
 from turret.service.versions import activation as activation_module
 from turret.service.versions.folder import RECORD, keep_record, kept_record, record_of
-from turret.service.versions.follower import SILENT_SECONDS
+from turret.service.versions.follower import SILENT_SECONDS, Late
 from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Record, Route, Routes
 from turret.tower.bundle.publish import publish
@@ -129,16 +129,16 @@ async def test_members_follow_each_other_and_late_ones_are_named(members: Member
     replica = await members.join("b:8000/1")
     following = [asyncio.create_task(other.follower.follow()) for other in (worker, replica)]
     swap = await one.activate("v2")
-    assert (swap.version, swap.replaced, swap.late) == ("v2", "v1", ([], []))
+    assert (swap.version, swap.replaced, swap.late) == ("v2", "v1", Late([], []))
     assert (worker.version, replica.version, replica.holder.number) == ("v2", "v2", 2)
     for each in following:
         each.cancel()
     begun = asyncio.get_running_loop().time()
-    assert (await one.activate("v3")).late == ([1], ["b:8000"])
+    assert (await one.activate("v3")).late == Late([1], ["b:8000"])
     assert asyncio.get_running_loop().time() - begun == pytest.approx(2, abs=0.1)
     await asyncio.sleep(SILENT_SECONDS)
     begun = asyncio.get_running_loop().time()
-    assert (await one.activate("v1")).late == ([1], ["b:8000"])
+    assert (await one.activate("v1")).late == Late([1], ["b:8000"])
     assert asyncio.get_running_loop().time() == pytest.approx(begun), "silent ones are not waited for"
 
 
@@ -189,7 +189,7 @@ async def test_a_member_that_can_not_read_the_record_promises_no_version(members
         with pytest.raises(NotReadyError, match="send the request to another instance"):
             await other.holder.live_at_least("v1")
     for version in ("v2", "v1"):
-        assert (await one.activate(version)).late == ([], ["b:8000"])
+        assert (await one.activate(version)).late == Late([], ["b:8000"])
     await other.follow(1)
     assert (await other.holder.live_at_least("v1")).version == "v1"
     assert other.holder.number == 3
@@ -276,6 +276,32 @@ async def test_without_the_store_nothing_is_changed(
 
 
 @pytest.mark.fault(69)
+async def test_members_that_can_not_be_asked_are_not_taken_to_have_a_change(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked until the time is over; the answer then says that none could be."""
+    one, other = await members.join(activation_seconds=2), await members.join("b:8000/1")
+    add_line = activation_module.add_line
+
+    def before_the_store_dies(*given: Any) -> None:
+        add_line(*given)
+        members.is_down = True
+
+    def lives_again() -> None:
+        members.is_down = False
+
+    monkeypatch.setattr(activation_module, "add_line", before_the_store_dies)
+    late = (await one.activate("v2")).late
+    assert (late.replicas, one.version) == ([], "v2")
+    assert late.shown().keys() == {"warning"}
+    assert "could be asked whether it has the change (the store is unavailable)" in (late.warning or "")
+    lives_again()
+    asyncio.get_running_loop().call_later(1, lives_again)
+    assert (await one.activate("v3")).late == Late([], ["b:8000"])
+    assert other.version == "v1"
+
+
+@pytest.mark.fault(69)
 async def test_a_member_that_begins_without_the_store_serves_the_pointer_and_corrects_itself(
     members: Members,
 ) -> None:
@@ -314,7 +340,7 @@ async def test_a_lost_or_older_record_gives_way_to_the_live_version(
 async def test_routes_are_kept_and_end_when_their_version_becomes_live(members: Members) -> None:
     member = await members.join()
     routes = Routes(canary=Route(version="v2", share=0.5), shadow=Route(version="v3", share=1.0))
-    assert await member.activator.route(lambda _: routes) == ([], [])
+    assert await member.activator.route(lambda _: routes) == Late([], [])
     routes = member.holder.traffic.routes
     assert [route.version for route in (routes.canary, routes.shadow) if route] == ["v2", "v3"]
     members.write()
@@ -369,11 +395,11 @@ async def test_a_compared_version_is_opened_in_all_members_until_its_time_is_ove
 ) -> None:
     one, other = await members.join(), await members.join("b:8000/1")
     following = [asyncio.create_task(each.follower.follow()) for each in (one, other)]
-    assert await one.activator.compare("v2") == ([], [])
+    assert await one.activator.compare("v2") == Late([], [])
     for each in (one, other):
         assert each.holder.traffic.candidate is not None
         assert each.holder.traffic.candidate.version == "v2"
-    assert await one.activator.compare(None) == ([], [])
+    assert await one.activator.compare(None) == Late([], [])
     assert other.holder.traffic.candidate is None
     await one.activator.compare("v3")
     monkeypatch.setattr("turret.service.versions.holder.is_over", lambda _: True)

@@ -199,13 +199,15 @@ class ItemAnswer(Answer):
 class ItemPutAnswer(Answer):
     """The stored item: its vector is computed from the features, or comes from training.
 
-    `replicas_behind` names the other replicas of the service whose answers may lack the change for a moment.
+    `replicas_behind` names the other replicas of the service whose answers may lack the change for a moment;
+    `warning`: they could not be asked.
     """
 
     version: str
     id: Id
     vector: Literal["features", "training"]
     replicas_behind: tuple[str, ...] = ()
+    warning: str | None = None
 
 
 class RefusedChange(Answer):
@@ -238,6 +240,7 @@ class ItemsChangedAnswer(Answer):
     refused: int
     results: tuple[ItemResult, ...]
     replicas_behind: tuple[str, ...] = ()
+    warning: str | None = None
 
 
 class ItemWithdrawnAnswer(Answer):
@@ -247,6 +250,7 @@ class ItemWithdrawnAnswer(Answer):
     id: Id
     withdrawn: Literal[True]
     replicas_behind: tuple[str, ...] = ()
+    warning: str | None = None
 
 
 class RuleAnswer(Answer):
@@ -259,7 +263,8 @@ class RuleAnswer(Answer):
 class RulesAnswer(Answer):
     """The stored rules, and when and by which key they were set; null if they never were.
 
-    `behind` and `replicas_behind`: processes and replicas that don't have them yet.
+    `behind` and `replicas_behind`: processes and replicas that don't have them yet; `warning`: they could
+    not be asked.
     """
 
     rules: dict[str, RuleAnswer]
@@ -267,6 +272,7 @@ class RulesAnswer(Answer):
     who: str | None
     behind: tuple[int, ...] = ()
     replicas_behind: tuple[str, ...] = ()
+    warning: str | None = None
 
 
 class FieldValue(Answer):

@@ -111,14 +111,14 @@ class ActivationsAnswer(Answer):
 class ActivateAnswer(Answer):
     """The live version, the previous one if there was one, and the processes and replicas that are late.
 
-    `warning`: the version's vector engine doesn't hold it, or its alias could not be moved.
+    `warning`: the version's vector engine doesn't hold it, or nobody could be asked who is late.
     """
 
     version: str
     previous: str | None
-    warning: str | None = None
     behind: tuple[int, ...] = ()
     replicas_behind: tuple[str, ...] = ()
+    warning: str | None = None
 
 
 class RouteShare(Answer):
@@ -136,6 +136,7 @@ class RoutesAnswer(Answer):
     shadow: RouteShare | None
     behind: tuple[int, ...] = ()
     replicas_behind: tuple[str, ...] = ()
+    warning: str | None = None
 
 
 class ComparisonAnswer(Answer):

@@ -183,7 +183,7 @@ async def change_items(
         for _, line in lines
         if isinstance(line, ItemLine)
     ]
-    refused, behind = await parts.item_writer.write(bundle, edits)
+    refused, late = await parts.item_writer.write(bundle, edits)
     outcomes = iter(zip(edits, refused, strict=True))
     results: list[dict[str, Any]] = []
     for number, line in lines:
@@ -195,16 +195,16 @@ async def change_items(
         results.append({"line": number, **known, **({"status": 200} if error is None else result_of(error))})
     count = sum(result["status"] == 200 for result in results)
     answer = {"version": bundle.manifest.version, "changed": count, "refused": len(results) - count}
-    return json_response({**answer, "results": results, **_late(behind)})
+    return json_response({**answer, "results": results, **late.shown()})
 
 
 async def _written(parts: Components, edit: ItemEdit) -> Response:
     """Make one change, and answer with its outcome."""
     bundle = parts.model_holder.answering.bundle
-    (error,), behind = await parts.item_writer.write(bundle, [edit])
+    (error,), late = await parts.item_writer.write(bundle, [edit])
     if error is not None:
         raise error
-    return json_response({"version": bundle.manifest.version, **_named(bundle, edit), **_late(behind)})
+    return json_response({"version": bundle.manifest.version, **_named(bundle, edit), **late.shown()})
 
 
 def _named(bundle: Bundle, edit: ItemEdit) -> dict[str, Any]:
@@ -213,7 +213,3 @@ def _named(bundle: Bundle, edit: ItemEdit) -> dict[str, Any]:
         return {"id": shown, "withdrawn": True}
     is_known = bundle.vocabulary.row(edit.item) is not None
     return {"id": shown, "vector": "training" if is_known else "features"}
-
-
-def _late(behind: list[str]) -> dict[str, Any]:
-    return {"replicas_behind": behind} if behind else {}

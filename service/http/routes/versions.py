@@ -23,7 +23,6 @@ from turret.service.schemas.requests import (
 )
 from turret.service.versions.activation import Swap
 from turret.service.versions.folder import latest_lines
-from turret.service.versions.follower import Late
 from turret.service.versions.gate import checked_versions
 from turret.service.versions.record import Routes, Rule, RuleSet, now
 from turret.tower.errors import BundleError
@@ -76,7 +75,7 @@ async def activate(
     """Make a version live in every worker, after it has passed the gate.
 
     The answer comes when all workers of all replicas serve it; `behind` lists the processes of this replica
-    that are late, `replicas_behind` the other replicas.
+    that are late, `replicas_behind` the other replicas; `warning` says that nobody could be asked.
     """
     return await _swap(parts, parts.activator.activate(body.version, body.force, key_name))
 
@@ -105,7 +104,7 @@ async def route(body: Annotated[RoutesRequest, Depends(Reads(RoutesRequest))], p
     changes = body.model_dump(exclude_unset=True)
     with _refusals("routes", parts):
         late = await parts.activator.route(lambda old: Routes.model_validate(old.model_dump() | changes))
-    return json_response(_shown(parts) | _behind(late))
+    return json_response(_shown(parts) | late.shown())
 
 
 @admin.post("/comparison")
@@ -198,7 +197,7 @@ async def roll_back_rules(parts: Parts, key_name: KeyName) -> Response:
 async def _changed(parts: Components, change: Callable[[Routes], Routes]) -> Response:
     with _refusals("rules", parts):
         late = await parts.activator.route(change)
-    return json_response(_rules_of(parts) | _behind(late))
+    return json_response(_rules_of(parts) | late.shown())
 
 
 def _rules_of(parts: Components) -> dict[str, Any]:
@@ -215,15 +214,7 @@ async def _swap(parts: Components, replacing: Awaitable[Swap]) -> Response:
         swap = await replacing
     parts.metrics.activations.labels("activated").inc()
     answer: dict[str, Any] = {"version": swap.version, "previous": swap.replaced}
-    if swap.warning:
-        answer["warning"] = swap.warning
-    return json_response(answer | _behind(swap.late))
-
-
-def _behind(late: Late) -> dict[str, Any]:
-    """The members of an answer that name who is late, if anybody is."""
-    named = (("behind", late.processes), ("replicas_behind", late.replicas))
-    return {name: members for name, members in named if members}
+    return json_response(answer | swap.late.shown())
 
 
 @contextmanager
