@@ -2,16 +2,17 @@
 
 import re
 
-_HOST = r"(?:\[[^\]]*\]|[^:@\[\]]+)(?::\d+)?"
-_HOSTS = re.compile(rf"(?:{_HOST}(?:,{_HOST})*)?")
+# Possessive repeats (`*+`) never try a shorter match, and no two attempts pass over the same characters: the
+# steps of each expression are in proportion to its text.
+_HOST = r"(?:\[[^\]]*+\]|[^:@,\[\]]++)(?::\d++)?+"
+_HOSTS = re.compile(rf"(?:{_HOST})?+(?:,(?:{_HOST})?+)*+")
 # But not the form of an address, such as redis://[[USER]:PASSWORD@]HOST. A path made of one has one slash.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|/(?=[^\s/@]+@))(?!\[\[)")
-_IN_TEXT = re.compile(rf"{_SCHEME.pattern}[^\s\"]+")
+_SCHEME = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]++:(?://|/(?=[^\s/@]++@))(?!\[\[)")
+_IN_TEXT = re.compile(rf"{_SCHEME.pattern}[^\s\"]++")
 # Parameters with secret values, such as X-Amz-Signature, of queries, fragments and JDBC.
+_SECRET = "key|token|secret|signature|pass|pwd|credential|bearer|jwt"
 _PARAMETER = re.compile(
-    r"([?&#;](?:[^=&#;]*(?:key|token|secret|signature|pass|pwd|credential|bearer|jwt)[^=&#;]*|sig|auth)=)"
-    r"[^&#;'\"]+",
-    re.I,
+    rf"([?&#;](?:(?:(?!{_SECRET})[^?=&#;])*+(?:{_SECRET})[^?=&#;]*+|sig|auth)=)[^&#;'\"]++", re.I
 )
 
 
@@ -39,7 +40,11 @@ def text_without_credentials(text: str) -> str:
 
 
 class TurretError(Exception):
-    """The base of every error that a user can cause; its text is the whole message, without credentials."""
+    """The base of every error that a user can cause; its text is the whole message, without credentials.
+
+    A class of errors that quote requests returns the message as it is: their words hold no address of the
+    operator's, and nothing searches the text of a client.
+    """
 
     exit_status = 1
     """The exit status of a command that ends with it."""

@@ -16,6 +16,7 @@ class RequestError(ServiceError):
 
     status = 422
     position: int | None = None
+    __str__ = Exception.__str__
 
     def __init__(
         self,
@@ -79,6 +80,7 @@ class UnavailableError(RequestError):
 
     status = 503
     part = "version"
+    __str__ = ServiceError.__str__  # the message may name the address of a store
     retry_after: float
 
     def __init__(self, message: str, retry_after: float = 2.0) -> None:

@@ -26,6 +26,8 @@ class FilterError(TowerError):
     `field` is the path in the filter, such as "genres.any_of", `value` its content.
     """
 
+    __str__ = Exception.__str__
+
     def __init__(self, field: str, value: object, message: str) -> None:
         super().__init__(message)
         self.field = field
@@ -37,6 +39,8 @@ class EncodingError(TowerError):
 
     `position` is the index of the query in the batch, `field` the path of the feature, `value` its content.
     """
+
+    __str__ = Exception.__str__
 
     def __init__(self, position: int, field: str, value: object, message: str) -> None:
         super().__init__(message)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support.bounded import ending
 from turret.data import text
 from turret.data.errors import TurretError, text_without_credentials, without_credentials
 from turret.data.progress import LOGGER, print_lines, progress
@@ -91,3 +92,32 @@ def test_every_error_is_without_them_whoever_writes_it() -> None:
     assert str(TurretError(form)) == form
     error = TurretError('s3://key:secret@bucket/a is gone: bad URL "http://me:secret@proxy:1"; mail a@b')
     assert str(error) == 's3://bucket/a is gone: bad URL "http://proxy:1"; mail a@b'
+
+
+# Repeats that have an expression try again at each place, or in each of many ways, for what follows them.
+REPEATED = (
+    "a",
+    "a,",
+    "a1",
+    "[a]:1,",
+    "x:/",
+    "x:/a@",
+    "x://a,a",
+    "@",
+    "?",
+    "?key",
+    "key",
+    ";pass",
+    "[",
+    "?a=",
+)
+
+
+def test_the_steps_for_a_text_grow_with_its_length_alone() -> None:
+    """Each takes some hundredths of a second; steps of the square of a length would take many."""
+    with ending():
+        for start in ("x://?", ":// ,"):
+            for repeated in REPEATED:
+                hostile = f"{start}{repeated * (100_000 // len(repeated))}:x"
+                assert len(without_credentials(hostile)) <= len(hostile)
+                assert len(text_without_credentials(hostile)) <= len(hostile)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.planted.fault import planted, seeing
+from turret.data.errors import TurretError
 
 
 @planted("service.overlay.fresh:apply_changes", "service/test_overlay.py")
@@ -187,3 +188,8 @@ async def an_event_that_comes_during_a_login_is_lost(original: Any, self: Any, u
     moved: int = await self.append([event._replace(user=to) for event in events])
     await self.forget(user)
     return moved
+
+
+@planted("service.errors:RequestError.__str__", "service/test_http_refusals.py")
+def a_refusal_is_searched_for_addresses(original: Any, self: Any) -> Any:
+    return TurretError.__str__(self)

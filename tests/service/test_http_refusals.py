@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import orjson
@@ -12,6 +13,7 @@ from fastapi.testclient import TestClient
 from tests.conftest import contents
 from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, serving
+from turret.data import errors
 from turret.service.http.routes.probes import STATIC
 from turret.tower.bundle.publish import publish
 
@@ -214,3 +216,45 @@ def test_bodies_that_any_web_page_can_send_and_packed_ones_are_refused(
     assert answer.status_code == status
     field = "Content-Encoding" if "Content-Encoding" in headers else "Content-Type"
     assert status == 200 or answer.json()["error"]["field"] == field
+
+
+DESCRIBED = orjson.loads((STATIC / "openapi.json").read_bytes())
+HOSTILE = f"x://a{',a' * 70}:x"
+
+
+def bodies_of(call: dict[str, Any]) -> Iterator[Any]:
+    """Bodies with the hostile text in the place of each field, and in lists and objects there."""
+    for content in call.get("requestBody", {"content": {}})["content"].values():
+        reference = content["schema"].get("x-line", content["schema"])["$ref"]
+        for name in DESCRIBED["components"]["schemas"][reference.rpartition("/")[2]]["properties"]:
+            inner: Any = HOSTILE
+            for key in (HOSTILE, "genres", HOSTILE):
+                yield {name: inner}
+                yield {"id": 101, "features": {}, "requests": [{name: inner}], name: [inner]}
+                inner = {key: inner}
+
+
+def hostile_requests() -> Iterator[tuple[str, str, Any]]:
+    for path, calls in DESCRIBED["paths"].items():
+        for method, call in calls.items():
+            word = quote(HOSTILE, safe="")
+            named = path.replace("{item_id}", word).replace("{user_id}", word)
+            for query in [f"?{name['name']}={word}" for name in call.get("parameters", ())] + [f"?{word}"]:
+                yield method, named + query, {}
+            yield from ((method, named, body) for body in bodies_of(call))
+
+
+def test_the_words_of_a_client_are_not_searched_for_addresses(
+    whole: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever parameter or field of a call has them."""
+    searched: list[str] = []
+    real = errors.text_without_credentials
+    monkeypatch.setattr(errors, "text_without_credentials", lambda text: searched.append(text) or real(text))
+    quoted = 0
+    for method, path, body in hostile_requests():
+        answer = whole.request(method, path, json=body, headers=ADMIN)
+        assert answer.status_code < 500, (method, path, body, answer.text)
+        quoted += answer.status_code == 422 and HOSTILE[:20] in answer.json()["error"]["message"]
+    assert quoted
+    assert not [text for text in searched if HOSTILE[:20] in text]

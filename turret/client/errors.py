@@ -16,6 +16,8 @@ class AnswerError(ClientError):
     may succeed, if the service gave them.
     """
 
+    __str__ = Exception.__str__
+
     def __init__(
         self, message: str, status: int, field: str = "", value: Any = None, retry_after: float | None = None
     ) -> None:
