@@ -22,7 +22,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from turret.client import answers
 from turret.data.features import SEPARATORS
 from turret.data.manifest import FileHash
-from turret.service.calls import call_of
+from turret.service.calls import CALLS
 from turret.service.http.app import RELEASE, ROUTERS
 from turret.service.http.routes.dependencies import Reads
 from turret.service.http.routes.probes import STATIC
@@ -199,7 +199,7 @@ def api_document() -> Described:
     document = get_openapi(title="Turret", version=RELEASE, description="What next?", routes=app.routes)
     for path, methods in document["paths"].items():
         for method, call in methods.items():
-            scope = None if path in _OPEN else call_of(method.upper(), path).scope
+            scope = None if path in _OPEN else CALLS[method.upper(), path].scope
             if scope is not None:
                 call["security"] = [{"key": [scope]}]
             for parameter in call.get("parameters", ()):

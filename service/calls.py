@@ -1,69 +1,97 @@
-"""The calls of the service: the scope, the lane and the name of each, from its method and path alone."""
+"""The calls of the service: scope, lane and name of each. A request is matched once, here; its route follows.
 
-from typing import Literal, NamedTuple
+The key check, the admission, the metrics and the routing use that one match, so they can't differ in what a
+path means. A path matches as a whole; what is not listed is closed.
+"""
+
+import re
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Literal, NamedTuple
 
 Scope = Literal["read", "write", "rules", "admin"]
-# Requests of one lane keep each other out only, and probes nobody: see `http.admission`.
-Lane = Literal["recommend", "batch", "bulk", "store", "read", "operator", "open", "probe"]
+# Requests of one lane keep each other out only, and probes nobody: see `http.admission`. Calls of one lane
+# need keys of the same scopes, so that no weaker key, and no client without one, keeps the operator out.
+Lane = Literal["recommend", "batch", "bulk", "store", "read", "rules", "operator", "metrics", "open", "probe"]
 _READING = ("GET", "HEAD", "OPTIONS")
+_NO_PARAMETERS: Mapping[str, str] = {}
 
 
 class Call(NamedTuple):
-    """The scope that a call requires (None: public), its lane, and its name in metrics, logs and traces."""
+    """The scope that a call requires (None: public), its lane, and its name in metrics, logs and traces.
+
+    The name is the path with parameters in braces. `parameters` are those of a request.
+    """
 
     scope: Scope | None
     lane: Lane
     name: str
+    parameters: Mapping[str, str] = _NO_PARAMETERS
 
 
-def _calls(scope: Scope | None, lane: Lane, *paths: str) -> dict[str, Call]:
-    return {path: Call(scope, lane, path) for path in paths}
+def _calls(scope: Scope | None, lane: Lane, *paths: str, methods: str = "GET") -> dict[tuple[str, str], Call]:
+    return {(method, path): Call(scope, lane, path) for path in paths for method in methods.split()}
 
 
-_BY_PATH = {
-    **_calls("read", "recommend", "/v1/recommend", "/v1/search"),
-    **_calls("read", "batch", "/v1/recommend/batch"),
-    **_calls("write", "store", "/v1/events", "/v1/random-user"),
-    **_calls("read", "read", "/v1/version", "/v1/versions", "/v1/activations", "/v1/items", "/v1/fields"),
-    **_calls("read", "read", "/v1/map", "/v1/map/points", "/v1/map/colours", "/v1/map/items"),
-    **_calls("read", "operator", "/metrics"),
-    **_calls("admin", "operator", "/admin/activate", "/admin/rollback", "/admin/routes"),
-    **_calls(
-        "admin", "operator", "/admin/comparison", "/admin/comparison/recommend", "/admin/comparison/overlap"
-    ),
-    **_calls("rules", "operator", "/v1/rules", "/v1/rules/rollback"),
+_SIMILAR, _ITEM, _USER = "/v1/items/{item_id}/similar", "/v1/items/{item_id}", "/v1/users/{user_id}"
+_COMPARED = "/admin/comparison"
+# By method and name; of two names that match a path, the first one is meant. A method that a path doesn't
+# have needs the key of its first one, to be refused.
+CALLS: Mapping[tuple[str, str], Call] = {
+    **_calls("read", "recommend", "/v1/recommend", "/v1/search", methods="POST"),
+    **_calls("read", "recommend", _SIMILAR, methods="GET POST"),
+    **_calls("read", "batch", "/v1/recommend/batch", methods="POST"),
+    **_calls("read", "read", "/v1/items", "/v1/fields", "/v1/version", "/v1/versions", "/v1/activations"),
+    **_calls("read", "read", "/v1/map", "/v1/map/points", "/v1/map/colours", "/v1/map/items", "/v1/rules"),
+    **_calls("read", "read", _ITEM),
+    **_calls("write", "bulk", "/v1/items", methods="POST"),
+    **_calls("write", "store", _ITEM, methods="PUT PATCH DELETE"),
+    **_calls("write", "store", "/v1/events", methods="POST"),
+    **_calls("write", "store", "/v1/random-user"),  # reading data of users needs the scope write too
+    **_calls("write", "store", _USER, methods="GET DELETE"),
+    **_calls("rules", "rules", "/v1/rules", methods="PUT"),
+    **_calls("rules", "rules", "/v1/rules/rollback", methods="POST"),
+    **_calls("admin", "operator", "/admin/activate", "/admin/rollback", methods="POST"),
+    **_calls("admin", "operator", "/admin/routes", methods="GET POST"),
+    **_calls("admin", "operator", _COMPARED, methods="GET POST DELETE"),
+    **_calls("admin", "operator", f"{_COMPARED}/recommend", methods="POST"),
+    **_calls("admin", "operator", f"{_COMPARED}/overlap"),
+    **_calls("read", "metrics", "/metrics"),
     # Without data of users or items: probes, the description of the API, and the files of the page.
     **_calls(None, "probe", "/livez", "/readyz"),
-    **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/settings.json"),
+    **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/{path}", methods="GET HEAD"),
+    **_calls(None, "open", "/page/settings.json"),
 }
+_FIRST = {name: call for (_, name), call in reversed([*CALLS.items()])}
+_PATTERNS = [
+    (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.*)", re.escape(name)), re.DOTALL).fullmatch, name)
+    for name in dict.fromkeys(name for _, name in CALLS)
+    if "{" in name
+]
 
 
-def call_of(method: str, path: str) -> Call:
-    """Look up a call.
+def call_of(scope: MutableMapping[str, Any]) -> Call:
+    """The call of a request, which is looked up once and kept in `scope["turret"]["call"]`."""
+    facts: dict[str, Any] = scope.setdefault("turret", {})
+    if "call" not in facts:
+        facts["call"] = find(scope["method"], scope["path"])
+    call: Call = facts["call"]
+    return call
 
-    A path that is not listed requires a scope too, so that new calls are closed by default: read or write by
-    its method. Its name is `unknown`, as clients choose it.
+
+def find(method: str, path: str) -> Call:
+    """Look up a call by the whole decoded path; an id in it may have any characters.
+
+    A path that is not listed requires a scope too: admin, or else read or write by its method. Its name is
+    `unknown`, as clients choose it.
     """
-    is_read = method in _READING
-    if path == "/v1/items" and not is_read:
-        return Call("write", "bulk", path)
-    if path == "/v1/rules" and is_read:
-        return Call("read", "read", path)
-    call = _BY_PATH.get(path)
-    if call is not None:
-        return call
-    if path.startswith("/v1/items/"):
-        if path.endswith("/similar") and (is_read or method == "POST"):
-            return Call("read", "recommend", "/v1/items/{item_id}/similar")
-        name = "/v1/items/{item_id}"
-        return Call("read", "read", name) if is_read else Call("write", "store", name)
-    if path.startswith("/v1/users/"):  # reading needs the scope write too
-        return Call("write", "store", "/v1/users/{user_id}")
-    if path.startswith("/page/"):
-        return Call(None, "open", "/page/{path}")
+    if path in _FIRST and "{" not in path:
+        return CALLS.get((method, path), _FIRST[path])
+    for matched, name in _PATTERNS:
+        if found := matched(path):
+            return CALLS.get((method, name), _FIRST[name])._replace(parameters=found.groupdict())
     if path == "/admin" or path.startswith("/admin/"):
         return Call("admin", "operator", "unknown")
-    return Call("read" if is_read else "write", "read", "unknown")
+    return Call("read" if method in _READING else "write", "read", "unknown")
 
 
 def has_admin_calls(address: tuple[str, int | None] | None, admin_port: int | None) -> bool:

@@ -10,9 +10,9 @@ import orjson
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 from starlette.types import Scope
 
+from turret.service.calls import call_of
 from turret.service.errors import InvalidFieldError, NotReadyError, RequestError
 from turret.service.schemas.bodies import field_error
 from turret.service.versions.folder import without_folder
@@ -20,7 +20,6 @@ from turret.tower.errors import BundleError, EncodingError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
-_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _RETRY_SECONDS = 2  # of bundles, which know no HTTP
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
 
@@ -66,7 +65,7 @@ def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> 
     field, message = refused.field, str(refused)
     if bundles is not None:
         message = without_folder(message, bundles)
-    if refused.position is not None and scope["path"].endswith("/batch"):
+    if refused.position is not None and call_of(scope).name == "/v1/recommend/batch":
         field = f"requests.{refused.position}.{field}"
     if field == "store":
         message += "; retry"
@@ -77,18 +76,13 @@ def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> 
 
 
 def _not_routed(error: HTTPException, scope: Scope) -> Response:
-    """Refuse a path or a method; the framework lists the methods of one route only."""
+    """Refuse a path or a method."""
     status, path = error.status_code, scope["path"]
     if status == 405:
-        allowed = ", ".join(method for method in _METHODS if _is_routed({**scope, "method": method}))
-        message = f"method not allowed; this path allows {allowed}"
-        return write_error(405, "method", scope["method"], message, {"Allow": allowed})
+        message = f"method not allowed; this path allows {(error.headers or {}).get('Allow')}"
+        return write_error(405, "method", scope["method"], message, error.headers)
     message = "no such path; /docs lists the calls" if status == 404 else str(error.detail)
     return write_error(status, "path", path, message, error.headers)
-
-
-def _is_routed(scope: Scope) -> bool:
-    return any(route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
 
 
 def _invalid_parameter(error: RequestValidationError) -> InvalidFieldError:

@@ -45,19 +45,18 @@ class Authentication:
 
     def _admit(self, scope: Scope) -> Key | None:
         """Return the key of a request, None for a public call. Raises RequestError."""
-        path: str = scope["path"]
-        needed = call_of(scope["method"], path).scope
+        needed, _, name, _ = call_of(scope)
         if needed == "admin":
             if not has_admin_calls(scope["server"], self._admin_port):
                 raise NotFoundError(
                     "path",
-                    path,
+                    scope["path"],
                     "admin calls have their own port, --admin-port, by default the one after --port; call "
                     "that, as in turret activate VERSION --url http://127.0.0.1:8001",
                 )
         elif (
             needed is None
-            or (self._metrics_open and path == "/metrics")
+            or (self._metrics_open and name == "/metrics")
             or (self._keyring.is_open and needed != "rules")
         ):
             return None

@@ -26,7 +26,9 @@ BODY_SECONDS = 30.0  # from the end of a head to the end of its body
 # Up to here uvicorn buffers an answer without waiting for its client: its high-water mark.
 SMALL_ANSWER = 65_536
 # Unfinished requests, besides "recommend", which has a setting. Probes have no lane.
-_LIMITS = {"batch": 8, "bulk": 4, "store": 256, "read": 128, "operator": 64, "open": 64}
+_LIMITS = {"batch": 8, "bulk": 4, "store": 256, "read": 128, "open": 64}
+_LIMITS |= {"operator": 64, "rules": 16, "metrics": 4}
+_ENDLESS = ("operator", "rules")  # lanes whose requests wait for an activation
 # A refusal takes 200 microseconds: with this pause for each client that waits, they take 5 % of the time.
 _PAUSE, _LEAST_PAUSE = 0.004, 0.05
 # Bytes of a body of a lane; else a setting has the limit.
@@ -84,7 +86,7 @@ class Admission:
         self._most_bytes, self._body_limit = most_bytes, settings.body_limit
         limits = {"recommend": settings.queue_limit, **_LIMITS}
         self.lanes = {
-            name: Lane(places, math.inf if name == "operator" else settings.request_seconds)
+            name: Lane(places, math.inf if name in _ENDLESS else settings.request_seconds)
             for name, places in limits.items()
         }
         self.held_bytes = 0
@@ -101,7 +103,7 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request through the application, or refuse it. Raises RequestError."""
-        name = call_of(scope["method"], scope["path"]).lane
+        name = call_of(scope).lane
         lane = self.lanes.get(name)
         if lane is None:
             await self._app(scope, receive, send)

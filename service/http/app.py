@@ -1,26 +1,26 @@
 """The application: routes inside of layers."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, FastAPI, HTTPException
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turret.service.calls import call_of
 from turret.service.components import Components, WorkerContext
 from turret.service.http.access import Authentication
 from turret.service.http.admission import Admission
 from turret.service.http.edge import Edge
 from turret.service.http.routes import histories, items, page, probes, recommend, versions
-from turret.service.http.routes.dependencies import check_parameters
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
 
 RELEASE = version("turret")
-# A request is compared with the routes one after the other, and probes come most often.
 ROUTERS: tuple[APIRouter, ...] = (
     probes.router,
     recommend.router,
@@ -34,13 +34,18 @@ _log = logging.getLogger("turret.store")
 
 
 class Application(FastAPI):
-    """FastAPI inside of `layers` of our own, and without its own, which cost as much as all of these."""
+    """FastAPI inside of `layers` of our own, and without its own, which cost as much as all of these.
+
+    Its `calls`, by method and name, are found by `turret.service.calls`, and never by the framework, whose
+    patterns read some paths in another way.
+    """
 
     layers: ASGIApp
+    calls: Mapping[tuple[str, str], APIRoute]
 
     def build_middleware_stack(self) -> ASGIApp:
         """Routes alone: `Edge` answers errors."""
-        return AsyncExitStackMiddleware(self.router)
+        return AsyncExitStackMiddleware(self._answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer through all layers; the start and the end of the server pass by them."""
@@ -48,6 +53,19 @@ class Application(FastAPI):
             await self.layers(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a call by its route. Raises HTTPException for a path or a method that there is not."""
+        if scope["type"] != "http":
+            await self.router(scope, receive, send)
+            return
+        call = call_of(scope)
+        route = self.calls.get((scope["method"], call.name))
+        if route is None:
+            allowed = ", ".join(sorted(method for method, name in self.calls if name == call.name))
+            raise HTTPException(405, headers={"Allow": allowed}) if allowed else HTTPException(404)
+        scope.update(route=route, endpoint=route.endpoint, path_params=dict(call.parameters))
+        await route.app(scope, receive, send)
 
 
 def create_app(
@@ -72,18 +90,19 @@ def create_app(
         title="Turret",
         version=RELEASE,
         lifespan=lifespan,
-        redirect_slashes=False,
         openapi_url=None,  # `probes` has files for these, with a page that loads no scripts
         docs_url=None,
         redoc_url=None,
     )
     app.state.components = components
     routers = (*ROUTERS, page.router) if settings.page else ROUTERS
-    for router in routers:
-        # Websites and mails append parameters of their own to the address of the page, orchestrators and
-        # scrapers to those of probes and metrics.
-        is_lenient = router in (page.router, probes.router)
-        app.include_router(router, dependencies=() if is_lenient else (Depends(check_parameters),))
+    app.calls = {
+        (method, route.path): route
+        for router in routers
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods or ()
+    }
     app.layers = _layers(app, components)
     return app
 

@@ -117,7 +117,7 @@ class Edge:
             nonlocal status, began
             if message["type"] == "http.response.start":
                 status, began = message["status"], time.perf_counter()
-                own = (*self._security_of(scope["path"]), (_ID, identifier.encode("ascii")))
+                own = (*self._security_of(call_of(scope).name), (_ID, identifier.encode("ascii")))
                 last = (_LAST,) if self._is_draining() else ()
                 message["headers"] = [*message.get("headers", ()), *own, *last]
             return send(message)
@@ -148,15 +148,15 @@ class Edge:
             seconds = (began or time.perf_counter()) - start
             self._record(scope, facts, status or 500, seconds, given.get(_TRACE_PARENT))
 
-    def _security_of(self, path: str) -> Headers:
-        if path == "/" or path.startswith("/page/"):
+    def _security_of(self, name: str) -> Headers:
+        if name == "/" or name.startswith("/page/"):
             return self._page
-        return _DOCS_HEADERS if path == "/docs" else DATA_HEADERS
+        return _DOCS_HEADERS if name == "/docs" else DATA_HEADERS
 
     def _record(
         self, scope: Scope, facts: dict[str, Any], status: int, seconds: float, parent: bytes | None
     ) -> None:
-        route = call_of(scope["method"], scope["path"]).name
+        route = call_of(scope).name
         counted, timed = self._labelled(route, status)
         counted.inc()
         timed.observe(seconds)

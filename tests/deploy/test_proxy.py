@@ -119,7 +119,16 @@ def test_a_replica_that_is_gone_or_not_ready_is_passed_over(proxy: Client, repli
 
 @pytest.mark.process
 def test_no_call_of_operators_passes(proxy: Client, replicas: Replicas) -> None:
-    for path in ("/admin/activate", "/admin", "/metrics", "//admin/activate", "/%61dmin/routes"):
+    metrics = (
+        "/metrics",
+        "/metrics%0A",
+        "/metrics/",
+        "/metrics%20",
+        "/metrics%E2%80%A8",
+        "/x/../metrics",
+        "//metrics",
+    )
+    for path in ("/admin/activate", "/admin", "//admin/activate", "/%61dmin/routes", "/admin%0A", *metrics):
         assert proxy.ask(path)[0] == 404
     assert not any(one.paths for one in replicas)
 

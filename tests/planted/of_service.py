@@ -1,5 +1,6 @@
 """Faults of the service: changed items, rankings and their pages, keys and rates, stores, limits, words."""
 
+import asyncio
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -97,13 +98,24 @@ def the_key_file_is_open_to_other_users(original: Any, *given: Any) -> Any:
     return contextmanager(seeing(changing, new_file=lambda path, mode: make(path, mode=0o644)))(*given)
 
 
-@planted("service.calls:call_of", "service/test_http_access.py")
+@planted("service.calls:find", "service/test_http_access.py")
 def stored_data_of_users_may_be_read_with_the_scope_read(original: Any, method: Any, path: Any) -> Any:
     call = original(method, path)
     return call._replace(scope="read") if path.startswith("/v1/users/") else call
 
 
-@planted("service.calls:call_of", "service/test_http_access.py")
+@planted("service.calls:find", "service/test_http_access.py")
+def a_newline_ends_a_path(original: Any, method: Any, path: Any) -> Any:
+    return original(method, path.removesuffix("\n"))
+
+
+@planted("service.calls:find", "service/test_http_access.py")
+def scrapers_take_places_of_operators(original: Any, method: Any, path: Any) -> Any:
+    call = original(method, path)
+    return call._replace(lane="operator") if path == "/metrics" else call
+
+
+@planted("service.calls:find", "service/test_http_access.py")
 def changes_of_items_take_places_of_recommendations(original: Any, method: Any, path: Any) -> Any:
     call = original(method, path)
     return call._replace(lane="recommend") if method in ("PUT", "DELETE") else call
@@ -134,11 +146,21 @@ def histories_are_not_synced_to_the_disk(original: Any, path: Any, wait: Any) ->
 @planted("service.stores.sqlite.histories:SqliteHistory._write", "service/test_stores_sqlite.py")
 def one_failing_call_fails_its_group(original: Any, self: Any, connection: Any, calls: Any) -> Any:
     try:
-        outcomes = self._insert(connection, [call.events for call in calls])
+        outcomes = self._insert(connection, calls)
     except Exception as error:
         outcomes = [error] * len(calls)
     for call, outcome in zip(calls, outcomes, strict=True):
         call.outcome = outcome
+
+
+@planted("service.stores.sqlite.histories:SqliteHistory.append", "service/test_stores_sqlite.py")
+async def an_append_that_gave_up_is_written_after_all(original: Any, *given: Any) -> Any:
+    return await asyncio.shield(asyncio.ensure_future(original(*given)))
+
+
+@planted("service.stores.sqlite.file:Database.write", "service/test_stores_sqlite.py")
+async def a_login_that_gave_up_moves_events_after_all(original: Any, *given: Any) -> Any:
+    return await asyncio.shield(asyncio.ensure_future(original(*given)))
 
 
 @planted("service.stores.sqlite.histories:SqliteHistory._write_group", "service/test_stores_sqlite.py")

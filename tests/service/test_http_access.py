@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 import pytest
@@ -14,7 +15,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from benchmarks.api_document import api_page
 from tests.support.virtual_time import Clock
-from turret.service.calls import call_of
+from turret.service.calls import CALLS as TABLE
+from turret.service.calls import find
 from turret.service.error_responses import write_error
 from turret.service.http.access import Authentication
 from turret.service.http.app import create_app
@@ -48,6 +50,27 @@ def calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{method.upper()} {path}", call
 
 
+# Other paths than `{0}`, by one character at its end, its beginning or between; the first one is the same.
+ODD = (
+    *("{0}", "{0}%0A", "{0}%0D", "{0}%00", "{0}%20", "{0}%09", "{0}%0B", "{0}%1C", "{0}%85", "{0}%C2%85"),
+    *("{0}/", "{0}//", "{0}%2F", "{0}/.", "{0}/../x", "{0}/%2E%2E", "{0};x", "{0}%3Bx", "{0}%23", "{0}%3F"),
+    *(
+        "{0}%E2%80%A8",
+        "{0}%E2%80%A9",
+        "{0}%C2%A0",
+        "{0}%E2%80%8B",
+        "{0}\uff0f",
+        "{upper}",
+        "/%0A{0}",
+        "/.{0}",
+    ),
+    *("/%2E{0}", "//x/..{0}", "{0}.", "{0}%5C", "{0}%0D%0A", "{0}%7F", "{0}.json"),
+)
+METHOD_SCOPES = dict.fromkeys(("GET", "HEAD"), "read") | dict.fromkeys(
+    ("POST", "PUT", "PATCH", "DELETE"), "write"
+)
+
+
 # ---- The table
 
 
@@ -57,17 +80,19 @@ def calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         ("recommend", ["POST /v1/recommend", "GET /v1/items/7/similar", "POST /v1/items/7/similar"]),
         ("batch", ["POST /v1/recommend/batch"]),
         ("store", ["POST /v1/events", "GET /v1/users/7", "PUT /v1/items/7", "PATCH /v1/items/7"]),
-        ("store", ["DELETE /v1/items/a/b", "DELETE /v1/items/7/similar"]),
+        ("store", ["DELETE /v1/items/a/b", "PUT /v1/items/7/similar/"]),
         ("read", ["GET /v1/items/7", "GET /v1/versions", "GET /nowhere"]),
         ("probe", ["GET /livez", "GET /readyz"]),
         ("open", ["GET /docs", "GET /page/app/main.js"]),
-        ("operator", ["GET /metrics", "POST /admin/activate", "POST /admin/nothing"]),
+        ("operator", ["POST /admin/activate", "POST /admin/rollback", "POST /admin/nothing"]),
+        ("rules", ["PUT /v1/rules", "POST /v1/rules/rollback"]),
+        ("metrics", ["GET /metrics"]),
     ],
 )
 def test_writes_reads_recommendations_and_the_operator_have_lanes_of_their_own(
     lane: str, calls: list[str]
 ) -> None:
-    assert {call_of(*call.split()).lane for call in calls} == {lane}
+    assert {find(*call.split()).lane for call in calls} == {lane}
 
 
 @pytest.mark.parametrize(
@@ -84,11 +109,39 @@ def test_writes_reads_recommendations_and_the_operator_have_lanes_of_their_own(
 )
 def test_a_path_without_a_rule_is_closed(method: str, path: str, scope: str | None) -> None:
     """Also one that only looks like an open one; stored data of users is not for keys that read."""
-    assert call_of(method, path).scope == scope
+    assert find(method, path).scope == scope
+
+
+@pytest.mark.parametrize("written", ODD)
+def test_only_the_whole_path_of_a_call_is_that_call(written: str) -> None:
+    """Another path is unknown, or has all of its odd characters in the id of an item or a user."""
+    for method, name in TABLE:
+        path = unquote(written.format(name, upper=name.upper()))
+        found = find(method, path)
+        if path == name:
+            assert found.name == name
+        elif found.parameters:
+            assert found.name.format(**found.parameters) == path
+            assert TABLE.get((method, found.name), found).scope == found.scope
+        else:
+            assert found.name == "unknown"
+            assert found.scope == ("admin" if path.startswith("/admin/") else METHOD_SCOPES[method])
+
+
+def test_a_lane_that_waits_for_operators_has_only_calls_that_always_need_their_key() -> None:
+    """Clients without a key, or with a weaker one, can't take the places of a rollback."""
+    for lane, scope in (("operator", "admin"), ("rules", "rules")):
+        assert {call.scope for call in TABLE.values() if call.lane == lane} == {scope}
+
+
+def test_each_listed_call_has_a_route_and_each_route_is_listed(settings: Settings) -> None:
+    app = create_app(settings)
+    assert app.calls.keys() == TABLE.keys()
+    assert {route.path for route in app.calls.values()} == {name for _, name in TABLE}
 
 
 def test_a_path_that_a_client_made_up_is_no_label_of_the_metrics() -> None:
-    assert {call_of("GET", path).name for path in ("/nowhere", "/admin/nothing", "/pages")} == {"unknown"}
+    assert {find("GET", path).name for path in ("/nowhere", "/admin/nothing", "/pages")} == {"unknown"}
 
 
 # ---- The whole document
@@ -99,7 +152,7 @@ def test_every_call_says_and_needs_its_key() -> None:
     found = {name: call.get("security") for name, call in calls(DOCUMENT)}
     assert found == {name: [{"key": [scope]}] if scope else None for name, scope in SCOPES.items()}
     for name, scope in SCOPES.items():
-        assert call_of(*name.split()).scope == ("read" if name == "GET /metrics" else scope), name
+        assert find(*name.split()).scope == ("read" if name == "GET /metrics" else scope), name
 
 
 def test_every_call_describes_its_answer() -> None:
@@ -206,6 +259,16 @@ def test_probes_are_open_and_metrics_if_the_operator_says_so(keyed: Keyed) -> No
 @pytest.mark.parametrize("path", ["/%61dmin/activate", "/admin/activate/", "/admin/../admin/activate"])
 def test_no_way_of_writing_the_path_goes_around_the_key(keyed: Keyed, path: str) -> None:
     assert keyed.client().post(path).status_code == 401
+
+
+def test_a_path_that_is_nearly_one_of_a_stronger_key_answers_nobody(keyed: Keyed, settings: Settings) -> None:
+    """The routes match no path that the check of keys reads in another way."""
+    keys = [keyed.key(scope, scope) for scope in ("read", "write", "rules", "admin")]
+    client = TestClient(create_app(settings.model_copy(update={"keys": keyed.path})))
+    for written in (one for one in ODD[1:] if "/." not in one):  # which the client would resolve
+        for method, name in (("PUT", "/v1/rules"), ("GET", "/metrics"), ("POST", "/v1/recommend/batch")):
+            url = written.format(name, upper=name.upper())
+            assert {client.request(method, url, headers=key).status_code for key in keys} <= {403, 404}
 
 
 @pytest.mark.fault(36)

@@ -9,7 +9,6 @@ from urllib.parse import unquote_to_bytes
 import orjson
 from fastapi import Depends, Path, Query, Request, Response
 from pydantic import Field
-from starlette.convertors import StringConvertor, register_url_convertor
 
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.components import Components
@@ -50,22 +49,6 @@ UserId = Annotated[str, Path(min_length=1, max_length=ID_LENGTH)]
 ItemId = Annotated[str, Path(json_schema_extra={"minLength": 1, "maxLength": ID_LENGTH})]
 
 
-class _Id(StringConvertor):
-    """An id of any characters, with slashes and newlines; Starlette's `path` ends at a newline."""
-
-    regex = "(?s:.*)"
-
-
-class _Item(StringConvertor):
-    """An id that doesn't end in /similar, which is another call."""
-
-    regex = r"(?s:(?!.*/similar\Z).*)"
-
-
-register_url_convertor("id", _Id())
-register_url_convertor("item", _Item())
-
-
 _REPEATED = frozenset({"id", "point"})  # the parameters that may be sent several times
 
 
@@ -93,6 +76,11 @@ async def check_parameters(request: Request) -> None:
         if name in seen and name not in _REPEATED:
             raise InvalidFieldError(name, value, "this parameter is sent twice; send it once")
         seen.add(name)
+
+
+# Not of probes and the page: orchestrators and scrapers append parameters of their own, as do websites and
+# mails.
+CHECKED = (Depends(check_parameters),)
 
 
 def _check_utf8(quoted: bytes, name: str, shown: object) -> None:

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from turret.service.errors import NotFoundError
-from turret.service.http.routes.dependencies import Parts, Reads, UserId, json_response
+from turret.service.http.routes.dependencies import CHECKED, Parts, Reads, UserId, json_response
 from turret.service.ranking.query import unknown_kind
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
 from turret.service.stores.contract import Event, HistoryStore, clamp_times, drop_expired, now_ms, oldest_kept
 from turret.tower.format.manifest import Manifest
 
-router = APIRouter(prefix="/v1", tags=["histories"])
+router = APIRouter(prefix="/v1", tags=["histories"], dependencies=CHECKED)
 
 
 @router.post("/events")
@@ -55,7 +55,7 @@ async def random_user(parts: Parts) -> Response:
     return json_response({"user_id": user})
 
 
-@router.get("/users/{user_id:id}")
+@router.get("/users/{user_id}")
 async def stored_of(user_id: UserId, parts: Parts) -> Response:
     """Show the stored events of a user: their number, up to a million, and the newest 1000, oldest first."""
     total, events = await parts.histories.events(user_id, HISTORY_LIMIT)
@@ -66,7 +66,7 @@ async def stored_of(user_id: UserId, parts: Parts) -> Response:
     return json_response({"user_id": user_id, "total": total, "events": shown})
 
 
-@router.delete("/users/{user_id:id}")
+@router.delete("/users/{user_id}")
 async def forget(user_id: UserId, parts: Parts) -> Response:
     """Delete all stored events of a user.
 

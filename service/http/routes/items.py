@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from turret.service.components import Components
 from turret.service.error_responses import result_of
 from turret.service.errors import InvalidFieldError, RequestError
-from turret.service.http.routes.dependencies import Id, ItemId, K, Parts, Reads, json_response
+from turret.service.http.routes.dependencies import CHECKED, Id, ItemId, K, Parts, Reads, json_response
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_writer import ItemEdit
 from turret.service.ranking.item_view import ItemView
@@ -24,7 +24,7 @@ QUERY_LENGTH, PAGE_LIMIT = 200, 100
 LINES = 10_000  # of one call
 _CURSOR = "^[0-9]{1,4}$"  # a position below `catalog.MOST_RESULTS`
 Ids = Annotated[list[Id] | None, Query(max_length=PAGE_LIMIT)]
-router = APIRouter(prefix="/v1", tags=["items"])
+router = APIRouter(prefix="/v1", tags=["items"], dependencies=CHECKED)
 
 
 @router.get("/items")
@@ -57,13 +57,13 @@ async def find_items(
     return json_response({"version": bundle.manifest.version, "items": items} | following)
 
 
-@router.get("/items/{item_id:id}/similar")
+@router.get("/items/{item_id}/similar")
 async def similar_items(item_id: ItemId, parts: Parts, k: K = 10) -> Response:
     """Return the items whose vectors are nearest to this item's."""
     return json_response(await parts.recommender.similar_to(item_id, SimilarRequest(k=k)))
 
 
-@router.post("/items/{item_id:id}/similar")
+@router.post("/items/{item_id}/similar")
 async def choose_similar_items(
     item_id: ItemId, body: Annotated[SimilarRequest, Depends(Reads(SimilarRequest))], parts: Parts
 ) -> Response:
@@ -71,7 +71,7 @@ async def choose_similar_items(
     return json_response(await parts.recommender.similar_to(item_id, body))
 
 
-@router.get("/items/{item_id:item}")
+@router.get("/items/{item_id}")
 async def get_item(item_id: ItemId, parts: Parts) -> Response:
     """Return an item as the service knows it: fields, features if it is fresh, state, and popularity."""
     return json_response(await parts.recommender.item(item_id))
@@ -146,7 +146,7 @@ def _rows(fresh: FreshItems, ids: Iterable[str]) -> list[int]:
     return [row for each in ids if (row := fresh.row(each)) is not None]
 
 
-@router.put("/items/{item_id:item}")
+@router.put("/items/{item_id}")
 async def put_item(
     item_id: ItemId, body: Annotated[ItemBody, Depends(Reads(ItemBody))], parts: Parts
 ) -> Response:
@@ -154,7 +154,7 @@ async def put_item(
     return await _written(parts, ItemEdit(item_id, "PUT", body.features, body.fields))
 
 
-@router.patch("/items/{item_id:item}")
+@router.patch("/items/{item_id}")
 async def patch_item(
     item_id: ItemId, body: Annotated[ItemPatchBody, Depends(Reads(ItemPatchBody))], parts: Parts
 ) -> Response:
@@ -162,7 +162,7 @@ async def patch_item(
     return await _written(parts, ItemEdit(item_id, "PATCH", body.features, body.fields))
 
 
-@router.delete("/items/{item_id:item}")
+@router.delete("/items/{item_id}")
 async def withdraw_item(item_id: ItemId, parts: Parts) -> Response:
     """Withdraw an item: no answer of any version has it until it is put again."""
     return await _written(parts, ItemEdit(item_id, "DELETE"))

@@ -41,8 +41,8 @@ async def index(request: Request) -> Response:
     return await _files.get_response("index.html", request.scope)
 
 
-@router.get("/page/{path:path}")
-@router.head("/page/{path:path}")
+@router.get("/page/{path}")
+@router.head("/page/{path}")
 async def file(request: Request, path: str) -> Response:
     """Return a file of the page."""
     return await _files.get_response(path, request.scope)

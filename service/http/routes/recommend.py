@@ -6,8 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turret.service.calls import call_of
 from turret.service.components import Components
-from turret.service.http.routes.dependencies import Parts, Reads, json_response
+from turret.service.http.routes.dependencies import CHECKED, Parts, Reads, json_response
 from turret.service.schemas.bodies import read_body
 from turret.service.schemas.requests import BatchRequest, RecommendRequest, SearchRequest
 
@@ -16,7 +17,7 @@ _SCHEMAS: dict[str, type[RecommendRequest | SearchRequest]] = {
     "/v1/search": SearchRequest,
 }
 _TYPE = (b"content-type", b"application/json")
-router = APIRouter(prefix="/v1", tags=["recommend"])
+router = APIRouter(prefix="/v1", tags=["recommend"], dependencies=CHECKED)
 
 
 class Innermost:
@@ -34,7 +35,7 @@ class Innermost:
         """Answer a recommendation or a search; pass other calls on to the application."""
         if self._components.follower.was_stopped:
             await self._components.follower.refresh()
-        schema = _SCHEMAS.get(scope["path"])
+        schema = _SCHEMAS.get(call_of(scope).name)
         if schema is None or scope["method"] != "POST" or scope["query_string"]:
             await self._app(scope, receive, send)
             return

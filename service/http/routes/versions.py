@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from turret.service.components import Components
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError, ServiceError
-from turret.service.http.routes.dependencies import K, Parts, Reads, json_response
+from turret.service.http.routes.dependencies import CHECKED, K, Parts, Reads, json_response
 from turret.service.schemas.fields import VersionName
 from turret.service.schemas.requests import (
     ActivateRequest,
@@ -28,9 +28,9 @@ from turret.service.versions.record import Routes, Rule, RuleSet, now
 from turret.tower.errors import BundleError
 
 _ACTIVATIONS, _COMPARED_USERS = 100, 1_000
-router = APIRouter(prefix="/v1", tags=["versions"])
-admin = APIRouter(prefix="/admin", tags=["admin"])
-stored_rules = APIRouter(prefix="/v1", tags=["rules"])
+router = APIRouter(prefix="/v1", tags=["versions"], dependencies=CHECKED)
+admin = APIRouter(prefix="/admin", tags=["admin"], dependencies=CHECKED)
+stored_rules = APIRouter(prefix="/v1", tags=["rules"], dependencies=CHECKED)
 
 
 @router.get("/version")
