@@ -6,9 +6,11 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.until import eventually
 from turret.service.errors import HistoryUnavailableError, ReplicasUnavailableError, ServiceError
 from turret.service.stores.contract import Event, History, NewChange
 from turret.service.stores.sqlite import histories
@@ -47,6 +49,36 @@ async def test_what_a_store_writes_is_for_its_user_only(tmp_path: Path, umask: i
     (folder / "h.sqlite").chmod(0o644)
     make_private(folder / "h.sqlite")
     assert modes(folder)["h.sqlite"] == 0o600
+
+
+async def test_calls_that_gave_up_change_nothing_after_a_user_was_deleted_meanwhile(tmp_path: Path) -> None:
+    """Neither the append and the login that wait for another process's lock, nor those that wait for them."""
+    path = tmp_path / "h.sqlite"
+    store, items = SqliteHistory(path), SqliteItems(tmp_path / "h.items.sqlite")
+    await store.append([Event("s", "session", 1, 0)])
+    with other(path) as deleting, other(tmp_path / "h.items.sqlite") as withdrawing:
+        deleting.execute("BEGIN IMMEDIATE")
+        withdrawing.execute("BEGIN IMMEDIATE")
+        late: list[asyncio.Task[Any]] = [asyncio.create_task(store.append([EVENT]))]
+        await eventually(lambda: bool(store._writing and not store._waiting), "the append has begun")
+        late += [asyncio.create_task(store.append([EVENT._replace(event_id=f"{n}")])) for n in range(100)]
+        late += [asyncio.create_task(store.move("session", "u"))]
+        late += [asyncio.create_task(items.change([NewChange("i", 0, b"{}", b"{}")]))]
+        await asyncio.sleep(0)
+        for call in late:
+            call.cancel()
+        assert all(
+            isinstance(end, BaseException) for end in await asyncio.gather(*late, return_exceptions=True)
+        )
+        deleting.execute("DELETE FROM events WHERE user = 'u'")
+        deleting.execute("COMMIT")
+        withdrawing.execute("COMMIT")
+    assert await store.append([Event("e", "another", 1, 0)]) == 1
+    assert await store.events("u", 10) == (0, [])
+    assert (await store.events("session", 10))[0] == 1
+    assert await items.last(["i"]) == [None]
+    await store.close()
+    await items.close()
 
 
 def test_every_commit_waits_for_the_disk(tmp_path: Path) -> None:
@@ -165,14 +197,14 @@ class Recorder(SqliteHistory):
 
     sizes: tuple[int, ...] = ()
 
-    def _insert(self, connection: sqlite3.Connection, calls: Sequence[Sequence[Event]]) -> list[int]:
+    def _insert(self, connection: sqlite3.Connection, calls: Sequence[histories._Append]) -> list[int]:
         self.sizes += (len(calls),)
         for event_id, code in ERRORS.items():
-            if any(event.event_id == event_id for events in calls for event in events):
+            if any(event.event_id == event_id for call in calls for event in call.events):
                 error = sqlite3.OperationalError(event_id)
                 error.sqlite_errorcode = code
                 raise error
-        return [len(events) for events in calls]
+        return [len(call.events) for call in calls]
 
 
 @pytest.mark.parametrize(

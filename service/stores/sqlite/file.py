@@ -50,6 +50,25 @@ class Database:
         except (sqlite3.Error, OSError) as error:
             raise self._failing(error) from None
 
+    async def write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Run `work` in the thread in a write transaction, unless its caller has given up by then.
+
+        A late write would otherwise undo changes that others were told of meanwhile.
+        """
+        is_awaited = True
+
+        def write(connection: sqlite3.Connection) -> Result:
+            with transaction(connection):
+                if not is_awaited:
+                    raise sqlite3.OperationalError("the caller has given up")
+                return work(connection)
+
+        try:
+            return await self.run(write)
+        except asyncio.CancelledError:
+            is_awaited = False
+            raise
+
     async def close(self) -> None:
         """Finish running calls and close the connection."""
         if self._thread is not None:

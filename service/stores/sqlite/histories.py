@@ -76,7 +76,10 @@ _USER = itemgetter(1)  # of an event
 
 @dataclass(eq=False)
 class _Append:
-    """The events of a call, and once they are written the number of new ones, or the error."""
+    """The events of a call, and once they are written the number of new ones, or the error.
+
+    A call that gives up takes its events back: written later, they would outlive a `forget` meanwhile.
+    """
 
     events: Sequence[Event]
     outcome: int | Exception | None = None
@@ -111,10 +114,14 @@ class SqliteHistory:
     async def append(self, events: Sequence[Event]) -> int:
         call = _Append(events)
         self._waiting.append(call)
-        while call.outcome is None:
-            if self._writing is None or self._writing.done():
-                self._writing = asyncio.create_task(self._writer.run(self._write_group))
-            await asyncio.shield(self._writing)
+        try:
+            while call.outcome is None:
+                if self._writing is None or self._writing.done():
+                    self._writing = asyncio.create_task(self._writer.run(self._write_group))
+                await asyncio.shield(self._writing)
+        except asyncio.CancelledError:
+            call.events = ()
+            raise
         if isinstance(call.outcome, Exception):
             raise call.outcome
         return call.outcome
@@ -175,15 +182,14 @@ class SqliteHistory:
         def take_oldest(connection: sqlite3.Connection) -> tuple[int, int]:
             self._check_identity()
             oldest = oldest_kept(self._keep_days)
-            with transaction(connection):
-                rows = sorted(connection.execute(_TAKE_OLDEST, (user, _TAKEN_PORTION)).fetchall())
-                kept = [(name, to, item, time, kind) for time, _, name, item, kind in rows if time >= oldest]
-                new = len(kept) if to is None else connection.executemany(_INSERT, kept).rowcount
+            rows = sorted(connection.execute(_TAKE_OLDEST, (user, _TAKEN_PORTION)).fetchall())
+            kept = [(name, to, item, time, kind) for time, _, name, item, kind in rows if time >= oldest]
+            new = len(kept) if to is None else connection.executemany(_INSERT, kept).rowcount
             return len(rows), max(new, 0)
 
         counted = 0
         while True:
-            taken, new = await self._writer.run(take_oldest)
+            taken, new = await self._writer.write(take_oldest)
             counted += new
             if taken < _TAKEN_PORTION:
                 return counted
@@ -204,7 +210,7 @@ class SqliteHistory:
         """Write calls together; on failure each alone, as one of them may be too large for the disk."""
         outcomes: Sequence[int | Exception]
         try:
-            outcomes = self._insert(connection, [call.events for call in calls])
+            outcomes = self._insert(connection, calls)
         except (sqlite3.Error, OSError) as error:
             if len(calls) > 1 and error_code(error) != sqlite3.SQLITE_BUSY:
                 for call in calls:
@@ -214,14 +220,14 @@ class SqliteHistory:
         for call, outcome in zip(calls, outcomes, strict=True):
             call.outcome = outcome
 
-    def _insert(self, connection: sqlite3.Connection, calls: Sequence[Sequence[Event]]) -> list[int]:
+    def _insert(self, connection: sqlite3.Connection, calls: Sequence[_Append]) -> list[int]:
         self._check_identity()
         oldest = oldest_kept(self._keep_days)
         with transaction(connection):
             # Sorted by user, as a user's rows go into the same pages.
             stored = [
-                connection.executemany(_INSERT, sorted(drop_expired(events, oldest), key=_USER)).rowcount
-                for events in calls
+                connection.executemany(_INSERT, sorted(drop_expired(call.events, oldest), key=_USER)).rowcount
+                for call in calls
             ]
             if self._keep_days is not None:  # some rows, cyclically
                 end = _portion_end(connection, self._sweep_position, _SWEEP_PORTION)

@@ -78,14 +78,13 @@ class SqliteRecords:
     async def swap(self, before: bytes, after: bytes) -> bytes:
 
         def write(file: sqlite3.Connection) -> bytes:
-            with transaction(file):
-                record = _record(file)
-                if record == before:
-                    file.execute(_SWAP, (after,))
-                    record = after
+            record = _record(file)
+            if record == before:
+                file.execute(_SWAP, (after,))
+                record = after
             return record
 
-        return await self._writer.run(write)
+        return await self._writer.write(write)
 
     async def members(
         self, name: str = "", report: bytes = b"", forget_after: float = 0
@@ -119,7 +118,7 @@ class SqliteRecords:
 
     async def _write(self, statement: str, *values: str | float) -> bool:
         """Execute one statement; return whether it has changed a row."""
-        return await self._writer.run(lambda file: file.execute(statement, values).rowcount > 0)
+        return await self._writer.write(lambda file: file.execute(statement, values).rowcount > 0)
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -167,17 +166,16 @@ class SqliteItems:
     async def change(self, changes: Sequence[NewChange]) -> list[int]:
         def write(connection: sqlite3.Connection) -> list[int]:
             numbers = []
-            with transaction(connection):
-                (last,) = connection.execute(_LAST).fetchone()
-                for item, time, features, fields, after in changes:
-                    is_stored = after is None or after == _number(_last_of(connection, item))
-                    if is_stored:
-                        last += 1
-                        connection.execute(_CHANGE, (item, last, time, features, fields))
-                    numbers.append(last if is_stored else 0)
+            (last,) = connection.execute(_LAST).fetchone()
+            for item, moment, features, fields, after in changes:
+                is_stored = after is None or after == _number(_last_of(connection, item))
+                if is_stored:
+                    last += 1
+                    connection.execute(_CHANGE, (item, last, moment, features, fields))
+                numbers.append(last if is_stored else 0)
             return numbers
 
-        return await self._database.run(write)
+        return await self._database.write(write)
 
     async def last(self, items: Sequence[str]) -> list[Change | None]:
         return await self._database.run(lambda connection: [_last_of(connection, item) for item in items])
