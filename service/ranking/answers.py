@@ -14,7 +14,7 @@ from turret.data.vocabulary import Id
 from turret.service.errors import ConflictError, InvalidFieldError, NotFoundError, RequestError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
-from turret.service.ranking.explaining import explain
+from turret.service.ranking.explaining import explain, without_each
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import CountedHistory, Query, ResolvedQuery, check_kinds, count_history
 from turret.service.ranking.searching import left_out, nearest, nearest_of_each, select
@@ -55,8 +55,7 @@ def recommend(
     resolved = _resolve(view, queries)
     model.bundle.encoder.check([query.request.features for query in queries])
     looked_up = perf_counter()
-    _encode(view, resolved)
-    _add_bonuses(model, resolved)
+    _encode(model, view, resolved)
     encoded = perf_counter()
     ranked = list(zip(resolved, _rankings(model, view, resolved), strict=True))
     searched = perf_counter()
@@ -72,7 +71,7 @@ def recommend(
     for answer, (entry, ranking) in zip(answers, ranked, strict=True):
         if entry.query.request.explain:
             took = {stage: round(seconds * 1e3, 4) for stage, seconds in stages.items()}
-            answer["explanation"] = {**explain(view, entry, ranking), "milliseconds": took}
+            answer["explanation"] = {**_explanation(model, view, entry, ranking), "milliseconds": took}
     return answers
 
 
@@ -167,8 +166,16 @@ def _read_beside(
     return Times(events / 1000.0, query.request_time / 1000.0), kinds
 
 
-def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
-    """Set the vectors of histories with known items, and of queries with known grams."""
+def _explanation(
+    model: LoadedModel, view: ItemView, entry: ResolvedQuery, ranking: Ranking
+) -> dict[str, Any]:
+    shorter = without_each(entry)
+    _encode(model, view, list(shorter.values()))
+    return explain(view, entry, ranking, shorter)
+
+
+def _encode(model: LoadedModel, view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
+    """Set the vectors of histories with known items, and of queries with known grams, and their bonuses."""
     can_encode = view.bundle.encoder.can_encode
     known = [
         position
@@ -189,6 +196,7 @@ def _encode(view: ItemView, resolved: Sequence[ResolvedQuery]) -> None:
         raise EncodingError(known[error.position], error.field, error.value, str(error)) from None
     for entry, vector in zip(chosen, vectors, strict=True):
         entry.vector = vector
+    _add_bonuses(model, resolved)
 
 
 def _add_bonuses(model: LoadedModel, resolved: Sequence[ResolvedQuery]) -> None:

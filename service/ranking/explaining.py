@@ -1,13 +1,17 @@
 """Explanation of an answer: the search plan, the parts of each score, and its leave-one-out attribution."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from turret.data.features import QUERY, grams
-from turret.service.ranking.item_view import ItemView, Vectors
+from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import ResolvedQuery
+from turret.service.ranking.searching import scores_by_towers, scores_of
 from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
@@ -17,20 +21,22 @@ REMOVED, NAMED = 100, 3
 MATCHED = 50
 
 
-def explain(view: ItemView, query: ResolvedQuery, ranking: Ranking) -> dict[str, Any]:
+def explain(
+    view: ItemView, query: ResolvedQuery, ranking: Ranking, shorter: Mapping[int, ResolvedQuery]
+) -> dict[str, Any]:
     """Describe the plan and, for an answer of the towers, the score of each item.
 
+    `shorter` has the query of each history without one item, by its row, with their vectors and bonuses.
     `pulled_by` lists the history items whose removal, one at a time, lowers the item's score most, with the
     change (leave-one-out). `matched` lists the words (each as "=word") and letter trigrams that the item's
     texts share with a query.
     """
     explanation: dict[str, Any] = {"plan": ranking.plan._asdict()}
     if query.vector is not None:
-        vectors = view.vectors(ranking.rows)
-        pulls = _pulls(view, query, query.vector, vectors)
+        pulls = _pulls(view, query, ranking, shorter)
         explanation["items"] = [
-            {"id": view.id(row), "score_parts": _parts(view, query, row, vector), "pulled_by": pull}
-            for row, vector, pull in zip(ranking.rows.tolist(), vectors, pulls, strict=True)
+            {"id": view.id(row), "score_parts": _parts(view, query, row), "pulled_by": pull}
+            for row, pull in zip(ranking.rows.tolist(), pulls, strict=True)
         ]
         if isinstance(text := query.query.request.features.get(QUERY), str):
             for row, item in zip(ranking.rows.tolist(), explanation["items"], strict=True):
@@ -48,14 +54,12 @@ def _matched(view: ItemView, query: str, row: int) -> list[str]:
     return sorted(matched, key=lambda gram: not gram.startswith("="))[:MATCHED]
 
 
-def _parts(
-    view: ItemView, query: ResolvedQuery, row: int, item: NDArray[np.float32]
-) -> dict[str, float | bool]:
+def _parts(view: ItemView, query: ResolvedQuery, row: int) -> dict[str, float | bool]:
     """The inner product with the item's vector [D], the temperature, and what applies of the others.
 
     These are the item's bias, and the gain of an item of the history by a repeat term.
     """
-    scoring, user = view.bundle.manifest.scoring, query.vector
+    scoring, user, (item,) = view.bundle.manifest.scoring, query.vector, view.vectors(np.array([row]))
     assert user is not None
     parts: dict[str, float | bool] = {
         "inner_product": float(item @ user),
@@ -66,40 +70,49 @@ def _parts(
     if scoring.absolute:
         parts["without_sign"] = True
     if query.bonus is not None and row in query.bonus.rows:
-        product = np.abs(item @ user) if scoring.absolute else item @ user
-        score = np.array([product / np.float32(scoring.temperature)], dtype=np.float32)
-        parts["repeat"] = float(query.bonus.gains(np.array([row]), score)[0])
+        by_towers = scores_by_towers(scoring, user, item[None])
+        parts["repeat"] = float(query.bonus.gains(np.array([row]), by_towers)[0])
     return parts
 
 
+def without_each(query: ResolvedQuery) -> dict[int, ResolvedQuery]:
+    """The query without the events of one item, for each of the newest items of its history, by their rows.
+
+    Empty without a second item: the rest would be answered by popularity, whose scores are counts.
+    """
+    newest = dict.fromkeys(reversed(query.rows.tolist()))
+    return {row: _without(query, row) for row in islice(newest, REMOVED)} if len(newest) > 1 else {}
+
+
+def _without(query: ResolvedQuery, row: int) -> ResolvedQuery:
+    rows, times, kinds = query.rows, query.times, query.kinds
+    stay = rows != row
+    return replace(
+        query,
+        rows=rows[stay],
+        times=None if times is None else Times(times.events[stay], times.asked),
+        kinds=None if kinds is None else kinds[stay],
+        vector=None,
+        bonus=None,
+    )
+
+
 def _pulls(
-    view: ItemView, query: ResolvedQuery, vector: NDArray[np.float32], items: Vectors
+    view: ItemView, query: ResolvedQuery, ranking: Ranking, shorter: Mapping[int, ResolvedQuery]
 ) -> list[list[dict[str, Any]]]:
-    """For each of K items, the history items that raise its score, strongest first."""
-    rows = query.rows[-view.bundle.manifest.history_length :]
-    removed = range(max(0, len(rows) - REMOVED), len(rows))
-    if len(rows) < 2:  # without its only item, a history has no user vector to compare with
-        return [[] for _ in items]
-    shorter = [np.delete(rows, position) for position in removed]
-    times = [_without(query.times, len(rows), position) for position in removed]
-    codes = None if query.kinds is None else query.kinds[-len(rows) :]
-    kinds = [None if codes is None else np.delete(codes, position) for position in removed]
-    users = view.encode(shorter, [query.query.request.features] * len(shorter), times, kinds)
-    scoring = view.bundle.manifest.scoring
-    before, without = (some @ items.T / np.float32(scoring.temperature) for some in (vector[None], users))
-    changes = np.abs(before) - np.abs(without) if scoring.absolute else before - without  # [removed, K]
-    pulls = []
-    for k in range(len(items)):
-        strongest = np.argsort(-changes[:, k], kind="stable")[:NAMED].tolist()
-        pulls.append(
-            [
-                {"id": view.id(int(rows[removed[index]])), "change": float(changes[index, k])}
-                for index in strongest
-                if changes[index, k] > 0  # the others raise the score
-            ]
-        )
-    return pulls
-
-
-def _without(times: Times | None, count: int, position: int) -> Times | None:
-    return None if times is None else Times(np.delete(times.events[-count:], position), times.asked)
+    """For each of K items, the history items without which its score is lower, strongest first."""
+    if not shorter:
+        return [[] for _ in ranking.rows]
+    score = partial(
+        scores_of, view.bundle.manifest.scoring, rows=ranking.rows, vectors=view.vectors(ranking.rows)
+    )
+    removed = list(shorter)
+    changes = score(query) - np.array([score(one) for one in shorter.values()])  # [removed, K]
+    return [
+        [
+            {"id": view.id(removed[index]), "change": float(own[index])}
+            for index in np.argsort(-own, kind="stable")[:NAMED].tolist()
+            if own[index] > 0  # the others raise the score
+        ]
+        for own in changes.T
+    ]

@@ -15,6 +15,7 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.holder import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
+from turret.tower.config import ScoringConfig
 from turret.tower.retrieval import Cap, Ranking, marginal_relevance
 
 Rows = NDArray[np.integer[Any]]
@@ -53,13 +54,22 @@ def _with_fresh(
         return ranking
     scores: Scores = np.zeros(len(fresh.ids), np.float32)
     if query.vector is not None:
-        scoring = model.bundle.manifest.scoring  # computed as in `tower.retrieval.retriever`
-        scores = fresh.vectors @ query.vector
-        scores = np.abs(scores) if scoring.absolute else scores
-        scores = scores / np.float32(scoring.temperature)
-        if query.bonus is not None:
-            scores += query.bonus.gains(np.arange(fresh.first_row, fresh.first_row + len(scores)), scores)
+        rows = np.arange(fresh.first_row, fresh.first_row + len(scores))
+        scores = scores_of(model.bundle.manifest.scoring, query, rows, fresh.vectors)
     return merge(ranking, scores, fresh, k, query.excluded, query.filtering)
+
+
+def scores_by_towers(scoring: ScoringConfig, user: Scores, vectors: Scores) -> Scores:
+    """The scores [K] of item vectors [K, D] for a user's [D], computed as by `tower.retrieval.Retriever`."""
+    products = vectors @ user
+    return (np.abs(products) if scoring.absolute else products) / np.float32(scoring.temperature)
+
+
+def scores_of(scoring: ScoringConfig, query: ResolvedQuery, rows: Rows, vectors: Scores) -> Scores:
+    """The scores [K] of the items `rows`, of these vectors [K, D], with what they gain by a repeat term."""
+    assert query.vector is not None
+    scores = scores_by_towers(scoring, query.vector, vectors)
+    return scores if query.bonus is None else scores + query.bonus.gains(rows, scores)
 
 
 def left_out(fresh: FreshItems, query: ResolvedQuery) -> tuple[Rows, RowMask | None]:

@@ -12,10 +12,12 @@ import pytest
 import turret
 from tests.page.conftest import OpenView, View
 from tests.support.ports import held_port
+from tests.support.repeats import repeating
 from tests.support.service_app import KEY
 from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.service.keys.keys import add_key, new_key, record, remove_key
+from turret.tower.bundle.publish import publish
 
 
 def search(view: View, text: str) -> list[str]:
@@ -108,6 +110,28 @@ def test_a_question_is_asked_and_its_shared_words_are_shown(
     view.page.get_by_role("button", name="Why").first.click()
     view.wait_for("() => document.body.innerText.includes('Words: parcel.')")
     assert "v1/search" in (view.page.locator("#request-curl").text_content() or "")
+
+
+@pytest.mark.process
+def test_why_shows_what_an_item_gains_by_its_own_past(
+    tmp_path: Path, start: Start, open_view: OpenView
+) -> None:
+    """As a bar and as a part of the score. The item itself has no second bar."""
+    publish(tmp_path, repeating())
+    service, history = start(tmp_path), [159, 102, 130, 101, 102, 108, 108]
+    asked = {"history": history, "k": 20, "explain": True}
+    answer = service.client.post("/v1/recommend", json=asked).json()
+    gains = [one["score_parts"].get("repeat", 0.0) for one in answer["explanation"]["items"]]
+    most = gains.index(max(gains))
+    view = open_view(service, f"#try?history={','.join(map(str, history))}&k=20")
+    view.wait_for_items(20)
+    why = view.page.locator(f"#results > li[data-id='{answer['items'][most]['id']}']")
+    why.get_by_role("button", name="Why").click()
+    why.locator(".bars li", has_text="Its own past").wait_for()
+    bars = why.locator("section", has_text="From the history").locator(".bars li")
+    assert float(bars.first.locator(".figure").inner_text()) == pytest.approx(gains[most], rel=0.01)
+    assert answer["items"][most]["id"] not in bars.evaluate_all("rows => rows.map(row => +row.dataset.id)")
+    assert "Own past" in why.locator("dl.pairs").inner_text()
 
 
 # --- Under an open page

@@ -67,6 +67,14 @@ def an_item_put_after_the_export_gains_nothing(
     return original(model, fresh, replace(query, bonus=None), *given)
 
 
+@planted("service.ranking.explaining:_pulls", "service/test_http_recommend.py")
+def an_explanation_leaves_the_repeat_term_out(
+    original: Any, view: Any, query: Any, ranking: Any, shorter: Any
+) -> Any:
+    others = {row: replace(one, bonus=None) for row, one in shorter.items()}
+    return original(view, replace(query, bonus=None), ranking, others)
+
+
 @planted("service.ranking.explaining:_matched", "end_to_end/test_questions.py")
 def an_explanation_names_every_gram_of_the_query(original: Any, view: Any, query: Any, row: Any) -> Any:
     return original.__globals__["grams"](query, words=True)

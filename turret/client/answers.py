@@ -49,7 +49,7 @@ class ExplainedPlan(Answer):
 
 
 class Pull(Answer):
-    """An item of the history, and the decrease of the score without it."""
+    """An item of the history, and by how much the whole score falls without any of its events."""
 
     id: Id
     change: float

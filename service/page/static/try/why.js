@@ -10,6 +10,7 @@ const PARTS = {
   inner_product: ["Inner product", "of the vectors of the history and the item"],
   temperature: ["Temperature", "the score is the inner product divided by it"],
   item_bias: ["Item bias", "its part of the inner product"],
+  repeat: ["Own past", "what its own uses in the history add"],
 };
 const nearest = new Map();
 
@@ -29,14 +30,18 @@ export function whyOf(item, answer) {
 function pulls(explained, answer) {
   if (!answer.explanation) return sentence("Loading…");
   if (!explained) return sentence("Popular items don't depend on the history.");
-  if (!explained.pulled_by.length) return sentence("No single item raises the score: the history has one known item, or none of its items helps.");
-  const most = explained.pulled_by[0].change;
-  const list = h("ul", { class: "bars" }, explained.pulled_by.map(({ id, change }) => h("li", { "data-id": String(id) },
-    h("span", { class: "bar-name" }, nameOfId(id)), bar(change / most), h("span", { class: "figure" }, signed(change)))));
-  lookUp(explained.pulled_by.map(({ id }) => String(id))).then(() => {
-    for (const row of list.children) row.firstChild.textContent = nameOfId(row.dataset.id);
+  const own = explained.score_parts.repeat ?? 0;
+  const others = explained.pulled_by.filter(({ id }) => own <= 0 || String(id) !== String(explained.id));
+  const rows = [...(own > 0 ? [{ name: "Its own past", change: own }] : []), ...others];
+  if (!rows.length) return sentence("No single item raises the score: the history has one known item, or none of its items helps.");
+  const most = Math.max(...rows.map(({ change }) => change));
+  const list = h("ul", { class: "bars" }, rows.map(({ id, name, change }) => h("li", { "data-id": name ? null : String(id) },
+    h("span", { class: "bar-name" }, name ?? nameOfId(id)), bar(change / most), h("span", { class: "figure" }, signed(change)))));
+  lookUp(others.map(({ id }) => String(id))).then(() => {
+    for (const row of list.querySelectorAll("[data-id]")) row.firstChild.textContent = nameOfId(row.dataset.id);
   }, () => {});
-  return [h("p", { class: "hint" }, "How much lower the score is without each of these items."), list];
+  const hint = "How much lower the score is without each of these items";
+  return [h("p", { class: "hint" }, own > 0 ? `${hint}, and what the item's own uses add.` : `${hint}.`), list];
 }
 
 /** The shared words; without one the shared trigrams. */
