@@ -306,6 +306,12 @@ class ActivateRequest(Body):
     force: bool = False
 
 
+class RollbackRequest(Body):
+    """The live version to replace by the one before it: sent again, the call undoes nothing more."""
+
+    version: VersionName
+
+
 class RouteBody(Body):
     """A version, and its share of users or of requests."""
 
@@ -334,6 +340,12 @@ class RulesRequest(Body):
 
     rules: dict[RuleName, RuleBody] = Field(max_length=RULES)
     since: str | None = Field(default=None, max_length=100)
+
+
+class RulesRollbackRequest(Body):
+    """`since`, from an answer, of the rules to replace: sent again, the call undoes nothing more."""
+
+    since: str = Field(min_length=1, max_length=100)
 
 
 class RoutesRequest(Body):

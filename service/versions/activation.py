@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import NamedTuple, NoReturn
 
-from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
+from turret.service.errors import BusyError, ConflictError, ReplicasUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import RecordStore, now_ms
 from turret.service.versions.folder import activation_turn, add_line, keep_record
@@ -21,6 +21,7 @@ from turret.tower.format.manifest import Manifest
 _LEASE_SECONDS = 10.0
 _RENEW_SECONDS = 2.0
 _LOOK_SECONDS = 0.01
+_ROLLBACK = " (rollback)"  # after the name of the key
 # A version with few answers in common, or of low recall, may be compared.
 _WORTH_A_LOOK = frozenset({"overlap", "recall"})
 _log = logging.getLogger("turret.activation")
@@ -72,11 +73,12 @@ class Activator:
             failed = (report.reason,) if report.failed else ()
             line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
             after = await self._make_live(before, line, checks_rules=not force)
-        return await self._swapped(before, after)
+        return await self._swapped(after)
 
-    async def roll_back(self, who: str = "admin") -> Swap:
-        """Make the previous live version live again, also one from before a restart.
+    async def roll_back(self, version: str, who: str = "admin") -> Swap:
+        """Replace the live `version` by the previous one, also by one from before a restart.
 
+        A repeated call changes nothing. Raises ConflictError if another version is live.
         It passed the gate when it went live, so only its content, checksums and golden queries are compared;
         a collection that its engine has lost is a warning.
         Raises BundleError if there is none or it can't be loaded, BusyError like `activate`.
@@ -84,10 +86,16 @@ class Activator:
         async with self._turn() as before:
             if before is None or not before.before:
                 raise BundleError("no other version was live before; activate one by its name", "missing")
-            last = before.before[0]
-            line = new_activation(last.version, f"{who} (rollback)", manifest=last.manifest)
-            after = await self._make_live(before, line)
-        return await self._swapped(before, after)
+            live, last = before.live, before.before[0]
+            if version == live.previous and live.who.endswith(_ROLLBACK):
+                after = before
+            elif version != live.version:
+                message = f"version {live.version} is live; look at it, and name it to roll it back"
+                raise ConflictError("version", version, message)
+            else:
+                line = new_activation(last.version, f"{who}{_ROLLBACK}", manifest=last.manifest)
+                after = await self._make_live(before, line)
+        return await self._swapped(after)
 
     async def route(self, change: Callable[[Routes], Routes]) -> Late:
         """Apply changed routes everywhere and store them; return who is late.
@@ -97,9 +105,11 @@ class Activator:
         async with self._turn() as before:
             if before is None:
                 raise BundleError("no version is live yet; activate one before its routes", "missing")
-            after = before.routed(await self._checked(before, change(before.routes)))
-            await self._commit(before, after)
-            await self._holder.take(after)
+            after, changed = before, change(before.routes)
+            if changed is not before.routes:
+                after = before.routed(await self._checked(before, changed))
+                await self._commit(before, after)
+                await self._holder.take(after)
         return await self._late(after)
 
     async def compare(self, version: str | None) -> Late:
@@ -252,12 +262,12 @@ class Activator:
             raise
         await asyncio.to_thread(add_line, self._root, after.live)
 
-    async def _swapped(self, before: Record | None, after: Record) -> Swap:
+    async def _swapped(self, after: Record) -> Swap:
         """Wait for the others, and for the engine, without the lock: a late one loads the newest version."""
         missing = await asyncio.to_thread(_missing_collection, self._holder.live.bundle.manifest)
-        replaced, late = before.live.version if before else None, await self._late(after)
+        late = await self._late(after)
         warning = "; ".join(filter(None, (missing, late.warning)))
-        return Swap(after.live.version, replaced, late._replace(warning=warning or None))
+        return Swap(after.live.version, after.live.previous, late._replace(warning=warning or None))
 
     async def _late(self, after: Record) -> Late:
         return await self._follower.late(

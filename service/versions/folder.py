@@ -18,7 +18,14 @@ from pydantic import ValidationError
 
 from turret.data.files import new_file, sync, try_lock
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
-from turret.service.versions.record import Activation, Record, fault_of, new_activation, read_record
+from turret.service.versions.record import (
+    RECORD_BYTES,
+    Activation,
+    Record,
+    fault_of,
+    new_activation,
+    read_record,
+)
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current, point, versions
 from turret.tower.format.manifest import manifest_digest
@@ -28,7 +35,6 @@ if TYPE_CHECKING:  # a trainer activates versions too, and its image lacks pydan
     from turret.service.stores.contract import RecordStore
 
 RECORD, LOG = "record.json", "activations.jsonl"
-_RECORD_BYTES = 1_000_000
 _LOG_BYTES = 1_000_000  # that are read: some thousand activations
 _LONGEST_LINE = 64_000  # bytes; a line has some hundreds
 _PATIENCE = 60.0
@@ -175,7 +181,7 @@ def kept_record(root: Path) -> Record | None:
     path = root / RECORD
     try:
         with open(path, "rb", opener=no_link) as file:
-            return Record.model_validate_json(file.read(_RECORD_BYTES))
+            return Record.model_validate_json(file.read(RECORD_BYTES))
     except FileNotFoundError:
         return None
     except OSError as error:

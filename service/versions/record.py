@@ -16,6 +16,8 @@ from turret.tower.errors import FilterError
 from turret.tower.format.listing import is_version
 
 _MOST_BEFORE = 100
+# As JSON. A record has two sets, of at most so many bytes each, and the activations of a hundred versions.
+RULES_BYTES, RECORD_BYTES = 1_000_000, 4_000_000
 COMPARISON_SECONDS = 1800  # that a version stays open for comparison
 
 
@@ -60,11 +62,19 @@ class Rule(Stored):
 
 
 class RuleSet(Stored):
-    """All rules by name, and when (ISO 8601) and by which key they were set."""
+    """All rules by name, and when (ISO 8601) and by which key they were set.
+
+    `undone` is the time of those that a rollback replaced by these.
+    """
 
     rules: dict[str, Rule] = {}
     time: str = ""
     who: str = ""
+    undone: str = ""
+
+    def encoded(self) -> str:
+        """The rules alone, as they are stored."""
+        return self.model_dump_json(include={"rules"}, exclude_defaults=True)
 
     def chosen(self, names: Iterable[str]) -> dict[str, Rule]:
         """The rules of a request. Raises ConflictError for an unknown name."""
@@ -254,5 +264,5 @@ def new_activation(version: str, who: str, **more: Any) -> Activation:
 
 
 def now() -> str:
-    """The current time in the format of the records."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    """The current time in the format of the records; no two changes are of one."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -125,7 +125,7 @@ def test_a_rollback_to_a_version_that_its_engine_lost_takes_place_and_warns(
     with service_app.serving(versions) as client:
         assert service_app.activate(client, "v1").status_code == 200
         server.fault = "lost"
-        answer = client.post("/admin/rollback", headers=service_app.ADMIN)
+        answer = client.post("/admin/rollback", json={"version": "v1"}, headers=service_app.ADMIN)
     assert (answer.status_code, answer.json()["version"]) == (200, "one")
     assert answer.json()["warning"].startswith("the exact search answers for one, which its engine ")
     assert "secret" not in answer.text

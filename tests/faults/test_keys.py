@@ -88,7 +88,8 @@ def test_an_admin_key_that_is_replaced_while_the_service_runs_does_not_count(
     kill_workers(service)
 
     def rolled_back(key: str) -> int:
-        return anew(service, "POST", "/admin/rollback", headers=bearer(key)).status_code
+        asked = {"json": {"version": "v1"}, "headers": bearer(key)}
+        return anew(service, "POST", "/admin/rollback", **asked).status_code
 
     assert (rolled_back(planted), rolled_back(right)) == (401, 409)  # there is no version before this one
     assert is_planted or not path.exists()

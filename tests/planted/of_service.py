@@ -117,6 +117,16 @@ def a_newline_ends_a_path(original: Any, method: Any, path: Any) -> Any:
     return original(method, path.removesuffix("\n"))
 
 
+@planted("service.versions.folder:kept_record", "service/test_http_rules.py")
+def a_record_is_read_in_part(original: Any, root: Any) -> Any:
+    return seeing(original, RECORD_BYTES=1_000_000)(root)
+
+
+@planted("service.versions.record:Routes.ruled", "service/test_http_rules.py")
+def a_rollback_does_not_say_which_rules_it_undid(original: Any, self: Any, rules: Any) -> Any:
+    return original(self, rules.model_copy(update={"undone": ""}))
+
+
 @planted("service.calls:find", "service/test_http_access.py")
 def scrapers_take_places_of_operators(original: Any, method: Any, path: Any) -> Any:
     call = original(method, path)

@@ -89,7 +89,7 @@ def test_what_one_replica_acknowledges_holds_in_all(pair: Pair, root: Path) -> N
         assert answer.status_code == 200, answer.text
         assert "behind" not in answer.text
         assert versions(a, b) == {version}
-    answer = admin(b, root, "rollback")
+    answer = admin(b, root, "rollback", {"version": "v1"})
     assert (answer.json()["version"], answer.json()["previous"]) == ("v3", "v1")
     assert versions(a, b) == {"v3"}
     # v1 was activated after v2: whoever asks for v2 or a later one may get the newest alone.
@@ -145,7 +145,7 @@ def test_without_redis_answers_go_on_and_changes_are_refused(
     a, b = pair
     activate(a, root, "v2")
     redis.kill()
-    for refused in (activate(a, root, "v3"), admin(b, root, "rollback")):
+    for refused in (activate(a, root, "v3"), admin(b, root, "rollback", {"version": "v2"})):
         assert refused.status_code == 503
         assert "Retry-After" in refused.headers
         assert "nothing is changed" in refused.json()["error"]["message"]

@@ -26,8 +26,8 @@ def versions(bundles: Path) -> Path:
     return bundles
 
 
-def rolled_back(client: TestClient) -> Any:
-    return client.post("/admin/rollback", headers=ADMIN)
+def rolled_back(client: TestClient, version: str) -> Any:
+    return client.post("/admin/rollback", json={"version": version}, headers=ADMIN)
 
 
 def message(answer: Any, status: int) -> str:
@@ -92,14 +92,29 @@ def test_another_version_answers_after_its_activation(fresh_client: TestClient, 
 @pytest.mark.fault(16)
 def test_a_rollback_makes_the_one_before_live(fresh_client: TestClient, versions: Path) -> None:
     """Also where the bundle that it leaves is gone."""
-    assert rolled_back(fresh_client).status_code == 409
+    assert rolled_back(fresh_client, "v1").status_code == 409
     activate(fresh_client, "v2")
     activate(fresh_client, "v2")
-    assert rolled_back(fresh_client).json() == {"version": "v1", "previous": "v2"}
+    assert rolled_back(fresh_client, "v2").json() == {"version": "v1", "previous": "v2"}
     assert current(versions) == "v1"
-    assert rolled_back(fresh_client).json() == {"version": "v2", "previous": "v1"}
+    assert rolled_back(fresh_client, "v1").json() == {"version": "v2", "previous": "v1"}
     (versions / "v2").rename(versions / ".gone")
-    assert rolled_back(fresh_client).status_code == 200
+    assert rolled_back(fresh_client, "v2").status_code == 200
+
+
+def test_a_rollback_that_a_proxy_repeats_undoes_nothing_more(
+    fresh_client: TestClient, versions: Path
+) -> None:
+    """It names the version that it leaves; that of another version is refused."""
+    assert fresh_client.post("/admin/rollback", json={}, headers=ADMIN).status_code == 422
+    activate(fresh_client, "v2")
+    for _ in range(3):
+        assert rolled_back(fresh_client, "v2").json() == {"version": "v1", "previous": "v2"}
+    assert fresh_client.get("/v1/version").json()["version"] == "v1"
+    assert len(fresh_client.get("/v1/activations").json()["activations"]) == 3
+    activate(fresh_client, "v2")
+    activate(fresh_client, "v1")  # by its name, so no rollback has left v2
+    assert "version v1 is live" in message(rolled_back(fresh_client, "v2"), 409)
 
 
 def test_with_an_admin_port_the_calls_are_only_there(settings: Settings) -> None:
@@ -222,6 +237,6 @@ def test_no_fault_of_the_folder_tells_where_it_lies(fresh_client: TestClient, bu
         told.append(fresh_client.get("/v1/versions").text)
         remove(pointer)
     moved = bundles.rename(bundles.parent / "moved")
-    told += [fresh_client.get("/v1/versions").text, rolled_back(fresh_client).text]
+    told += [fresh_client.get("/v1/versions").text, rolled_back(fresh_client, "v1").text]
     moved.rename(bundles)
     assert not [words for words in told if str(bundles.parent) in words]

@@ -11,6 +11,8 @@ from fastapi.testclient import TestClient
 from tests.conftest import contents
 from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, activate, ids, recommended, serving
+from turret.service.schemas.requests import RULES
+from turret.service.versions.record import RULES_BYTES, RuleSet
 from turret.tower.bundle.publish import BundleContents, publish
 
 LATE = {"filter": {"title": {"gte": "Item 150"}}}
@@ -30,6 +32,12 @@ def shop(tmp_path: Path) -> Iterator[TestClient]:
 
 def put(client: TestClient, **rules: object) -> httpx2.Response:
     return client.put("/v1/rules", json={"rules": rules}, headers=ADMIN)
+
+
+def rolled_back(client: TestClient, since: str | None = None) -> httpx2.Response:
+    """Roll back the rules that were set at a time, by default the present ones."""
+    shown = client.get("/v1/rules").json()["since"] if since is None else since
+    return client.post("/v1/rules/rollback", json={"since": shown}, headers=ADMIN)
 
 
 def under(client: TestClient, *rules: str, **body: Any) -> list[Any]:
@@ -67,15 +75,33 @@ def test_rules_are_shown_replaced_and_rolled_back(shop: TestClient) -> None:
     unknown = shop.post("/v1/recommend", json={"rules": ["late"]})
     assert unknown.status_code == 409
     assert "there is no such rule; there are: even" in unknown.json()["error"]["message"]
-    back = shop.post("/v1/rules/rollback", headers=ADMIN).json()
+    back = rolled_back(shop).json()
     assert (list(back["rules"]), back["who"]) == (["late"], "admin (rollback)")
-    assert list(shop.post("/v1/rules/rollback", headers=ADMIN).json()["rules"]) == ["even"]
+    assert list(rolled_back(shop).json()["rules"]) == ["even"]
+
+
+def test_changes_that_a_proxy_repeats_are_made_once(shop: TestClient) -> None:
+    """A rollback names the rules that it replaces; rules that are set already leave those before them."""
+    put(shop, late=LATE)
+    before = shop.get("/v1/rules").json()["since"]
+    change = {"rules": {"even": EVEN}, "since": before}
+    answers = [shop.put("/v1/rules", json=change, headers=ADMIN).json() for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+    since = answers[0]["since"]
+    answers = [rolled_back(shop, since).json() for _ in range(4)]
+    assert answers == [{**answers[0], "rules": {"late": {"filter": LATE["filter"], "cap": {}}}}] * 4
+    for wrong in (before, "yesterday"):
+        refused = rolled_back(shop, wrong)
+        assert (refused.status_code, refused.json()["error"]["field"]) == (409, "since")
+    assert shop.post("/v1/rules/rollback", json={}, headers=ADMIN).status_code == 422
+    assert list(rolled_back(shop).json()["rules"]) == ["even"]
 
 
 def test_a_change_after_somebody_elses_is_refused_where_that_is_asked(shop: TestClient) -> None:
     since = put(shop, late=LATE).json()["since"]
-    change = {"rules": {"even": EVEN}, "since": since}
+    change: dict[str, Any] = {"rules": {"even": EVEN}, "since": since}
     assert shop.put("/v1/rules", json=change, headers=ADMIN).status_code == 200
+    change["rules"] = {"odd": EVEN}
     refused = shop.put("/v1/rules", json=change, headers=ADMIN)
     assert (refused.status_code, refused.json()["error"]["field"]) == (409, "since")
 
@@ -118,7 +144,7 @@ def test_a_version_that_can_not_apply_a_rule_goes_live_only_by_force(shop: TestC
     assert (answer.status_code, answer.json()["error"]["field"]) == (409, "rules")
     recommended(shop)
     put(shop)
-    refused = shop.post("/v1/rules/rollback", headers=ADMIN)
+    refused = rolled_back(shop)
     assert (refused.status_code, refused.json()["error"]["field"]) == (409, "rules")
 
 
@@ -131,3 +157,31 @@ def test_rules_survive_a_restart_and_an_activation(tmp_path: Path) -> None:
         assert list(client.get("/v1/rules").json()["rules"]) == ["late"]
     with serving(tmp_path) as client:
         assert len(under(client, "late")) == 10
+
+
+def largest(word: str) -> dict[str, Any]:
+    """Rules of just the size that is allowed."""
+
+    def filled(*sizes: int) -> dict[str, Any]:
+        return {f"{n}": {"filter": {"title": {"any_of": [word * size]}}} for n, size in enumerate(sizes)}
+
+    rest = RULES_BYTES - len(RuleSet.model_validate({"rules": filled(*[0] * RULES)}).encoded())
+    return filled(rest - rest // RULES * (RULES - 1), *[rest // RULES] * (RULES - 1))
+
+
+def test_the_largest_rules_survive_a_restart_with_those_before_them(tmp_path: Path) -> None:
+    publish(tmp_path, contents("v1"))
+    publish(tmp_path, contents("v2", seed=1))
+    with serving(tmp_path, body_limit=3_000_000) as client:
+        activate(client, "v1")
+        canary = {"canary": {"version": "v2", "share": 0.5}}
+        assert client.post("/admin/routes", json=canary, headers=ADMIN).status_code == 200
+        for word in "ab":
+            assert put(client, **largest(word)).status_code == 200
+        refused = put(client, **largest("c") | {"0": {"filter": {"title": {"any_of": ["c" * 20_000]}}}})
+        assert (refused.status_code, refused.json()["error"]["field"]) == (422, "rules")
+        assert f"send at most {RULES_BYTES}" in refused.json()["error"]["message"]
+    with serving(tmp_path) as client:
+        assert client.get("/v1/rules").json()["rules"]["0"]["filter"] == largest("b")["0"]["filter"]
+        assert client.get("/admin/routes", headers=ADMIN).json()["canary"]["version"] == "v2"
+        assert rolled_back(client).json()["rules"]["0"]["filter"] == largest("a")["0"]["filter"]

@@ -233,4 +233,4 @@ async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
     expected = "v1" if how in ("published", "repaired") else "v2"
     assert member.version == (await member.holder.first()).version == current(root) == expected
     with pytest.raises(BundleError, match="no other version was live"):
-        await member.activator.roll_back()
+        await member.activator.roll_back(expected)

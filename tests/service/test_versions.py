@@ -114,7 +114,7 @@ async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_m
     assert "does not hold the files that were activated" in caplog.text
     await one.activate("v3")
     with pytest.raises(BundleError, match="activate it by its name"):
-        await one.activator.roll_back()
+        await one.activator.roll_back("v3")
     assert one.version == "v3"
 
 
@@ -169,7 +169,7 @@ async def test_an_answer_is_never_older_than_was_asked_for(members: Members) -> 
     waiting = asyncio.create_task(other.holder.live_at_least("v2", 5))
     await other.follow(1)
     assert (await waiting).version == "v2"
-    await one.activator.roll_back()
+    await one.activator.roll_back("v2")
     await other.follower.look()
     with pytest.raises(NotReadyError):  # v1 was promised again, by a later activation
         await other.holder.live_at_least("v1", 0.0)

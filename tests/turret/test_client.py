@@ -88,7 +88,10 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
         assert client.set_rules({"new": {"filter": {"new": {"equals": True}}}}).who == "admin"
         assert len(client.recommend(k=60, rules=["new"]).items) == 30
         assert client.set_rules({}).rules == {}
-        assert list(client.roll_back_rules().rules) == ["new"]
+        since = client.rules().since
+        assert since is not None
+        for _ in range(2):
+            assert list(client.roll_back_rules(since).rules) == ["new"]
         assert list(client.rules().rules) == ["new"]
         assert client.item(900).fresh
         assert client.withdraw_item("900").withdrawn
@@ -113,7 +116,7 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
         assert client.set_routes(shadow=None).shadow is None
         assert client.routes().live == "v1"
         assert client.activate("v2", force=True).previous == "v1"
-        assert client.roll_back().version == "v1"
+        assert client.roll_back("v2").version == "v1"
         assert client.activations().activations[0].version == "v1"
         assert client.forget_user("me").deleted == 2
         assert client.user("a/b c?é").user_id == "a/b c?é"
@@ -199,7 +202,9 @@ def test_a_call_without_a_second_effect_is_sent_again(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("failure", "count"), [(BUSY, 1), (LOST, 1), (LIMITED, 2), (UNREACHED, 2)])
-@pytest.mark.parametrize("change", [lambda client: client.activate("v2"), lambda client: client.roll_back()])
+@pytest.mark.parametrize(
+    "change", [lambda client: client.activate("v2"), lambda client: client.roll_back("v1")]
+)
 def test_a_change_of_the_version_is_sent_again_only_if_the_service_has_not_received_it(
     monkeypatch: pytest.MonkeyPatch, failure: Any, count: int, change: Callable[[Client], Any]
 ) -> None:

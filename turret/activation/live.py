@@ -21,7 +21,9 @@ def activate_version(version: str, bundles: Path, url: str | None, force: bool =
 def roll_back(bundles: Path, url: str) -> str:
     """Roll a running service back to its previous version; return a message."""
     with admin_client(bundles, url) as client:
-        return _swapped(url, client.roll_back())
+        if (live := client.routes().live) is None:
+            raise ServiceError(f"{url} serves no version yet; turret activate makes one live")
+        return _swapped(url, client.roll_back(live))
 
 
 def live_version(bundles: Path, url: str | None) -> str | None:

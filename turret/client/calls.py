@@ -304,15 +304,10 @@ def set_rules(rules: Mapping[str, Rule]) -> Call[answers.RulesAnswer]:
     return _call("PUT", "/v1/rules", answers.RulesAnswer, {"rules": rules}, seconds=_ACTIVATION_SECONDS)
 
 
-def roll_back_rules() -> Call[answers.RulesAnswer]:
-    """Set the rules before the present ones again; needs a key of the scope rules."""
-    return _call(
-        "POST",
-        "/v1/rules/rollback",
-        answers.RulesAnswer,
-        retried="unless received",
-        seconds=_ACTIVATION_SECONDS,
-    )
+def roll_back_rules(since: str) -> Call[answers.RulesAnswer]:
+    """Replace the rules that were set at `since` by those before; needs a key of the scope rules."""
+    body = {"since": since}
+    return _call("POST", "/v1/rules/rollback", answers.RulesAnswer, body, seconds=_ACTIVATION_SECONDS)
 
 
 def fields() -> Call[answers.FieldsAnswer]:
@@ -367,9 +362,9 @@ def activate(version: str, *, force: bool = False) -> Call[version_answers.Activ
     return _swap("/admin/activate", body)
 
 
-def roll_back() -> Call[version_answers.ActivateAnswer]:
-    """Make the previous version live again."""
-    return _swap("/admin/rollback", {})
+def roll_back(version: str) -> Call[version_answers.ActivateAnswer]:
+    """Replace the live version, which is `version`, by the one before it."""
+    return _swap("/admin/rollback", {"version": version})
 
 
 def _swap(path: str, body: dict[str, Any]) -> Call[version_answers.ActivateAnswer]:

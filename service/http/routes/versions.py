@@ -18,13 +18,15 @@ from turret.service.schemas.requests import (
     ActivateRequest,
     ComparedRequest,
     ComparisonRequest,
+    RollbackRequest,
     RoutesRequest,
     RulesRequest,
+    RulesRollbackRequest,
 )
 from turret.service.versions.activation import Swap
 from turret.service.versions.folder import latest_lines
 from turret.service.versions.gate import checked_versions
-from turret.service.versions.record import Routes, Rule, RuleSet, now
+from turret.service.versions.record import RULES_BYTES, Routes, Rule, RuleSet, now
 from turret.tower.errors import BundleError
 
 _ACTIVATIONS, _COMPARED_USERS = 100, 1_000
@@ -81,12 +83,14 @@ async def activate(
 
 
 @admin.post("/rollback")
-async def rollback(parts: Parts, key_name: KeyName) -> Response:
-    """Make the previous version live again.
+async def rollback(
+    body: Annotated[RollbackRequest, Depends(Reads(RollbackRequest))], parts: Parts, key_name: KeyName
+) -> Response:
+    """Replace the live version, which the call names, by the one before it.
 
     `warning` says that its vector engine has lost it, so that the exact search answers.
     """
-    return await _swap(parts, parts.activator.roll_back(key_name))
+    return await _swap(parts, parts.activator.roll_back(body.version, key_name))
 
 
 @admin.get("/routes")
@@ -160,38 +164,60 @@ async def set_rules(
 ) -> Response:
     """Replace all rules, in every worker of every replica; the answer comes when they have them.
 
-    A rule has to fit the catalog of the live version.
+    A rule has to fit the catalog of the live version. Rules that are set already stay, with their time.
     """
     new = {name: Rule.model_validate(rule.model_dump()) for name, rule in body.rules.items()}
     given = RuleSet(rules=new, time=now(), who=key_name)
+    if (size := len(given.encoded().encode())) > RULES_BYTES:
+        message = f"the rules take {size} bytes as JSON; send at most {RULES_BYTES}"
+        raise InvalidFieldError("rules", None, message)
     live = parts.model_holder.answering
     if fault := given.fault(live.bundle.catalog):
         name, error = fault
         raise InvalidFieldError(f"rules.{name}.{error.field}", error.value, str(error))
 
     def later(routes: Routes) -> Routes:
-        if body.since is not None and body.since != routes.rules.time:
-            message = f"{routes.rules.who} has changed the rules meanwhile; GET them and send yours again"
-            raise ConflictError("since", body.since, message)
+        if routes.rules.encoded() == given.encoded():  # perhaps by this very call, which a proxy repeats
+            return routes
+        if body.since is not None:
+            _check_since(body.since, routes.rules)
         return routes.ruled(given)
 
     return await _changed(parts, later)
 
 
 @stored_rules.post("/rules/rollback")
-async def roll_back_rules(parts: Parts, key_name: KeyName) -> Response:
-    """Set the rules before the present ones again; a second call undoes that."""
+async def roll_back_rules(
+    body: Annotated[RulesRollbackRequest, Depends(Reads(RulesRollbackRequest))],
+    parts: Parts,
+    key_name: KeyName,
+) -> Response:
+    """Replace the present rules, which the call names by their time, by those before them.
+
+    Named in turn, those set by a rollback are undone by another.
+    """
 
     def earlier(routes: Routes) -> Routes:
         before = routes.rules_before
+        if body.since == routes.rules.undone:
+            return routes
+        _check_since(body.since, routes.rules)
         if before is None:
             raise ConflictError("rules", None, "no rules were set before; PUT /v1/rules sets them")
         if fault := before.fault(parts.model_holder.answering.bundle.catalog):
             name, error = fault
             raise ConflictError("rules", name, f"the live version can't apply this earlier rule ({error})")
-        return routes.ruled(before.model_copy(update={"time": now(), "who": f"{key_name} (rollback)"}))
+        return routes.ruled(
+            before.model_copy(update={"time": now(), "who": f"{key_name} (rollback)", "undone": body.since})
+        )
 
     return await _changed(parts, earlier)
+
+
+def _check_since(since: str, rules: RuleSet) -> None:
+    if since != rules.time:
+        who = f"{rules.who} has changed the rules meanwhile" if rules.who else "no rules were set yet"
+        raise ConflictError("since", since, f"{who}; GET them and send yours again, with their `since`")
 
 
 async def _changed(parts: Components, change: Callable[[Routes], Routes]) -> Response:

@@ -20,9 +20,10 @@ export function activate({ version, gate }) {
 
 /** Ask, then make the previous version live again. */
 export function rollBack() {
+  const { live } = pulse;
   const { show, body } = question("Roll back to the previous version?", [
-    h("p", {}, `Version ${pulse.live} is replaced by the one that was live before it.`)]);
-  const run = () => show(() => post("admin/rollback", {}), { done: (answer) => `Version ${answer.version} is live again.${late(answer)}`, refused: () => null });
+    h("p", {}, `Version ${live} is replaced by the one that was live before it.`)]);
+  const run = () => show(() => post("admin/rollback", { version: live }), { done: (answer) => `Version ${answer.version} is live again.${late(answer)}`, refused: () => null });
   body.actions.prepend(button("Roll back", run, { class: "primary", id: "confirm" }));
 }
 
