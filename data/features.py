@@ -32,11 +32,13 @@ def text_of(query: object) -> str:
 
 SEPARATORS = ">/|"
 """The separators of the levels of a path, with or without spaces around them."""
+BETWEEN = " > "
+"""The separator in `levels`."""
 MOST_LEVELS = 10
 """The levels of a path that are read; further ones are left out."""
 
 _WORD = re.compile(r"\w+")
-_LEVELS = re.compile(rf"\s*[{SEPARATORS}]\s*")
+_SEPARATOR = re.compile(f"[{SEPARATORS}]")
 
 
 def levels(path: str) -> list[str]:
@@ -45,8 +47,9 @@ def levels(path: str) -> list[str]:
     >>> levels("Women > Shoes/Boots")
     ['Women', 'Women > Shoes', 'Women > Shoes > Boots']
     """
-    parts = [part for part in _LEVELS.split(path.strip()) if part][:MOST_LEVELS]
-    return [" > ".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    # An expression of the blanks around a separator would try those of a long run again from each of them.
+    parts = [part for one in _SEPARATOR.split(path) if (part := one.strip())][:MOST_LEVELS]
+    return [BETWEEN.join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 class Feature(BaseModel, frozen=True, extra="forbid"):

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests.support.bounded import ending
 from turret.data.errors import ColumnError, DataError
 from turret.data.features import MOST_LEVELS, Bag, Feature, Features, levels, trigrams
 from turret.data.preparing.catalogs import EntityTable, fields, read_entity_table
@@ -84,6 +85,13 @@ def test_a_path_is_guessed_read_by_levels_and_shown_as_it_is() -> None:
         path.encode_one(["Women", "Shoes"])
     assert levels("a/" * 100) == levels("a/" * MOST_LEVELS)
     assert path.encode_one("Women/Shoes/Sandals") == path.encode_one("Women > Shoes")
+
+
+def test_a_path_of_many_blanks_and_separators_takes_the_time_of_its_length() -> None:
+    """A stored item or a filter may have it: steps of the square of its length would take hours."""
+    with ending():
+        assert levels(f"a{' ' * 1_000_000}b") == [f"a{' ' * 1_000_000}b"]
+        assert levels(f"a{' >|/' * 300_000}b{' ' * 300_000}") == ["a", "a > b"]
 
 
 def test_what_changes_by_the_hour_is_a_field_and_no_feature() -> None:

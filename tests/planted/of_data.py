@@ -1,5 +1,6 @@
 """Faults of reading, preparing and fetching events, queries and vectors."""
 
+import re
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -153,3 +154,8 @@ def a_missing_vector_is_that_of_the_first_row(original: Any, self: Any) -> Any:
 @planted("data.preparing.vectors:_checked", "data/test_vectors.py")
 def vectors_are_not_checked(original: Any, vectors: Any, where: Any) -> Any:
     return vectors
+
+
+@planted("data.features:levels", "data/test_features.py")
+def the_blanks_of_a_path_are_tried_from_each_of_them(original: Any, path: Any) -> Any:
+    return seeing(original, _SEPARATOR=re.compile(r"\s*[>/|]\s*"))(path)

@@ -171,3 +171,9 @@ def a_text_without_a_known_gram_is_encoded(original: Any, self: Any, rows: Any, 
 @planted("tower.engines.circuit:Circuit.fail", "tower/test_engines.py")
 def a_failed_trial_closes_the_circuit(original: Any, self: Any, token: Any) -> Any:
     return self.succeed(token) if token is self._trial else original(self, token)
+
+
+@planted("tower.catalog.columns:TermColumn.codes_under", "tower/test_catalog.py")
+def a_filter_by_path_splits_each_text_again(original: Any, self: Any, path: Any) -> Any:
+    levels = original.__globals__["levels"]
+    return np.array([code for code, term in enumerate(self._terms) if path in levels(term.decode())], int)

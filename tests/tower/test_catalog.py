@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from tests.oracles.filtering import holds
 from tests.support.memory_engine import met
+from turret.tower.catalog import columns
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import ItemColumns
+from turret.tower.catalog.conditions import Under
 from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, Filter, compile_filter
 from turret.tower.engines.engine import EngineItems
 from turret.tower.engines.fields import engine_fields, where_of
@@ -60,7 +62,11 @@ def test_the_kind_of_a_field_is_that_of_all_its_values(values: list[Any], kind: 
     assert catalog.column("field").present().tolist() == present
 
 
-COUNTRIES, TAGS, NUMBERS = ["nl", "de", "É", ""], ["a", "a > b", "b/c"], [-1, 0, 0.5, 2, 1e300]
+COUNTRIES, TAGS, NUMBERS = (
+    ["nl", "de", "É", ""],
+    ["a", "a > b", "b/c", " a|b /c", "a >", "a > !"],
+    [-1, 0, 0.5, 2, 1e300],
+)
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "country": st.none() | st.sampled_from(COUNTRIES),
     "year": st.none() | st.sampled_from([*NUMBERS, float("nan")]),
@@ -245,6 +251,17 @@ def test_masks_of_one_filter_over_other_rows_are_kept_apart(catalog: Catalog) ->
     assert (whole.count, other.count) == (3, 5)
     assert compiled.cached("changed", lambda: np.zeros(5, dtype=np.bool_)) is other
     assert compiled.allowed() is whole
+
+
+def test_a_filter_by_path_splits_no_text_of_an_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may ask for another path each time; texts are split once, where they are stored."""
+    paths = [f"a > {number % 7}/{number}" for number in range(1000)]
+    catalog = Catalog.build(range(1000), {"path": paths})
+    new = ItemColumns(["path"], [{"path": path} for path in paths])
+    monkeypatch.delattr(columns, "levels")
+    for path, count in (("a", 1000), ("a > 3", 143), ("a > 3 > 3", 1), ("a > 3 > 4", 0), ("A", 0)):
+        condition = Under("path", path)
+        assert condition.mask(catalog).sum() == condition.mask(new).sum() == count
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.features import levels
+from turret.data.features import BETWEEN, levels
 from turret.tower.format.sections import Sections
 
 Mask = NDArray[np.bool_]
@@ -80,7 +80,8 @@ class TermColumn:
     """An inverted index of any number of values a row: ascending `terms`, and the rows that have each.
 
     A term is a text's UTF-8 or a number. The rows of term i are `rows[starts[i]:starts[i + 1]]`: a value, or
-    an interval of values, is a slice. Masks are bool [N], as those of `NumberColumn`.
+    an interval of values, is a slice. Masks are bool [N], as those of `NumberColumn`. `paths` of texts has
+    the terms in place of rows: the lowest of the `levels` of each, but of those that are their only level.
     """
 
     def __init__(
@@ -89,23 +90,24 @@ class TermColumn:
         starts: NDArray[np.int64],
         rows: NDArray[np.int32],
         count: int,
+        paths: "TermColumn | None" = None,
     ) -> None:
         self._terms: Any = terms
         self._starts = starts.data
         self._rows = rows
         self._count = count
+        self._paths = paths
 
     def among(self, values: Sequence[Value]) -> Mask:
         return self._mask([code for value in values if (code := self.code(value)) is not None])
 
     def within(self, interval: Interval) -> Mask:
-        codes = self.codes_within(interval)
         mask = np.zeros(self._count, dtype=np.bool_)
-        mask[self._rows[self._starts[codes.start] : self._starts[codes.stop]]] = True
+        mask[self._rows_of(self.codes_within(interval))] = True
         return mask
 
     def under(self, path: str) -> Mask:
-        """The rows that have a text which is `path` or below it; see `is_under`."""
+        """The rows that have a text with `path`, as `levels` writes it, among its levels."""
         return self._mask(self.codes_under(path))
 
     def present(self) -> Mask:
@@ -131,11 +133,18 @@ class TermColumn:
             last = self._position(interval.high, after=not interval.high_open)
         return range(first, max(first, last))
 
-    def codes_under(self, path: str) -> list[int]:
-        """The positions of the texts that are `path`, or go on behind it with a separator of levels."""
-        first = levels(path)[0]
-        within = self.codes_within(Interval(first, first + "\U0010ffff"))
-        return [code for code in within if is_under(_value(self._terms[code]), path)]
+    def codes_under(self, path: str) -> NDArray[np.int64]:
+        """The ascending positions of the texts that have `path`, as `levels` writes it, among their levels.
+
+        Found by a search in sorted texts, however many the field has.
+        """
+        found: list[NDArray[Any]] = [] if (code := self.code(path)) is None else [np.array([code])]
+        if self._paths is not None:
+            # Below it are the texts from "PATH > " up to the first one that does not begin so.
+            behind = path + BETWEEN[:-1] + chr(ord(BETWEEN[-1]) + 1)
+            intervals = (Interval(path, path), Interval(path + BETWEEN, behind, high_open=True))
+            found += [self._paths._rows_of(self._paths.codes_within(one)) for one in intervals]
+        return np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
 
     def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The codes of each row: those of row n are `codes[starts[n]:starts[n + 1]]`, ascending."""
@@ -143,11 +152,17 @@ class TermColumn:
         order = np.argsort(self._rows, kind="stable")
         return codes[order], _starts(np.bincount(self._rows, minlength=self._count))
 
-    def _mask(self, codes: Iterable[int]) -> Mask:
+    def _mask(self, codes: Sequence[int] | NDArray[np.integer[Any]]) -> Mask:
         mask = np.zeros(self._count, dtype=np.bool_)
-        for code in codes:
-            mask[self._rows[self._starts[code] : self._starts[code + 1]]] = True
+        starts, picked = np.asarray(self._starts), np.asarray(codes, dtype=np.int64)
+        counts = starts[picked + 1] - starts[picked]
+        ends = np.cumsum(counts)
+        places = np.repeat(starts[picked + 1] - ends, counts) + np.arange(counts.sum())
+        mask[self._rows[places]] = True
         return mask
+
+    def _rows_of(self, codes: range) -> NDArray[np.int32]:
+        return self._rows[self._starts[codes.start] : self._starts[codes.stop]]
 
     def _position(self, value: Value, after: bool) -> int:
         """The index of the first term not below `value`, or, with `after`, above it."""
@@ -197,14 +212,14 @@ class ItemColumn:
                 pairs[kind].append((each, row))
                 self._present[row] = True
         del pairs["mixed"]  # which is not compared with anything
-        self._columns = {
-            kind: TermColumn(*_inverted(some, len(values)), len(values)) for kind, some in pairs.items()
-        }
+        inverted = {kind: _inverted(some, len(values)) for kind, some in pairs.items()}
+        paths = TermColumn(*_paths_of(inverted["text"][0]), len(inverted["text"][0]))
+        self._columns = {kind: TermColumn(*one, len(values), paths) for kind, one in inverted.items()}
 
     def among(self, values: Sequence[Value]) -> Mask:
         mask = np.zeros(len(self._present), dtype=np.bool_)
-        for value in values:
-            mask |= self._columns[scalar_kind(value)].among([value])
+        for kind in set(map(scalar_kind, values)):
+            mask |= self._columns[kind].among([one for one in values if scalar_kind(one) == kind])
         return mask
 
     def within(self, interval: Interval) -> Mask:
@@ -231,15 +246,6 @@ class ItemColumns:
     def column(self, name: str) -> ItemColumn:
         """The column of a field."""
         return self._columns[name]
-
-
-def is_under(text: str, path: str) -> bool:
-    """Whether a path of levels is `path` or below it.
-
-    >>> [is_under(text, "Women") for text in ("Women", "Women > Shoes", "Women's Shoes")]
-    [True, True, False]
-    """
-    return levels(path)[-1] in levels(text)
 
 
 def _value(term: bytes | float) -> Value:
@@ -292,8 +298,30 @@ def column_arrays(kind: Kind, values: Sequence[Any]) -> dict[str, NDArray[Any]]:
     terms, starts, rows = _inverted(pairs, len(values))
     if kind == "numbers":
         return {"starts": starts, "rows": rows, "terms": np.array(terms, dtype=np.float64)}
-    letters = np.frombuffer(b"".join(terms), dtype=np.uint8)
-    return {"starts": starts, "rows": rows, "letters": letters, "word_starts": _starts([*map(len, terms)])}
+    paths, path_starts, codes = _paths_of(terms)
+    return {
+        "starts": starts,
+        "rows": rows,
+        **_letters(terms),
+        **{f"paths.{name}": array for name, array in _letters(paths).items()},
+        "paths.starts": path_starts,
+        "paths.rows": codes,
+    }
+
+
+def _letters(terms: Sequence[bytes]) -> dict[str, NDArray[Any]]:
+    """The arrays of `Texts`."""
+    return {
+        "letters": np.frombuffer(b"".join(terms), dtype=np.uint8),
+        "word_starts": _starts([*map(len, terms)]),
+    }
+
+
+def _paths_of(terms: Sequence[bytes]) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int32]]:
+    """The arrays of the `paths` of a `TermColumn` with these terms."""
+    split = ((levels(text), text, code) for code, text in enumerate(map(_value, terms)))
+    pairs = [(parts[-1], code) for parts, text, code in split if parts not in ([], [text])]
+    return _inverted(pairs, len(terms))
 
 
 def _inverted(
@@ -316,14 +344,22 @@ def open_column(kind: Kind, name: str, sections: Sections, count: int) -> Column
     """
     if kind in ("number", "boolean"):
         return NumberColumn(sections.array(f"{name}.numbers", "float64", count))
-    rows = sections.array(f"{name}.rows", "int32")
-    terms: Texts | NDArray[np.float64]
     if kind == "numbers":
         terms = sections.array(f"{name}.terms", "float64")
-    else:
-        letters = sections.array(f"{name}.letters", "uint8")
-        terms = Texts(letters.data, sections.array(f"{name}.word_starts", "int64"))
-    return TermColumn(terms, sections.array(f"{name}.starts", "int64", len(terms) + 1), rows, count)
+        return TermColumn(terms, *_lists(name, sections, len(terms)), count)
+    texts, paths = _texts(name, sections), _texts(f"{name}.paths", sections)
+    lowest = TermColumn(paths, *_lists(f"{name}.paths", sections, len(paths)), len(texts))
+    return TermColumn(texts, *_lists(name, sections, len(texts)), count, lowest)
+
+
+def _texts(name: str, sections: Sections) -> Texts:
+    letters = sections.array(f"{name}.letters", "uint8")
+    return Texts(letters.data, sections.array(f"{name}.word_starts", "int64"))
+
+
+def _lists(name: str, sections: Sections, terms: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The starts and the rows of terms."""
+    return sections.array(f"{name}.starts", "int64", terms + 1), sections.array(f"{name}.rows", "int32")
 
 
 def _starts(lengths: Any) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ stores and compares integers: no text has to be escaped in a query language, and
 of codes. `Among` holds codes, and `Within` bounds numbers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,13 +88,14 @@ def _of_field(
         values = condition.values if isinstance(condition, Among) else ()
         numbers = [float(value) for value in values if isinstance(value, int | float)]
         return Some(tuple(Within(place, Interval(one, one)) for one in numbers)) if numbers else never
+    codes: Sequence[int]
     match condition:
         case Among(_, values):
             codes = sorted({code for value in values if (code := column.code(value)) is not None})
         case Within(_, interval):
-            codes = list(column.codes_within(interval))
+            codes = column.codes_within(interval)
         case Under(_, path):
-            codes = column.codes_under(path)
+            codes = column.codes_under(path).tolist()
     return Among(place, tuple(codes)) if len(codes) <= _MOST_CODES else None
 
 
