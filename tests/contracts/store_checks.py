@@ -142,6 +142,11 @@ async def _check_moving(place: _Place) -> None:
         again = await store.move("session:s", "u"), await store.append(stranger)
         expect("the event ids of a moved user are forgotten", again, (0, 4))
         expect("a move that is repeated adds nothing", await store.move("session:s", "u"), 0)
+        await store.append([_event(n, "session:two", n) for n in range(2_500)])
+        both = await asyncio.gather(store.move("session:two", "first"), store.move("session:two", "second"))
+        totals = [(await store.events(user, 9))[0] for user in ("first", "second", "session:two")]
+        expect("each event of a session goes to one of the users who log in", sum(totals), 2_500)
+        expect("of logins at once each returns its own events", list(both), totals[:2])
         await store.append([_event(n, "long", n, n) for n in range(12_000)])
         late = [_event(n, "long", n, n - 100) for n in range(12_000, 12_020)]
         moved, *stored = await asyncio.gather(store.move("long", "w"), *(store.append([one]) for one in late))

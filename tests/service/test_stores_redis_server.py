@@ -123,14 +123,35 @@ async def test_settings_that_lose_events_are_warned_of(
         assert part in " ".join(warning.split())
 
 
+async def test_an_append_that_reaches_the_server_after_a_deletion_stores_nothing(server: RedisServer) -> None:
+    """Its caller has given up; a later one stores the same event, also beside those of other users."""
+    async with history(server.address) as store:
+        await store.append([EVENT])
+        late = store._appending({"u": [EVENT._replace(event_id="late")], "v": [EVENT._replace(user="v")]}, {})
+        for deleted in (1, 0):
+            assert await store.forget("u") == deleted
+            await store._redis.execute([late], is_write=True)
+        assert await store.events("u", 9) == (0, [])
+        assert await store.events("v", 9) == (0, [])
+        assert await store.append([EVENT, EVENT._replace(user="v"), EVENT._replace(user="w")]) == 3
+        assert await store.append([EVENT]) == 0
+        assert 0 < server.ask("PTTL", "turret:deleted{:u}") <= 600_000
+
+
 # --- Keys with foreign data
+
+
+FOREIGN = ("x", "5", '"abc"', '["e",1]', '["e",{},null]', '["e",true,null]', "[5,1,null]", '["e",1,[]]', "{}")
 
 
 @nightly
 @pytest.mark.parametrize(
     "foreign",
-    [("RPUSH", "turret:user{:u}", "x"), ("ZADD", "turret:user{:u}", "5", "x")],
-    ids=["list", "member"],
+    [
+        ("RPUSH", "turret:user{:u}", "x"),
+        *(("ZADD", "turret:user{:u}", "5", f"{0:016}{fields}") for fields in FOREIGN),
+        *(("ZADD", "turret:user{:u}", score, f'{0:016}["e",1,null]') for score in ("1e300", "inf", "-inf")),
+    ],
 )
 async def test_foreign_data_is_no_history(server: RedisServer, foreign: tuple[str, ...]) -> None:
     """The error says so in a sentence; other users are not affected."""

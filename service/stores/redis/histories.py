@@ -4,11 +4,15 @@ A user has two sorted sets whose scores are the times of events: one of event id
 member of an event is its arrival in 16 digits, microseconds by the clock of the server, followed by the event
 as JSON, so that equal times sort by arrival. A script runs in one atomic step of the server, or refuses
 without a change.
+
+A command may reach a server that hangs long after its caller gave up. So a deletion leaves a random mark for
+some minutes, which each later append has to name: one that was sent before the deletion stores nothing.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import orjson
 
@@ -32,49 +36,83 @@ _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a threa
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
 _MOVED_PORTION = 1_000  # events that `move` copies and then removes
 _ARRIVAL_DIGITS = 16
+_MARK_MS = 600_000  # far longer than a network or a server that hangs keeps a command
+_CLAIM_MS = 60_000  # longer than a move whose caller waits; a move that fails leaves its claim
+# Of the fields of an event: event id, item and kind.
+_TYPES: tuple[frozenset[type], ...] = (frozenset({str}), frozenset({int, str}), frozenset({str, type(None)}))
+_LAST_TIME = 2**53  # milliseconds that a score holds exactly
 
-# KEYS: the events and the ids of each user. ARGV: the oldest time kept ('-inf' for all), then for each event
-# the index of its user, its time, its id and its JSON. Redis does not roll back a script that fails, so keys
-# of another type are an error before the first write, which is one that a full Redis refuses.
+# KEYS: the events, the ids and the mark of each user. ARGV: the oldest time kept ('-inf' for all), the mark
+# of each user ('' for none), then for each event the index of its user, its time, its id and its JSON.
+# Returns the present marks, without a change, if there are others. Redis does not roll back a script that
+# fails, so keys of another type are an error before the first write, which is one that a full Redis refuses.
 APPEND = """
-for _, key in ipairs(KEYS) do
-  redis.call('ZCARD', key)
+local marks, users, is_late = {}, #KEYS / 3, false
+for user = 1, users do
+  redis.call('ZCARD', KEYS[3 * user - 2])
+  redis.call('ZCARD', KEYS[3 * user - 1])
+  marks[user] = redis.call('GET', KEYS[3 * user]) or ''
+  is_late = is_late or marks[user] ~= ARGV[1 + user]
+end
+if is_late then
+  return marks
 end
 local oldest = ARGV[1]
 local time = redis.call('TIME')
 local arrival = time[1] * 1000000 + time[2]
 local stored = 0
-for first = 2, #ARGV, 4 do
+for first = users + 2, #ARGV, 4 do
   local user, time, id, json = unpack(ARGV, first, first + 3)
-  local known = redis.call('ZSCORE', KEYS[2 * user], id)
+  local known = redis.call('ZSCORE', KEYS[3 * user - 1], id)
   if not known or tonumber(known) < tonumber(oldest) then
-    redis.call('ZADD', KEYS[2 * user], time, id)
-    redis.call('ZADD', KEYS[2 * user - 1], time, string.format('%016.0f', arrival + stored) .. json)
+    redis.call('ZADD', KEYS[3 * user - 1], time, id)
+    redis.call('ZADD', KEYS[3 * user - 2], time, string.format('%016.0f', arrival + stored) .. json)
     stored = stored + 1
   end
 end
-for _, key in ipairs(KEYS) do
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. oldest)
-  local newest = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
-  if oldest == '-inf' then
-    redis.call('PERSIST', key)
-  elseif newest then
-    redis.call('PEXPIRE', key, math.max(newest - oldest, 1))
+for place, key in ipairs(KEYS) do
+  if place % 3 ~= 0 then
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. oldest)
+    local newest = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
+    if oldest == '-inf' then
+      redis.call('PERSIST', key)
+    elseif newest then
+      redis.call('PEXPIRE', key, math.max(newest - oldest, 1))
+    end
   end
 end
 return stored
 """
 
-# KEYS: the user's events and ids. ARGV: the oldest time that counts or '-inf'.
+# KEYS: the user's events, ids and mark. ARGV: the oldest time that counts or '-inf', the mark, and the
+# milliseconds that it lasts. A full Redis sets it too, as it comes after the deletion.
 FORGET = """
 local deleted = redis.call('ZCOUNT', KEYS[1], ARGV[1], '+inf')
-redis.call('UNLINK', unpack(KEYS))
+redis.call('UNLINK', KEYS[1], KEYS[2])
+redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 return deleted
 """
 
-# KEYS: the user's events and ids. ARGV: members of events, each followed by its id.
+# KEYS: the user's events and claim. ARGV: the user that they are moved to, the milliseconds of the claim, the
+# number of events. Returns the oldest ones with their scores; none while another user has the claim.
+CLAIM = """
+if (redis.call('GET', KEYS[2]) or ARGV[1]) ~= ARGV[1] then
+  return {}
+end
+local oldest = redis.call('ZRANGE', KEYS[1], 0, ARGV[3] - 1, 'WITHSCORES')
+if #oldest > 0 then
+  redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
+end
+return oldest
+"""
+
+# KEYS: the user's events, ids and claim. ARGV: '1' to end the claim, then members of events, each followed by
+# its id.
 REMOVE = """
-for first = 1, #ARGV, 2 do
+if ARGV[1] == '1' then
+  redis.call('DEL', KEYS[3])
+end
+for first = 2, #ARGV, 2 do
   if redis.call('ZREM', KEYS[1], ARGV[first]) == 1 then
     redis.call('ZREM', KEYS[2], ARGV[first + 1])
   end
@@ -109,8 +147,18 @@ class RedisHistory:
             users.setdefault(event.user, []).append(event)
         # One script writes those of all users; in a cluster of one, as its keys have to be in one slot.
         groups = [{user: own} for user, own in users.items()] if self._address.is_cluster else [users]
-        scripts = [self._appending(group) for group in groups if group]
-        return sum(await self._redis.execute(scripts, is_write=True))
+        marks: dict[str, bytes] = {}
+        stored = 0
+        while groups and users:
+            scripts = [self._appending(group, marks) for group in groups]
+            replies = await self._redis.execute(scripts, is_write=True)
+            stored += sum(reply for reply in replies if isinstance(reply, int))
+            # Users who were deleted a moment ago: their marks were not known.
+            late = {place: reply for place, reply in enumerate(replies) if isinstance(reply, list)}
+            groups = [groups[place] for place in late]
+            for group, found in zip(groups, late.values(), strict=True):
+                marks.update(zip(group, found, strict=True))
+        return stored
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
         replies = await self._redis.execute([self._newest(user, limit) for user in users])
@@ -166,21 +214,23 @@ class RedisHistory:
                 events = self._events(user, (await self._redis.execute([command]))[0]) if is_more else []
 
     async def forget(self, user: str) -> int:
-        keys = [self._address.events(user), self._address.ids(user)]
-        deleted: int = await self._redis.run(FORGET, keys, [self._oldest()])
+        values = [self._oldest(), uuid4().hex, _MARK_MS]
+        deleted: int = await self._redis.run(FORGET, self._keys(user), values)
         return deleted
 
     async def move(self, user: str, to: str) -> int:
         # Two users may be on two servers, so a portion is with both of them for a moment.
-        keys, moved = [self._address.events(user), self._address.ids(user)], 0
+        keys, claim, moved = self._keys(user), self._address.claim(user), 0
         while True:
-            (reply,) = await self._redis.execute([["ZRANGE", keys[0], 0, _MOVED_PORTION - 1, "WITHSCORES"]])
+            reply = await self._redis.run(CLAIM, [keys[0], claim], [to, _CLAIM_MS, _MOVED_PORTION])
             events = self._events(to, reply)
             moved += await self.append(events)
             pairs = zip(reply[::2], (event.event_id for event in events), strict=True)
+            is_last = len(events) < _MOVED_PORTION
             if events:
-                await self._redis.run(REMOVE, keys, [part for pair in pairs for part in pair])
-            if len(events) < _MOVED_PORTION:
+                values = [int(is_last), *(part for pair in pairs for part in pair)]
+                await self._redis.run(REMOVE, [*keys[:2], claim], values)
+            if is_last:
                 return moved
 
     async def health_warnings(self) -> list[str]:
@@ -194,9 +244,12 @@ class RedisHistory:
     async def close(self) -> None:
         await self._redis.close()
 
-    def _appending(self, users: Mapping[str, Sequence[Event]]) -> Command:
-        keys = [key for user in users for key in (self._address.events(user), self._address.ids(user))]
-        values: list[bytes | str | int] = [self._oldest()]
+    def _keys(self, user: str) -> list[str]:
+        return [self._address.events(user), self._address.ids(user), self._address.mark(user)]
+
+    def _appending(self, users: Mapping[str, Sequence[Event]], marks: Mapping[str, bytes]) -> Command:
+        keys = [key for user in users for key in self._keys(user)]
+        values: list[bytes | str | int] = [self._oldest(), *(marks.get(user, b"") for user in users)]
         for index, events in enumerate(users.values(), 1):
             for event in events:
                 values += [index, event.time, event.event_id, encode_event(event)]
@@ -230,22 +283,32 @@ def encode_event(event: Event) -> bytes:
 
 def decode_events(user: str, reply: list[bytes]) -> list[Event]:
     """Decode members with their scores to events, in their order. Raises an error for others."""
-    pairs = zip(_fields(reply[::2]), reply[1::2], strict=True)
-    return [Event(event_id, user, item, int(float(score)), kind) for (event_id, item, kind), score in pairs]
+    pairs = zip(_fields(reply[::2]), _times(reply[1::2]), strict=True)
+    return [Event(event_id, user, item, time, kind) for (event_id, item, kind), time in pairs]
 
 
 def decode_history(reply: list[bytes]) -> History:
     """Decode members with their scores, newest first. Raises an error for others."""
-    pairs = zip(_fields(reply[-2::-2]), reply[::-2], strict=True)
-    return History.of([(item, int(float(score)), kind) for (_, item, kind), score in pairs])
+    pairs = zip(_fields(reply[-2::-2]), _times(reply[::-2]), strict=True)
+    return History.of([(item, time, kind) for (_, item, kind), time in pairs])
 
 
 def _fields(members: list[bytes]) -> list[Any]:
     """Event id, item and kind of each member, parsed in one call."""
     fields: list[Any] = orjson.loads(b"[%b]" % b",".join([member[_ARRIVAL_DIGITS:] for member in members]))
-    if len(fields) != len(members):
+    if len(fields) != len(members) or not {list}.issuperset(map(type, fields)):
         raise ValueError("a member is no event")
+    for values, types in zip(zip(*fields, strict=True), _TYPES, strict=True) if fields else ():
+        if not types.issuperset(map(type, values)):
+            raise TypeError("a member is no event")
     return fields
+
+
+def _times(scores: list[bytes]) -> list[int]:
+    times = [int(float(score)) for score in scores]
+    if max(map(abs, times), default=0) > _LAST_TIME:
+        raise OverflowError("a score is no time")
+    return times
 
 
 def _warnings(info: object, appendfsync: object, replicas: int | None) -> Iterator[str]:
