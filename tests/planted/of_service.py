@@ -233,3 +233,8 @@ async def an_event_that_comes_during_a_login_is_lost(original: Any, self: Any, u
 @planted("service.errors:RequestError.__str__", "service/test_http_refusals.py")
 def a_refusal_is_searched_for_addresses(original: Any, self: Any) -> Any:
     return TurretError.__str__(self)
+
+
+@planted("service.schemas.bodies:_read_line", "service/test_http_bulk_items.py")
+def a_line_of_any_length_is_parsed(original: Any, *given: Any) -> Any:
+    return seeing(original, LINE_BYTES=10**9)(*given)

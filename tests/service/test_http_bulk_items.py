@@ -18,6 +18,7 @@ from tests.support.service_app import ids, recommended, serving
 from turret.service.errors import ConflictError
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemEdit, ItemWriter
+from turret.service.schemas import bodies
 from turret.service.stores.sqlite.shared import SqliteItems
 from turret.service.versions.follower import Late
 from turret.tower.bundle.bundle import Bundle
@@ -141,6 +142,21 @@ def test_ten_thousand_items_fit_into_one_call_and_one_more_does_not(shop: TestCl
 def test_blank_lines_and_a_mark_of_windows_are_no_items(shop: TestClient) -> None:
     line = json.dumps({"id": 105, "method": "DELETE"}).encode()
     assert results(post(shop, b"\xef\xbb\xbf" + line + b"\n" * 50_000)) == [(105, 200)]
+
+
+def test_long_lines_and_many_blank_ones_are_refused_before_they_are_parsed(
+    shop: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing interrupts the parser: one line of 16 MB would keep all requests of a worker waiting."""
+    parsed: list[int] = []
+    real = bodies.parse
+    monkeypatch.setattr(bodies, "parse", lambda line: parsed.append(len(line)) or real(line))
+    line = json.dumps({"id": 105, "method": "DELETE"}).encode()
+    long = post(shop, line, b'{"id": 106, "features": {"title": "%b"}}' % (b"x" * 200_000), line)
+    assert results(long) == [(105, 200), (None, 413), (105, 200)]
+    blank = post(shop, line, b"\n" * 100_000, line)
+    assert (blank.status_code, blank.json()["error"]["field"]) == (413, "body")
+    assert parsed == [len(line) + 1, len(line)]
 
 
 # --- Writing them
