@@ -24,7 +24,7 @@ from turret.training.distributed import ALONE, World, backward, check_parts
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import Relevant, metric_of, sample_users, validated_items
 from turret.training.evaluation.ranking import tower_scores
-from turret.training.evaluation.repeats import fit_repeats, last_trained, wants_repeats, with_repeats
+from turret.training.evaluation.repeats import fit_repeats, last_trained, metric_across, wants_repeats
 from turret.training.evaluation.seen import kind_spans
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
@@ -54,6 +54,10 @@ def validation_users(
     if not (data.first_targets(starts, ends) < ends).any():
         report("The data has no validation part: all epochs are run and the last model is kept.")
         return None
+    return _drawn_users(data, settings)
+
+
+def _drawn_users(data: PreparedData, settings: TrainingConfig) -> Relevant:
     relevant = validated_items(data, settings.metric)
     random = stream(settings.seed, "validation users", 0)
     return sample_users(relevant, settings.validation_users, random)
@@ -341,25 +345,33 @@ def train(
 
 
 def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: Report) -> float | None:
-    """Fit the repeat term of a trained run, and keep it unless it lowers the metric of validation.
+    """Fit the repeat term of a trained run, and keep it if it raises the metric of other users.
 
-    Returns the metric with the term; None where none is measured or kept.
+    Data without a validation part has the last training event of each user in its place. Returns the metric
+    of the validation part with the term; None where none is measured or kept.
     """
     settings, evaluation = run.experiment.training, run.experiment.evaluation
     (run.folder / REPEATS).unlink(missing_ok=True)
-    data = last_trained(data) if users is None else data
-    towers, value = run.open_ranker(data, "validation", repeats=False), None
-    term = fit_repeats(towers, data, evaluation.exclude_seen, settings.validation_users)
-    if term is None:
-        return None
+    part, is_validated = "validation", users is not None
     if users is None:
-        report("The repeat term is fitted on the last training event of each user.")
-    else:
-        rankers = towers, with_repeats(towers, term, data, "validation")
-        without, value = (metric_of(one, data, users, settings.metric, evaluation) for one in rankers)
-        figures = f"validation {settings.metric} {without:.4f} without the repeat term, {value:.4f} with it"
-        report(figures + (", so it is left out" if value < without else ""))
-        if value < without:
+        part, data = "last training events:", last_trained(data)
+        try:
+            users = _drawn_users(data, settings)
+        except TrainingError as error:
+            report(f"The repeat term is left out, as nothing measures it: {error}")
             return None
-    replace_json(run.folder / REPEATS, {"term": term.model_dump(mode="json")})
-    return value
+    towers = run.open_ranker(data, "validation", repeats=False)
+    fit = fit_repeats(towers, data, evaluation.exclude_seen, users)
+    if fit is None:
+        report("The repeat term is left out, as fewer than two users have a history to measure it on.")
+        return None
+    without, value = metric_across(towers, fit, data, users, settings.metric, evaluation)
+    is_kept = value > without
+    report(
+        f"{part} {settings.metric} {without:.4f} without the repeat term, {value:.4f} with it, fitted on "
+        f"other users{'' if is_kept else ', so it is left out'}"
+    )
+    if not is_kept:
+        return None
+    replace_json(run.folder / REPEATS, {"term": fit.term.model_dump(mode="json")})
+    return value if is_validated else None

@@ -139,6 +139,38 @@ def the_evaluation_of_repeats_reads_no_times(original: Any, *given: Any) -> Any:
     return original(*given)._replace(times=None, asked=None)
 
 
+@planted("training.evaluation.repeats:fit_repeats", "training/test_evaluation.py")
+def a_repeat_term_is_measured_on_the_users_of_its_fit(original: Any, *given: Any) -> Any:
+    fit = original(*given)
+    return fit and fit._replace(of_first=fit.term, of_second=fit.term)
+
+
+@planted("training.evaluation.repeats:_minimum", "training/test_evaluation.py")
+def a_repeat_term_takes_the_towers_to_be_sure(original: Any, choices: Any, matrix: Any, *given: Any) -> Any:
+    number, start = given
+    return original(choices, matrix, 1, start) if number <= 1 else (start, np.inf)
+
+
+@planted("training.evaluation.repeats:_choices", "training/test_evaluation.py")
+def each_target_of_a_user_counts_in_full(original: Any, *given: Any) -> Any:
+    return [{**block, "chosen": np.sign(block["chosen"])} for block in original(*given)]
+
+
+@planted("training.evaluation.repeats:_choices", "training/test_evaluation.py")
+def a_repeat_term_competes_with_items_that_are_left_out(original: Any, *given: Any) -> Any:
+    return seeing(original, mask=lambda scores, pairs: None)(*given)
+
+
+@planted("training.evaluation.repeats:_choices", "training/test_evaluation.py")
+def a_repeat_term_reads_the_popularity_in_the_validation_part(
+    original: Any, scores_of: Any, data: Any, *given: Any
+) -> Any:
+    read, counts = original.__globals__["used_items"], data.item_counts("validation")
+    return seeing(
+        original, used_items=lambda events, popularity, kinds: read(events, popularity + counts, kinds)
+    )(scores_of, data, *given)
+
+
 @planted("training.baselines.interactions:Interactions.training", "training/test_baselines.py")
 def baselines_learn_from_the_validation_part(original: Any, *given: Any) -> Any:
     find = original.__globals__["distinct_items"]

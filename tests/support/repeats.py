@@ -1,11 +1,12 @@
-"""A repeat term with random weights, a bundle that has it, and the gains once more, by loops."""
+"""A repeat term with random weights, a bundle that has it, and the gains and the likelihood by loops."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tests.conftest import contents, golden_of
@@ -27,17 +28,18 @@ def weights(seed: int, timed: bool) -> RepeatWeights:
 TERM = RepeatTerm(untimed=weights(1, False), timed=weights(2, True), kinds=2)
 
 
-def gains(
+Feature = tuple[str, int]
+
+
+def features(
     rows: Sequence[int],
-    scores: NDArray[np.float64],
     popularity: NDArray[np.int64],
     times: Sequence[float] | None = None,
     asked: float = 0.0,
     kinds: Sequence[int] | None = None,
-) -> dict[int, float]:
-    """What each item of a history of `rows`, oldest first, gains by `TERM` over its score."""
-    own = TERM.untimed if times is None else TERM.timed
-    assert own is not None
+) -> dict[int, dict[Feature, float]]:
+    """The features of each item of a history of `rows`, oldest first: by the names of
+    their weights and, of classes, the place."""
     found = {}
     for row in set(rows):
         places = [place for place, one in enumerate(rows) if one == row]
@@ -62,13 +64,94 @@ def gains(
             if times is not None:
                 age = 1 + int(math.log2(1 + (asked - times[of_kind[-1]]) / 60)) if of_kind else 0
                 classes[f"age of {kind}"] = age
-        found[row] = (
-            own.slope * scores[row]
-            + own.numbers["count"] * math.log(len(places))
-            + own.numbers["popularity"] * math.log(1 + events)
-            + sum(own.classes[name][code] for name, code in classes.items())
-        )
+        numbers = {"count": math.log(len(places)), "popularity": math.log(1 + events)}
+        found[row] = {(name, 0): value for name, value in numbers.items()}
+        found[row] |= dict.fromkeys(classes.items(), 1.0)
     return found
+
+
+def gains(
+    rows: Sequence[int],
+    scores: NDArray[np.float64],
+    popularity: NDArray[np.int64],
+    times: Sequence[float] | None = None,
+    asked: float = 0.0,
+    kinds: Sequence[int] | None = None,
+) -> dict[int, float]:
+    """What each item of a history of `rows`, oldest first, gains by `TERM` over its score."""
+    own = TERM.untimed if times is None else TERM.timed
+    assert own is not None
+    weights = weights_of(own)
+    return {
+        row: own.slope * scores[row] + sum(weights[name] * value for name, value in found.items())
+        for row, found in features(rows, popularity, times, asked, kinds).items()
+    }
+
+
+def weights_of(own: RepeatWeights) -> dict[Feature, float]:
+    """The weight of each feature, without the slope."""
+    numbers = {(name, 0): weight for name, weight in own.numbers.items()}
+    classes = own.classes.items()
+    return numbers | {(name, code): one for name, values in classes for code, one in enumerate(values)}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One user's targets among the items that are not left out, with the features of those of the history."""
+
+    scores: NDArray[np.float64]
+    targets: set[int]
+    left_out: set[int]
+    features: dict[int, dict[Feature, float]]
+
+
+class Likelihood:
+    """The penalised likelihood of choices, as docs/evaluation.md says it: all items of all users."""
+
+    def __init__(self, choices: Sequence[Choice], names: Sequence[Feature], penalty: float) -> None:
+        self.names, self.penalty = names, penalty
+        size = len(choices), len(choices[0].scores)
+        inputs = torch.zeros(*size, 1 + len(names), dtype=torch.float64)
+        self.scores, self.shares = torch.zeros(2, *size, dtype=torch.float64)
+        for user, choice in enumerate(choices):
+            self.scores[user] = torch.from_numpy(choice.scores)
+            for row, found in choice.features.items():
+                inputs[user, row, 0] = choice.scores[row]
+                for name, value in found.items():
+                    inputs[user, row, 1 + names.index(name)] = value
+            for row in choice.left_out:
+                self.scores[user, row] = -torch.inf
+                inputs[user, row] = 0.0
+            for row in choice.targets - choice.left_out:
+                self.shares[user, row] = 1 / len(choice.targets)
+        self.inputs = inputs
+
+    def loss(self, weights: torch.Tensor, sharpness: float) -> torch.Tensor:
+        """Minus the logarithm, a user's mean, of scores that are `sharpness` times those with gains."""
+        logits = sharpness * self.scores + self.inputs @ weights
+        logarithms = torch.where(self.shares > 0, logits.log_softmax(dim=1), 0.0)
+        total = self.penalty / 2 * (weights**2).sum() - (self.shares * logarithms).sum()
+        return total / len(self.scores)
+
+    def of(self, own: RepeatWeights, sharpness: float) -> float:
+        """The loss of fitted weights."""
+        found = weights_of(own)
+        weights = torch.tensor([own.slope, *(found[name] for name in self.names)], dtype=torch.float64)
+        return float(self.loss(sharpness * weights, sharpness))
+
+    def least(self, sharpness: float) -> float:
+        """The least loss at one sharpness."""
+        weights = torch.zeros(1 + len(self.names), dtype=torch.float64, requires_grad=True)
+        search = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
+
+        def closure() -> float:
+            search.zero_grad()
+            loss = self.loss(weights, sharpness)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return float(loss.detach())
+
+        search.step(closure)
+        return float(self.loss(weights, sharpness).detach())
 
 
 def ranking(

@@ -1,13 +1,18 @@
 """Rankings, metrics, intervals and the repeat term against plain loops; how they are stored and served."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from tests.oracles import ranking as oracle
+from tests.support.repeats import Choice, Likelihood, features, weights_of
 from tests.training.conftest import QUICK, prepared, trained
+from turret.data.kinds import read_kinds
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.retrieval import Retriever
@@ -32,9 +37,11 @@ from turret.training.evaluation.ranking import (
     user_scores,
     users_with_negatives,
 )
+from turret.training.evaluation.repeats import fit_repeats
 from turret.training.evaluation.seen import left_out_pairs, mask
 from turret.training.export.export import export
 from turret.training.run import PER_USER, Run, build_model
+from turret.training.trainer import train
 
 CONFIG = EvaluationConfig(k=(2, 5), bootstrap=100)
 
@@ -201,6 +208,9 @@ def test_figures_of_users_that_are_missing_or_no_table_are_refused(tmp_path: Pat
         load_per_user(tmp_path / "users.parquet")
 
 
+# The ends of the parts of a split by time, and the factors of scores that a fit tries.
+ENDS = ("validation_from", "test_from")
+SHARPNESS = (1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125)
 RANKED = [*QUICK, "training.epochs=2", "evaluation.exclude_seen=false"]
 
 
@@ -246,6 +256,74 @@ def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedDat
 def test_there_is_no_term_where_used_items_are_left_out(loyal: PreparedData, tmp_path: Path) -> None:
     run, _ = ranking(loyal, tmp_path / "run", "evaluation.exclude_seen=true")
     assert run.repeats() is None
+
+
+def by_chance(users: int, events: int = 12, items: int = 20) -> list[dict[str, object]]:
+    """Users who take any item at any time, and so repeat some."""
+    chosen = np.random.default_rng(6).integers(0, items, (users, events)).tolist()
+    return [
+        {"user": user, "item": item, "time": 1_700_000_000 + 86_400 * place}
+        for user, own in enumerate(chosen)
+        for place, item in enumerate(own)
+    ]
+
+
+@pytest.mark.parametrize("split", [None, {"kind": "time", **dict.fromkeys(ENDS, 1_800_000_000)}])
+def test_a_term_that_only_knows_the_chance_of_its_users_is_left_out(tmp_path: Path, split: Any) -> None:
+    """With a validation part and without one; each half of the users measures the term of the other."""
+    data = prepared(tmp_path, by_chance(40), **({"split": split} if split else {}))
+    run = Run(tmp_path / "run", load_experiment("demo", RANKED), data.folder, data.fingerprint)
+    said: list[str] = []
+    progress = train(run, data, report=said.append)
+    assert run.repeats() is None
+    assert said[-1].endswith("fitted on other users, so it is left out")
+    without, value = map(float, re.findall(r"0\.\d{4}", said[-1]))
+    assert value < without
+    assert progress.best == max((value for _, value in progress.validated), default=None)
+
+
+@pytest.mark.parametrize("users", [1, 2, 3])
+def test_few_users_are_trained_on_whether_they_can_measure_a_term_or_not(tmp_path: Path, users: int) -> None:
+    run, (*_, last) = ranking(prepared(tmp_path, by_chance(users)), tmp_path / "run")
+    assert (run.repeats() is None) == ("left out" in last)
+    assert last.startswith("The repeat term is left out, as fewer than two users") == (users == 1)
+
+
+def choices_of(data: PreparedData, scores: NDArray[np.float32], consuming: str, timed: bool) -> list[Choice]:
+    """The validation targets of each user, of events with two kinds that are both targets."""
+    users, codes = range(len(data.users)), np.asarray(data.kinds)
+    popularity = np.zeros(len(data.item_ids), dtype=np.int64)
+    for row in (row for user in users for row in data.targets(user, "train")):
+        popularity[row] += 1
+    found = []
+    for user in users:
+        start, end = data.offsets[user], data.splits[user, 0]
+        history, kinds = data.event_items[start:end].tolist(), codes[start:end].tolist()
+        *times, asked = (data.times[start : end + 1] / 1e3).tolist()
+        own = features(history, popularity, times if timed else None, asked, kinds)
+        consumed = read_kinds(data.manifest.kinds).index(consuming)
+        left_out = {row for row, kind in zip(history, kinds, strict=True) if kind == consumed}
+        targets = set(data.targets(user, "validation").tolist())
+        found.append(Choice(scores[user].astype(np.float64), targets, left_out, own))
+    return found
+
+
+def test_the_fitted_weights_have_the_largest_likelihood(tmp_path: Path) -> None:
+    """Of all items that are not left out, with several targets a user, by towers that are too sure."""
+    random = np.random.default_rng(6)
+    rows = [{**row, "kind": "buy" if random.random() < 0.2 else "view"} for row in by_chance(30, 9, 12)]
+    ends = {name: 1_700_000_000 + 86_400 * day for name, day in zip(ENDS, (5, 8), strict=True)}
+    kinds = {"columns__kind": "kind", "kinds": ["view=target", "buy=target"]}
+    data = prepared(tmp_path, rows, split={"kind": "time", **ends}, **kinds)
+    scores = random.normal(0, 4, (30, 12)).astype(np.float32)
+    relevant = relevant_items(data, "validation")
+    fit = fit_repeats(lambda users: torch.from_numpy(scores[users]), data, ("buy",), relevant)
+    assert fit is not None
+    for timed, own in enumerate((fit.term.untimed, fit.term.timed)):
+        assert own is not None
+        likelihood = Likelihood(choices_of(data, scores, "buy", bool(timed)), list(weights_of(own)), 3.0)
+        reached = min(likelihood.of(own, one) for one in SHARPNESS)
+        assert reached == pytest.approx(min(map(likelihood.least, SHARPNESS)), abs=1e-5)
 
 
 def test_data_without_times_or_a_validation_part_has_a_term_too(tmp_path: Path) -> None:

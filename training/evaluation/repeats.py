@@ -1,7 +1,8 @@
 """The repeat term of a run: fitted once its towers are trained, and added to their scores."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,15 +23,15 @@ from turret.tower.repeats import (
     used_items,
 )
 from turret.training.batches.event_times import request_times, seconds
-from turret.training.config.experiment import ExperimentConfig
-from turret.training.evaluation.evaluation import Relevant, relevant_items, sample_users
+from turret.training.config.experiment import EvaluationConfig, ExperimentConfig
+from turret.training.evaluation.evaluation import Relevant, metric_of
 from turret.training.evaluation.ranking import SCORES_A_BLOCK, USERS_A_BLOCK, ScoresOf
 from turret.training.evaluation.seen import history_bounds, leaves_out_all, left_out_pairs, mask
 from turret.training.randomness import stream
 
 # The most events that a fit reads; and the weight of half the weights' sum of squares beside the sum of the
 # users' losses.
-MOST_EVENTS, PENALTY = 4_000_000, 0.1
+MOST_EVENTS, PENALTY = 4_000_000, 3.0
 _NOTHING = -1e30  # the logarithm of a sum without a term, to calculate with
 # Towers trained on next items are too sure of what follows later. Factors of their scores, in falling order.
 SHARPNESS = (1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125)
@@ -93,21 +94,59 @@ _Choices = dict[str, NDArray[Any]]
 """
 
 
-def fit_repeats(scores_of: ScoresOf, data: PreparedData, seen: Seen, most: int) -> RepeatTerm | None:
-    """The term of the largest likelihood of the validation part, of at most `most` users.
+class Fit(NamedTuple):
+    """A term fitted on all users, and those of either half; `second` has the users of the latter, int64."""
+
+    term: RepeatTerm
+    of_first: RepeatTerm
+    of_second: RepeatTerm
+    second: NDArray[np.int64]
+
+
+def fit_repeats(scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: Relevant) -> Fit | None:
+    """The terms of the largest likelihood of the targets `relevant` of the validation part.
 
     The likelihood of a target is its softmax over the whole catalog, by scores with gains, times a common
     factor that orders nothing. A user counts once, however many targets there are; items that `seen` leaves
-    out don't. Its logarithm is concave in the weights. None where no user has a history.
+    out don't. Its logarithm is concave in the weights. None where fewer than two users have a history.
     """
-    relevant = sample_users(relevant_items(data, "validation"), most, stream(0, "repeat term", 0))
     starts, ends = history_bounds(data, relevant.users, "validation")
     lengths = np.minimum(ends - starts, EVENTS)
-    known = stream(0, "repeat term", 1).permutation(np.flatnonzero(lengths))
-    known = np.sort(known[np.cumsum(lengths[known]) <= MOST_EVENTS])
-    if not len(known):
+    known = stream(0, "repeat term", 0).permutation(np.flatnonzero(lengths))
+    known = known[np.cumsum(lengths[known]) <= MOST_EVENTS]
+    if len(known) < 2:
         return None
-    choices = _choices(scores_of, data, seen, relevant.take(known))
+    halves = [relevant.take(np.sort(half)) for half in np.array_split(known, 2)]
+    with progress("fitting the repeat term", len(known)) as advance:
+        first, second = (_choices(scores_of, data, seen, half, advance) for half in halves)
+    whole, of_first, of_second = (_term(_joined(one), data) for one in (first + second, first, second))
+    return Fit(whole, of_first, of_second, halves[1].users)
+
+
+def metric_across(
+    scores_of: ScoresOf,
+    fit: Fit,
+    data: PreparedData,
+    relevant: Relevant,
+    metric: str,
+    config: EvaluationConfig,
+) -> tuple[float, float]:
+    """As `metric_of`, without a term, and with that of the half of the users that a user is not in.
+
+    A term looks good to the users that it was fitted on, even where they repeat by chance.
+    """
+    is_second, totals = np.isin(relevant.users, fit.second), np.zeros(2)
+    for term, are_others in ((fit.of_first, is_second), (fit.of_second, ~is_second)):
+        if are_others.any():
+            others = relevant.take(np.flatnonzero(are_others))
+            rankers = scores_of, with_repeats(scores_of, term, data, "validation")
+            found = [metric_of(one, data, others, metric, config) for one in rankers]
+            totals += len(others.users) * np.array(found)
+    without, value = (totals / len(relevant.users)).tolist()
+    return without, value
+
+
+def _term(choices: _Choices, data: PreparedData) -> RepeatTerm:
     kinds, is_timed = len(read_kinds(data.manifest.kinds)), data.manifest.time.kind == "timestamp"
     return RepeatTerm(
         untimed=_fitted(choices, class_sizes(False, kinds)),
@@ -116,42 +155,50 @@ def fit_repeats(scores_of: ScoresOf, data: PreparedData, seen: Seen, most: int) 
     )
 
 
-def _choices(scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: Relevant) -> _Choices:
+def _choices(
+    scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: Relevant, advance: Callable[[int], None]
+) -> list[_Choices]:
+    """The choices of the users of `relevant`, in blocks of them."""
     popularity, count = data.item_counts("train"), len(data.item_ids)
     kinds = len(read_kinds(data.manifest.kinds))
     size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // count))
     blocks: list[_Choices] = []
-    with progress("fitting the repeat term", len(relevant.users)) as advance:
-        for first in range(0, len(relevant.users), size):
-            some = relevant.take(np.arange(first, min(first + size, len(relevant.users))))
-            scores, counts = scores_of(some.users), some.counts
-            mask(scores, left_out_pairs(data, some.users, "validation", seen))
-            used = used_items(events_of(data, some.users, "validation"), popularity, kinds)
-            places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
-            own = scores[places].numpy().astype(np.float64)
-            owners = np.repeat(np.arange(len(counts)), counts)
-            targets = scores[torch.from_numpy(owners), torch.from_numpy(some.rows)].numpy()
-            is_ranked, share = targets > -np.inf, 1.0 / counts
-            is_foreign = is_ranked & ~np.isin(owners * count + some.rows, used.owners * count + used.rows)
-            is_chosen = np.isin(used.owners * count + used.rows, owners * count + some.rows)
-            scores[places] = float("-inf")
-            others = torch.stack([(scores * factor).logsumexp(dim=1) for factor in SHARPNESS])
-            keep = own > -np.inf
-            of_items = {
-                **used.numbers,
-                **used.classes,
-                "owners": used.owners + first,
-                "scores": own,
-                "chosen": is_chosen * share[used.owners],
-            }
-            of_users = {
-                "others": np.maximum(others.numpy().T.astype(np.float64), _NOTHING),
-                "foreign": share * np.bincount(owners, np.where(is_foreign, targets, 0.0), len(counts)),
-                "ranked": share * np.bincount(owners, is_ranked, len(counts)),
-            }
-            blocks.append({name: values[keep] for name, values in of_items.items()} | of_users)
-            advance(len(counts))
-    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    for first in range(0, len(relevant.users), size):
+        some = relevant.take(np.arange(first, min(first + size, len(relevant.users))))
+        scores, counts = scores_of(some.users), some.counts
+        mask(scores, left_out_pairs(data, some.users, "validation", seen))
+        used = used_items(events_of(data, some.users, "validation"), popularity, kinds)
+        places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
+        own = scores[places].numpy().astype(np.float64)
+        owners = np.repeat(np.arange(len(counts)), counts)
+        targets = scores[torch.from_numpy(owners), torch.from_numpy(some.rows)].numpy()
+        is_ranked, share = targets > -np.inf, 1.0 / counts
+        is_foreign = is_ranked & ~np.isin(owners * count + some.rows, used.owners * count + used.rows)
+        is_chosen = np.isin(used.owners * count + used.rows, owners * count + some.rows)
+        scores[places] = float("-inf")
+        others = torch.stack([(scores * factor).logsumexp(dim=1) for factor in SHARPNESS])
+        keep = own > -np.inf
+        of_items = {
+            **used.numbers,
+            **used.classes,
+            "owners": used.owners,
+            "scores": own,
+            "chosen": is_chosen * share[used.owners],
+        }
+        of_users = {
+            "others": np.maximum(others.numpy().T.astype(np.float64), _NOTHING),
+            "foreign": share * np.bincount(owners, np.where(is_foreign, targets, 0.0), len(counts)),
+            "ranked": share * np.bincount(owners, is_ranked, len(counts)),
+        }
+        blocks.append({name: values[keep] for name, values in of_items.items()} | of_users)
+        advance(len(counts))
+    return blocks
+
+
+def _joined(blocks: Sequence[_Choices]) -> _Choices:
+    firsts = np.cumsum([0, *(len(block["ranked"]) for block in blocks)])
+    own = [{**block, "owners": block["owners"] + first} for block, first in zip(blocks, firsts, strict=False)]
+    return {name: np.concatenate([block[name] for block in own]) for name in own[0]}
 
 
 def _fitted(choices: _Choices, sizes: dict[str, int]) -> RepeatWeights:
