@@ -110,8 +110,8 @@ class Manifest(_Record):
     kind of the times and the table of kinds: the same events prepared with the same settings have the same
     fingerprint. `settings` are all those of the preparation, which `turret data append` applies to new
     events. `negatives` counts the given negatives of all events; None where the source has none.
-    `repeat_share` is the share of events whose user has used the item in an earlier visit,
-    `visit_repeat_share` that of events that repeat an item of the same visit. `catalog_time` is when the
+    `repeat_share` is the share of training events whose user has used the item in an earlier visit,
+    `visit_repeat_share` that of those that repeat an item of the same visit. `catalog_time` is when the
     items file was written, ISO 8601 in UTC; None without a file.
     `kinds` has those of the events in the order of their codes (`data.kinds`), and events without a kind have
     `default_kind`; empty where all events are alike.

@@ -25,7 +25,7 @@ def describe(folder: Path) -> str:
     dropped = [*(headline_of(manifest) or ["dropped:"] * bool(dropped)), *dropped]
     negatives = "" if manifest.negatives is None else f", with {manifest.negatives:,} given negatives"
     visits = manifest.visit_repeat_share
-    repeats = f"{manifest.repeat_share:.1%} of the events repeat an item of their user"
+    repeats = f"{manifest.repeat_share:.1%} of the training events repeat an item of their user"
     repeats += f", {visits:.1%} one of the same visit" if visits else ""
     rows = [
         ("events", f"{counts.events:,}{', weighted' if manifest.has_weights else ''}{negatives}"),

@@ -29,9 +29,9 @@ class Repeats:
     """Counts of a log.
 
     Attributes:
-        share: the share of all events whose user has used the item in an earlier visit.
-        in_visit: the share of all other events that repeat an item of their user, such as a purchase after
-            a view.
+        share: the share of the training events whose user has used the item in an earlier visit.
+        in_visit: the share of all other training events that repeat an item of their user, such as a purchase
+            after a view.
         targets: the distinct items of each user's targets in the test part.
         repeated_targets: those that the user has used before it, by events whose items answers leave out.
     """
@@ -57,11 +57,10 @@ def count_repeats(
             block.events, splits[block.users] - block.start, gap, histories.targets, consumed
         )
     )
-    uses, visited, later, targets, repeated = np.sum(list(counts), axis=0).tolist()
-    events = len(histories)
+    events, uses, visited, later, targets, repeated = np.sum(list(counts), axis=0).tolist()
     if not has_kinds and later < _LEAST_LATER * events:
         visited = events
-    return Repeats((visited - uses) / events, 1.0 - visited / events, targets, repeated)
+    return Repeats((visited - uses) / max(events, 1), (events - visited) / max(events, 1), targets, repeated)
 
 
 def repeats_of(
@@ -70,35 +69,33 @@ def repeats_of(
     gap: float,
     targets: list[int] | None = None,
     consumed: list[int] | None = None,
-) -> tuple[int, int, int, int, int]:
-    """Count the distinct items of each user and of each visit, and the events of later visits than the first.
+) -> tuple[int, ...]:
+    """Count the training events, their distinct items by user and by visit, and the events of later visits.
 
     Also the distinct items of each user in the test part, and those of them that were used before it: by
     events of the kinds `targets` and `consumed`, None where all events are alike. A visit ends where a user
     has no event for `gap`. `events` are sorted, with `splits` int64 [U, 2].
     """
-    is_test = np.arange(len(events)) >= splits[events.users, 1]
-    uses = events.users.astype(np.int64) << 32 | events.items.astype(np.int64) << 1 | is_test
-    counted, pair_count = uses, -1
-    if events.kinds is not None:
-        counted = uses[np.where(is_test, events.are_of(targets), events.are_of(consumed))]
-        pair_count = len(distinct(uses >> 1))
-    # All uses of an item by a user are now adjacent, those in the test last.
-    counted.sort()
-    pairs = counted >> 1
-    is_first, is_last = np.diff(pairs, prepend=-1) != 0, np.diff(pairs, append=-1) != 0
-    is_used, is_target = counted[is_first] & 1 == 0, counted[is_last] & 1 == 1
+    place = np.arange(len(events))
+    is_train, is_test = place < splits[events.users, 0], place >= splits[events.users, 1]
+    uses = events.users.astype(np.int64) << 32 | events.items.astype(np.int64) << 1
     is_begun = np.diff(events.users, prepend=-1) != 0
     visits = np.cumsum(is_begun | (np.diff(events.times, prepend=0) >= gap))
     first_visits = visits[is_begun][np.cumsum(is_begun) - 1]
-    visited = distinct(visits << 32 | events.items)
-    return (
-        int(is_first.sum()) if pair_count < 0 else pair_count,
-        len(visited),
-        int((visits > first_visits).sum()),
-        int(is_target.sum()),
-        int((is_target & is_used).sum()),
+    trained = (
+        int(is_train.sum()),
+        len(distinct(uses[is_train])),
+        len(distinct((visits << 32 | events.items)[is_train])),
+        int((visits > first_visits)[is_train].sum()),
     )
+    uses |= is_test
+    if events.kinds is not None:
+        uses = uses[np.where(is_test, events.are_of(targets), events.are_of(consumed))]
+    # All uses of an item by a user are now adjacent, those in the test last.
+    uses.sort()
+    is_first, is_last = np.diff(uses >> 1, prepend=-1) != 0, np.diff(uses >> 1, append=-1) != 0
+    is_used, is_target = uses[is_first] & 1 == 0, uses[is_last] & 1 == 1
+    return *trained, int(is_target.sum()), int((is_target & is_used).sum())
 
 
 # The share of the events, and its ratio to that of the mean user, of one who may be nobody.
@@ -136,8 +133,8 @@ def prepare_warnings(
         )
     if repeats.in_visit:
         yield (
-            f"{repeats.in_visit:.1%} of the events repeat an item of the same visit (no half hour without an "
-            "event), such as a purchase after a view; they don't count as users who come back"
+            f"{repeats.in_visit:.1%} of the training events repeat an item of the same visit (no half hour "
+            "without an event), such as a purchase after a view; they don't count as users who come back"
             + _EASY
             * (len(read_kinds(log.kinds)) > 1)
         )
@@ -149,7 +146,7 @@ def prepare_warnings(
             else "first, which keeps only first uses"
         )
         yield (
-            f"{repeats.share:.1%} of the events repeat an item of {where}, and "
+            f"{repeats.share:.1%} of the training events repeat an item of {where}, and "
             f"{repeats.repeated_targets:,} of {repeats.targets:,} test targets were used before; evaluation "
             "and the service leave out used items by default, so these can't be hit: if users come back for "
             "the same items, train with --set evaluation.exclude_seen=false, else prepare with --duplicates "

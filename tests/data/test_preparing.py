@@ -243,9 +243,9 @@ def test_users_whom_their_file_lacks_are_counted(warn: Warn, tmp_path: Path) -> 
 
 def test_targets_that_can_not_be_hit_are_counted(warn: Warn) -> None:
     """User 1 ends with an item of the first days, user 2 with a new one."""
-    text = "user_id,item_id,timestamp\n1,a,1\n1,b,2\n1,a,3\n2,a,1\n2,b,2\n2,c,3\n"
+    text = "user_id,item_id,timestamp\n1,a,1\n1,a,2\n1,b,3\n1,a,4\n2,a,1\n2,b,2\n2,c,3\n"
     *_, sentence = warn(text)
-    told = "16.7% of the events repeat an item of their user, and 1 of 2 test targets were used before; "
+    told = "33.3% of the training events repeat an item of their user, and 1 of 2 test targets were used "
     assert sentence.startswith(told)
     for way_out in ("--set evaluation.exclude_seen=false", "--duplicates first"):
         assert way_out in sentence
@@ -265,10 +265,11 @@ NOON, MINUTE, DAY = 1_700_000_000, 60, 86_400
         ([("a", 0), ("a", 2 * MINUTE), ("a", 5 * MINUTE)], "kind", (0, 2 / 3)),
     ],
 )
-def test_repeats_within_a_visit_are_no_returns(
+def test_repeats_within_a_visit_or_after_the_training_part_are_no_returns(
     prepared: Prepare, rows: list[tuple[str, int]], kind: str | None, shares: tuple[float, float]
 ) -> None:
-    lines = [f"1,{item},{NOON + time},view\n" for item, time in rows]
+    held_out = [("a", 9 * DAY), ("a", 10 * DAY)]
+    lines = [f"1,{item},{NOON + time},view\n" for item, time in rows + held_out]
     text = "user_id,item_id,timestamp,kind\n" + "".join(lines)
     manifest = prepared(text, {"columns.kind": kind}).manifest
     assert (manifest.repeat_share, manifest.visit_repeat_share) == pytest.approx(shares)
@@ -276,11 +277,12 @@ def test_repeats_within_a_visit_are_no_returns(
 
 def test_a_funnel_is_told_from_users_who_come_back(warn: Warn) -> None:
     lines = [f"1,a,{NOON},1\n", f"1,a,{NOON + 300},5\n", f"1,b,{NOON + DAY},1\n", f"1,b,{NOON + DAY},5\n"]
+    lines += [f"1,c,{NOON + 2 * DAY},1\n", f"1,a,{NOON + 3 * DAY},1\n"]  # held out
     text = "user_id,item_id,timestamp,w\n" + "".join(lines)
     *_, funnel, targets = warn(text, columns__weight="w")
-    assert funnel.startswith("50.0% of the events repeat an item of the same visit")
+    assert funnel.startswith("50.0% of the training events repeat an item of the same visit")
     assert targets.startswith(
-        "0.0% of the events repeat an item of an earlier visit of their user, and 1 of 1"
+        "0.0% of the training events repeat an item of an earlier visit of their user, and 1 of 1"
     )
     assert targets.endswith(
         "prepare with --duplicates strongest, which keeps the event of the largest weight"
@@ -306,10 +308,12 @@ def test_repeats_are_those_of_a_naive_reading(rows: list[tuple[int, int, int]], 
         for time in sorted(time for one, _, time in rows if one == user):
             visit += before is not None and time - before >= 3
             visits[user, time], before = visit, time
-    visited = {(user, item, visits[user, time]) for user, item, time in rows}
-    later = sum(visits[user, time] > 0 for user, _, time in rows)
-    of_pairs = (len(used | targets), len(visited), later, len(targets), len(used & targets))
-    assert repeats_of(events, splits, 3) == of_pairs
+    trained = [row for row in rows if row[2] < validation_from]
+    pairs = {(user, item) for user, item, _ in trained}
+    visited = {(user, item, visits[user, time]) for user, item, time in trained}
+    later = sum(visits[user, time] > 0 for user, _, time in trained)
+    of_training = (len(trained), len(pairs), len(visited), later)
+    assert repeats_of(events, splits, 3) == (*of_training, len(targets), len(used & targets))
 
 
 def test_the_time_of_the_items_file_is_kept(tmp_path: Path) -> None:

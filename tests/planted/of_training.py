@@ -182,6 +182,18 @@ def terms_keep_their_case(original: Any, text: Any) -> Any:
     return text.split()
 
 
+@planted("training.auto.candidates:tastes", "training/test_auto.py")
+def tastes_read_the_test_part(original: Any, data: Any) -> Any:
+    return original(replace(data, splits=np.column_stack([data.offsets[1:], data.offsets[1:]])))
+
+
+@planted("data.preparing.prepare_warnings:repeats_of", "data/test_preparing.py")
+def the_test_part_says_how_often_users_come_back(original: Any, events: Any, splits: Any, *given: Any) -> Any:
+    all_events = np.searchsorted(events.users, np.arange(len(splits)), side="right")
+    of_all = original(events, np.column_stack([all_events, all_events]), *given)
+    return *of_all[:4], *original(events, splits, *given)[4:]
+
+
 @planted("training.auto.choice:_best", "training/test_auto.py")
 def the_automatic_choice_picks_the_worst_trial(original: Any, *given: Any) -> Any:
     return seeing(original, max=min)(*given)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.training.conftest import with_events
 from turret.data.prepared import PreparedData
 from turret.training.auto import choice as module
-from turret.training.auto.candidates import Facts, candidates
+from turret.training.auto.candidates import Facts, candidates, facts_of
 from turret.training.auto.choice import Trial, choose, data_reasons, run_trials, trial_reason
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
@@ -217,6 +218,14 @@ def test_the_candidates_follow_from_the_data(others: dict[str, Any], reasons: st
     assert (" ".join(made), refused) == (tried, {})
     given = list(data_reasons(found, next(iter(made.values())), refused))
     assert [one["kind"] for one in given] == [*reasons.split(), "size"]
+
+
+def test_the_training_part_alone_says_what_is_tried(shop: PreparedData) -> None:
+    """Other items in the validation and the test part change no figure; other ones in training do."""
+    found = facts_of(shop)
+    assert found.item_tastes
+    assert facts_of(with_events(shop, held_out=True)) == found
+    assert facts_of(with_events(shop, held_out=False)).item_tastes != found.item_tastes
 
 
 def test_settings_of_candidates_follow_from_the_data() -> None:

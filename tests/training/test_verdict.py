@@ -69,21 +69,23 @@ def distinct(tmp_path: Path) -> PreparedData:
 
 
 def test_many_repeats_that_are_masked_are_told(handmade: PreparedData, distinct: PreparedData) -> None:
-    found = repeats({**TARGETS, "exclude_seen": True}, handmade)
+    manifest = handmade.manifest.model_copy(update={"repeat_share": 0.11})
+    returning = replace(handmade, manifest=manifest)
+    found = repeats({**TARGETS, "exclude_seen": True}, returning)
     assert found is not None
     assert found["kind"] == "repeats"
-    assert found["sentence"].startswith("11% of the events repeat an item of their user")
+    assert found["sentence"].startswith("11% of the training events repeat an item of their user")
     assert "2 of 9 targets can't be hit" in found["sentence"]
     assert repeats({**TARGETS, "exclude_seen": True}, distinct) is None
     unharmed = {"relevant_masked": 0, "relevant_items": 9, "exclude_seen": True}
-    assert repeats(unharmed, handmade) is None, "no target is lost"
+    assert repeats(unharmed, returning) is None, "no target is lost"
 
 
 def test_repeats_within_a_visit_are_told_only_where_they_are_masked(distinct: PreparedData) -> None:
     manifest = distinct.manifest.model_copy(update={"visit_repeat_share": 0.4})
     found = repeats({**TARGETS, "exclude_seen": True}, replace(distinct, manifest=manifest))
     assert found is not None
-    assert found["sentence"].startswith("40% of the events repeat an item of the same visit")
+    assert found["sentence"].startswith("40% of the training events repeat an item of the same visit")
     assert "Prepare with --duplicates strongest" in found["sentence"]
     other = repeats(
         {**TARGETS, "relevant_masked": 0, "exclude_seen": False}, replace(distinct, manifest=manifest)

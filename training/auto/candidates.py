@@ -57,7 +57,7 @@ class Facts:
         user_features: the names of the users' features.
         order: what the order of the histories tells.
         in_file_order: whether the events have the order of their file, for want of times.
-        repeat_share: the share of all events that repeat an item of an earlier visit of their user.
+        repeat_share: the share of the training events that repeat an item of an earlier visit of their user.
         ranks_repeats: whether used items are ranked: there are many repeats, or kinds that don't consume.
         kinds: the number of kinds of events in histories.
         has_validation: whether some user has an event in the validation part.

@@ -138,8 +138,8 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
         sentence = (
             "Used items are ranked too, but for those of kinds that consume."
             if facts.kinds
-            else f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are "
-            "ranked too (evaluation.exclude_seen = false)."
+            else f"{facts.repeat_share:.0%} of the training events repeat an item of their user, so used "
+            "items are ranked too (evaluation.exclude_seen = false)."
         )
         yield finding("repeats", sentence, share=facts.repeat_share, exclude_seen=False)
     if facts.items > (MOST_ENCODED if facts.item_features else MOST_SCORED):

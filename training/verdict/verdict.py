@@ -202,8 +202,8 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
     figures = {"share": share, "in_visit": in_visit, "targets_masked": masked}
     if not report["exclude_seen"]:
         sentence = (
-            f"Only {share:.1%} of the events repeat an item of their user, but evaluation.exclude_seen = "
-            "false ranks items that were used before; set it to true."
+            f"Only {share:.1%} of the training events repeat an item of their user, but "
+            "evaluation.exclude_seen = false ranks items that were used before; set it to true."
         )
         return finding("repeats", sentence, **figures, exclude_seen=False) if share < FEW else None
     if not masked or max(share, in_visit) < MANY:
@@ -213,11 +213,12 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
         f"{masked:,} of {targets:,} targets can't be hit."
     )
     sentence = (
-        f"{share:.0%} of the events repeat an item of their user, {lost} If users come back for the same "
-        "items, set it to false."
+        f"{share:.0%} of the training events repeat an item of their user, {lost} If users come back for "
+        "the same items, set it to false."
         if share >= MANY
-        else f"{in_visit:.0%} of the events repeat an item of the same visit, as a purchase after a view "
-        f"does, {lost} Prepare with --duplicates strongest (or last) to keep one event of each user and item."
+        else f"{in_visit:.0%} of the training events repeat an item of the same visit, as a purchase after a "
+        f"view does, {lost} Prepare with --duplicates strongest (or last) to keep one event of each user and "
+        "item."
     )
     return finding("repeats", sentence, **figures, exclude_seen=True)
 
