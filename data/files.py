@@ -218,10 +218,10 @@ def _restore(target: Path) -> None:
 
 
 @contextmanager
-def temporary_folder(path: Path) -> Iterator[Path]:
+def temporary_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
     """Make a folder, and its parents; lock it during the block, and remove it after it. Raises OSError."""
     try:
-        path.mkdir(parents=True)
+        path.mkdir(mode, parents=True)
         with tried_lock(path):
             yield path
     finally:

@@ -3,10 +3,9 @@
 import asyncio
 import logging
 import os
-import shutil
-import tempfile
 import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores, store_kind
-from turret.service.stores.sqlite.shared import open_records
+from turret.service.stores.sqlite.shared import open_records, shared_folder
 from turret.service.versions.activation import Activator
 from turret.service.versions.folder import make_folder, record_of
 from turret.service.versions.follower import Follower
@@ -127,8 +126,9 @@ class Components:
         self.metrics = self.observation.metrics
         self.metrics.refresh_with(self._count_items)
         if (folder := context.folder) is None:
-            folder = Path(tempfile.mkdtemp(prefix="turret-"))
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            stack = ExitStack()
+            folder = stack.enter_context(shared_folder())
+            weakref.finalize(self, stack.close)
         records = open_records(settings, folder)
         is_shared = store_kind(settings.store).open_records is not None
         member = f"{context.host}/{os.getpid()}"

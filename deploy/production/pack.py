@@ -22,6 +22,7 @@ VAR = Path("/app/var")
 BUNDLES = VAR / "bundles"
 NOT_EMPTY = 3
 _COPY = ".backup-"
+_OF_A_RUN = ".turret-"  # what the workers of one run of the service share
 _LEFT_SECONDS = 86_400  # the age of copies that a killed backup has left
 _MAGIC = b"SQLite format 3\0"
 
@@ -44,7 +45,8 @@ def state_files() -> list[Path]:
     named = [
         path for path in BUNDLES.iterdir() if path.is_file() or path.is_symlink() or path.name == ".gate"
     ]
-    return [path for path in found if not path.relative_to(VAR).parts[0].startswith(_COPY)] + named
+    left_out = (_COPY, _OF_A_RUN)
+    return [path for path in found if not path.relative_to(VAR).parts[0].startswith(left_out)] + named
 
 
 def versions() -> list[Path]:
@@ -116,7 +118,8 @@ def clear() -> None:
 
 def check_empty() -> int:
     """The exit status of `empty`."""
-    return NOT_EMPTY if versions() or [path for path in VAR.iterdir() if path != BUNDLES] else 0
+    others = (path for path in VAR.iterdir() if path != BUNDLES and not path.name.startswith(_OF_A_RUN))
+    return NOT_EMPTY if versions() or any(others) else 0
 
 
 ACTIONS = {

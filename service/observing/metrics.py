@@ -1,6 +1,8 @@
 """The metrics of a service, by prometheus_client, whose multiprocess mode adds up the worker processes."""
 
 import asyncio
+import logging
+import mmap
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,6 +20,7 @@ from prometheus_client import (
     values,
 )
 from prometheus_client.core import Metric
+from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -26,6 +29,8 @@ _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01,
 REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed")
 SOURCES = ("towers", "popular", "fresh")
 _REFUSALS = ("overload", "rate", "key", "scope", "size", "time")
+_FILE_BYTES, _ENTRY_BYTES = 1 << 16, 64  # the first size of a file of metrics; of an entry without its name
+_log = logging.getLogger("turret.metrics")
 
 
 class Metrics:
@@ -45,6 +50,7 @@ class Metrics:
             values.ValueClass = values.MutexValue
         else:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+            vars(values)["MmapedDict"] = AllocatedDict
             values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
             _Workers(self.registry, str(folder))  # type: ignore[no-untyped-call]
         own: dict[str, Any] = {"registry": self.registry if folder is None else None}
@@ -156,6 +162,59 @@ def _begin(counter: Counter, labels: Iterable[str]) -> None:
     """Begin with all labels at 0: `increase` in Prometheus overlooks the first value of a series."""
     for label in labels:
         counter.labels(label)
+
+
+class AllocatedDict(MmapedDict):
+    """A file of metrics without holes: a page of a map that a full disk can't take ends the process.
+
+    Where the disk has no room, or the folder is gone, further values stay in this process, and no scrape has
+    them.
+    """
+
+    _f: Any = None
+
+    def __init__(self, filename: str) -> None:
+        self._fname = filename
+        try:
+            _allocate(filename, _FILE_BYTES)
+            super().__init__(filename)  # type: ignore[no-untyped-call]
+        except OSError as error:
+            self._positions: dict[str, int] = {}
+            self._m, self._capacity, self._used = mmap.mmap(-1, _FILE_BYTES), _FILE_BYTES, 8
+            self._leave_file(error)
+
+    def _init_value(self, key: str) -> None:
+        needed, capacity = self._used + len(key.encode()) + _ENTRY_BYTES, self._capacity
+        while capacity < needed:
+            capacity *= 2
+        if capacity > self._capacity:
+            self._grow(capacity)
+        super()._init_value(key)  # type: ignore[no-untyped-call]
+
+    def _grow(self, capacity: int) -> None:
+        content = self._m[: self._used]
+        if self._f is not None:
+            try:
+                _allocate(self._fname, capacity)
+                self._m = mmap.mmap(self._f.fileno(), capacity)
+            except OSError as error:
+                self._f.close()
+                self._leave_file(error)
+        if self._f is None:
+            self._m = mmap.mmap(-1, capacity)
+            self._m[: self._used] = content
+        self._capacity = capacity
+
+    def _leave_file(self, error: OSError) -> None:
+        self._f = None
+        words = "so scrapes lack metrics of this worker; make room, and restart the service"
+        _log.warning("%s can't be written (%s), %s", self._fname, error.strerror, words)
+
+
+def _allocate(filename: str, size: int) -> None:
+    """Write zeros up to a size; those that are there stay. Raises OSError."""
+    with open(filename, "ab") as file:
+        file.write(bytes(max(0, size - file.tell())))
 
 
 class _Workers(MultiProcessCollector):

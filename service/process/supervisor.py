@@ -7,15 +7,12 @@ import logging
 import math
 import os
 import select
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -26,7 +23,7 @@ from turret.service.observing.logs import Logs
 from turret.service.process.server import DRAIN, FINISH, connection_limit, reserve, url_of, work
 from turret.service.settings import Settings
 from turret.service.stores.registry import store_kind
-from turret.service.stores.sqlite.shared import open_records
+from turret.service.stores.sqlite.shared import open_records, shared_folder, store_folder
 from turret.service.versions.folder import first_record, make_folder
 from turret.service.versions.gate_process import describe_exit
 from turret.tower.format.listing import remove_stale_dirs
@@ -113,6 +110,7 @@ class Supervisor:
         self._sent = Order.SERVE
         self._stepped = time.monotonic()
         self._greeted = False
+        self._stack = contextlib.ExitStack()
 
     def run(self) -> None:
         """Serve until a SIGINT or SIGTERM, and the end of the workers."""
@@ -133,15 +131,14 @@ class Supervisor:
                 if worker.pid:
                     os.kill(worker.pid, signal.SIGKILL)
                     os.waitpid(worker.pid, 0)
-            if self._context.folder is not None:
-                shutil.rmtree(self._context.folder, ignore_errors=True)
+            self._stack.close()
 
     def _prepare(self) -> Keyring:
         """Prepare ports, files and keys once for all workers."""
         settings, context = self._settings, self._context
         connection_limit()
         self._reserve_ports()
-        context.folder = _make_folder(settings)
+        context.folder = self._stack.enter_context(shared_folder(store_folder(settings)))
         if settings.wait:
             make_folder(settings.bundles)
         asyncio.run(first_record(settings.bundles, open_records(settings, context.folder), settings.wait))
@@ -258,15 +255,6 @@ class Supervisor:
                 _log.error("killing worker with pid %d: %s", worker.pid, reason)
                 os.kill(worker.pid, signal.SIGKILL)
                 worker.silence = 0.0
-
-
-def _make_folder(settings: Settings) -> Path:
-    """Make the folder that the workers share: for temporary files, or beside a store of files."""
-    scheme, _, path = settings.store.partition(":///")
-    for place in (None, Path(path).absolute().parent) if scheme == "sqlite" else (None,):
-        with contextlib.suppress(OSError):
-            return Path(tempfile.mkdtemp(prefix="turret-", dir=place))
-    raise ServiceError("no folder for the metrics can be made; name a writable one by TMPDIR")
 
 
 def _prepare_store(settings: Settings) -> None:

@@ -49,19 +49,21 @@ def pack(monkeypatch: pytest.MonkeyPatch) -> Pack:
 
 def test_volumes_are_packed_and_unpacked(var: Path, tmp_path: Path, pack: Pack) -> None:
     """With the state of the folder of bundles, and without folders that are being written."""
-    for name in ("bundles/first", "bundles/.staging", "bundles/.gate"):
+    for name in ("bundles/first", "bundles/.staging", "bundles/.gate", ".turret-0123"):
         (var / name).mkdir(parents=True)
     for name in ("keys.json", "bundles/current", "bundles/record.json", "bundles/.gate/first.json"):
         (var / name).write_text(name)
     (var / "bundles/first/manifest.json").write_text("{}")
     (var / "bundles/first").chmod(0o555)
     (var / "bundles/.staging/part").write_text("half")
+    (var / ".turret-0123/counter_0.db").write_text("of this run")
     archives = []
     for action in ("state", "bundles"):
         status, archive, said = pack(var, action)
         assert (status, said) == (0, f"sha256 {hashlib.sha256(archive).hexdigest()}\n")
         archives.append(archive)
     other = volume(tmp_path / "other")
+    (other / ".turret-4567").mkdir()  # of a killed service
     assert pack(other, "empty")[0] == 0
     for archive in archives:
         assert pack(other, "unpack", archive)[0] == 0

@@ -238,3 +238,14 @@ def a_refusal_is_searched_for_addresses(original: Any, self: Any) -> Any:
 @planted("service.schemas.bodies:_read_line", "service/test_http_bulk_items.py")
 def a_line_of_any_length_is_parsed(original: Any, *given: Any) -> Any:
     return seeing(original, LINE_BYTES=10**9)(*given)
+
+
+@planted("service.stores.sqlite.shared:_inode", "service/test_stores_sqlite.py", "service/test_versions.py")
+def a_deleted_record_is_read_on_by_those_who_have_it_open(original: Any, path: Any) -> int:
+    return 1
+
+
+@planted("service.observing.metrics:_allocate", "service/test_observing.py")
+def files_of_metrics_have_holes(original: Any, filename: Any, size: Any) -> None:
+    with open(filename, "ab") as file:
+        file.truncate(max(size, file.tell()))

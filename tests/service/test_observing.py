@@ -7,19 +7,21 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client.mmap_dict import MmapedDict
 from starlette.types import Receive, Scope, Send
 
 from tests.support.service_app import post_events, recommended, sample
-from tests.support.tools import require
+from tests.support.tools import require, small_files
 from tests.support.virtual_time import Clock
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
 from turret.service.observing.logs import Logs, json_line, text_line
-from turret.service.observing.metrics import Metrics
+from turret.service.observing.metrics import AllocatedDict, Metrics
 from turret.service.observing.observation import Observation, open_traces
 from turret.service.settings import Settings
 from turret.tower.engines.circuit import Circuit
@@ -50,6 +52,32 @@ def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) ->
         'turret_refused_total{reason="rate"}': 0,
     }
     assert {name: sample(text, name) for name in expected} == expected
+
+
+def test_metrics_are_in_files_without_holes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A page that a full disk can't take would end the process; further values are no more exported then."""
+    path = tmp_path / "counter_0.db"
+    written = AllocatedDict(str(path))
+    for number in range(3_000):
+        written.write_value(f"metric number {number:05}", number, 0.0)
+    assert path.stat().st_blocks * 512 >= path.stat().st_size == 1 << 17
+    exported = {key: value for key, value, *_ in MmapedDict.read_all_values_from_file(str(path))}
+    assert exported == {f"metric number {number:05}": number for number in range(3_000)}
+    known = AllocatedDict(str(path))  # the successor of a worker continues its counters
+    assert known.read_value("metric number 02999")[0] == 2_999
+    with small_files(1 << 18):
+        lost = AllocatedDict(str(tmp_path / "full_0.db"))
+        for each in (known, lost):
+            for number in range(8_000):
+                each.write_value(f"metric number {number:05}", number + 1, 0.0)
+            assert each.read_value("metric number 07999")[0] == 8_000
+    assert caplog.text.count("can't be written (File too large), so scrapes lack metrics of this worker") == 2
+    gone = AllocatedDict(str(tmp_path / "gone" / "full_0.db"))
+    gone.write_value("metric", 1, 0.0)
+    assert gone.read_value("metric")[0] == 1
+    assert "can't be written (No such file or directory)" in caplog.text
+    for each in (written, known, lost, gone):
+        each.close()
 
 
 def test_a_store_that_fails_is_told_until_it_answers_again(

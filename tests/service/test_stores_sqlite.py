@@ -12,11 +12,12 @@ import pytest
 
 from tests.support.until import eventually
 from turret.service.errors import HistoryUnavailableError, ReplicasUnavailableError, ServiceError
+from turret.service.settings import Settings
 from turret.service.stores.contract import Event, History, NewChange
 from turret.service.stores.sqlite import histories
 from turret.service.stores.sqlite.file import connect, make_private
 from turret.service.stores.sqlite.histories import SqliteHistory
-from turret.service.stores.sqlite.shared import SqliteItems, SqliteRecords
+from turret.service.stores.sqlite.shared import SqliteItems, SqliteRecords, shared_folder, store_folder
 
 EVENT = Event("e", "u", 1, 0)
 
@@ -249,3 +250,66 @@ async def test_a_member_that_holds_the_lock_is_waited_for_briefly_and_stops_no_p
         assert (await records.poll(), await records.read()) == ((1, 0), b"one")
     assert await records.swap(b"one", b"two") == b"two"
     await records.close()
+
+
+@pytest.mark.parametrize(
+    ("lost", "starts_at_once"),
+    [
+        (["record"], True),
+        (["record-wal"], False),  # else it fails to start, until one of the others has noticed it
+        (["record-shm"], True),
+        (["record", "record-wal", "record-shm"], True),
+        ([], True),
+    ],
+)
+async def test_members_share_one_record_again_after_a_part_of_it_was_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lost: list[str], starts_at_once: bool
+) -> None:
+    """Those that have the deleted file open, and one that starts after that; the record may be empty then."""
+    folder = tmp_path / "shared"
+    one, two = SqliteRecords(folder / "record"), SqliteRecords(folder / "record")
+    await one.swap(b"", b"old")
+    before = await two.poll()
+    for name in lost or os.listdir(folder):
+        (folder / name).unlink()
+    if not lost:
+        folder.rmdir()
+    if not starts_at_once:
+        await one.poll()
+    three = SqliteRecords(folder / "record")
+    for each in (one, three, two, one, three):
+        await each.poll()
+    found = await one.read()
+    assert found in (b"", b"old")
+    assert await three.swap(found, b"new") == b"new"
+    assert [await each.read() for each in (one, two, three)] == [b"new"] * 3
+    revisions = {await each.poll() for each in (one, two, three)}
+    assert len(revisions) == 1
+    assert before not in revisions
+    assert "record was deleted or replaced; opening it again" in caplog.text
+    for each in (one, two, three):
+        await each.close()
+
+
+def test_the_folder_of_members_is_private_and_those_of_killed_services_are_removed(tmp_path: Path) -> None:
+    """One that is in use stays, and so does one that may just have been made."""
+    place = store_folder(Settings(store=f"sqlite:///{tmp_path}/var/history.sqlite"))
+    assert place == tmp_path / "var"
+    with shared_folder(place) as used:
+        (used / "record.sqlite").touch()
+        killed, new, foreign = (used.with_name(name) for name in (".turret-killed", ".turret-new", "other"))
+        for folder in (killed, new, foreign):
+            folder.mkdir()
+        for folder in (used, killed, foreign):
+            os.utime(folder, (0, 0))
+        with shared_folder(place) as other_service:
+            assert sorted(place.iterdir()) == sorted([used, new, foreign, other_service])
+        assert {path.stat().st_mode & 0o777 for path in (place, used)} == {0o700}
+    assert sorted(place.iterdir()) == [new, foreign]
+
+
+def test_a_folder_of_members_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ServiceError, match=r"file can't be made \(Not a directory\); name another --store"):
+        shared_folder(tmp_path / "file").__enter__()
+    assert store_folder(Settings(store="memory://")) is None

@@ -17,7 +17,7 @@ from turret.service.ranking.recommender import Shadow
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.stores.sqlite.shared import SqliteItems
 from turret.service.versions import activation as activation_module
-from turret.service.versions.folder import RECORD, keep_record, kept_record, record_of
+from turret.service.versions.folder import RECORD, add_line, keep_record, kept_record, record_of
 from turret.service.versions.follower import SILENT_SECONDS, Late
 from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Record, Route, Routes
@@ -116,6 +116,23 @@ async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_m
     with pytest.raises(BundleError, match="activate it by its name"):
         await one.activator.roll_back("v3")
     assert one.version == "v3"
+
+
+async def test_members_have_one_version_also_after_their_record_was_deleted(members: Members) -> None:
+    """A worker that starts after that has no other record than those that had the file open."""
+    one, other = await members.join(), await members.join("a:8000/1")
+    await one.activate("v2")
+    await other.follow(1)
+    for path in members.path.parent.glob(f"{members.path.name}*"):
+        path.unlink()
+    new = await members.join("a:8000/2", record=await members.first())
+    following = [asyncio.create_task(each.follower.follow()) for each in (one, other, new)]
+    await asyncio.sleep(2)
+    assert {each.version for each in (one, other, new)} == {"v2"}
+    assert (await new.activate("v3")).late == Late([], [])
+    assert {each.version for each in (one, other, new)} == {"v3"}
+    for task in following:
+        task.cancel()
 
 
 # --- Several members
@@ -281,7 +298,6 @@ async def test_members_that_can_not_be_asked_are_not_taken_to_have_a_change(
 ) -> None:
     """They are asked until the time is over; the answer then says that none could be."""
     one, other = await members.join(activation_seconds=2), await members.join("b:8000/1")
-    add_line = activation_module.add_line
 
     def before_the_store_dies(*given: Any) -> None:
         add_line(*given)

@@ -121,9 +121,7 @@ def make_private(path: Path) -> None:
     An existing file gets mode 0600; a warning is logged where another user owns it. SQLite creates the files
     beside it with its mode. Raises OSError.
     """
-    for folder in reversed(path.parents):
-        if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
+    make_parents(path)
     if not path.exists():
         path.touch(0o600)
     if path.is_file() and path.stat().st_mode & 0o077:
@@ -131,6 +129,13 @@ def make_private(path: Path) -> None:
             path.chmod(0o600)
         except PermissionError:
             _log.warning("%s is readable by other users and not yours; have its owner set mode 0600", path)
+
+
+def make_parents(path: Path) -> None:
+    """Make the missing folders of a file, for its user alone. Raises OSError."""
+    for folder in reversed(path.parents):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _open(path: Path | None, wait: float, tables: str, version: int) -> sqlite3.Connection:

@@ -1,11 +1,17 @@
 """What members share in SQLite files: their record, which lives as long as the service, and changed items."""
 
+import asyncio
+import logging
 import sqlite3
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from turret.service.errors import ItemsUnavailableError, ReplicasUnavailableError
+from turret.data.files import GRACE_SECONDS, locked, sweep, temporary_folder
+from turret.service.errors import ItemsUnavailableError, ReplicasUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import (
     CHANGES_PAGE,
@@ -17,7 +23,7 @@ from turret.service.stores.contract import (
     Revision,
 )
 from turret.service.stores.registry import store_kind
-from turret.service.stores.sqlite.file import Database, open_file, transaction
+from turret.service.stores.sqlite.file import Database, make_parents, make_private, open_file, transaction
 
 # `state` has one row. The record is its last column: `poll` need not read its pages.
 _RECORD_TABLES = """
@@ -33,12 +39,43 @@ CREATE TABLE members (name TEXT PRIMARY KEY, time REAL NOT NULL, report BLOB NOT
 """
 _POLL = "SELECT revision, items FROM state"
 _READ = "SELECT record FROM state"
-_SWAP = "UPDATE state SET revision = revision + 1, record = ?"
+# A time, so that a record that was lost and is written again has another revision.
+_SWAP = "UPDATE state SET revision = max(revision + 1, ?), record = ?"
 _ANNOUNCE = "UPDATE state SET items = ? WHERE items < ?"
 _TAKE = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? OR lease_end <= ?"
 _REPORT = "INSERT OR REPLACE INTO members (name, time, report) VALUES (?, ?, ?)"
 _RECORD_LOCK_SECONDS = 0.3  # to wait for another member's lock, which lasts microseconds
 _REMEDY = "its folder has to be writable, on a local disk with some free space"
+_FOLDER = ".turret-"
+_log = logging.getLogger("turret.replicas")
+
+
+@contextmanager
+def shared_folder(place: Path | None = None) -> Iterator[Path]:
+    """Make the folder that the members of a service share on one machine, and remove it after the block.
+
+    It is in `place`, or in the folder of temporary files, where folders of killed services are removed. Its
+    lock tells that this one is in use, also to systemd-tmpfiles. Raises ServiceError.
+    """
+    with ExitStack() as stack:
+        try:
+            folder = (place or Path(tempfile.gettempdir())).absolute() / f"{_FOLDER}{uuid.uuid4().hex}"
+            make_parents(folder)
+            sweep(folder.parent, f"{_FOLDER}*/", GRACE_SECONDS)
+            stack.enter_context(temporary_folder(folder, 0o700))
+        except OSError as error:
+            where = f"in {place}" if place else "for temporary files"
+            remedy = "another --store" if place else "a writable one by TMPDIR"
+            raise ServiceError(
+                f"the workers' folder {where} can't be made ({error.strerror}); name {remedy}"
+            ) from None
+        yield folder
+
+
+def store_folder(settings: Settings) -> Path | None:
+    """The folder of a store in a file, where nobody cleans up; None for a store elsewhere."""
+    scheme, _, path = settings.store.partition(":///")
+    return Path(path).absolute().parent if scheme == "sqlite" else None
 
 
 def open_records(settings: Settings, folder: Path) -> RecordStore:
@@ -57,19 +94,50 @@ class SqliteRecords:
     file begins empty with the service, so nothing is synced to the disk. Ages and leases are measured by the
     monotonic clock, which the processes of a machine share. `poll` and `read` run in the event loop, as no
     writer blocks them; everything else runs in a thread. Raises ServiceError when the file can't be opened.
+
+    Members that have a deleted file open share it no longer with those that start: `poll` notices that, and
+    opens the file again, which is empty then as a Redis that was flushed.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
         self._clock = clock
+        self._files: tuple[int | None, ...] = ()
+        self._open()
 
-        def failing(error: Exception) -> ReplicasUnavailableError:
-            words = f"the workers' record {path} is unavailable: {error}; if that lasts, restart the service"
-            return ReplicasUnavailableError(words)
+    def _open(self) -> None:
+        """Open the file as the others do, or a new one where it lacks a part; members take turns."""
+        lock = self._path.with_suffix(".lock")
+        try:
+            make_private(lock)
+            with locked(lock):
+                main, *parts = _parts(self._path)
+                if self._files and self._files[0] == _inode(main):
+                    main.unlink()
+                if not main.exists():
+                    for part in parts:
+                        part.unlink(missing_ok=True)
+                self._reader = Database(_open(main), None, self._failed)
+                self._writer = Database(_open(main), "records", self._failed)
+                self._files = tuple(map(_inode, _parts(self._path)))
+        except OSError as error:
+            raise ServiceError(f"{lock} can't be opened: {error}; {_REMEDY}") from None
 
-        self._reader = Database(_open(path), None, failing)
-        self._writer = Database(_open(path), "records", failing)
+    def _failed(self, error: Exception) -> ReplicasUnavailableError:
+        return ReplicasUnavailableError(
+            f"the workers' record {self._path} is unavailable: {error}; if that lasts, restart the service"
+        )
 
     async def poll(self) -> Revision:
+        if self._files != tuple(map(_inode, _parts(self._path))):
+            _log.warning("the workers' record %s was deleted or replaced; opening it again", self._path)
+            before = self._reader, self._writer
+            try:
+                await asyncio.to_thread(self._open)
+            except ServiceError as error:
+                raise self._failed(error) from None
+            for database in before:
+                await database.close()
         return await self._reader.run(lambda file: Revision(*file.execute(_POLL).fetchone()))
 
     async def read(self) -> bytes:
@@ -80,7 +148,7 @@ class SqliteRecords:
         def write(file: sqlite3.Connection) -> bytes:
             record = _record(file)
             if record == before:
-                file.execute(_SWAP, (after,))
+                file.execute(_SWAP, (time.time_ns() // 1000, after))
                 record = after
             return record
 
@@ -119,6 +187,18 @@ class SqliteRecords:
     async def _write(self, statement: str, *values: str | float) -> bool:
         """Execute one statement; return whether it has changed a row."""
         return await self._writer.write(lambda file: file.execute(statement, values).rowcount > 0)
+
+
+def _parts(path: Path) -> list[Path]:
+    """The file, its log and its index."""
+    return [path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")]
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def _open(path: Path) -> sqlite3.Connection:
