@@ -1,5 +1,6 @@
 """The catalog of a bundle, its columns, and filters against what they mean for one item at a time."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,38 @@ def test_fields_come_back_by_row_as_json_that_is_ready_to_be_sent(tmp_path: Path
         Catalog.load(tmp_path, 3)
     (tmp_path / "catalog.json").write_text("{}")
     with pytest.raises(BundleError, match="is not the head of a catalog"):
+        Catalog.load(tmp_path, 2)
+
+
+@pytest.mark.parametrize(
+    ("section", "position", "value"),
+    [
+        ("starts", 0, 1),
+        ("starts", 1, -1),
+        ("starts", 1, 1 << 40),
+        ("starts", 2, 1 << 62),
+        ("field_starts", 0, -5),
+        ("field_starts", 0, 1 << 40),
+        ("0.word_starts", 0, -1),
+        ("0.word_starts", 1, 1 << 40),
+        ("0.starts", 1, 7),
+        ("1.starts", 0, 1),
+        ("1.starts", 1, -(1 << 63)),
+        ("1.rows", 0, 2),
+        ("1.rows", 0, -1),
+    ],
+)
+def test_a_catalog_whose_parts_lie_elsewhere_is_refused(
+    tmp_path: Path, section: str, position: int, value: int
+) -> None:
+    """Each would be a slice of other bytes, or an error in each answer."""
+    Catalog.build(["x", "y"], STORED).save(tmp_path)
+    head, body = json.loads((tmp_path / "catalog.json").read_text()), tmp_path / "catalog.bin"
+    one = head["sections"][section]
+    content = bytearray(body.read_bytes())
+    np.frombuffer(content, one["dtype"], one["length"], one["offset"])[position] = value
+    body.write_bytes(content)
+    with pytest.raises(BundleError, match=f"catalog.bin: section '{section}' .*; export the bundle again"):
         Catalog.load(tmp_path, 2)
 
 

@@ -44,10 +44,14 @@ class Catalog:
         self.kinds = head.kinds
         self.masks = MaskCache(count)
         self._buffer = sections.buffer
-        # The items are at the beginning of the buffer. A memoryview yields Python integers several times
-        # faster than an array.
-        self._starts = sections.array("starts", "int64", count + 1).data
-        self._field_starts = sections.array("field_starts", "int64", count).data
+        if "items" not in head.sections or head.sections["items"].offset:
+            raise sections.fault("items", "is not at the beginning")
+        starts = sections.starts("starts", len(sections.array("items", "uint8")), count + 1)
+        field_starts = sections.array("field_starts", "int64", count)
+        if (field_starts < starts[:-1]).any() or (field_starts > starts[1:]).any():
+            raise sections.fault("field_starts", "lies outside the items")
+        # A memoryview yields Python integers several times faster than an array.
+        self._starts, self._field_starts = starts.data, field_starts.data
         self._columns = {
             name: open_column(kind, str(i), sections, count)
             for i, (name, kind) in enumerate(head.kinds.items())

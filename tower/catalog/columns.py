@@ -346,20 +346,26 @@ def open_column(kind: Kind, name: str, sections: Sections, count: int) -> Column
         return NumberColumn(sections.array(f"{name}.numbers", "float64", count))
     if kind == "numbers":
         terms = sections.array(f"{name}.terms", "float64")
-        return TermColumn(terms, *_lists(name, sections, len(terms)), count)
+        return TermColumn(terms, *_lists(name, sections, len(terms), count), count)
     texts, paths = _texts(name, sections), _texts(f"{name}.paths", sections)
-    lowest = TermColumn(paths, *_lists(f"{name}.paths", sections, len(paths)), len(texts))
-    return TermColumn(texts, *_lists(name, sections, len(texts)), count, lowest)
+    lists = _lists(f"{name}.paths", sections, len(paths), len(texts))
+    lowest = TermColumn(paths, *lists, len(texts))
+    return TermColumn(texts, *_lists(name, sections, len(texts), count), count, lowest)
 
 
 def _texts(name: str, sections: Sections) -> Texts:
     letters = sections.array(f"{name}.letters", "uint8")
-    return Texts(letters.data, sections.array(f"{name}.word_starts", "int64"))
+    return Texts(letters.data, sections.starts(f"{name}.word_starts", len(letters)))
 
 
-def _lists(name: str, sections: Sections, terms: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The starts and the rows of terms."""
-    return sections.array(f"{name}.starts", "int64", terms + 1), sections.array(f"{name}.rows", "int32")
+def _lists(
+    name: str, sections: Sections, terms: int, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The starts and the rows of terms, all below `count`."""
+    rows = sections.array(f"{name}.rows", "int32")
+    if len(rows) and not 0 <= rows.min() <= rows.max() < count:
+        raise sections.fault(f"{name}.rows", f"names other rows than those below {count}")
+    return sections.starts(f"{name}.starts", len(rows), terms + 1), rows
 
 
 def _starts(lengths: Any) -> NDArray[np.int64]:

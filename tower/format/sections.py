@@ -79,6 +79,21 @@ class Sections:
             )
         return np.frombuffer(self.buffer, dtype=dtype, count=section.length, offset=section.offset)
 
+    def starts(self, name: str, end: int, length: int | None = None) -> NDArray[np.int64]:
+        """The bounds of slices one after the other, int64: from 0 to `end`, none below the one before.
+
+        Raises BundleError for other numbers.
+        """
+        bounds: NDArray[np.int64] = self.array(name, "int64", length)
+        ends = tuple(bounds[[0, -1]].tolist()) if len(bounds) else None
+        if ends != (0, end) or (bounds[1:] < bounds[:-1]).any():
+            raise self.fault(name, f"does not rise from 0 to {end}")
+        return bounds
+
+    def fault(self, name: str, words: str) -> BundleError:
+        """The error of a section that doesn't fit the others."""
+        return BundleError(f"{self._source}: section {name!r} {words}; export the bundle again")
+
 
 def pack(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Section], bytes]:
     """Concatenate one-dimensional arrays in their order; the first begins at byte 0."""
