@@ -14,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 import zipfile
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -68,7 +69,7 @@ def found(wheel: str, pattern: str) -> Path:
     return files[0]
 
 
-class EngineServer:
+class EngineServer(ABC):
     """A server of its own on the loopback; `url` names it for `open_engine`."""
 
     url: str
@@ -93,11 +94,13 @@ class EngineServer:
             self.process.kill()
             self.process.wait()
 
+    @abstractmethod
     def _begin(self) -> subprocess.Popen[bytes]:
-        raise NotImplementedError
+        """Start the process."""
 
+    @abstractmethod
     def _answers(self) -> bool:
-        raise NotImplementedError
+        """Whether it takes calls."""
 
     def _run(self, command: list[str], **environment: str) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
