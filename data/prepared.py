@@ -85,7 +85,7 @@ class ColdItems:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """The output of `turret data prepare`; the arrays are memory maps and are never read whole.
+    """The output of `turret data prepare`; the arrays are memory maps, of which used pages are read.
 
     With U users, N items and E events: `event_items` int32 [E] are item rows, all events sorted by user row,
     then part, then time; `offsets` int64 [U + 1] are the users' bounds in it; `times` [E] is int64 (or

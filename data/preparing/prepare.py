@@ -73,8 +73,8 @@ def prepare(
 ) -> PrepareReport:
     """Validate, filter and split the events of `config`, and write them to the folder `target`.
 
-    The log is read once, in pieces, and sorted on disk: memory holds pieces, the ids of users and items and
-    some numbers of each, and, for a split by fractions of time, the times. Files in object stores are copied
+    The log is read in pieces, and sorted on disk: memory holds pieces, the ids of users and items and some
+    numbers of each, and, for a split by fractions of time, the times. Files in object stores are copied
     to a hidden folder beside `target` first. With `engine`, the master of a Spark cluster or "local", Spark
     sorts the log into the same output; its workers share the parent folder of `target` with this process. A
     `target` that another command writes is waited for.
