@@ -76,7 +76,8 @@ def _measure(
         engines[name] = published(bundles, name, server)
     questions = asked(shop, Bundle.open(bundles / "exact").catalog, 50 if options.quick else 200)
     seconds = 0.5 if options.quick else 4.0
-    with running_service(bundles) as service:
+    addresses = " ".join(server.url for server in servers.values())
+    with running_service(bundles, engine=addresses) as service:
         service.activate("exact")
         truth = [answers(service, one) for one in questions]
         for name, version in versions.items():

@@ -75,7 +75,8 @@ class Settings(BaseSettings):
     overlap_minimum: _Share = OVERLAP_MINIMUM  # mean at 10 with the live version over its golden queries
     recall_minimum: _Share = RECALL_MINIMUM  # of an approximate index
 
-    engine: str | None = Field(default=None, repr=False)  # its address, if not the one in the manifests
+    # The addresses of vector engines, one of each product, separated by blanks; bundles name none.
+    engine: str | None = Field(default=None, repr=False)
     engine_seconds: _Seconds = 1.0  # of a search
 
     log_level: Level = "info"

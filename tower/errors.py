@@ -12,7 +12,7 @@ class BundleError(TowerError):
 
     `reason` is the label of metrics, the check of a gate that this fails: "unknown" (there is no such file or
     version), "checksum" (a file is not the one that was published), "golden" (other answers than the recorded
-    ones), or else "soundness".
+    ones), "recall" (an index misses the one requested), or else "soundness".
     """
 
     def __init__(self, message: str, reason: str = "soundness") -> None:

@@ -53,7 +53,6 @@ KINDS: dict[str, IndexSettings] = {
 # One in this process; tests/tower/test_engine_servers.py holds real ones to the contract of engines.
 KINDS["engine"] = EngineSettings(
     engine="redis",
-    url="redis://engine",
     collection="turret_items",
     efforts=tuple(EngineEffort(rows=rows, k=200, breadth=400, recall=1.0) for rows in (1500, 21)),
     subset_rows=20,
@@ -99,7 +98,7 @@ def build(vectors: NDArray[np.float32], settings: IndexSettings) -> Index:
     if isinstance(settings, ApproximateSettings):
         return ApproximateIndex.build(vectors, settings)
     if isinstance(settings, EngineSettings):
-        connection(settings.url).engine.load(settings.collection, EngineItems(vectors, ()))
+        connection(settings.engine).engine.load(settings.collection, EngineItems(vectors, ()))
     return open_index(Path("none"), vectors, settings)
 
 

@@ -157,3 +157,10 @@ def a_torn_record_swallows_the_next_one(original: Any, work: Any, record: Any) -
     original(work, record)
     written = path.read_bytes()[len(before) :]
     path.write_bytes(before + written.lstrip(b"\n"))
+
+
+@planted("retraining.retrain:publish_run", "turret/test_retraining.py")
+def the_successor_of_a_version_on_an_engine_is_searched_exactly(
+    original: Any, settings: Any, state: Any
+) -> None:
+    seeing(original, EngineSettings=type(None))(settings, state)

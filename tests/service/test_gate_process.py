@@ -111,7 +111,7 @@ names = ("RLIMIT_DATA", "RLIMIT_CPU", "RLIMIT_CORE")
 told = {{name: resource.getrlimit(getattr(resource, name))[0] for name in names}}
 told["data"] = data_bytes()
 told["descriptors"] = [os.path.realpath(f"/dev/fd/{{name}}") for name in os.listdir("/dev/fd")]
-told["engine"] = engine_url("milvus://one")
+told["engine"] = engine_url("milvus")
 told["nice"] = os.getpriority(os.PRIO_PROCESS, 0)
 told["oom"] = int(open("/proc/self/oom_score_adj").read())
 told["command"] = open("/proc/self/cmdline").read()
@@ -127,7 +127,7 @@ def test_a_check_has_limits_and_nothing_of_its_caller_but_the_environment_and_th
     instead: Instead, bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr("turret.tower.engines.access._url", "milvus://me:a-secret@nowhere:1")
+    monkeypatch.setattr("turret.tower.engines.access._urls", "milvus://me:a-secret@nowhere:1")
     instead(TELL.format(path=str(tmp_path / "told")))
     with open(tmp_path / "kept", "w") as kept:
         os.set_inheritable(kept.fileno(), True)

@@ -104,6 +104,7 @@ def engine_in_process(monkeypatch: pytest.MonkeyPatch) -> Server:
     monkeypatch.setattr(MemoryEngine, "server", made)
     for name in opening.CLIENTS:
         monkeypatch.setitem(opening.CLIENTS, name, f"{MemoryEngine.__module__}:MemoryEngine")
+    monkeypatch.setattr(access, "_urls", URL)
     access._shared.cache_clear()  # the circuit of one test is not that of the next
     return made
 

@@ -36,7 +36,7 @@ def test_a_version_is_loaded_tuned_and_measured(shop: Path, server: Server) -> N
     assert target == shop / "v1-redis"
     assert current(shop) == "v1", "only an activation moves the pointer"
     manifest, settings = read_manifest(target), settings_of(target)
-    assert settings.url == "redis://engine:6379"
+    assert b"engine:6379" not in (target / "manifest.json").read_bytes(), "the operator names it"
     assert b"secret" not in b"".join(path.read_bytes() for path in target.iterdir())
     assert list(server.items) == [settings.collection]
     items = server.items[settings.collection]
@@ -179,7 +179,7 @@ def test_a_folder_keeps_its_names_and_no_other_has_them(tmp_path: Path) -> None:
     assert first.startswith(f"{namespace(folders[0])}_spring_2_a_")
     longest = collection_name(folders[0], "v" * 64)
     effort = EngineEffort(rows=1, k=1, breadth=1, recall=1.0)
-    EngineSettings(engine="redis", url=URL, collection=longest, efforts=(effort,))
+    EngineSettings(engine="redis", collection=longest, efforts=(effort,))
     (folders[0] / NAMESPACE_FILE).write_text("*")
     with pytest.raises(BundleError, match="names no collections; write back its content"):
         namespace(folders[0])

@@ -24,12 +24,19 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines import access
-from turret.tower.engines.access import Connection, connection, engine_url, set_access
+from turret.tower.engines.access import (
+    Connection,
+    check_loaded,
+    connection,
+    engine_url,
+    inherited_access,
+    set_access,
+)
 from turret.tower.engines.circuit import Circuit
 from turret.tower.engines.engine import Engine, EngineItems, Limits, open_engine
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import engine_fields
-from turret.tower.errors import EngineError
+from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings
 from turret.tower.index.index import Index
 from turret.tower.index.planner import Planner
@@ -51,15 +58,40 @@ def test_what_names_no_engine_is_refused_without_its_password(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_another_address_is_taken_for_an_engine_of_the_same_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_alone_names_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of each product, by the environment or by the settings of the service."""
     monkeypatch.delenv("TURRET_ENGINE", raising=False)
-    monkeypatch.setattr(access, "_url", None)
-    assert engine_url("redis://one:6379") == "redis://one:6379"
-    monkeypatch.setenv("TURRET_ENGINE", "rediss://:secret@two:6379")
-    assert engine_url("redis://one:6379") == "rediss://:secret@two:6379"
-    assert engine_url("milvus://one:19530") == "milvus://one:19530"
-    set_access("redis://three:6379")
-    assert engine_url("redis://one:6379") == "redis://three:6379"
+    monkeypatch.setattr(access, "_urls", None)
+    assert engine_url("redis") is None
+    monkeypatch.setenv("TURRET_ENGINE", " rediss://:secret@two:6379 ")
+    assert (engine_url("redis"), engine_url("milvus")) == ("rediss://:secret@two:6379", None)
+    set_access("redis://three:6379 milvus://four:19530")
+    assert (engine_url("redis"), engine_url("milvus")) == ("redis://three:6379", "milvus://four:19530")
+    assert inherited_access() == {"TURRET_ENGINE": "redis://three:6379 milvus://four:19530"}
+    refused = {"redis://a redis://b": "two addresses of redis; keep one", "http://a": "names no engine"}
+    for urls, words in refused.items():
+        with pytest.raises(EngineError, match=words):
+            set_access(urls)
+    assert engine_url("redis") == "redis://three:6379"
+
+
+def test_an_engine_that_is_not_named_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, published: Bundle
+) -> None:
+    """The exact search answers, and no such version is activated."""
+    monkeypatch.delenv("TURRET_ENGINE", raising=False)
+    monkeypatch.setattr(access, "_urls", None)
+    words = (
+        "searched on milvus, and no address of one is named; set TURRET_ENGINE, such as milvus://HOST:19530"
+    )
+    assert words in searched(connection("milvus"))
+    effort = EngineEffort(rows=ITEMS, k=100, breadth=900, recall=1.0)
+    settings = EngineSettings(engine="milvus", collection="turret_items", efforts=(effort,))
+    with pytest.raises(BundleError, match=words):
+        check_loaded(published.manifest.model_copy(update={"index": settings}))
+    index = EngineIndex(published.vectors, settings, connection("milvus"))
+    planner = Planner(index, published.manifest.scoring)
+    assert planner.nearest(QUERIES[0], 10).plan.kind == "fallback"
 
 
 # --- The circuit, and the connection behind it
@@ -146,8 +178,8 @@ def test_versions_share_a_connection_whose_circuit_opens(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first failure is logged: where requests are few, the circuit would open much later."""
-    made = connection(URL)
-    assert connection(URL) is made
+    made = connection("redis")
+    assert connection("redis") is made
     assert made.address == "redis://engine:6379"
     assert searched(made) == ""
     server.fault = "down"
@@ -238,8 +270,8 @@ def bundle(published: Bundle, server: Server) -> Bundle:
     collection = "turret_items"
     server.items[collection] = EngineItems(published.vectors, engine_fields(published.catalog))
     efforts = tuple(EngineEffort(rows=rows, k=100, breadth=900, recall=1.0) for rows in (ITEMS, 120, 12))
-    settings = EngineSettings(engine="redis", url=URL, collection=collection, efforts=efforts, subset_rows=1)
-    published.index = EngineIndex(published.vectors, settings, connection(URL))
+    settings = EngineSettings(engine="redis", collection=collection, efforts=efforts, subset_rows=1)
+    published.index = EngineIndex(published.vectors, settings, connection("redis"))
     return published
 
 

@@ -162,7 +162,7 @@ def test_between_two_measured_numbers_of_rows_the_larger_effort_holds() -> None:
         EngineEffort(rows=rows, k=k, breadth=breadth, recall=0.99)
         for (rows, k), breadth in {**measured, **failed}.items()
     )
-    engine = EngineSettings(engine="redis", url="redis://engine", collection="turret_items", efforts=efforts)
+    engine = EngineSettings(engine="redis", collection="turret_items", efforts=efforts)
     asked = [(1000, 11), (999, 10), (300, 50), (299, 10), (100, 10), (10, 10), (1000, 51)]
     found = [engine.breadth(rows, k) for rows, k in asked]
     assert found == [90, 60, 200, None, None, 10, None]

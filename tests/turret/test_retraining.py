@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -25,9 +26,10 @@ from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import RECORDS, STATE, LockedError, Retraining, read_records, retrain_lock
 from turret.service.errors import ServiceError
 from turret.tower.bundle.publish import publish, reindex
-from turret.tower.errors import BundleError
+from turret.tower.errors import BundleError, EngineError
+from turret.tower.format.index_settings import EngineEffort, EngineSettings
 from turret.tower.format.listing import current, point
-from turret.tower.format.manifest import read_manifest
+from turret.tower.format.manifest import IndexChoice, read_manifest, write_manifest
 from turret.tower.tuning.choice import IndexRequest
 from turret.training.run import Run
 
@@ -363,8 +365,77 @@ def test_an_index_that_misses_its_recall_leaves_exact_search(
     shop: RetrainSettings, exported: Retraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def miss(*words: object) -> Path:
-        raise BundleError("the recall of ivf is 0.9")
+        raise BundleError("the recall of ivf is 0.9", "recall")
 
     monkeypatch.setattr(retrain_module, "reindex", miss)
     publish_run(shop, exported)
     assert exported.version == "r1"
+
+
+@pytest.mark.parametrize("reason", ["soundness", "unknown"])
+def test_another_error_of_the_index_is_an_error_of_the_run(
+    shop: RetrainSettings, exported: Retraining, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    def fail(*words: object) -> Path:
+        raise BundleError("no room", reason)
+
+    monkeypatch.setattr(retrain_module, "reindex", fail)
+    with pytest.raises(BundleError, match="no room"):
+        publish_run(shop, exported)
+
+
+@pytest.fixture
+def on_engine(shop: RetrainSettings, stub: Training, monkeypatch: pytest.MonkeyPatch) -> Retraining:
+    """A run that was exported, where a version on a vector engine is live."""
+    folder = shop.bundles / "engine"
+    shutil.copytree(shop.bundles / "first", folder)
+    folder.chmod(0o755)
+    manifest = read_manifest(folder)
+    index = EngineSettings(
+        engine="redis",
+        collection="turret_items",
+        efforts=(EngineEffort(rows=manifest.item_count, k=10, breadth=10, recall=1.0),),
+    )
+    choice = IndexChoice(asked="redis", recall=0.97)
+    for name in ("manifest.json", "manifest.sha256"):
+        (folder / name).chmod(0o644)
+        (folder / name).unlink()
+    changes = {"version": "engine", "index": index, "index_choice": choice}
+    write_manifest(folder, manifest.model_copy(update=changes))
+    point(shop.bundles, "engine")
+    monkeypatch.setenv("TURRET_ENGINE", "redis://engine:6379")
+    state = record("r1", live="engine")
+    stub.publish(shop, state)
+    return state
+
+
+def test_the_successor_of_a_version_on_an_engine_is_there_too(
+    shop: RetrainSettings, on_engine: Retraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the recall of the live version; an error of the engine ends the run, and no version goes live."""
+    asked: list[tuple[Any, ...]] = []
+
+    def fail(folder: Path, url: str, recall: float, version: str, report: object) -> Path:
+        asked.append((folder, url, recall, version))
+        if len(asked) == 1:
+            raise EngineError("the engine is full")
+        if len(asked) == 2:
+            raise BundleError("it misses the recall", "recall")
+        return folder
+
+    monkeypatch.setattr(retrain_module, "publish_to_engine", fail)
+    with pytest.raises(EngineError, match="the engine is full"):
+        publish_run(shop, on_engine)
+    with pytest.raises(BundleError, match="it misses the recall"):
+        publish_run(shop, on_engine)
+    publish_run(shop, on_engine)
+    assert asked == [(shop.bundles / "r1", "redis://engine:6379", 0.97, "r1-redis")] * 3
+    assert on_engine.version == "r1-redis"
+
+
+def test_a_run_without_the_address_of_the_engine_ends_before_it_trains(
+    shop: RetrainSettings, on_engine: Retraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TURRET_ENGINE")
+    with pytest.raises(EngineError, match="no address of one is named; set TURRET_ENGINE"):
+        STEPS["begin"](shop, record("r2"))

@@ -1,4 +1,7 @@
-"""The access of this process to its engine: address, time limit and circuit breaker."""
+"""The access of this process to its engines: addresses, time limit and circuit breaker.
+
+The operator names the addresses: a manifest, which any author of models can write, names a product alone.
+"""
 
 import logging
 import os
@@ -14,49 +17,78 @@ from turret.tower.catalog.conditions import Condition
 from turret.tower.engines.circuit import Circuit
 from turret.tower.engines.engine import Engine, Limits, Rows, Vector, engine_name, open_engine
 from turret.tower.errors import BundleError, EngineError
-from turret.tower.format.index_settings import EngineSettings
+from turret.tower.format.index_settings import EngineName, EngineSettings
 from turret.tower.format.manifest import Manifest
 
 URL_VARIABLE = "TURRET_ENGINE"
 _log = logging.getLogger("turret.engine")
-_url: str | None = None
+_urls: str | None = None
 _seconds = 1.0
 
 
-def set_access(url: str | None, seconds: float = 1.0) -> None:
-    """Set the address of this process's engine, in place of the manifest's, and the time limit of a search.
+def set_access(urls: str | None, seconds: float = 1.0) -> None:
+    """Set the addresses of this process's engines, as TURRET_ENGINE has them, and the time limit of a search.
 
     To be called before it opens bundles. Raises EngineError for a URL of no engine.
     """
-    global _url, _seconds
-    if url:
-        engine_name(url)
-    _url, _seconds = url, seconds
+    global _urls, _seconds
+    _addresses(urls)
+    _urls, _seconds = urls, seconds
 
 
 def inherited_access() -> dict[str, str]:
-    """The environment variables by which a child process has the address of this one."""
-    return {URL_VARIABLE: _url} if _url else {}
+    """The environment variables by which a child process has the addresses of this one."""
+    return {URL_VARIABLE: _urls} if _urls else {}
 
 
-def engine_url(url: str) -> str:
-    """The address of the engine that a manifest knows as `url`; one of another product isn't taken."""
-    other = _url or os.environ.get(URL_VARIABLE)
-    return other if other and engine_name(other) == engine_name(url) else url
+def engine_url(product: EngineName) -> str | None:
+    """The address of a product, None where the operator names none. Raises EngineError for a faulty one."""
+    return _addresses(_urls or os.environ.get(URL_VARIABLE)).get(product)
+
+
+def required_url(product: EngineName) -> str:
+    """The address of a product. Raises EngineError where the operator names none."""
+    if (url := engine_url(product)) is None:
+        raise EngineError(_unnamed(product))
+    return url
+
+
+def _addresses(urls: str | None) -> dict[EngineName, str]:
+    """The addresses by product; blanks separate them."""
+    found: dict[EngineName, str] = {}
+    for url in (urls or "").split():
+        if found.setdefault(engine_name(url), url) != url:
+            raise EngineError(f"{URL_VARIABLE} names two addresses of {engine_name(url)}; keep one")
+    return found
+
+
+def _unnamed(product: EngineName) -> str:
+    return (
+        f"this version is searched on {product}, and no address of one is named; set {URL_VARIABLE}, such as "
+        f"{product}://HOST:{6379 if product == 'redis' else 19530}"
+    )
 
 
 class Connection:
     """An engine behind a circuit breaker; it connects with the first call, unless `engine` is open already.
+
+    Without a `url`, every call fails with the message `unnamed`.
 
     One search connects for all that arrive meanwhile. The lock of the circuit is never held while one waits
     for the engine, so that an open circuit refuses at once.
     """
 
     def __init__(
-        self, url: str, seconds: float = 1.0, circuit: Circuit | None = None, engine: Engine | None = None
+        self,
+        url: str | None,
+        seconds: float = 1.0,
+        circuit: Circuit | None = None,
+        engine: Engine | None = None,
+        unnamed: str = "",
     ) -> None:
         self._url = url
-        self.address = without_credentials(url)
+        self._unnamed = unnamed
+        self.address = without_credentials(url or "an address that is not named")
         self._seconds = seconds
         self._lock, self._opening = Lock(), Lock()
         self._circuit = circuit or Circuit()
@@ -65,6 +97,8 @@ class Connection:
     @property
     def engine(self) -> Engine:
         """The engine. Raises EngineError when it can't be reached, or not within the time limit."""
+        if self._url is None:
+            raise EngineError(self._unnamed)
         if not self._opening.acquire(timeout=self._seconds):
             raise EngineError(
                 f"the engine at {self.address} took no connection within {self._seconds:g} s; start "
@@ -125,9 +159,9 @@ class Connection:
 _shared = cache(Connection)
 
 
-def connection(url: str) -> Connection:
-    """The connection of this process to the engine that a manifest knows as `url`; versions share it."""
-    return _shared(engine_url(url), _seconds)
+def connection(product: EngineName) -> Connection:
+    """The connection of this process to its engine of a product; versions share it."""
+    return _shared(engine_url(product), _seconds, unnamed=_unnamed(product))
 
 
 # The lock of activations is held meanwhile.
@@ -140,13 +174,13 @@ def check_loaded(manifest: Manifest) -> None:
     if not isinstance(settings, EngineSettings):
         return
     try:
-        with closing(open_engine(engine_url(settings.url), _OF_CHECKS)) as engine:
+        with closing(open_engine(required_url(settings.engine), _OF_CHECKS)) as engine:
             found = engine.count(settings.collection)
     except EngineError as error:
         raise BundleError(str(error)) from None
     if found != manifest.item_count:
         held = "no collection" if found is None else f"{found:,} items in"
         raise BundleError(
-            f"{without_credentials(engine_url(settings.url))} holds {held} {settings.collection}, where "
+            f"{without_credentials(required_url(settings.engine))} holds {held} {settings.collection}, where "
             f"{manifest.item_count:,} items are needed; publish it there with `turret publish --engine URL`"
         )

@@ -48,7 +48,7 @@ class EngineIndex(Index):
     @classmethod
     def load(cls, path: Path, vectors: NDArray[np.float32], settings: EngineSettings) -> "EngineIndex":
         """Search the collection that `settings` name; the engine is first asked by a search."""
-        return cls(vectors, settings, connection(settings.url))
+        return cls(vectors, settings, connection(settings.engine))
 
     @property
     def exact(self) -> ExactIndex:

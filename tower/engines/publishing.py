@@ -175,7 +175,6 @@ class _Tuner:
                 subset_rows = truth.allowed.count
         settings = EngineSettings(
             engine=engine_name(self._url),
-            url=without_credentials(self._url),
             collection=self._collection,
             efforts=tuple(every),
             subset_rows=subset_rows,

@@ -159,8 +159,7 @@ class EngineSettings(IndexSettings):
     """A collection of a running vector engine; the bundle keeps its vectors for exact searches.
 
     Attributes:
-        engine: the product, `milvus` or `redis`.
-        url: the engine's address without credentials; `TURRET_ENGINE` names another one.
+        engine: the product, `milvus` or `redis`; `TURRET_ENGINE` names its address.
         collection: the collection of this version; searches name it, so that towers and vectors match.
         efforts: the measured efforts, by rows and k; a search that they don't cover is exact.
         subset_rows: the largest number of allowed rows that are scored exactly in this process.
@@ -169,7 +168,6 @@ class EngineSettings(IndexSettings):
     kind: Literal["engine"] = "engine"
     is_exact: Literal[False] = False
     engine: EngineName
-    url: str = Field(min_length=1, max_length=2000)
     collection: str = Field(pattern="^[A-Za-z][A-Za-z0-9_]{0,199}$")
     efforts: tuple[EngineEffort, ...] = Field(min_length=1)
     subset_rows: int = Field(default=0, ge=0)

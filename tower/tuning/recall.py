@@ -136,7 +136,8 @@ def check_recall(measured: Sequence[MeasuredRecall], wanted: float, kind: str) -
         raise BundleError(
             f"the {kind} index finds {worst.recall:.4f} of the true best {worst.k} where "
             f"{worst.selectivity:g} of the items are allowed, and {wanted:g} was requested; nothing was "
-            "published. Lower --recall, or use --kind auto (or flat, which misses nothing)"
+            "published. Lower --recall, or use --kind auto (or flat, which misses nothing)",
+            "recall",
         )
 
 

@@ -34,7 +34,10 @@ from turret.service.errors import ServiceError
 from turret.service.schemas.fields import show_time
 from turret.service.settings import read_settings
 from turret.tower.bundle.publish import reindex
-from turret.tower.errors import BundleError
+from turret.tower.engines.access import required_url
+from turret.tower.engines.publishing import publish_to_engine
+from turret.tower.errors import BundleError, EngineError
+from turret.tower.format.index_settings import EngineSettings
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import Manifest, read_manifest
 from turret.tower.tuning.choice import IndexRequest
@@ -122,7 +125,7 @@ def _step(settings: RetrainSettings, state: Retraining, name: str) -> Retraining
 
 def _record_failure(settings: RetrainSettings, state: Retraining, error: TurretError | OSError) -> None:
     """Record an error; it ends the run unless the events are in the data, and the error may pass."""
-    passing = isinstance(error, BundleError | OSError) and state.failures + 1 < _MOST_FAILURES
+    passing = isinstance(error, BundleError | EngineError | OSError) and state.failures + 1 < _MOST_FAILURES
     continues = state.after is not None and (isinstance(error, ServiceError | ClientError) or passing)
     failed = state.model_copy(update={"ended": _now()})
     failed.decide("failed", str(error), status=1)
@@ -174,11 +177,14 @@ def begin(settings: RetrainSettings, state: Retraining) -> None:
     """Look at the data and at the live version.
 
     Raises DataError for data that can't be used, BundleError for a live version that can't be read,
-    ClientError where the service can't be reached.
+    ClientError where the service can't be reached, EngineError where no address of the live version's vector
+    engine is named.
     """
     data, state.live = open_data(settings), live_version(settings.bundles, settings.url)
     state.before = size_of(data)
     manifest = live_manifest(settings, state.live)
+    if manifest is not None and isinstance(manifest.index, EngineSettings):
+        required_url(manifest.index.engine)
     state.data_changed = is_changed(data, read_records(settings.work), manifest)
     report(f"run {state.run}: the live version is {state.live}" if state.live else f"run {state.run}")
 
@@ -307,8 +313,9 @@ def evaluate_run(settings: RetrainSettings, state: Retraining) -> None:
 def publish_run(settings: RetrainSettings, state: Retraining) -> None:
     """Publish the run as a bundle, with an index as the live version has it, and set the version.
 
-    A version that exists was published before a kill. Where the index misses its recall, the version keeps
-    exact search.
+    A version that exists was published before a kill. Where an index in the process misses its recall, the
+    version keeps exact search; a version on a vector engine is followed by one there, or by none. Raises
+    BundleError, EngineError.
     """
     state.version = state.run
     folder = settings.bundles / state.run
@@ -318,21 +325,27 @@ def publish_run(settings: RetrainSettings, state: Retraining) -> None:
         export(run, data, settings.bundles, state.run)
         for warning in export_warnings(run, data):
             report(warning)
-    request = _index_request(settings, state.live)
+    manifest = live_manifest(settings, state.live)
+    request = _index_request(manifest)
     if request.kind == FLAT:
         return
     indexed = f"{state.run}-{request.kind}"
     try:
         if not (settings.bundles / indexed).is_dir():
-            reindex(folder, request, indexed, report)
+            if manifest is not None and isinstance(manifest.index, EngineSettings):
+                url = required_url(manifest.index.engine)
+                publish_to_engine(folder, url, request.recall, indexed, report)
+            else:
+                reindex(folder, request, indexed, report)
         state.version = indexed
     except BundleError as error:
+        if error.reason != "recall" or (manifest is not None and manifest.index.is_remote):
+            raise
         report(f"{error}; {state.run} keeps exact search")
 
 
-def _index_request(settings: RetrainSettings, live: str | None) -> IndexRequest:
+def _index_request(manifest: Manifest | None) -> IndexRequest:
     """The request for the index of the live version, which applies to the next one too."""
-    manifest = live_manifest(settings, live)
     if manifest is None:
         return IndexRequest(FLAT)
     choice = manifest.index_choice
