@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # a trainer activates versions too, and its image lacks pydan
     from turret.service.stores.contract import RecordStore
 
 RECORD, LOG = "record.json", "activations.jsonl"
+_MOST_CHANGES = 2**53  # that a folder can tell of; the next one has to be a Number, too
 _LOG_BYTES = 1_000_000  # that are read: some thousand activations
 _LONGEST_LINE = 64_000  # bytes; a line has some hundreds
 _PATIENCE = 60.0
@@ -181,7 +182,10 @@ def kept_record(root: Path) -> Record | None:
     path = root / RECORD
     try:
         with open(path, "rb", opener=no_link) as file:
-            return Record.model_validate_json(file.read(RECORD_BYTES))
+            record = Record.model_validate_json(file.read(RECORD_BYTES))
+        if max(record.number, record.live.number or 0) <= _MOST_CHANGES:
+            return record
+        fault = f"{path} holds no record (its number is above {_MOST_CHANGES})"
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -211,15 +215,19 @@ def keep_record(root: Path, record: Record) -> None:
 def keep(root: Path, record: Record) -> bool:
     """Let the folder follow a record, if it has none that is newer; False while an activation has its lock.
 
-    Of several processes, the first one does it. A folder that can't be written keeps its state, which is
-    logged.
+    The log gets the activations since the last one that it has, of each version the last. Of several
+    processes, the first one does it. A folder that can't be written keeps its state, which is logged.
     """
     try:
         with activation_lock(root, patience=0):
             kept = _valid_record(root)
             if kept is None or kept.number <= record.number:
                 keep_record(root, record)
-                add_line(root, record.live)
+                known = {(one.number, one.version) for one in _lines(root)}
+                entries = (record.live, *record.before)
+                missed = takewhile(lambda one: (one.number, one.version) not in known, entries)
+                for line in reversed([*missed]):
+                    add_line(root, line)
     except BusyError:
         return False
     except (BundleError, ServiceError) as error:

@@ -29,6 +29,7 @@ def _checked(version: str) -> str:
 
 VersionName = Annotated[str, AfterValidator(_checked)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Number = Annotated[int, Field(ge=1, le=2**62)]  # JSON of an answer has 64 bits
 
 
 class Stored(BaseModel):
@@ -123,7 +124,7 @@ class Activation(Stored):
     version: VersionName
     who: str
     outcome: Literal["activated", "refused"]
-    number: int | None = Field(default=None, ge=1)
+    number: Number | None = None
     previous: str | None = None
     manifest: Digest | None = None
     forced: bool = False
@@ -141,7 +142,7 @@ class Route(Stored):
     version: str
     share: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     manifest: str | None = None
-    opened: int = 0
+    opened: int = Field(default=0, ge=0, le=2**62)
 
     @property
     def expires(self) -> int:
@@ -191,7 +192,7 @@ class Record(Stored):
     live: Activation
     before: tuple[Activation, ...] = ()
     routes: Routes = Routes()
-    number: int = Field(default=1, ge=1)
+    number: Number = 1
 
     def activation_of(self, version: str) -> Activation | None:
         """The last activation of a version, if it is among the newest 100 versions."""

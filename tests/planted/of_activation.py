@@ -164,3 +164,8 @@ def the_successor_of_a_version_on_an_engine_is_searched_exactly(
     original: Any, settings: Any, state: Any
 ) -> None:
     seeing(original, EngineSettings=type(None))(settings, state)
+
+
+@planted("service.versions.folder:keep", "service/test_version_record.py")
+def a_folder_follows_a_record_without_the_activations_between(original: Any, root: Any, record: Any) -> Any:
+    return seeing(original, takewhile=lambda *given: [record.live])(root, record)

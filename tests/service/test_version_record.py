@@ -107,13 +107,43 @@ def test_a_folder_follows_a_record_once(three: Path) -> None:
     record = before.activated(line("v2")).routed(CANARY)
     for _ in range(2):
         keep(three, record)
-    assert [one.number for one in latest_lines(three)] == [2]
+    assert [one.number for one in latest_lines(three)] == [2, 1]
     assert (current(three), kept_record(three)) == ("v2", record)
     keep(three, before)  # by a worker that is late
     assert (current(three), kept_record(three)) == ("v2", record)
     point(three, "v1")
     keep(three, record)
     assert current(three) == "v1"
+
+
+def test_the_log_of_a_replica_has_the_activations_that_it_slept_through(three: Path) -> None:
+    """Of each version the last one: the record knows no others."""
+    keep(three, record := record_of(three))
+    for version in ("v2", "v1", "v3", "v2"):
+        record = record.activated(line(version))
+    keep(three, record)
+    known = [(one.number, one.version) for one in latest_lines(three)]
+    assert known == [(5, "v2"), (4, "v3"), (3, "v1"), (1, "v1")]
+
+
+@pytest.mark.parametrize("number", ["1e300", "1e18999", str(2**64), "-1", "0", "NaN", '"1e300"'])
+def test_a_line_of_an_impossible_number_is_passed_over(three: Path, number: str) -> None:
+    """JSON of an answer could not have it."""
+    add_line(three, line("v1", 1))
+    with (three / LOG).open("a") as file:
+        file.write(f'{{"time":"now","version":"v2","who":"x","outcome":"activated","number":{number}}}\n')
+    add_line(three, line("v3", 2))
+    assert [one.number for one in latest_lines(three)] == [2, 1]
+
+
+@pytest.mark.parametrize("change", [{"number": 1e300}, {"number": 2**53 + 1}, {"live": {"number": 2**60}}])
+def test_a_record_of_the_folder_that_counts_too_far_is_none(three: Path, change: dict[str, Any]) -> None:
+    """Its next number would be one that no member reads."""
+    stored = json.loads(record_of(three).encoded())
+    changed = stored | change | {"live": stored["live"] | change.get("live", {})}
+    (three / RECORD).write_text(json.dumps(changed))
+    with pytest.raises(ServiceError, match=r"record\.json holds no record \(.*; delete it"):
+        kept_record(three)
 
 
 def test_a_line_of_the_log_is_synced_before_it_counts_as_written(
